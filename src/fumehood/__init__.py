@@ -1,0 +1,75 @@
+"""Fumehood runs code that nobody has reviewed: sealed on every side, with one controlled way out.
+
+    import fumehood
+    fumehood.run("print(6 * 7)").stdout
+
+Names are imported when they are first used, so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fumehood.blocking import SyncSandbox, run
+    from fumehood.errors import (
+        DeniedError,
+        FumehoodError,
+        PolicyError,
+        SandboxError,
+        StepFailedError,
+        UnenforceableError,
+        UsageError,
+    )
+    from fumehood.events import Event, Finished, Stderr, Stdout
+    from fumehood.policy import Policy
+    from fumehood.results import Cause, RunResult, Status
+    from fumehood.sandbox import Sandbox
+
+_HOMES = {
+    "blocking": ("SyncSandbox", "run"),
+    "errors": (
+        "DeniedError",
+        "FumehoodError",
+        "PolicyError",
+        "SandboxError",
+        "StepFailedError",
+        "UnenforceableError",
+        "UsageError",
+    ),
+    "events": ("Event", "Finished", "Stderr", "Stdout"),
+    "policy": ("Policy",),
+    "results": ("Cause", "RunResult", "Status"),
+    "sandbox": ("Sandbox",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Cause",
+    "DeniedError",
+    "Event",
+    "Finished",
+    "FumehoodError",
+    "Policy",
+    "PolicyError",
+    "RunResult",
+    "Sandbox",
+    "SandboxError",
+    "Status",
+    "Stderr",
+    "Stdout",
+    "StepFailedError",
+    "SyncSandbox",
+    "UnenforceableError",
+    "UsageError",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'fumehood' has no attribute {name!r}")
+    return getattr(import_module(f"fumehood.{_HOME_OF[name]}"), name)

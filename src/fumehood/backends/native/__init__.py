@@ -1,0 +1,9 @@
+"""The embedded backend: Linux namespaces, Landlock, seccomp, cgroups and limits; no daemon, no root needed.
+
+`machine` finds out what this computer can do, `enforcement` decides whether that is enough for a policy, `blueprint`
+turns the policy into what a cell is told, `cells` keeps warm cells, `execution` pumps one run, `backend` is the door.
+"""
+
+from fumehood.backends.native.backend import NativeBackend
+
+__all__ = ["NativeBackend"]

@@ -1,0 +1,107 @@
+"""The door of the native backend: opens sandboxes in warm cells and starts runs in them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio.to_thread
+
+from fumehood.backends.interface import EnforcementReport, RunRequest
+from fumehood.backends.native import blueprint, enforcement
+from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
+from fumehood.backends.native.descriptors import RunDescriptors
+from fumehood.backends.native.execution import NativeExecution, Pump
+from fumehood.backends.native.feed import Feed
+from fumehood.backends.native.machine import Machine, look
+from fumehood.errors import SandboxError
+from fumehood.policy import Policy
+
+
+class NativeBackend:
+    """Shares its cells among all sandboxes that it opens."""
+
+    name = enforcement.BACKEND
+
+    def __init__(self) -> None:
+        self._machine = look()
+        self._pool = CellPool()
+
+    @asynccontextmanager
+    async def open(self, policy: Policy) -> AsyncIterator[NativeSandbox]:
+        report = enforcement.decide(policy, self._machine)
+        sandbox = NativeSandbox(self._pool, self._machine, policy, report)
+        await sandbox.open()
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class NativeSandbox:
+    def __init__(self, pool: CellPool, machine: Machine, policy: Policy, report: EnforcementReport) -> None:
+        self._pool = pool
+        self._machine = machine
+        self._policy = policy
+        self._key = policy.digest
+        self._is_used = False
+        self.report = report
+
+    async def open(self) -> None:
+        """Enter a cell; a place in it costs nothing until the first run."""
+        cell = self._pool.warm(self._key)
+        if cell is None:
+            draw = partial(blueprint.draw, self._policy, self._machine)
+            cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._machine, draw)
+        self._cell: Cell = cell
+        self._workspace = cell.new_workspace()
+
+    def close(self) -> None:
+        try:
+            self._cell.send({"do": "close", "workspace": self._workspace})
+        except CellGoneError:
+            return  # and the workspace with it
+
+    @asynccontextmanager
+    async def start(self, request: RunRequest) -> AsyncIterator[NativeExecution]:
+        execution = await self._send(request)
+        try:
+            yield execution
+        finally:
+            if not await execution.end():
+                # Its process 1 does not answer: end the whole cell, which the kernel cannot refuse.
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self._pool.discard, self._key)
+
+    async def _send(self, request: RunRequest) -> NativeExecution:
+        try:
+            return self._launch(request)
+        except CellGoneError:
+            if self._is_used:
+                said = self._cell.last_words()
+                raise SandboxError(f"the sandbox is gone and its workspace with it; open a new one. {said}") from None
+            await self.open()
+            return self._launch(request)
+
+    def _launch(self, request: RunRequest) -> NativeExecution:
+        descriptors = RunDescriptors(request, self._cell.sandbox_owner)
+        try:
+            message = {"do": "run", "workspace": self._workspace, "timeout": request.timeout_seconds}
+            self._cell.send(message, descriptors.guest)
+        except BaseException:
+            descriptors.close_host()
+            raise
+        finally:
+            descriptors.close_guest()
+        self._is_used = True
+        feed = None
+        if request.stdin is not None and descriptors.stdin is not None:
+            feed = Feed(descriptors.stdin, request.stdin)
+        pump = Pump(
+            descriptors.reply, descriptors.stdout, descriptors.stderr, feed, self._policy.resources.output
+        )
+        return NativeExecution(pump, request.timeout_seconds, self._policy.resources)

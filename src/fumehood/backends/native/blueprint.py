@@ -1,0 +1,148 @@
+"""Turns a policy into what a cell is told: which folders it sees, which limits hold. Reads paths, changes nothing."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from fumehood.backends.native.machine import Machine
+from fumehood.errors import UsageError
+from fumehood.guest.rootfs import WORKSPACE
+from fumehood.guest.spec import BindSpec, CellSpec, Limits
+from fumehood.guest.users import SANDBOX_UID, UID_RANGE
+from fumehood.policy import Policy
+
+STANDBYS = 2
+IDLE_SECONDS = 60.0
+
+# Far above accounts and the ranges that distributions hand out; each cell takes one range of it at random.
+_FIRST_UID = 1_000_000_000
+_UID_RANGES = 16_000
+
+_SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+_FOLDERS = [WORKSPACE, "/tmp", "/run", "/proc", "/dev/pts", "/dev/shm", "/etc", "/var/empty"]
+
+# Modules that ordinary scripts use; a run starts with them loaded.
+_PRELOAD = [
+    "collections", "contextlib", "copy", "csv", "dataclasses", "datetime", "enum", "functools", "itertools", "json",
+    "linecache", "math", "operator", "os", "pathlib", "random", "re", "string", "subprocess", "tempfile", "threading",
+    "time", "traceback", "types", "typing", "uuid", "warnings",
+]  # fmt: skip
+
+_FILES = {
+    "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:{SANDBOX_UID}:{SANDBOX_UID}::{WORKSPACE}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "/etc/group": f"root:x:0:\nsandbox:x:{SANDBOX_UID}:\nnogroup:x:65534:\n",
+    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "/etc/resolv.conf": "",
+}
+_LINKS = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/stderr": "/proc/self/fd/2",
+    "/dev/ptmx": "pts/ptmx",
+    "/etc/mtab": "/proc/self/mounts",
+}
+
+
+def draw(policy: Policy, machine: Machine) -> CellSpec:
+    uid_base = _FIRST_UID + secrets.randbelow(_UID_RANGES) * UID_RANGE
+    system, links = _system_binds()
+    binds = [*system, *_interpreter_binds(machine), *_policy_binds(policy, uid_base if machine.is_root else None)]
+    interpreter = machine.interpreter
+    return {
+        "rootless": not machine.is_root,
+        "host_uid": machine.uid,
+        "host_gid": machine.gid,
+        "uid_base": uid_base,
+        "binds": binds,
+        "folders": _FOLDERS,
+        "files": _FILES,
+        "symlinks": {**_LINKS, **links},
+        "hidden": [path for path in (interpreter.site_packages,) if Path(path).is_dir()],
+        "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
+        "hierarchies": [],
+        "entrances": [],
+        "limits": _limits(policy, machine),
+        "preload": [*_PRELOAD, *policy.environment.preload],
+        "module_path": [],
+        "environment": _environment(machine),
+        "standbys": STANDBYS,
+        "idle_seconds": IDLE_SECONDS,
+    }
+
+
+def _environment(machine: Machine) -> dict[str, str]:
+    own = os.path.dirname(machine.interpreter.executable)
+    path = dict.fromkeys([own, "/usr/local/bin", "/usr/bin", "/bin"])
+    return {
+        "PATH": ":".join(path),
+        "HOME": WORKSPACE,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _system_binds() -> tuple[list[BindSpec], dict[str, str]]:
+    """/usr, and the folders beside it as they are on this system: links into /usr, or folders of their own."""
+    binds, links = [_read_only("/usr")], dict[str, str]()
+    for name in _SYSTEM_FOLDERS:
+        folder = Path("/", name)
+        if folder.is_symlink():
+            links[f"/{name}"] = os.readlink(folder)
+        elif folder.is_dir():
+            binds.append(_read_only(f"/{name}"))
+    binds += [_read_only(path) for path in _SYSTEM_FILES if os.path.exists(path)]
+    return binds, links
+
+
+def _interpreter_binds(machine: Machine) -> list[BindSpec]:
+    prefix = machine.interpreter.prefix
+    return [] if Path(prefix).is_relative_to("/usr") else [_read_only(prefix)]
+
+
+def _policy_binds(policy: Policy, uid_base: int | None) -> list[BindSpec]:
+    owner = None if uid_base is None else uid_base + SANDBOX_UID
+    binds: list[BindSpec] = []
+    for mount in policy.filesystem.mounts:
+        source = _existing(mount.source)
+        binds.append({"source": source, "target": mount.target, "mode": mount.mode, "owner": owner})
+    return binds
+
+
+def _existing(source: str) -> str:
+    try:
+        resolved = str(Path(source).resolve(strict=True))
+        os.stat(resolved)
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
+        raise UsageError(f"mount source {source!r} cannot be used: {reason}. Check the path in the policy.") from error
+    return resolved
+
+
+def _read_only(path: str) -> BindSpec:
+    return {"source": path, "target": path, "mode": "ro", "owner": None}
+
+
+def _limits(policy: Policy, machine: Machine) -> Limits:
+    resources = policy.resources
+    whole_cpus = min(len(machine.cpus), int(resources.cpus))
+    return {
+        "memory_bytes": resources.memory,
+        "processes": resources.processes,
+        "cpus": resources.cpus,
+        "disk_bytes": resources.disk,
+        "workspace_bytes": policy.filesystem.workspace.size or resources.disk,
+        "inodes": resources.inodes,
+        "open_files": resources.open_files,
+        "cpu_seconds": resources.cpu_time,
+        "address_space_bytes": None if machine.controls("memory") else resources.memory,
+        "affinity": None if machine.controls("cpu") else list(machine.cpus[:whole_cpus]),
+    }

@@ -1,0 +1,189 @@
+"""Warm cells: started once for each policy, shared by all sandboxes with that policy, from any thread or event loop.
+
+A cell is a process of its own, never a fork of this one. Nothing here belongs to an event loop: requests are single
+messages, and answers come back on a socket that travels with each request.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import fumehood.guest
+from fumehood.backends.native.cgroups import CellCgroups, remove_stale
+from fumehood.backends.native.machine import Machine
+from fumehood.errors import StepFailedError
+from fumehood.guest import wire
+from fumehood.guest.spec import CellSpec, HierarchySpec
+from fumehood.guest.users import SANDBOX_UID
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+_MAX_SAID_BYTES = 4096
+
+# Runs in the new process: the guest's folder is imported as a package of its own, without fumehood around it.
+_BOOT = (
+    "import sys; control, data = map(int, sys.argv[1:]); sys.path.insert(0, {folder!r}); "
+    "from guest import cell, wire; spec, _ = wire.read_sealed_file(data); del sys.path[0]; cell.main(control, spec)"
+)
+
+
+class CellGoneError(Exception):
+    """The cell has ended; whoever still needs one starts a new one."""
+
+
+class Cell:
+    """The host's end of one cell."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], control: socket.socket, said: int, cgroups: CellCgroups, owner: int | None
+    ) -> None:
+        self._process = process
+        self._control = control
+        self._said = said
+        self._cgroups = cgroups
+        self._workspaces = itertools.count(1)
+        self.sandbox_owner = owner
+        """Host uid of the user inside, when it is not our own."""
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def new_workspace(self) -> int:
+        return next(self._workspaces)
+
+    def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
+        try:
+            wire.send(self._control, message, descriptors)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise CellGoneError from error
+
+    def last_words(self) -> str:
+        """What the cell wrote to its standard error: empty unless it crashed."""
+        return os.pread(self._said, _MAX_SAID_BYTES, 0).decode("utf-8", "replace").strip()
+
+    def wait_ready(self) -> None:
+        ready, _, _ = select.select([self._control], [], [], _START_SECONDS)
+        if not ready:
+            raise StepFailedError("starting a cell", f"it was not ready after {_START_SECONDS:.0f} s")
+        message, _ = wire.receive(self._control)
+        if message is None:
+            raise StepFailedError("starting a cell", self.last_words() or "it ended before it was ready")
+        if "failed" in message:
+            raise StepFailedError(message["failed"], message["detail"])
+
+    def stop(self) -> None:
+        """End the cell and with it every run in it; returns when the kernel has buried it."""
+        self._control.close()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._said)
+        self._cgroups.remove()
+
+
+def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
+    cgroups = CellCgroups(list(machine.hierarchies), number)
+    cgroups.make(spec["uid_base"] if machine.is_root else None)
+    ours, theirs = wire.socket_pair()
+    said = os.memfd_create("cell", os.MFD_CLOEXEC)
+    opened: list[int] = []
+    try:
+        hierarchies = _open_hierarchies(machine, cgroups, opened)
+        entrances = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in cgroups.entrances()]
+        opened.extend(entrances)
+        complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances}
+        data = wire.sealed_file(dict(complete), b"")
+        opened.append(data)
+        process = _spawn(machine, theirs.fileno(), data, opened, said)
+    finally:
+        theirs.close()
+        wire.close_all(opened)
+    cell = Cell(process, ours, said, cgroups, spec["uid_base"] + SANDBOX_UID if machine.is_root else None)
+    try:
+        cell.wait_ready()
+    except BaseException:
+        cell.stop()
+        raise
+    return cell
+
+
+def _open_hierarchies(machine: Machine, cgroups: CellCgroups, opened: list[int]) -> list[HierarchySpec]:
+    specs: list[HierarchySpec] = []
+    for hierarchy, folder in zip(machine.hierarchies, cgroups.folders, strict=True):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.append(descriptor)
+        specs.append(
+            {"version": hierarchy.version, "controllers": list(hierarchy.controllers), "descriptor": descriptor}
+        )
+    return specs
+
+
+def _spawn(machine: Machine, control: int, data: int, opened: list[int], said: int) -> subprocess.Popen[bytes]:
+    folder = Path(fumehood.guest.__file__).parent.parent
+    command = [machine.interpreter.executable, "-I", "-S", "-c", _BOOT.format(folder=str(folder)), str(control), str(data)]
+    return subprocess.Popen(
+        command,
+        pass_fds=(control, *opened),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        env={"LC_ALL": "C.UTF-8"},
+        cwd="/",
+    )
+
+
+class CellPool:
+    """Cells by key (tenant, policy, environment). Safe from any thread; a cell that nobody uses ends by itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cells: dict[str, Cell] = {}
+        self._starting: dict[str, threading.Lock] = {}
+        self._numbers = itertools.count(1)
+
+    def warm(self, key: str) -> Cell | None:
+        """A cell that is up, without waiting for anything."""
+        with self._lock:
+            cell = self._cells.get(key)
+        return cell if cell and cell.is_alive else None
+
+    def acquire(self, key: str, machine: Machine, draw: Callable[[], CellSpec]) -> Cell:
+        """Blocks while one is started: for worker threads."""
+        with self._lock:
+            turn = self._starting.setdefault(key, threading.Lock())
+        with turn:
+            cell = self.warm(key)
+            if cell is None:
+                self.discard(key)
+                self._sweep(machine)
+                cell = start_cell(draw(), machine, next(self._numbers))
+                with self._lock:
+                    self._cells[key] = cell
+            return cell
+
+    def discard(self, key: str) -> None:
+        with self._lock:
+            cell = self._cells.pop(key, None)
+        if cell:
+            cell.stop()
+
+    def close(self) -> None:
+        for key in list(self._cells):
+            with suppress(OSError):
+                self.discard(key)
+
+    def _sweep(self, machine: Machine) -> None:
+        """What a killed process left behind goes with the first cell of the next one."""
+        if not self._cells:
+            remove_stale(list(machine.hierarchies))

@@ -1,0 +1,165 @@
+"""Cgroup trees on the host side: find where ours may be made, make one for each cell, remove what is left over.
+
+The run's own cgroups are made by the guest, inside the folder that is handed to it here. Both cgroup versions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+CONTROLLERS = ("memory", "pids", "cpu")
+_NAME = re.compile(r"fumehood-(?P<process>\d+)-(?P<started>\d+)-\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A place in a mounted cgroup tree where we may make cgroups, and the controllers that work there."""
+
+    version: Literal[1, 2]
+    controllers: tuple[str, ...]
+    parent: Path
+
+
+def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
+    """Every controller at most once; empty where nothing is delegated to us."""
+    own_paths = _own_paths((proc / "cgroup").read_text())
+    found: list[Hierarchy] = []
+    for line in (proc / "mountinfo").read_text().splitlines():
+        hierarchy = _hierarchy(line, own_paths)
+        taken = {name for other in found for name in other.controllers}
+        if hierarchy and not taken & set(hierarchy.controllers) and _can_make_groups(hierarchy.parent):
+            found.append(hierarchy)
+    return found
+
+
+def _own_paths(text: str) -> dict[str, str]:
+    """Controller (or "" for version 2) -> the cgroup we are in."""
+    paths: dict[str, str] = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            paths[controller] = path
+    return paths
+
+
+def _hierarchy(mountinfo_line: str, own_paths: dict[str, str]) -> Hierarchy | None:
+    fields, _, tail = mountinfo_line.partition(" - ")
+    mount_root, mount_point = fields.split()[3:5]
+    kind, _, options = tail.split()[:3]
+    if kind == "cgroup":
+        controllers = tuple(name for name in CONTROLLERS if name in options.split(",") and name in own_paths)
+        if not controllers:
+            return None
+        return Hierarchy(1, controllers, _place(mount_point, mount_root, own_paths[controllers[0]]))
+    if kind == "cgroup2" and "" in own_paths:
+        return _modern_hierarchy(Path(mount_point), _place(mount_point, mount_root, own_paths[""]))
+    return None
+
+
+def _place(mount_point: str, mount_root: str, own: str) -> Path:
+    relative = own.removeprefix(mount_root) if mount_root != "/" else own
+    return Path(mount_point) / relative.lstrip("/")
+
+
+def _modern_hierarchy(mount_point: Path, own: Path) -> Hierarchy | None:
+    """Version 2 forbids processes beside child groups, so go up to where there are none, or to the top."""
+    for place in (own, *own.parents):
+        enabled = _enabled_controllers(place)
+        if enabled:
+            return Hierarchy(2, enabled, place)
+        if place == mount_point:
+            break
+    return None
+
+
+def _enabled_controllers(place: Path) -> tuple[str, ...]:
+    """Those that children of `place` have, or can get, because it hands them down."""
+    with suppress(OSError):
+        handed_down = (place / "cgroup.subtree_control").read_text().split()
+        return tuple(name for name in CONTROLLERS if name in handed_down)
+    return ()
+
+
+def _can_make_groups(parent: Path) -> bool:
+    return os.access(parent, os.W_OK) and os.access(parent / "cgroup.procs", os.W_OK)
+
+
+class CellCgroups:
+    """One cell's folder in each hierarchy."""
+
+    def __init__(self, hierarchies: list[Hierarchy], number: int) -> None:
+        self._hierarchies = hierarchies
+        self._name = f"fumehood-{os.getpid()}-{_start_time(os.getpid())}-{number}"
+
+    @property
+    def folders(self) -> list[Path]:
+        return [hierarchy.parent / self._name for hierarchy in self._hierarchies]
+
+    def make(self, owner: int | None) -> None:
+        """`owner` is the host uid of the cell's root, when that is not ourselves."""
+        for hierarchy, folder in zip(self._hierarchies, self.folders, strict=True):
+            folder.mkdir()
+            if hierarchy.version == 2:
+                (folder / "cgroup.subtree_control").write_text(" ".join(f"+{n}" for n in hierarchy.controllers))
+                (folder / "cell").mkdir()
+            if owner is not None:
+                for path in (folder, folder / "cgroup.procs"):
+                    os.chown(path, owner, owner)
+
+    def entrances(self) -> list[Path]:
+        """Where the cell has to be for its runs to be movable: version 2 wants a common, delegated ancestor."""
+        return [
+            folder / "cell" / "cgroup.procs"
+            for hierarchy, folder in zip(self._hierarchies, self.folders, strict=True)
+            if hierarchy.version == 2
+        ]
+
+    def remove(self) -> None:
+        for folder in self.folders:
+            remove_tree(folder)
+
+
+def remove_tree(folder: Path, patience_seconds: float = 2.0) -> bool:
+    """Remove a cgroup and those below it; processes that were just killed may need a moment to leave."""
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            for child in [entry for entry in folder.iterdir() if entry.is_dir()]:
+                remove_tree(child, max(0.0, deadline - time.monotonic()))
+            folder.rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        else:
+            return True
+
+
+def remove_stale(hierarchies: list[Hierarchy]) -> list[Path]:
+    """Remove what processes left behind that are dead by now; returns what was removed."""
+    removed: list[Path] = []
+    for hierarchy in hierarchies:
+        for folder in hierarchy.parent.glob("fumehood-*"):
+            match = _NAME.fullmatch(folder.name)
+            if match and not _is_alive(int(match["process"]), match["started"]) and remove_tree(folder, 0.5):
+                removed.append(folder)
+    return removed
+
+
+def _is_alive(process: int, started: str) -> bool:
+    with suppress(OSError):
+        return _start_time(process) == started
+    return False
+
+
+def _start_time(process: int) -> str:
+    """Tells a process from a later one with the same id."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]

@@ -1,0 +1,73 @@
+"""The pipes, socket and memory file of one run: made here, one side kept, the other handed to the cell."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+
+from fumehood.backends.interface import RunRequest
+from fumehood.backends.languages import find_language
+from fumehood.guest import wire
+
+
+class RunDescriptors:
+    """`guest` lists the cell's side in the order of wire.RUN_DESCRIPTORS."""
+
+    def __init__(self, request: RunRequest, owner: int | None) -> None:
+        with ExitStack() as undo:
+            self.reply, their_reply = wire.socket_pair()
+            undo.callback(self.reply.close)
+            undo.callback(their_reply.close)
+            self.stdout, their_stdout = _pipe(undo)
+            self.stderr, their_stderr = _pipe(undo)
+            their_stdin, self.stdin = _stdin(request, undo)
+            data = wire.sealed_file(_header(request), request.source or b"")
+            undo.callback(os.close, data)
+            if owner is not None:
+                # Inside, /dev/stdout is opened anew, which only the pipe's owner may do.
+                for descriptor in (their_stdout, their_stderr, *([their_stdin] if request.stdin is not None else [])):
+                    os.fchown(descriptor, owner, owner)
+            self._their_reply: socket.socket = their_reply
+            self._theirs = (data, their_stdin, their_stdout, their_stderr)
+            undo.pop_all()
+
+    @property
+    def guest(self) -> tuple[int, ...]:
+        return (self._their_reply.fileno(), *self._theirs)
+
+    def close_guest(self) -> None:
+        self._their_reply.close()
+        wire.close_all(self._theirs)
+
+    def close_host(self) -> None:
+        self.reply.close()
+        wire.close_all([d for d in (self.stdout, self.stderr, self.stdin) if d is not None])
+
+
+def _pipe(undo: ExitStack) -> tuple[int, int]:
+    read, write = os.pipe2(os.O_CLOEXEC)
+    undo.callback(wire.close_all, (read, write))
+    return read, write
+
+
+def _stdin(request: RunRequest, undo: ExitStack) -> tuple[int, int | None]:
+    if request.stdin is None:
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        undo.callback(os.close, nothing)
+        return nothing, None
+    read, write = _pipe(undo)
+    os.set_blocking(write, False)
+    return read, write
+
+
+def _header(request: RunRequest) -> wire.Message:
+    language = find_language(request.language)
+    return {
+        "language": language.name,
+        "interpreter": list(language.interpreter) if language.interpreter and request.source is not None else None,
+        "script": request.script_name if request.source is not None else None,
+        "arguments": list(request.arguments),
+        "environment": dict(request.environment),
+        "cwd": request.cwd,
+    }

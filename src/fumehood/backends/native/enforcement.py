@@ -1,0 +1,93 @@
+"""Decides, before anything starts, how each control of a policy is enforced here, or that it is not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fumehood.backends.interface import Enforcement, EnforcementReport
+from fumehood.backends.native.machine import Machine
+from fumehood.errors import UnenforceableError
+from fumehood.policy import Policy, controls
+
+BACKEND = "native"
+_ENFORCED = frozenset({"filesystem.mounts", "filesystem.workspace", "resources", "environment.preload"})
+_DELEGATE = (
+    "Run as root, or in a scope with delegated cgroups: "
+    "`systemd-run --user --scope -p Delegate=yes hood ...`; see `hood doctor`."
+)
+
+
+def decide(policy: Policy, machine: Machine) -> EnforcementReport:
+    """The report, or UnenforceableError for the first control that cannot be had."""
+    _refuse_unknown(policy)
+    report = EnforcementReport((*_isolation(machine), *_limits(policy, machine)))
+    for entry in report.entries:
+        if entry.partial and policy.strict:
+            raise UnenforceableError(
+                entry.control, backend=BACKEND, reason=f"strict is on and here it is only {entry.mechanism}", remedy=_DELEGATE
+            )
+    return report
+
+
+def _refuse_unknown(policy: Policy) -> None:
+    for control in controls(policy):
+        if not any(control == known or control.startswith(known + ".") for known in _ENFORCED):
+            raise UnenforceableError(
+                control, backend=BACKEND, reason="this backend has no mechanism for it", remedy="Remove it from the policy."
+            )
+
+
+def _isolation(machine: Machine) -> Iterator[Enforcement]:
+    user = "an unprivileged uid range" if machine.is_root else f"your own uid {machine.uid}, alone"
+    yield Enforcement("filesystem", "mount namespace with a minimal read-only root, Landlock")
+    yield Enforcement("network", "network namespace with a loopback device only")
+    yield Enforcement("processes", "process and IPC namespaces")
+    yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
+    yield Enforcement("system calls", "seccomp allow list")
+    yield Enforcement("environment", "empty environment; all descriptors closed")
+
+
+def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
+    yield Enforcement("resources.timeout", "clock in the run's process 1, which kills the process namespace")
+    yield _memory(machine)
+    yield _cpus(policy, machine)
+    yield _processes(machine)
+    yield Enforcement("resources.disk", "tmpfs size")
+    yield Enforcement("resources.inodes", "tmpfs inode count")
+    yield Enforcement("resources.output", "counted by the host, which kills the run")
+    yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
+    if policy.resources.cpu_time is not None:
+        yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
+
+
+def _memory(machine: Machine) -> Enforcement:
+    hierarchy = machine.controls("memory")
+    if hierarchy is None:
+        return Enforcement("resources.memory", "RLIMIT_AS, for each process", partial=True)
+    if not machine.swap_is_counted:
+        return Enforcement("resources.memory", "memory cgroup (version 1), without swap", partial=True)
+    return Enforcement("resources.memory", f"memory cgroup (version {hierarchy.version}), swap included")
+
+
+def _cpus(policy: Policy, machine: Machine) -> Enforcement:
+    hierarchy = machine.controls("cpu")
+    if hierarchy is not None:
+        return Enforcement("resources.cpus", f"cpu cgroup quota (version {hierarchy.version})")
+    cpus = policy.resources.cpus
+    if cpus >= len(machine.cpus):
+        return Enforcement("resources.cpus", f"this machine has {len(machine.cpus)}")
+    if cpus != int(cpus):
+        raise UnenforceableError(
+            "resources.cpus",
+            backend=BACKEND,
+            reason=f"{cpus} of a CPU needs the cpu cgroup controller, which is not delegated to this user",
+            remedy=f"Use a whole number. {_DELEGATE}",
+        )
+    return Enforcement("resources.cpus", f"CPU affinity to {int(cpus)}")
+
+
+def _processes(machine: Machine) -> Enforcement:
+    hierarchy = machine.controls("pids")
+    if hierarchy is not None:
+        return Enforcement("resources.processes", f"pids cgroup (version {hierarchy.version}), RLIMIT_NPROC")
+    return Enforcement("resources.processes", "RLIMIT_NPROC in the run's own user namespace")

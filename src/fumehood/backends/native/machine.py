@@ -1,0 +1,64 @@
+"""What this computer and this user can do: facts that decide how a policy is enforced. Reads, never changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fumehood.backends.native.cgroups import Hierarchy, find_hierarchies
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python that runs inside: the one this process runs on, without its site-packages."""
+
+    executable: str
+    prefix: str
+    version: tuple[int, int]
+
+    @property
+    def site_packages(self) -> str:
+        return f"{self.prefix}/lib/python{self.version[0]}.{self.version[1]}/site-packages"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    is_root: bool
+    uid: int
+    gid: int
+    cpus: tuple[int, ...]
+    hierarchies: tuple[Hierarchy, ...]
+    swap_is_counted: bool
+    interpreter: Interpreter
+
+    def controls(self, controller: str) -> Hierarchy | None:
+        return next((h for h in self.hierarchies if controller in h.controllers), None)
+
+
+def look() -> Machine:
+    hierarchies = tuple(find_hierarchies())
+    return Machine(
+        is_root=os.geteuid() == 0,
+        uid=os.geteuid(),
+        gid=os.getegid(),
+        cpus=tuple(sorted(os.sched_getaffinity(0))),
+        hierarchies=hierarchies,
+        swap_is_counted=_swap_is_counted(hierarchies),
+        interpreter=_own_interpreter(),
+    )
+
+
+def _own_interpreter() -> Interpreter:
+    # In a virtual environment sys.executable is a link; the interpreter itself lives in the base prefix.
+    executable = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    return Interpreter(executable, os.path.realpath(sys.base_prefix), (sys.version_info[0], sys.version_info[1]))
+
+
+def _swap_is_counted(hierarchies: tuple[Hierarchy, ...]) -> bool:
+    """Version 1 may be told not to count swap; that matters only where there is any."""
+    memory = next((h for h in hierarchies if "memory" in h.controllers), None)
+    if memory is None or memory.version == 2 or (memory.parent / "memory.memsw.limit_in_bytes").exists():
+        return True
+    return len(Path("/proc/swaps").read_text().splitlines()) <= 1

@@ -1,0 +1,43 @@
+"""Which backend serves a policy. Backends are shared by the whole process, so that their cells stay warm."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from functools import cache
+
+from fumehood.backends.interface import Backend
+from fumehood.errors import UnenforceableError
+from fumehood.policy import Policy
+
+_LATER = {
+    "docker": "containers",
+    "gvisor": "containers on gVisor",
+    "microvm": "virtual machines",
+    "remote": "sandboxes on other machines",
+}
+
+
+def select_backend(policy: Policy) -> Backend:
+    """`auto` is the strongest that works here; today that is the native one."""
+    name = policy.backend
+    if name in _LATER:
+        raise UnenforceableError(
+            "backend", backend=name, reason=f"{_LATER[name]} are not built in yet", remedy="Use backend: native."
+        )
+    return _native(os.getpid())
+
+
+@cache
+def _native(process: int) -> Backend:
+    """One for each process: a forked child must not talk to its parent's cells."""
+    from fumehood.backends.native import NativeBackend
+
+    backend = NativeBackend()
+    atexit.register(_close_own, backend.close, process)
+    return backend
+
+
+def _close_own(close: object, process: int) -> None:
+    if os.getpid() == process and callable(close):
+        close()

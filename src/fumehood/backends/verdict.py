@@ -1,0 +1,112 @@
+"""From what process 1 of a run saw to a status, a cause and a sentence. Pure, and the same for every backend."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from fumehood.policy import Resources, format_duration, format_size
+from fumehood.results import Cause, Outcome, Status
+
+TIMEOUT_EXIT_CODE = 124
+LOST_EXIT_CODE = 125
+CANCELLED_EXIT_CODE = 130
+KILLED_EXIT_CODE = 137
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """What only the host knows."""
+
+    duration_ms: float
+    output_exceeded: bool
+    cancelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    status: Status
+    cause: Cause
+    exit_code: int
+    detail: str = ""
+    signal: str | None = None
+
+
+def judge(answer: Answer | None, view: HostView, resources: Resources, timeout_seconds: float) -> Outcome:
+    """`answer` is None when the run's process 1 vanished without a word."""
+    ending = _ending(answer, view, resources, timeout_seconds)
+    answer = answer or {"cpu_ms": 0.0, "peak_rss_bytes": 0, "usage": {"peak_memory_bytes": 0}}
+    return Outcome(
+        status=ending.status,
+        cause=ending.cause,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
+        detail=ending.detail,
+        truncated=view.output_exceeded,
+        duration_ms=view.duration_ms,
+        cpu_ms=answer["cpu_ms"],
+        peak_memory_bytes=answer["usage"]["peak_memory_bytes"] or answer["peak_rss_bytes"],
+    )
+
+
+def _ending(answer: Answer | None, view: HostView, resources: Resources, timeout_seconds: float) -> _Ending:
+    if view.cancelled:
+        return _Ending(Status.CANCELLED, Cause.CANCELLED, CANCELLED_EXIT_CODE, "the caller stopped the run")
+    if view.output_exceeded:
+        limit = format_size(resources.output)
+        return _exceeded(Cause.OUTPUT, f"it wrote more than {limit} of output; raise resources.output or write to a file")
+    if answer is None:
+        detail = "the sandbox vanished while the program ran; it may have been killed from outside"
+        return _Ending(Status.ERROR, Cause.LOST, LOST_EXIT_CODE, detail)
+    if answer["ended_by"] == "wall_time":
+        detail = f"it ran longer than {format_duration(timeout_seconds)}; raise resources.timeout"
+        return _Ending(Status.TIMEOUT, Cause.WALL_TIME, TIMEOUT_EXIT_CODE, detail)
+    if answer["status"] is None:
+        return _Ending(Status.CANCELLED, Cause.CANCELLED, CANCELLED_EXIT_CODE, "the run was stopped from outside")
+    return _own_ending(os.waitstatus_to_exitcode(answer["status"]), answer, resources)
+
+
+def _own_ending(code: int, answer: Answer, resources: Resources) -> _Ending:
+    if code == 0:
+        return _Ending(Status.SUCCESS, Cause.EXIT, 0)
+    name = signal.Signals(-code).name if code < 0 else None
+    shown = 128 - code if code < 0 else code
+    exhausted = _exhausted(name, answer, resources)
+    if exhausted:
+        return _Ending(exhausted.status, exhausted.cause, exhausted.exit_code or shown, exhausted.detail, name)
+    if name:
+        return _Ending(Status.ERROR, Cause.SIGNAL, shown, f"the program was ended by {name}", name)
+    return _Ending(Status.ERROR, Cause.EXIT, shown)
+
+
+def _exhausted(name: str | None, answer: Answer, resources: Resources) -> _Ending | None:
+    """Which limit the program ran into, if it failed because of one."""
+    usage, said = answer["usage"], answer["exhausted"]
+    if usage["out_of_memory_kills"] or said == "memory":
+        limit = format_size(resources.memory)
+        return _exceeded(Cause.MEMORY, f"it needed more than {limit} of memory; raise resources.memory")
+    if _out_of_cpu_time(name, answer, resources):
+        limit = format_duration(resources.cpu_time or 0)
+        detail = f"it used more than {limit} of CPU time; raise resources.cpu_time"
+        return _Ending(Status.TIMEOUT, Cause.CPU_TIME, TIMEOUT_EXIT_CODE, detail)
+    if usage["refused_processes"] or answer["processes"] >= resources.processes or said == "processes":
+        limit = resources.processes
+        return _exceeded(Cause.PROCESSES, f"it wanted more than {limit} processes; raise resources.processes", 0)
+    if answer["disk_full"] or name == "SIGXFSZ" or said == "disk":
+        detail = f"it filled its disk ({format_size(resources.disk)}, {resources.inodes} files); raise resources.disk"
+        return _exceeded(Cause.DISK, detail, 0)
+    return None
+
+
+def _exceeded(cause: Cause, detail: str, exit_code: int = KILLED_EXIT_CODE) -> _Ending:
+    return _Ending(Status.RESOURCE_EXCEEDED, cause, exit_code, detail)
+
+
+def _out_of_cpu_time(name: str | None, answer: Answer, resources: Resources) -> bool:
+    if resources.cpu_time is None:
+        return False
+    return name == "SIGXCPU" or (name == "SIGKILL" and answer["cpu_ms"] >= resources.cpu_time * 1000)

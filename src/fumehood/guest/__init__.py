@@ -1,0 +1,10 @@
+"""The program inside the boundary: enters the isolation, starts runs, reports how they ended.
+
+Owns everything between "a cell was started" and "the user's first line of code", and the wire format that the
+host speaks to it. Must not know policies, the host's API or anything outside the standard library: inside a sandbox
+it is imported as the top-level package `guest`, from its own folder alone.
+
+Read it in this order, which is the order of one run:
+`cell` (enters namespaces, keeps runs on standby) -> `rootfs` (what can be seen) -> `init` (process 1 of a run)
+-> `lockdown` (what is given up for good) -> `program` (becomes the user's code).
+"""

@@ -1,0 +1,121 @@
+"""One run's cgroups: made by the run's own process 1, joined by the program, read and removed when it is over.
+
+Process 1 stays outside of them, so that it can always act: a program that uses up its CPU quota or its memory cannot
+slow down or kill the process that has to stop it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TypedDict
+
+from .spec import HierarchySpec, Limits
+
+_CPU_PERIOD_US = 100_000
+
+
+class Usage(TypedDict):
+    peak_memory_bytes: int
+    out_of_memory_kills: int
+    refused_processes: int
+
+
+class RunCgroups:
+    """The cgroups of one run, one in each hierarchy; two on the same controller never exist."""
+
+    def __init__(self, hierarchies: list[HierarchySpec], name: str) -> None:
+        self._hierarchies = hierarchies
+        self._name = name
+        self._folders: list[int] = []
+
+    def make(self, limits: Limits) -> None:
+        for hierarchy in self._hierarchies:
+            os.mkdir(self._name, dir_fd=hierarchy["descriptor"])
+            folder = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=hierarchy["descriptor"])
+            self._folders.append(folder)
+            for name, value in _settings(hierarchy, limits):
+                _write(folder, name, value)
+
+    def join(self) -> None:
+        """Move the calling process; children are born where their parent is."""
+        for folder in self._folders:
+            _write(folder, "cgroup.procs", "0")
+
+    def usage(self) -> Usage:
+        usage: Usage = {"peak_memory_bytes": 0, "out_of_memory_kills": 0, "refused_processes": 0}
+        for hierarchy, folder in zip(self._hierarchies, self._folders, strict=True):
+            modern = hierarchy["version"] == 2
+            if "memory" in hierarchy["controllers"]:
+                peak = "memory.peak" if modern else "memory.max_usage_in_bytes"
+                usage["peak_memory_bytes"] = _read_number(folder, peak)
+                events = "memory.events" if modern else "memory.oom_control"
+                usage["out_of_memory_kills"] = _read_counter(folder, events, "oom_kill")
+            if "pids" in hierarchy["controllers"]:
+                usage["refused_processes"] = _read_counter(folder, "pids.events", "max")
+        return usage
+
+    def close(self) -> None:
+        for folder in self._folders:
+            os.close(folder)
+        self._folders = []
+
+    def remove(self) -> None:
+        """Works only when no process is left in it, which makes it the last proof that the run is over."""
+        self.close()
+        for hierarchy in self._hierarchies:
+            os.rmdir(self._name, dir_fd=hierarchy["descriptor"])
+
+
+def _settings(hierarchy: HierarchySpec, limits: Limits) -> list[tuple[str, str]]:
+    controllers, modern = hierarchy["controllers"], hierarchy["version"] == 2
+    memory, quota = str(limits["memory_bytes"]), max(1000, round(limits["cpus"] * _CPU_PERIOD_US))
+    settings: list[tuple[str, str]] = []
+    if "memory" in controllers and modern:
+        settings += [("memory.max", memory), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
+    elif "memory" in controllers:
+        # The second is missing where the kernel does not count swap; the host has checked that there is none then.
+        settings += [("memory.limit_in_bytes", memory), ("?memory.memsw.limit_in_bytes", memory)]
+    if "pids" in controllers:
+        settings.append(("pids.max", str(limits["processes"])))
+    if "cpu" in controllers and modern:
+        settings.append(("cpu.max", f"{quota} {_CPU_PERIOD_US}"))
+    elif "cpu" in controllers:
+        settings += [("cpu.cfs_period_us", str(_CPU_PERIOD_US)), ("cpu.cfs_quota_us", str(quota))]
+    return settings
+
+
+def _write(folder: int, name: str, value: str) -> None:
+    optional, name = name.startswith("?"), name.removeprefix("?")
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        if optional:
+            return
+        raise
+    try:
+        os.write(descriptor, value.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _read(folder: int, name: str) -> str:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return ""  # memory.peak came with Linux 5.19
+    try:
+        return os.read(descriptor, 4096).decode()
+    finally:
+        os.close(descriptor)
+
+
+def _read_number(folder: int, name: str) -> int:
+    return int(_read(folder, name) or 0)
+
+
+def _read_counter(folder: int, name: str, key: str) -> int:
+    for line in _read(folder, name).splitlines():
+        word, _, value = line.partition(" ")
+        if word == key:
+            return int(value)
+    return 0

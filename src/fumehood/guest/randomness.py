@@ -1,0 +1,18 @@
+"""Forked runs start from the same memory; here every source of randomness in it is made new."""
+
+from __future__ import annotations
+
+import sys
+
+
+def renew() -> None:
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
+    if "tempfile" in sys.modules:
+        # The sequence of names is seeded once for each process id, and all runs have the same one.
+        sys.modules["tempfile"]._name_sequence = None
+    if "uuid" in sys.modules:
+        sys.modules["uuid"]._last_timestamp = None
+        sys.modules["uuid"]._node = None
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()

@@ -1,0 +1,179 @@
+"""What a sandbox can see: a small tmpfs root of read-only copies of host folders, built once for each cell.
+
+Owns mounts. Every bind is made detached, made harmless (read-only, nosuid, nodev), and only then attached, so that
+there is no moment at which a writable copy can be reached.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from . import kernel
+from .spec import BindSpec, CellSpec, Limits
+from .steps import step
+from .users import user_namespace
+
+WORKSPACE = "/workspace"
+# In the cell: where the workspaces of its sandboxes are mounted. In a run: that run's own files, such as the script.
+RUN_FOLDER = "/run"
+
+# The tmpfs is put over one of these for the moment before it becomes the root; sources are held open by then.
+_STAGING_FOLDERS = ("/tmp", "/mnt", "/srv", "/var")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
+
+# Readable by anyone in a fresh /proc, and about the host rather than the sandbox.
+_HIDDEN_PROC_FILES = (
+    "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
+    "kpagecount", "kpageflags", "latency_stats", "locks", "modules", "partitions", "sched_debug", "schedstat",
+    "slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
+)  # fmt: skip
+_HIDDEN_PROC_FOLDERS = ("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "pressure", "scsi", "tty")
+
+
+class Bind:
+    """One host path to show inside; held open from before the root changes."""
+
+    def __init__(self, entry: BindSpec) -> None:
+        self._target = entry["target"]
+        details = os.stat(entry["source"])
+        self._is_folder = stat.S_ISDIR(details.st_mode)
+        self._tree = kernel.clone_mount(entry["source"], recursive=True)
+        kernel.add_mount_attributes(self._tree, _attributes(entry["mode"]))
+        if entry["owner"] is not None:
+            self._show_as_owned_by(entry["owner"], details)
+
+    def _show_as_owned_by(self, owner: int, details: os.stat_result) -> None:
+        """Let the sandbox's user own what the source's owner owns. Without kernel support it stays a stranger's."""
+        namespace = user_namespace(f"{details.st_uid} {owner} 1", f"{details.st_gid} {owner} 1")
+        try:
+            kernel.add_mount_attributes(self._tree, 0, idmap=namespace)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP):
+                raise
+        finally:
+            os.close(namespace)
+
+    def attach(self, root: str) -> None:
+        place = root + self._target
+        os.makedirs(place if self._is_folder else os.path.dirname(place), exist_ok=True)
+        if not self._is_folder:
+            os.close(os.open(place, os.O_CREAT | os.O_CLOEXEC, 0o644))
+        kernel.attach_mount(self._tree, place)
+        os.close(self._tree)
+
+
+def _attributes(mode: str) -> int:
+    match mode:
+        case "device":
+            return kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NOEXEC
+        case "rw":
+            return kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
+        case _:
+            return kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV | kernel.MOUNT_ATTR_RDONLY
+
+
+def enter_root(spec: CellSpec) -> None:
+    """Build the new root and step into it; the host's files are unreachable from here on."""
+    with step("making mounts private"):
+        kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+    binds = _open_binds(spec["binds"])
+    root = next(folder for folder in _STAGING_FOLDERS if os.path.isdir(folder))
+    with step("making the root file system"):
+        kernel.mount("sandbox", root, "tmpfs", _HARMLESS, "mode=755,size=16m,nr_inodes=4096")
+        _fill(root, spec)
+        for bind in binds:
+            bind.attach(root)
+        for path in spec["hidden"]:
+            kernel.mount("hidden", root + path, "tmpfs", _HARMLESS | kernel.MS_RDONLY, "mode=755,size=4k,nr_inodes=1")
+    with step("changing the root"):
+        kernel.pivot_into(root)
+    with step("making the root read-only"):
+        kernel.mount("none", "/", flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _HARMLESS)
+
+
+def _open_binds(entries: list[BindSpec]) -> list[Bind]:
+    devices: list[BindSpec] = [
+        {"source": f"/dev/{name}", "target": f"/dev/{name}", "mode": "device", "owner": None} for name in _DEVICES
+    ]
+    # The kernel lets a namespace mount a fresh /proc only while it can already see a complete one.
+    proc: BindSpec = {"source": "/proc", "target": "/proc", "mode": "rw", "owner": None}
+    binds: list[Bind] = []
+    for entry in (*entries, *devices, proc):
+        with step(f"showing {entry['source']} to the sandbox"):
+            binds.append(Bind(entry))
+    return binds
+
+
+def _fill(root: str, spec: CellSpec) -> None:
+    for folder in spec["folders"]:
+        os.makedirs(root + folder, exist_ok=True)
+    for path, target in spec["symlinks"].items():
+        os.makedirs(os.path.dirname(root + path), exist_ok=True)
+        os.symlink(target, root + path)
+    for path, text in spec["files"].items():
+        os.makedirs(os.path.dirname(root + path), exist_ok=True)
+        with open(root + path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+
+
+def mount_proc() -> None:
+    kernel.mount("proc", "/proc", "proc", _HARMLESS | kernel.MS_NOEXEC)
+
+
+def open_workspaces() -> None:
+    """The cell's place for the workspaces of its sandboxes."""
+    kernel.mount("workspaces", RUN_FOLDER, "tmpfs", _HARMLESS, "mode=700,size=1m,nr_inodes=100000")
+
+
+def workspace_place(identifier: int) -> str:
+    return f"{RUN_FOLDER}/{identifier}"
+
+
+def mount_workspace(identifier: int, owner: int, limits: Limits) -> None:
+    place = workspace_place(identifier)
+    os.mkdir(place)
+    options = f"mode=755,uid={owner},gid={owner},size={limits['workspace_bytes']},nr_inodes={limits['inodes']}"
+    kernel.mount("workspace", place, "tmpfs", _HARMLESS, options)
+
+
+def unmount_workspace(identifier: int) -> None:
+    kernel.unmount(workspace_place(identifier))
+    os.rmdir(workspace_place(identifier))
+
+
+def mount_run_folders(owner: int, limits: Limits) -> None:
+    """A run's own /run, /tmp and /dev/shm: three folders of one file system, so that one limit holds for all."""
+    kernel.unmount(RUN_FOLDER)
+    options = f"mode=755,uid={owner},gid={owner},size={limits['disk_bytes']},nr_inodes={limits['inodes']}"
+    kernel.mount("scratch", RUN_FOLDER, "tmpfs", _HARMLESS, options)
+    for name, target, mode in (("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777), ("run", RUN_FOLDER, 0o755)):
+        folder = f"{RUN_FOLDER}/{name}"
+        os.mkdir(folder)
+        os.chmod(folder, mode)
+        os.chown(folder, owner, owner)
+        tree = kernel.clone_mount(folder)
+        kernel.attach_mount(tree, target)
+        os.close(tree)
+    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666")
+
+
+def existing_proc_masks() -> list[str]:
+    """Asked once in the cell: the kernel's configuration decides which of these exist."""
+    names = (*_HIDDEN_PROC_FILES, *_HIDDEN_PROC_FOLDERS)
+    return [f"/proc/{name}" for name in names if os.path.exists(f"/proc/{name}")]
+
+
+def mask_proc(masks: list[str]) -> None:
+    """Hide what a fresh /proc tells about the host, and make the switches in it read-only."""
+    for path in masks:
+        # Nothing can be read from /dev/null; the empty folder is the root's own, and read-only.
+        tree = kernel.clone_mount("/dev/null" if path[6:] in _HIDDEN_PROC_FILES else "/var/empty")
+        kernel.attach_mount(tree, path)
+        os.close(tree)
+    switches = kernel.clone_mount("/proc/sys")
+    kernel.add_mount_attributes(switches, kernel.MOUNT_ATTR_RDONLY)
+    kernel.attach_mount(switches, "/proc/sys")
+    os.close(switches)

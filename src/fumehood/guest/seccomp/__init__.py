@@ -1,0 +1,40 @@
+"""The seccomp filter that sandboxed code runs under, as a program for the kernel.
+
+Owns which system calls are allowed (`profile`, `arguments`), their numbers (`numbers_*`) and the way from rules to
+instructions (`decisions` -> `compiler` -> `bpf`). It computes bytes and makes no system call: loading the filter is
+for whoever gives up privileges. Must not know policies; the filter is the same for every sandbox.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from . import numbers_aarch64, numbers_x86_64
+from .compiler import Segment, compile_filter, segments
+from .decisions import KILL_PROCESS
+from .profile import ABSENT, decisions
+
+
+class _Architecture(NamedTuple):
+    audit: int  # AUDIT_ARCH_* of linux/audit.h
+    numbers: Mapping[str, int]
+    beyond: tuple[Segment, ...] = ()  # what follows the numbers of the table
+
+
+_ARCHITECTURES = {
+    "x86_64": _Architecture(
+        0xC000_003E,
+        numbers_x86_64.NUMBERS,
+        # x32 is a second set of calls under the same architecture, which nothing needs. The upper half is negative
+        # numbers, no calls at all: programs probe with -1 and get the answer of an unknown call.
+        (Segment(0x4000_0000, KILL_PROCESS), Segment(0x8000_0000, ABSENT)),
+    ),
+    "aarch64": _Architecture(0xC000_00B7, numbers_aarch64.NUMBERS),
+}
+
+
+def build_filter(machine: str) -> bytes:
+    """The filter for a machine named as in os.uname(), as an array of struct sock_filter."""
+    if machine not in _ARCHITECTURES:
+        raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
+    audit, numbers, beyond = _ARCHITECTURES[machine]
+    return compile_filter(audit, [*segments(decisions(numbers), ABSENT), *beyond])

@@ -1,0 +1,85 @@
+"""Decisions that depend on a call's arguments: which use of an otherwise ordinary call is refused.
+
+The constants are kernel ABI, equal on every supported architecture. They are spelled out because the standard library
+has only some of them, and importing `socket` for a few numbers costs more than the whole filter.
+"""
+
+import errno
+
+from .decisions import ALLOW, Check, Decision, fail_with
+
+REFUSE = fail_with(errno.EPERM)
+
+# clone(unsigned long flags, ...): every namespace flag is in the low half. CLONE_NEWTIME is left out on purpose: its
+# bit belongs to the exit signal here, and only clone3 and unshare know it as a flag.
+_NEW_NAMESPACES = (
+    0x0002_0000  # CLONE_NEWNS
+    | 0x0200_0000  # CLONE_NEWCGROUP
+    | 0x0400_0000  # CLONE_NEWUTS
+    | 0x0800_0000  # CLONE_NEWIPC
+    | 0x1000_0000  # CLONE_NEWUSER
+    | 0x2000_0000  # CLONE_NEWPID
+    | 0x4000_0000  # CLONE_NEWNET
+)
+
+_SET_ID_BITS = 0o6000  # S_ISUID | S_ISGID
+_FILE_TYPE_BITS = 0o170000  # S_IFMT
+_PLAIN_FILE_TYPES = (0, 0o100000, 0o010000, 0o140000)  # none (means regular), S_IFREG, S_IFIFO, S_IFSOCK
+
+# The kernel reads the mode of an open only with one of these. __O_TMPFILE is the one bit of O_TMPFILE that is its own.
+_O_CREAT_OR_TMPFILE = 0o100 | 0o20000000
+
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_NETLINK_ROUTE = 0
+_SOCK_TYPE_BITS = 0xF  # the rest is SOCK_CLOEXEC and SOCK_NONBLOCK
+_SOCK_STREAM, _SOCK_DGRAM = 1, 2
+_IP_PROTOCOLS = (0, 1, 6, 17, 58)  # the type's own, ICMP, TCP, UDP, ICMPv6
+
+_TERMINAL_TAKEOVERS = (
+    0x5412,  # TIOCSTI: types into a terminal that others read
+    0x541C,  # TIOCLINUX: pastes into it
+    0x541D,  # TIOCCONS: takes the console's output
+    0x5423,  # TIOCSETD: loads line disciplines, old and little-tested kernel code
+)
+
+# PER_LINUX and PER_LINUX32, each also with UNAME26, and the query. Nothing that weakens address space layout
+# randomisation or makes readable memory executable.
+_PERSONALITIES = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
+
+
+def without_set_id_bits(mode: int) -> Check:
+    """`mode` is the index of a umode_t argument. No file in a sandbox gets to run as somebody else."""
+    return Check(mode, (0,), ALLOW, REFUSE, mask=_SET_ID_BITS)
+
+
+def creating_without_set_id_bits(flags: int) -> Check:
+    """For open and openat, where the mode follows the flags and is arbitrary leftovers unless a file is created."""
+    return Check(flags, (0,), ALLOW, without_set_id_bits(flags + 1), mask=_O_CREAT_OR_TMPFILE)
+
+
+def plain_files(mode: int) -> Check:
+    """For mknod: no devices, and no set-id bits; both are in the one umode_t."""
+    return Check(mode, _PLAIN_FILE_TYPES, ALLOW, REFUSE, mask=_FILE_TYPE_BITS | _SET_ID_BITS)
+
+
+def _ordinary_sockets() -> Decision:
+    """For socket and socketpair, whose three arguments are int: domain, type, protocol."""
+    netlink = Check(2, (_NETLINK_ROUTE,), ALLOW, fail_with(errno.EPROTONOSUPPORT))  # getifaddrs needs it
+    others = Check(0, (_AF_NETLINK,), netlink, fail_with(errno.EAFNOSUPPORT))
+    internet = Check(0, (_AF_INET, _AF_INET6), _internet_sockets(), others)
+    return Check(0, (_AF_UNIX,), ALLOW, internet)
+
+
+def _internet_sockets() -> Decision:
+    """TCP, UDP and ping. SCTP, DCCP and MPTCP are much kernel code, loaded on demand, that nothing here can talk to.
+
+    The type counts as well: it selects DCCP by itself, and AF_INET with SOCK_PACKET is another name for AF_PACKET.
+    """
+    protocol = Check(2, _IP_PROTOCOLS, ALLOW, fail_with(errno.EPROTONOSUPPORT))
+    return Check(1, (_SOCK_STREAM, _SOCK_DGRAM), protocol, REFUSE, mask=_SOCK_TYPE_BITS)
+
+
+SAME_NAMESPACES = Check(0, (0,), ALLOW, REFUSE, mask=_NEW_NAMESPACES)
+ORDINARY_SOCKETS = _ordinary_sockets()
+NO_TERMINAL_TAKEOVER = Check(1, _TERMINAL_TAKEOVERS, REFUSE, ALLOW)  # ioctl(unsigned int fd, unsigned int cmd, ...)
+KNOWN_PERSONALITIES = Check(0, _PERSONALITIES, ALLOW, REFUSE)  # personality(unsigned int)

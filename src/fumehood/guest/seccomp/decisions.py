@@ -1,0 +1,40 @@
+"""What a filter can answer for one system call: a verdict, or a check of one argument that leads to further decisions.
+
+Plain values without behaviour: the profile writes them, the compiler turns them into instructions.
+"""
+
+from typing import NamedTuple
+
+WORD = 0xFFFF_FFFF
+
+
+class Verdict(NamedTuple):
+    """A final answer, as the SECCOMP_RET_* value that the filter returns."""
+
+    value: int
+
+
+class Check(NamedTuple):
+    """Whether the low 32 bits of an argument, masked, are one of `values`.
+
+    The high 32 bits are never looked at, because the kernel uses them in none of the arguments that the profile checks:
+    those are int, unsigned int or umode_t, or flags that all lie in the low half. A caller may leave anything in the
+    upper half of the register, so a check that compared all of it could be passed by setting an upper bit.
+    """
+
+    argument: int
+    values: tuple[int, ...]
+    then: "Decision"
+    otherwise: "Decision"
+    mask: int = WORD
+
+
+Decision = Verdict | Check
+
+ALLOW = Verdict(0x7FFF_0000)
+KILL_PROCESS = Verdict(0x8000_0000)
+
+
+def fail_with(error: int) -> Verdict:
+    """The call is not made and returns `error`; 0 makes it look done."""
+    return Verdict(0x0005_0000 | error)

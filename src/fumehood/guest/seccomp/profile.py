@@ -1,0 +1,125 @@
+"""The rules: which system calls sandboxed code may make, by name, on every architecture.
+
+An allow list of what an ordinary program without privileges needs. Whatever is not named does not exist (ENOSYS), also
+calls that future kernels add: libraries probe for new calls and fall back on that error. Calls that are always there
+but are not for sandboxed code are refused (EPERM), since programs would take ENOSYS for a broken kernel.
+
+This is one layer of several. Namespaces, capabilities, Landlock and cgroups decide what a call may touch; the filter
+keeps code away from kernel interfaces that it has no use for, whatever flaws they have.
+"""
+
+import errno
+from collections.abc import Mapping
+
+from .arguments import (
+    KNOWN_PERSONALITIES,
+    NO_TERMINAL_TAKEOVER,
+    ORDINARY_SOCKETS,
+    REFUSE,
+    SAME_NAMESPACES,
+    creating_without_set_id_bits,
+    plain_files,
+    without_set_id_bits,
+)
+from .decisions import ALLOW, Decision, fail_with
+
+ABSENT = fail_with(errno.ENOSYS)
+PRETEND = fail_with(0)
+
+RULES: tuple[tuple[Decision, str], ...] = (
+    # Descriptors and data.
+    (ALLOW, "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range"),
+    (ALLOW, "dup dup2 dup3 fcntl flock pipe pipe2 sendfile splice tee vmsplice copy_file_range"),
+    (ALLOW, "fsync fdatasync sync_file_range fallocate ftruncate truncate readahead fadvise64 memfd_create"),
+    # Files and folders. What can be reached is for the mount namespace and Landlock to say.
+    (ALLOW, "stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 readlink readlinkat"),
+    (ALLOW, "getdents getdents64 getcwd chdir fchdir rename renameat renameat2 rmdir link linkat unlink unlinkat"),
+    (ALLOW, "symlink symlinkat chown fchown lchown fchownat umask utime utimes futimesat utimensat"),
+    (ALLOW, "setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr"),
+    (ALLOW, "removexattr lremovexattr fremovexattr inotify_init inotify_init1 inotify_add_watch inotify_rm_watch"),
+    # Every way to give a file its mode.
+    (creating_without_set_id_bits(1), "open"),
+    (creating_without_set_id_bits(2), "openat"),
+    (without_set_id_bits(1), "creat chmod fchmod mkdir"),
+    (without_set_id_bits(2), "fchmodat mkdirat"),
+    (plain_files(1), "mknod"),
+    (plain_files(2), "mknodat"),
+    # Memory of the process itself.
+    (ALLOW, "brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 mlockall munlock munlockall"),
+    (ALLOW, "pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack"),
+    # Processes and threads; the pid namespace and the pids limit hold them.
+    (ALLOW, "fork vfork execve execveat exit exit_group wait4 waitid set_tid_address gettid getpid getppid"),
+    (ALLOW, "getpgid getpgrp setpgid getsid setsid pidfd_open futex futex_waitv get_robust_list set_robust_list"),
+    (ALLOW, "rseq membarrier arch_prctl prctl"),
+    (SAME_NAMESPACES, "clone"),
+    (KNOWN_PERSONALITIES, "personality"),
+    # Scheduling, within what an unprivileged process may do to itself.
+    (ALLOW, "sched_yield sched_getaffinity sched_getparam sched_setparam sched_getscheduler sched_setscheduler"),
+    (ALLOW, "sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min sched_rr_get_interval"),
+    (ALLOW, "getpriority setpriority ioprio_get ioprio_set getcpu getrusage getrlimit setrlimit prlimit64"),
+    # Users and capabilities: one user is mapped and there are no capabilities, so these can only give up.
+    (ALLOW, "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid setregid"),
+    (ALLOW, "setresuid setresgid setfsuid setfsgid setgroups capget capset"),
+    # A program may confine itself further.
+    (ALLOW, "seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self"),
+    # Signals.
+    (ALLOW, "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigqueueinfo"),
+    (ALLOW, "rt_tgsigqueueinfo sigaltstack kill tkill tgkill pidfd_send_signal signalfd signalfd4 pause"),
+    (ALLOW, "restart_syscall"),
+    # Time and waiting.
+    (ALLOW, "time times gettimeofday clock_gettime clock_getres clock_nanosleep nanosleep alarm getitimer setitimer"),
+    (ALLOW, "timer_create timer_settime timer_gettime timer_getoverrun timer_delete"),
+    (ALLOW, "timerfd_create timerfd_settime timerfd_gettime eventfd eventfd2 poll ppoll select pselect6"),
+    (ALLOW, "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2"),
+    # Sockets; the network namespace says where they lead.
+    (ORDINARY_SOCKETS, "socket socketpair"),
+    (ALLOW, "bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt"),
+    (ALLOW, "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg"),
+    # System V and POSIX message passing, in an ipc namespace of its own.
+    (ALLOW, "shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl"),
+    (ALLOW, "mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr"),
+    # Facts about the system, and devices that the sandbox has opened.
+    (ALLOW, "uname sysinfo getrandom"),
+    (NO_TERMINAL_TAKEOVER, "ioctl"),
+    # Flushes the disks of the whole host and can't be interrupted, which would delay a kill. It reports no errors, and
+    # may return before anything is written, so nobody can tell that it was left out.
+    (PRETEND, "sync"),
+    # The same for one file system, which can be the host's. Its callers do rely on the answer.
+    (REFUSE, "syncfs"),
+    # Their flags and modes are in memory, where a filter can't look; libc falls back on the older call.
+    (ABSENT, "clone3 openat2"),
+    # Needs the same check as fchmodat, on libcs that then use fchmodat anyway.
+    (ABSENT, "fchmodat2"),
+    # libnuma gives up quietly when this one is missing, and does not try the calls below.
+    (ABSENT, "get_mempolicy"),
+    # Memory that not even the kernel can read is of no use to an ordinary program; most kernels have it switched off.
+    (ABSENT, "memfd_secret"),
+    # Kernel AIO: few programs use it, all of them do without, and its record is poor.
+    (ABSENT, "io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents"),
+    # Does what other calls do, unseen by the filter.
+    (REFUSE, "io_uring_setup io_uring_enter io_uring_register"),
+    # Other namespaces and other views of the file system.
+    (REFUSE, "unshare setns mount umount2 pivot_root chroot open_tree open_tree_attr move_mount"),
+    (REFUSE, "fsopen fsconfig fsmount fspick mount_setattr"),
+    # Files by handle, past the mount namespace; and watching whole mounts.
+    (REFUSE, "name_to_handle_at open_by_handle_at fanotify_init fanotify_mark"),
+    # Other processes' memory and descriptors.
+    (REFUSE, "ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_getfd"),
+    # Kernel key rings are shared between namespaces.
+    (REFUSE, "add_key request_key keyctl"),
+    # Large interfaces that most kernel exploits start from.
+    (REFUSE, "bpf perf_event_open userfaultfd"),
+    # Which processors and memory nodes are used is a limit of the sandbox.
+    (REFUSE, "sched_setaffinity mbind set_mempolicy set_mempolicy_home_node migrate_pages move_pages"),
+    # The administrator's calls. Capabilities guard them too.
+    (REFUSE, "kexec_load kexec_file_load create_module init_module finit_module delete_module reboot"),
+    (REFUSE, "swapon swapoff acct quotactl quotactl_fd syslog vhangup nfsservctl lookup_dcookie"),
+    (REFUSE, "sethostname setdomainname settimeofday clock_settime clock_adjtime adjtimex"),
+    # Hardware ports and segments.
+    (REFUSE, "ioperm iopl modify_ldt"),
+)
+
+
+def decisions(numbers: Mapping[str, int]) -> dict[int, Decision]:
+    """The rules by number on one architecture. A name that it does not have is a call that nobody can make there."""
+    return {numbers[name]: decision for decision, names in RULES for name in names.split() if name in numbers}

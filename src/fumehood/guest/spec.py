@@ -1,0 +1,64 @@
+"""What the host tells a new cell: plain data, written by the host, trusted by the cell."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class BindSpec(TypedDict):
+    source: str
+    target: str
+    mode: Literal["ro", "rw", "device"]
+    owner: int | None
+    """Host uid that the sandbox's user has, when the source's owner is to be shown as that user."""
+
+
+class HierarchySpec(TypedDict):
+    """One cgroup tree in which the cell may make cgroups for its runs."""
+
+    version: Literal[1, 2]
+    controllers: list[str]
+    descriptor: int
+
+
+class Limits(TypedDict):
+    memory_bytes: int
+    processes: int
+    cpus: float
+    disk_bytes: int
+    workspace_bytes: int
+    inodes: int
+    open_files: int
+    cpu_seconds: float | None
+    """CPU seconds of one process; None for no limit besides the wall clock."""
+    address_space_bytes: int | None
+    """Set where no cgroup limits memory."""
+    affinity: list[int] | None
+    """Set where no cgroup limits CPU time."""
+
+
+class CellSpec(TypedDict):
+    rootless: bool
+    host_uid: int
+    host_gid: int
+    uid_base: int
+    """First host uid of the sandbox's range; only with a root host."""
+    binds: list[BindSpec]
+    folders: list[str]
+    files: dict[str, str]
+    symlinks: dict[str, str]
+    hidden: list[str]
+    """Folders inside a bind that are covered with an empty one."""
+    writable: list[str]
+    """Targets of writable binds."""
+    hierarchies: list[HierarchySpec]
+    entrances: list[int]
+    """Files through which the cell moves itself before it makes cgroups for its runs."""
+    limits: Limits
+    preload: list[str]
+    module_path: list[str]
+    """Folders of the environment's packages, in front of the standard library."""
+    environment: dict[str, str]
+    standbys: int
+    idle_seconds: float
+    """A cell that nobody uses for so long ends by itself."""

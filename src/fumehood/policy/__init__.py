@@ -1,0 +1,50 @@
+"""What a sandbox may do, as data.
+
+Owns the policy file format: the frozen models, reading it with errors that name file, line and key, its digest, the
+difference between two policies in words, and the search for dangerous choices. All of it is pure but reading a file.
+
+Must not know: backends, the gateway, the audit log, or how anything here is enforced. Not every backend enforces every
+key; `controls` names the keys in use, so that a backend can refuse what it would otherwise have to ignore.
+
+    policy = Policy.load("analyst.yaml")        text -> document -> model
+    policy.digest, policy.diff(other), policy.lint(), policy.override({"resources": {"memory": "1G"}})
+    controls(policy), describe(policy)
+"""
+
+from fumehood.policy.actions import Approval, Commands
+from fumehood.policy.controls import controls
+from fumehood.policy.docker import Docker
+from fumehood.policy.environment import Environment
+from fumehood.policy.expectation import Expectation
+from fumehood.policy.filesystem import Filesystem, Mount, Workspace
+from fumehood.policy.lint import Finding
+from fumehood.policy.model import Policy
+from fumehood.policy.network import Network, NetworkRule
+from fumehood.policy.quantities import format_duration, format_size, parse_duration, parse_size
+from fumehood.policy.resources import Resources
+from fumehood.policy.secret import Injection, Secret
+from fumehood.policy.words import describe
+
+__all__ = [
+    "Approval",
+    "Commands",
+    "Docker",
+    "Environment",
+    "Expectation",
+    "Filesystem",
+    "Finding",
+    "Injection",
+    "Mount",
+    "Network",
+    "NetworkRule",
+    "Policy",
+    "Resources",
+    "Secret",
+    "Workspace",
+    "controls",
+    "describe",
+    "format_duration",
+    "format_size",
+    "parse_duration",
+    "parse_size",
+]

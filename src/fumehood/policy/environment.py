@@ -1,0 +1,54 @@
+"""What the interpreter in the sandbox has: packages, and modules that are imported beforehand."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from fumehood.policy.paths import HostPath
+from fumehood.policy.section import Distinct, Ordered, Section, Text
+
+# A name, extras, versions and a marker. Options (`-r x`), URLs and paths do not fit, so none can reach an installer.
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+    r"(?: ?\[[A-Za-z0-9._, -]+\])?"
+    r"(?: ?(?:===|[=!~]=|[<>]=?) ?[A-Za-z0-9.*+!_-]+(?: ?, ?(?:===|[=!~]=|[<>]=?) ?[A-Za-z0-9.*+!_-]+)*)?"
+    r"(?: ?;[^;]+)?",
+    re.ASCII,
+)
+_INDEX = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
+
+
+def _check_requirement(text: str) -> str:
+    if _REQUIREMENT.fullmatch(text) is None:
+        raise ValueError("must be a package with optional versions, such as pandas==2.3.*")
+    return text
+
+
+def _check_module(text: str) -> str:
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise ValueError("must be a module name, such as pandas or os.path")
+    return text
+
+
+def _check_index(text: str) -> str:
+    if _INDEX.fullmatch(text) is None:
+        raise ValueError("must be the https:// address of a package index")
+    return text
+
+
+Requirement = Annotated[Text, AfterValidator(_check_requirement)]
+Module = Annotated[Text, AfterValidator(_check_module)]
+Index = Annotated[Text, AfterValidator(_check_index)]
+
+
+class Environment(Section):
+    """The bare interpreter unless packages are listed; `preload` is imported in the order given."""
+
+    packages: Distinct[Requirement] = ()
+    requirements: HostPath | None = None
+    preload: Ordered[Module] = ()
+    allow_sdists: bool = False
+    index: Index | None = None

@@ -1,0 +1,47 @@
+"""The files of a sandbox: what comes in from the host, how much may be written, and what may leave."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from fumehood.policy.paths import HostPath, OutputGlob, TargetPath, is_inside
+from fumehood.policy.quantities import KIB, MAX_SIZE, Size, bounded, format_size
+from fumehood.policy.section import Distinct, Ordered, Section
+
+
+class Mount(Section):
+    """A file or folder of the host (`source`) that the sandbox sees at `target`."""
+
+    source: HostPath
+    target: TargetPath
+    mode: Literal["ro", "rw"] = "ro"
+
+
+class Workspace(Section):
+    """The folder that runs write to; without a size, `resources.disk` bounds it."""
+
+    size: Annotated[Size, bounded(4 * KIB, MAX_SIZE, format_size)] | None = None
+
+
+class Filesystem(Section):
+    """No host files and no outputs unless listed; `outputs` are globs below the workspace."""
+
+    mounts: Ordered[Mount] = ()
+    workspace: Workspace = Field(default_factory=Workspace)
+    outputs: Distinct[OutputGlob] = ()
+
+    @field_validator("mounts")
+    @classmethod
+    def _keep_targets_apart(cls, mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+        # Sorted by path components, whatever lies inside a target comes right after it; and since no two overlap,
+        # their order says nothing.
+        ordered = sorted(mounts, key=lambda mount: mount.target.split("/"))
+        for outer, inner in pairwise(ordered):
+            if inner.target == outer.target:
+                raise ValueError(f"two mounts have the target {inner.target}; give each its own")
+            if is_inside(inner.target, outer.target):
+                raise ValueError(f"target {inner.target} is inside target {outer.target}; put them side by side")
+        return tuple(ordered)

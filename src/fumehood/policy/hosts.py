@@ -1,0 +1,82 @@
+"""Host names in a policy: one spelling for each, wildcards only where they can be understood.
+
+A name that two programs could read differently (numbers that some parse as addresses, scripts that look alike) is
+refused here, so that the gateway never has to guess.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from fumehood.policy.section import Text
+
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
+_NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+
+
+def check_host(text: str) -> str:
+    """A name without wildcard, or an address, in its one spelling."""
+    host = check_host_pattern(text)
+    if "*" in host:
+        raise ValueError("must be one host, without a wildcard")
+    return host
+
+
+def check_host_pattern(text: str) -> str:
+    """A name, `*.name`, `*`, or an address, in its one spelling: lower case, no final dot."""
+    address = _address(text)
+    if address is not None:
+        return address
+    name = text.lower().removesuffix(".")
+    if name != "*":
+        _check_name(name.removeprefix("*."))
+    return name
+
+
+def endpoint(host: str, port: int) -> str:
+    """`host:port`, with the brackets that an IPv6 address needs."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_endpoint(text: str) -> tuple[str, int]:
+    """The host and port of `host:port`."""
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or not 1 <= int(port[:6]) <= 65535:
+        raise ValueError("must be host:port, such as api.github.com:443")
+    return check_host(host.removeprefix("[").removesuffix("]")), int(port)
+
+
+def check_endpoint(text: str) -> str:
+    """`host:port` in its one spelling."""
+    return endpoint(*split_endpoint(text))
+
+
+def _address(text: str) -> str | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        raise ValueError("must not name a network interface")
+    return str(address)
+
+
+def _check_name(name: str) -> None:
+    if not name.isascii():
+        raise ValueError("must be written in its ASCII form (xn--...), so that look-alikes can be told apart")
+    if "/" in name or ":" in name:
+        raise ValueError("must be a bare name such as api.github.com; ports and paths have keys of their own")
+    if "*" in name:
+        raise ValueError("may have a wildcard only as its whole first label, such as *.example.com")
+    labels = name.split(".")
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels) or _NUMERIC.fullmatch(labels[-1]):
+        raise ValueError("is no host name and no address; write it like api.github.com, *.example.com or 10.0.0.1")
+
+
+Host = Annotated[Text, AfterValidator(check_host)]
+HostPattern = Annotated[Text, AfterValidator(check_host_pattern)]
+Endpoint = Annotated[Text, AfterValidator(check_endpoint)]

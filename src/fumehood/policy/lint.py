@@ -1,0 +1,142 @@
+"""Choices that a policy may make but that its author should have meant.
+
+Finds, never forbids. Paths are taken as they are written; all that is asked of the host is where the user's home is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from fumehood.policy.hazards import path_hazards
+from fumehood.policy.network import NetworkRule
+from fumehood.policy.quantities import GIB, MIB
+from fumehood.policy.secret import Secret
+from fumehood.policy.section import leaves
+from fumehood.policy.words import words
+
+if TYPE_CHECKING:
+    from fumehood.policy.model import Policy
+
+_HUGE: dict[str, float] = {
+    "resources.timeout": 3600,
+    "resources.cpu_time": 3600,
+    "resources.memory": 16 * GIB,
+    "resources.cpus": 64,
+    "resources.processes": 4096,
+    "resources.disk": 16 * GIB,
+    "resources.inodes": 4_194_304,
+    "resources.output": 64 * MIB,
+    "resources.open_files": 65536,
+    "filesystem.workspace.size": 16 * GIB,
+}
+# Where clouds hand out the machine's own credentials.
+_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "100.100.100.200", "metadata.google.internal"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One doubtful choice. `danger` can cost the host or its credentials; `warning` deserves a second look."""
+
+    level: Literal["warning", "danger"]
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.key}: {self.message}"
+
+
+def inspect(policy: Policy) -> list[Finding]:
+    """Every doubtful choice, in the order of the file format."""
+    return [
+        *_mounts(policy),
+        *_network(policy),
+        *_limits(policy),
+        *_packages(policy),
+        *_secrets(policy),
+        *_engine(policy),
+    ]
+
+
+def _mounts(policy: Policy) -> Iterator[Finding]:
+    home = os.path.normpath(os.path.expanduser("~"))
+    for mount in policy.filesystem.mounts:
+        key = f"filesystem.mounts[{mount.target}]"
+        if hazards := list(dict.fromkeys(path_hazards(mount.source, home))):
+            message = f"{mount.source} exposes {' and '.join(hazards)}; mount only the folder that is needed"
+            yield Finding("danger", key, message)
+        if mount.mode == "rw":
+            message = (
+                f"{mount.target} can be written, so a run can change {mount.source} on the host; prefer ro and outputs"
+            )
+            yield Finding("warning", key, message)
+
+
+def _network(policy: Policy) -> Iterator[Finding]:
+    for index, rule in enumerate(policy.network.allow):
+        yield from _rule(f"network.allow[{index}]", rule)
+
+
+def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
+    if rule.host == "*":
+        yield Finding(
+            "danger", key, "* opens every host, so anything that is read can be sent anywhere; name the hosts"
+        )
+    elif rule.host.startswith("*.") and "." not in rule.host[2:]:
+        yield Finding("danger", key, f"{rule.host} covers names that anybody can register; name the hosts")
+    if rule.private:
+        message = "private: true reaches hosts behind the firewall and, at link-local addresses, cloud credentials"
+        yield Finding("danger" if "*" in rule.host or rule.host in _METADATA else "warning", key, message)
+    if rule.protocol == "http" or (rule.protocol is None and 80 in rule.ports):
+        yield Finding("warning", key, "plain http can be read and changed on the way; use tls")
+
+
+def _limits(policy: Policy) -> Iterator[Finding]:
+    for leaf in leaves(policy):
+        bound, value = _HUGE.get(leaf.key), leaf.value
+        if bound is not None and isinstance(value, int | float) and value > bound:
+            message = f"{words(value, leaf)} is more than {words(bound, leaf)}; a runaway program may use all of it"
+            yield Finding("warning", leaf.key, message)
+
+
+def _packages(policy: Policy) -> Iterator[Finding]:
+    environment = policy.environment
+    if environment.allow_sdists:
+        yield Finding(
+            "danger", "environment.allow_sdists", "building an sdist runs the package's own code; prefer wheels"
+        )
+    if environment.index is not None and not environment.index.startswith("https://"):
+        yield Finding("danger", "environment.index", "packages over plain http can be replaced on the way; use https")
+    if environment.index is not None and "@" in environment.index.split("/")[2]:
+        yield Finding(
+            "danger", "environment.index", "holds a credential, which ends up in logs; keep it out of the policy"
+        )
+
+
+def _secrets(policy: Policy) -> Iterator[Finding]:
+    for secret in policy.secrets:
+        yield from _secret(f"secrets[{secret.name}]", secret, policy.network.allow)
+
+
+def _secret(key: str, secret: Secret, rules: tuple[NetworkRule, ...]) -> Iterator[Finding]:
+    host = secret.inject.host
+    matching = [rule for rule in rules if _covers(rule.host, host)]
+    if not matching:
+        yield Finding("warning", key, f"{secret.name} is never used: no rule in network.allow opens {host}")
+    if any(not rule.narrows_requests for rule in matching):
+        message = f"{secret.name} goes with every request to {host}; give its rule in network.allow methods and paths"
+        yield Finding("warning", key, message)
+
+
+def _covers(pattern: str, host: str) -> bool:
+    return pattern in ("*", host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+
+
+def _engine(policy: Policy) -> Iterator[Finding]:
+    docker = policy.docker
+    if docker.host is not None and docker.host.startswith("tcp://") and docker.tls_cert is None:
+        yield Finding(
+            "danger", "docker.host", "an engine on plain tcp obeys anybody on the network; use ssh:// or tls_cert"
+        )

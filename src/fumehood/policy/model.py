@@ -1,0 +1,151 @@
+"""The policy itself: the whole file format as frozen data, and what can be asked of it.
+
+Owns the top-level keys and turns every refusal of the models into a PolicyError. The verbs live in modules of their own
+and are imported when they are used, which keeps `import fumehood` quick.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from fumehood.errors import PolicyError
+from fumehood.policy.actions import Approval, Commands
+from fumehood.policy.docker import Docker, Reference
+from fumehood.policy.environment import Environment
+from fumehood.policy.expectation import Expectation
+from fumehood.policy.filesystem import Filesystem
+from fumehood.policy.network import Network
+from fumehood.policy.resources import Resources
+from fumehood.policy.secret import Secret
+from fumehood.policy.section import Ordered, Section, Text
+from fumehood.policy.source import Problem, Source
+
+if TYPE_CHECKING:
+    from fumehood.policy.lint import Finding
+
+
+def _check_version(version: int) -> int:
+    if version != 1:
+        raise ValueError("must be 1, the only version of the format so far")
+    return version
+
+
+class Policy(Section):
+    """What a sandbox may do. `Policy()` denies everything that can be denied; frozen, and equal by meaning."""
+
+    version: Annotated[int, AfterValidator(_check_version)] = 1
+    name: Text | None = None
+    backend: Literal["auto", "native", "docker", "gvisor", "microvm", "remote"] = "auto"
+    strict: bool = False
+    filesystem: Filesystem = Field(default_factory=Filesystem)
+    network: Network = Field(default_factory=Network)
+    resources: Resources = Field(default_factory=Resources)
+    environment: Environment = Field(default_factory=Environment)
+    secrets: Ordered[Secret] = ()
+    commands: Commands = Field(default_factory=Commands)
+    approvals: Ordered[Approval] = ()
+    docker: Docker = Field(default_factory=Docker)
+    image: Reference | None = None
+    tests: Ordered[Expectation] = ()
+
+    if TYPE_CHECKING:
+        # Sections may be given as plain mappings, with sizes as text, which the fields' own types do not say.
+        def __init__(self, **fields: object) -> None: ...
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The policy in a file; relative paths in it start from the file's folder."""
+        from fumehood.policy.loading import read_file
+
+        return cls.loads(read_file(path), name=os.fspath(path), base=os.path.dirname(os.path.abspath(path)))
+
+    @classmethod
+    def loads(cls, text: str | bytes, name: str = "<policy>", base: str | os.PathLike[str] | None = None) -> Self:
+        """The policy in a text; relative paths in it start from `base`, by default the current folder."""
+        from fumehood.policy.loading import parse
+
+        data, source = parse(text, name=name, base=None if base is None else os.path.abspath(base))
+        return cls.model_validate(data, context=source)
+
+    @cached_property
+    def digest(self) -> str:
+        """`sha256:...` over what is enforced: the same for every spelling, and whatever `name` and `tests` say."""
+        from fumehood.policy.digest import compute_digest
+
+        return compute_digest(self)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """How much the workspace may hold."""
+        size = self.filesystem.workspace.size
+        return self.resources.disk if size is None else size
+
+    def diff(self, other: Policy) -> list[str]:
+        """What changes, in words, when `other` takes the place of this policy."""
+        from fumehood.policy.difference import compare
+
+        return compare(self, other)
+
+    def lint(self) -> list[Finding]:
+        """What is allowed here but dangerous."""
+        from fumehood.policy.lint import inspect
+
+        return inspect(self)
+
+    def override(self, changes: Mapping[str, object]) -> Self:
+        """A checked copy with these keys changed: sections are merged, lists and values replaced."""
+        return type(self).model_validate(_merge(self.model_dump(), changes))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Checked as well: pydantic's own would take any value and keep the old digest."""
+        return type(self).model_validate({**self.model_dump(), **(update or {})})
+
+    @field_validator("secrets")
+    @classmethod
+    def _keep_names_apart(cls, secrets: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        ordered = sorted(secrets, key=lambda secret: secret.name)
+        for first, second in pairwise(ordered):
+            if first.name == second.name:
+                raise ValueError(f"two secrets have the name {first.name}; give each its own")
+        return tuple(ordered)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain_refusal(cls, value: object, check: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        source = info.context if isinstance(info.context, Source) else Source()
+        problems: list[Problem] = []
+        try:
+            policy = check(value)
+        except ValidationError as error:
+            from fumehood.policy.explanation import explain
+
+            problems = explain(error, cls)
+        else:
+            if not source.problems:
+                return policy
+        raise PolicyError(source.report(problems))
+
+
+def _merge(old: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    merged = dict(old)
+    for key, value in changes.items():
+        before = merged.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merge(cast("Mapping[str, object]", before), cast("Mapping[str, object]", value))
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,109 @@
+"""Sizes and durations: from what people write to numbers, and back again for whoever reads them.
+
+Owns both directions so that they cannot drift apart: parsing what formatting printed gives the same number.
+Knows nothing of the keys that use them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator
+
+KIB, MIB, GIB, TIB = (1024**power for power in (1, 2, 3, 4))
+MAX_SIZE = 1024 * TIB
+MIN_SECONDS, MAX_SECONDS = 0.001, 720 * 3600.0
+
+_SIZE_UNITS = {"T": TIB, "G": GIB, "M": MIB, "K": KIB, "": 1}
+_DURATION_UNITS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
+# Bounded, so that no text costs more than a glance, however long; 40 digits hold every duration that is printed.
+_NUMBER = r"(\d{1,40}(?:\.\d{1,40})?)"
+_SIZE = re.compile(rf"{_NUMBER} ?(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE | re.ASCII)
+_DURATION = re.compile(rf"{_NUMBER} ?(ms|s|m|h)?", re.ASCII)
+_SIZE_HELP = "a size is a whole number of bytes from 1 to 1024T, written like 64K, 256M, 1.5G or 1048576"
+_DURATION_HELP = "a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5 (seconds)"
+
+NumberT = TypeVar("NumberT", int, float)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Marks a field whose number has a unit, so that it is shown the way it is written."""
+
+    format: Callable[[float], str]
+
+
+def parse_size(value: object) -> int:
+    """Bytes from `256M` or a plain whole number; suffixes are binary multiples."""
+    if isinstance(value, str):
+        value = _size_from_text(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_SIZE:
+        raise ValueError(_SIZE_HELP)
+    return value
+
+
+def format_size(size_bytes: float) -> str:
+    """The shortest exact spelling: 268435456 is `256M`, 1000 is `1000B`."""
+    size = int(size_bytes)
+    suffix, unit = next((suffix, unit) for suffix, unit in _SIZE_UNITS.items() if size % unit == 0)
+    return f"{size // unit}{suffix or 'B'}"
+
+
+def parse_duration(value: object) -> float:
+    """Seconds from `500ms`, `30s`, `2m`, `1h` or a plain number."""
+    if isinstance(value, str):
+        value = _seconds_from_text(value)
+    # NaN fails the comparison too, which is why it is written as a range that must hold.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_SECONDS <= value <= MAX_SECONDS:
+        raise ValueError(_DURATION_HELP)
+    return float(value)
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest exact spelling: 120.0 is `2m`, 0.5 is `500ms`, 1.5 is `1.5s`."""
+    exact = Decimal(repr(float(seconds)))
+    for suffix, unit in _DURATION_UNITS.items():
+        if exact % unit == 0 and (suffix != "ms" or exact < 1):
+            return f"{int(exact / unit)}{suffix}"
+    return f"{exact:f}s"
+
+
+def format_number(number: float) -> str:
+    """A plain number, exact, without the .0 that nobody writes."""
+    return repr(number).removesuffix(".0")
+
+
+def bounded(low: NumberT, high: NumberT, words: Callable[[float], str] = format_number) -> AfterValidator:
+    """A validator that keeps a number within the range that makes sense for its key."""
+
+    def check(value: NumberT) -> NumberT:
+        if not low <= value <= high:
+            raise ValueError(f"must be from {words(low)} to {words(high)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _size_from_text(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(_SIZE_HELP)
+    exact = Decimal(match[1]) * _SIZE_UNITS[(match[2] or "").upper()]
+    if exact % 1 != 0:
+        raise ValueError(_SIZE_HELP)
+    return int(exact)
+
+
+def _seconds_from_text(text: str) -> float:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(_DURATION_HELP)
+    return float(Decimal(match[1]) * _DURATION_UNITS[match[2] or "s"])
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Quantity(format_size)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Quantity(format_duration)]

@@ -1,0 +1,116 @@
+"""Turns what a caller asks into a checked request, or one clear error. Nothing has started by then."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+from fumehood.backends.interface import RunRequest
+from fumehood.backends.languages import find_language
+from fumehood.errors import DeniedError, UsageError
+from fumehood.policy import Policy, format_duration, format_size
+
+_MAX_SOURCE_BYTES = 32 * 1024 * 1024
+# The kernel's own limit for one argument; a program could not be started with a longer one.
+_MAX_ARGUMENT_BYTES = 128 * 1024
+
+
+class RunOptions(TypedDict, total=False):
+    """What can be said of a run besides its code."""
+
+    argv: Sequence[str] | None
+    """A command instead of code."""
+    language: str
+    args: Sequence[str]
+    """What the script finds in sys.argv or $1, $2 and so on."""
+    name: str | None
+    """The script's file name, as tracebacks show it."""
+    stdin: bytes | str | int | None
+    """Data, or a descriptor to read from; nothing by default."""
+    env: Mapping[str, str] | None
+    cwd: str
+    """Relative to the workspace, or absolute inside the sandbox."""
+    timeout: float | None
+    """Seconds; can shorten the policy's, not extend it."""
+
+
+def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) -> RunRequest:
+    argv, language = options.get("argv"), find_language(options.get("language", "python"))
+    if (code is None) == (argv is None):
+        raise UsageError("give either code or argv, and not both")
+    if argv is not None and not argv:
+        raise UsageError("argv is empty; it needs at least the name of a program")
+    return RunRequest(
+        language=language.name,
+        arguments=_checked_arguments(argv if argv is not None else options.get("args", ())),
+        source=None if code is None else _checked_source(code),
+        script_name=_checked_name(options.get("name") or f"main{language.suffix}"),
+        environment=_checked_environment(options.get("env") or {}),
+        cwd=_checked_cwd(options.get("cwd", "")),
+        timeout_seconds=_checked_timeout(policy, options.get("timeout")),
+        stdin=_checked_stdin(options.get("stdin")),
+    )
+
+
+def _checked_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
+    for argument in arguments:
+        _check_text(argument, "argument")
+    return tuple(arguments)
+
+
+def _checked_stdin(stdin: bytes | str | int | None) -> bytes | int | None:
+    return stdin.encode() if isinstance(stdin, str) else stdin
+
+
+def _checked_source(code: str | bytes) -> bytes:
+    source = code.encode("utf-8", "surrogatepass") if isinstance(code, str) else code
+    if len(source) > _MAX_SOURCE_BYTES:
+        size, limit = format_size(len(source)), format_size(_MAX_SOURCE_BYTES)
+        raise UsageError(f"the source is {size}, more than {limit}; put the data into a file and mount it")
+    position = source.find(b"\0")
+    if position >= 0:
+        line = source.count(b"\n", 0, position) + 1
+        raise UsageError(f"the source has a NUL byte in line {line} (byte {position}); it is not a text file")
+    return source
+
+
+def _checked_name(name: str) -> str:
+    _check_text(name, "script name")
+    if name in ("", ".", "..") or "/" in name or len(os.fsencode(name)) > 255:
+        raise UsageError(f"script name {name!r} must be a plain file name")
+    return name
+
+
+def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    for key, value in environment.items():
+        _check_text(key, "environment variable name")
+        _check_text(value, f"value of environment variable {key!r}")
+        if not key or "=" in key:
+            raise UsageError(f"environment variable name {key!r} must not be empty or contain '='")
+    return dict(environment)
+
+
+def _checked_cwd(cwd: str) -> str:
+    _check_text(cwd, "cwd")
+    return cwd
+
+
+def _checked_timeout(policy: Policy, timeout: float | None) -> float:
+    limit = policy.resources.timeout
+    if timeout is None:
+        return limit
+    if not math.isfinite(timeout) or timeout <= 0:
+        raise UsageError(f"timeout {timeout!r} must be a number of seconds above zero")
+    if timeout > limit:
+        wanted, allowed = format_duration(timeout), format_duration(limit)
+        raise DeniedError(f"timeout {wanted} is more than the policy's resources.timeout of {allowed}")
+    return timeout
+
+
+def _check_text(text: str, what: str) -> None:
+    if "\0" in text:
+        raise UsageError(f"{what} {text!r} has a NUL character, which no program can receive")
+    if len(os.fsencode(text)) > _MAX_ARGUMENT_BYTES:
+        raise UsageError(f"{what} is longer than {format_size(_MAX_ARGUMENT_BYTES)}; pass it on standard input")

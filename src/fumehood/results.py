@@ -1,0 +1,105 @@
+"""What a run gives back: plain frozen data, the same from every backend."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How a run ended, in the word that a caller branches on."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    RESOURCE_EXCEEDED = "resource_exceeded"
+    DENIED = "denied"
+    CANCELLED = "cancelled"
+
+
+class Cause(StrEnum):
+    """What ended it."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    WALL_TIME = "wall_time"
+    CPU_TIME = "cpu_time"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    DISK = "disk"
+    OUTPUT = "output"
+    POLICY = "policy"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, as a backend saw it."""
+
+    status: Status
+    cause: Cause
+    exit_code: int
+    signal: str | None
+    detail: str
+    truncated: bool
+    duration_ms: float
+    cpu_ms: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One run's outcome. `exit_code` is 128 + n when signal n ended the program, as in a shell."""
+
+    status: Status
+    cause: Cause
+    exit_code: int
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+    truncated: bool
+    duration_ms: float
+    cpu_ms: float
+    peak_memory_bytes: int
+    run_id: str
+    policy_digest: str
+    signal: str | None = None
+    detail: str = ""
+    """One sentence on what ended the run and what to change, empty for a plain exit."""
+
+    @classmethod
+    def of(cls, outcome: Outcome, stdout: bytes, stderr: bytes, run_id: str, policy_digest: str) -> RunResult:
+        return cls(
+            status=outcome.status,
+            cause=outcome.cause,
+            exit_code=outcome.exit_code,
+            stdout_bytes=stdout,
+            stderr_bytes=stderr,
+            truncated=outcome.truncated,
+            duration_ms=outcome.duration_ms,
+            cpu_ms=outcome.cpu_ms,
+            peak_memory_bytes=outcome.peak_memory_bytes,
+            run_id=run_id,
+            policy_digest=policy_digest,
+            signal=outcome.signal,
+            detail=outcome.detail,
+        )
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.SUCCESS
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready: text instead of bytes."""
+        fields = asdict(self)
+        fields.pop("stdout_bytes")
+        fields.pop("stderr_bytes")
+        return {**fields, "stdout": self.stdout, "stderr": self.stderr}
