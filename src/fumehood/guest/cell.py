@@ -24,6 +24,7 @@ from .users import UID_RANGE, map_own_user, user_namespace
 
 _NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
 _MAX_STARTING = 4
+_REFILL_DELAY_MS = 4.0
 _HOSTNAME = "sandbox"
 
 
@@ -151,10 +152,8 @@ class Cell:
         standby.ready = True
 
     def _turn(self) -> None:
-        idle = not self._workspaces and not self._waiting
-        timeout = self._spec["idle_seconds"] * 1000 if idle else None
-        events = self._poll.poll(timeout)
-        if not events and time.monotonic() - self._used_at >= self._spec["idle_seconds"]:
+        events = self._poll.poll(self._patience_ms())
+        if not events and not self._is_short() and self._is_unused():
             os._exit(0)
         for descriptor, _ in events:
             if descriptor == self._control.fileno():
@@ -164,7 +163,21 @@ class Cell:
             else:
                 self._hear(next(s for s in self._standbys if s.channel.fileno() == descriptor))
         self._dispatch()
-        self._refill()
+        # A run that was just handed over should have the processors; the next standby can wait a moment.
+        if not events or not any(standby.ready for standby in self._standbys):
+            self._refill()
+
+    def _patience_ms(self) -> float | None:
+        if self._is_short():
+            return _REFILL_DELAY_MS
+        return None if self._workspaces or self._waiting else self._spec["idle_seconds"] * 1000
+
+    def _is_short(self) -> bool:
+        return len(self._standbys) < self._spec["standbys"]
+
+    def _is_unused(self) -> bool:
+        idle_seconds = time.monotonic() - self._used_at
+        return not self._workspaces and not self._waiting and idle_seconds >= self._spec["idle_seconds"]
 
     def _obey(self) -> None:
         message, descriptors = wire.receive(self._control)

@@ -81,6 +81,7 @@ def _become_program(channel: socket.socket, spec: CellSpec, cgroups: RunCgroups,
         surrender(spec, cgroups, seccomp_program)
         with step("preparing file rules"):
             rules = FileRules(spec["writable"])
+        program.prepare(spec["environment"], spec["module_path"])
         wire.send(channel, {"ready": True})
         message, descriptors = wire.receive(channel)
         if message is None:
@@ -89,8 +90,7 @@ def _become_program(channel: socket.socket, spec: CellSpec, cgroups: RunCgroups,
         with step("enforcing file rules"):
             rules.enforce()
         program.check(request)
-        request["environment"] = {**spec["environment"], **request["environment"]}
-        program.become(request, source, (descriptors[1], descriptors[2], descriptors[3]), spec["module_path"])
+        program.become(request, source, (descriptors[1], descriptors[2], descriptors[3]))
     except StepError as error:
         wire.send(channel, error.as_message())
     except program.RequestRefusedError as error:
@@ -146,11 +146,11 @@ class _Watch:
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._reap()  # the program may have ended before anybody listened
         poll = select.poll()
         poll.register(wake_read, select.POLLIN)
         poll.register(self._reply, select.POLLIN)
         while True:
-            reaped = self._reap()
             if self.status is not None:
                 self.processes = _count_processes()
                 return "exit"
@@ -162,7 +162,7 @@ class _Watch:
                 return "kill"
             if wake_read in ready:
                 _drain(wake_read)
-                if not reaped:
+                if not self._reap():
                     # A program can send SIGCHLD as often as it likes; it must not keep this process busy.
                     time.sleep(_SPURIOUS_WAKE_SECONDS)
 

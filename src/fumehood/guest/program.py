@@ -29,16 +29,31 @@ class RequestRefusedError(Exception):
     """The request cannot be carried out in this sandbox; the caller is told, and nothing has run."""
 
 
-def become(request: dict[str, Any], source: bytes, stdio: tuple[int, int, int], module_path: list[str]) -> NoReturn:
-    environment: dict[str, str] = request["environment"]
-    _enter_folder(request["cwd"])
+def prepare(environment: dict[str, str], module_path: list[str]) -> None:
+    """On standby: make this interpreter look like a new one, as far as that needs no knowledge of the code."""
+    os.umask(0o022)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:0] = [WORKSPACE, *module_path]
+    randomness.renew()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Once through what every run does: the pages that this touches are copied now and not when a caller waits.
+    for stream in _open_streams():
+        stream.detach()
+    exec(compile(b"", "", "exec", dont_inherit=True), vars(_main_module("")))
+    gc.enable()
+
+
+def become(request: dict[str, Any], source: bytes, stdio: tuple[int, int, int]) -> NoReturn:
+    os.environ.update(request["environment"])
+    os.chdir(os.path.join(WORKSPACE, request["cwd"]))
     script = _write_script(request["script"], source) if request["script"] else None
     for number, descriptor in enumerate(stdio):
         os.dup2(descriptor, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     if request["interpreter"] is None and script is not None:
-        _become_python(script, source, request["arguments"], environment, module_path)
-    _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]], environment)
+        _become_python(script, source, request["arguments"])
+    _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
 
 
 def check(request: dict[str, Any]) -> None:
@@ -53,11 +68,6 @@ def check(request: dict[str, Any]) -> None:
         raise RequestRefusedError(f"cwd {request['cwd']!r} is not a folder in the sandbox")
 
 
-def _enter_folder(cwd: str) -> None:
-    os.umask(0o022)
-    os.chdir(os.path.join(WORKSPACE, cwd))
-
-
 def _write_script(name: str, source: bytes) -> str:
     path = f"{RUN_FOLDER}/{name}"
     with open(path, "wb") as stream:
@@ -65,11 +75,11 @@ def _write_script(name: str, source: bytes) -> str:
     return path
 
 
-def _execute(command: list[str], environment: dict[str, str]) -> NoReturn:
+def _execute(command: list[str]) -> NoReturn:
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(command[0], command, environment)
+        os.execvp(command[0], command)
     except FileNotFoundError:
         _fail(f"{command[0]}: command not found in the sandbox", _NOT_FOUND)
     except OSError as error:
@@ -81,23 +91,14 @@ def _fail(text: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-def _become_python(
-    path: str, source: bytes, arguments: list[str], environment: dict[str, str], module_path: list[str]
-) -> NoReturn:
-    os.environ.clear()
-    os.environ.update(environment)
+def _become_python(path: str, source: bytes, arguments: list[str]) -> NoReturn:
     sys.argv = [path, *arguments]
-    sys.path[:] = [WORKSPACE, *module_path, *sys.path]
-    _open_streams()
-    randomness.renew()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in [name for name in sys.modules if name.split(".")[0] == "guest"]:
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = _open_streams()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "guest"]:
         del sys.modules[name]
     preloaded = set(sys.modules)
     main = _main_module(path)
-    gc.enable()
-    code = _run(path, source, main)
-    code = _finish(main, preloaded, code)
+    code = _finish(main, preloaded, _run(path, source, main))
     if code == -signal.SIGINT:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
@@ -117,16 +118,19 @@ def _main_module(path: str) -> types.ModuleType:
     return main
 
 
-def _open_streams() -> None:
+def _open_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrapper]:
     """Standard streams as a terminal would have them: a line is sent when it is complete."""
-    encoding = {"encoding": "utf-8", "errors": "surrogateescape"}
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb", closefd=False), **encoding)
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(open(1, "wb", closefd=False), line_buffering=True, **encoding)
-    sys.stderr = sys.__stderr__ = io.TextIOWrapper(
-        open(2, "wb", closefd=False), line_buffering=True, encoding="utf-8", errors="backslashreplace"
+    return (
+        _text_stream(0, "<stdin>", "surrogateescape"),
+        _text_stream(1, "<stdout>", "surrogateescape"),
+        _text_stream(2, "<stderr>", "backslashreplace"),
     )
-    for stream, name in ((sys.stdin, "<stdin>"), (sys.stdout, "<stdout>"), (sys.stderr, "<stderr>")):
-        stream.buffer.raw.name = name  # type: ignore[attr-defined]
+
+
+def _text_stream(descriptor: int, name: str, errors: str) -> io.TextIOWrapper:
+    buffer = open(descriptor, "wb" if descriptor else "rb", closefd=False)
+    buffer.raw.name = name  # type: ignore[attr-defined]
+    return io.TextIOWrapper(buffer, "utf-8", errors, line_buffering=descriptor > 0)
 
 
 def _run(path: str, source: bytes, main: types.ModuleType) -> int:

@@ -31,9 +31,10 @@ def check_host_pattern(text: str) -> str:
     address = _address(text)
     if address is not None:
         return address
+    if text == "*":
+        return text
     name = text.lower().removesuffix(".")
-    if name != "*":
-        _check_name(name.removeprefix("*."))
+    _check_name(name.removeprefix("*."))
     return name
 
 

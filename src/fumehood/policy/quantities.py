@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator
@@ -19,13 +18,13 @@ MAX_SIZE = 1024 * TIB
 MIN_SECONDS, MAX_SECONDS = 0.001, 720 * 3600.0
 
 _SIZE_UNITS = {"T": TIB, "G": GIB, "M": MIB, "K": KIB, "": 1}
-_DURATION_UNITS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
-# Bounded, so that no text costs more than a glance, however long; 40 digits hold every duration that is printed.
-_NUMBER = r"(\d{1,40}(?:\.\d{1,40})?)"
+_UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+# Bounded, so that no text costs more than a glance, however long.
+_NUMBER = r"(\d{1,20})(?:\.(\d{1,20}))?"
 _SIZE = re.compile(rf"{_NUMBER} ?(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE | re.ASCII)
 _DURATION = re.compile(rf"{_NUMBER} ?(ms|s|m|h)?", re.ASCII)
 _SIZE_HELP = "a size is a whole number of bytes from 1 to 1024T, written like 64K, 256M, 1.5G or 1048576"
-_DURATION_HELP = "a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5 (seconds)"
+_DURATION_HELP = "a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5"
 
 NumberT = TypeVar("NumberT", int, float)
 
@@ -65,11 +64,11 @@ def parse_duration(value: object) -> float:
 
 def format_duration(seconds: float) -> str:
     """The shortest exact spelling: 120.0 is `2m`, 0.5 is `500ms`, 1.5 is `1.5s`."""
-    exact = Decimal(repr(float(seconds)))
-    for suffix, unit in _DURATION_UNITS.items():
-        if exact % unit == 0 and (suffix != "ms" or exact < 1):
-            return f"{int(exact / unit)}{suffix}"
-    return f"{exact:f}s"
+    for suffix, unit_ms in _UNITS_MS.items():
+        count = round(seconds * 1000 / unit_ms)
+        if count * unit_ms / 1000 == seconds and (suffix != "ms" or seconds < 1):
+            return f"{count}{suffix}"
+    return f"{seconds!r}s"
 
 
 def format_number(number: float) -> str:
@@ -92,17 +91,25 @@ def _size_from_text(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(_SIZE_HELP)
-    exact = Decimal(match[1]) * _SIZE_UNITS[(match[2] or "").upper()]
-    if exact % 1 != 0:
+    digits, scale = _decimal(match)
+    size, rest = divmod(digits * _SIZE_UNITS[(match[3] or "").upper()], scale)
+    if rest:
         raise ValueError(_SIZE_HELP)
-    return int(exact)
+    return size
 
 
 def _seconds_from_text(text: str) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(_DURATION_HELP)
-    return float(Decimal(match[1]) * _DURATION_UNITS[match[2] or "s"])
+    digits, scale = _decimal(match)
+    return digits * _UNITS_MS[match[3] or "s"] / (1000 * scale)
+
+
+def _decimal(match: re.Match[str]) -> tuple[int, int]:
+    """The number as a fraction of whole numbers, because floats would round before they are checked."""
+    fraction = match[2] or ""
+    return int(match[1] + fraction), 10 ** len(fraction)
 
 
 Size = Annotated[int, BeforeValidator(parse_size), Quantity(format_size)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -99,12 +101,11 @@ def test_an_empty_file_denies_all(text: str | bytes) -> None:
 
 def test_mistakes_name_file_line_key_value_and_the_nearest_key() -> None:
     text = "version: 1\nresources:\n  timeout: 30s\n  memroy: 1G\n  disk: 0\nfilesystem:\n  mounts:\n    - source: x\n"
-    assert problems(text) == [
-        "p.yaml:4: resources.memroy: unknown key (got '1G'); did you mean memory?",
-        "p.yaml:5: resources.disk: a size is a whole number of bytes from 1 to 1024T, written like 64K, 256M, 1.5G or"
-        " 1048576 (got 0)",
-        "p.yaml:8: filesystem.mounts[0].target: is required",
-    ]
+    unknown, size, missing = problems(text)
+    assert unknown == "p.yaml:4: resources.memroy: unknown key (got '1G'); did you mean memory?"
+    assert size.startswith("p.yaml:5: resources.disk: a size is a whole number of bytes from 1 to 1024T, written like ")
+    assert size.endswith("(got 0)")
+    assert missing == "p.yaml:8: filesystem.mounts[0].target: is required"
 
 
 @pytest.mark.parametrize(
@@ -130,15 +131,19 @@ def test_mistakes_name_file_line_key_value_and_the_nearest_key() -> None:
         ('name: "\\UFFFFFFFF"\n', "p.yaml:1: contains an escape"),
         ("name: x\nimage: a\0b\n", "p.yaml:2: contains a control character"),
         (b"name: x\nimage: \xff\n", "p.yaml:2: is not UTF-8"),
-        ("a: " + "[" * 100_000, "p.yaml:1: a[0][0]: nested deeper"),
+        pytest.param("a: " + "[" * 100_000, "p.yaml:1: a[0][0]: nested deeper", id="deep"),
         ("strict: yes\n", "p.yaml:1: strict: must be true or false (got 'yes')"),
         ("name: 12:30:45\nstrict: 2020-01-01\n", "p.yaml:2: strict: must be true or false (got '2020-01-01')"),
         ("name: 5\n", "p.yaml:1: name: must be text; put quotes around it (got 5)"),
-        ("name: x\n" + "#" * 1024 * 1024, "p.yaml:1: is larger than 1 MiB"),
-        ("resources: {processes: " + "9" * 5000 + "}", "p.yaml:1: resources.processes: must be a whole number"),
+        pytest.param("name: x\n" + "#" * 1024 * 1024, "p.yaml:1: is larger than 1 MiB", id="large"),
+        pytest.param(
+            "resources: {processes: " + "9" * 5000 + "}",
+            "p.yaml:1: resources.processes: must be a whole number",
+            id="huge number",
+        ),
         ("resources: {cpus: .nan}", "p.yaml:1: resources.cpus: must be a finite number"),
         ("filesystem:\n  mounts:\n  - {source: x, target: /etc/x}", "p.yaml:3: filesystem.mounts[0].target: is inside"),
-        ("? " + "k" * 5000 + "\n: 1\n", "p.yaml:1: kkkkk"),
+        pytest.param("? " + "k" * 5000 + "\n: 1\n", "p.yaml:1: kkkkk", id="long key"),
         ('"a\\nb": 1\n', "p.yaml:1: 'a\\nb': unknown key"),
     ],
 )
@@ -197,11 +202,7 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     assert "is not UTF-8" in load_problem(tmp_path / "p.yaml")
 
 
-KEYS = st.sampled_from(
-    "version name backend strict filesystem mounts source target mode workspace size outputs network allow host ports"
-    " methods paths resources timeout memory cpus environment packages secrets inject from_env commands deny approvals"
-    " tool when docker image tests connect expect zzz".split()
-)
+KEYS = st.sampled_from(sorted(set(re.findall(r"(\w+):", WHOLE_FORMAT))))
 SCALARS = st.one_of(
     *(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
     st.sampled_from(["256M", "30s", "/data", "*", "ro", "native", "allow", "api.github.com", "a:1", "GET"]),
@@ -212,13 +213,12 @@ TREES = st.recursive(
 
 
 def expect_policy_or_refusal(text: str | bytes) -> None:
+    lines: list[str] = []
     try:
-        policy = Policy.loads(text)
+        assert Policy.loads(text).digest.startswith("sha256:")
     except PolicyError as error:
-        assert error.problems
-        assert all(line.startswith("<policy>:") and line.isprintable() for line in error.problems)
-    else:
-        assert policy.digest.startswith("sha256:")
+        lines = error.problems or [""]
+    assert all(line.startswith("<policy>:") and line.isprintable() for line in lines)
 
 
 @given(st.text())
@@ -243,10 +243,8 @@ def test_any_tree_of_known_keys_is_a_policy_or_refused(tree: dict[str, object], 
 
 @given(st.dictionaries(KEYS, TREES, max_size=5))
 def test_any_fields_make_a_policy_or_are_refused(fields: dict[str, object]) -> None:
-    try:
-        Policy(**fields)
-    except PolicyError as error:
-        assert error.problems
+    with contextlib.suppress(PolicyError):
+        assert Policy(**fields).digest
 
 
 @given(st.data())

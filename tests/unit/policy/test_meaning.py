@@ -75,12 +75,10 @@ TREES = section(
         cpus=st.sampled_from([1, 0.5, 1.0000001]),
         processes=st.sampled_from([64, 65]),
     ),
-    environment=section(
-        packages=some(["pandas", "numpy"]), preload=some(["os", "re"]), allow_sdists=st.booleans()
-    ),
+    environment=section(packages=some(["pandas", "numpy"]), preload=some(["os", "re"]), allow_sdists=st.booleans()),
     secrets=SECRETS,
     commands=section(allow=some(["ls", "cat"]), deny=some(["rm"]), enforce=st.sampled_from(["parse", "kernel"])),
-    approvals=some([{"tool": "shell"}, {"tool": "python", "when": "never"}]) if False else st.just([]),
+    approvals=st.lists(st.sampled_from([{"tool": "shell"}, {"tool": "python", "when": "never"}]), max_size=2),
     docker=section(runtime=st.just("runsc"), image=st.sampled_from(["a", "b"])),
     image=st.sampled_from(["a", "b"]),
     tests=st.just([{"read": "/x", "expect": "deny"}]),
@@ -102,3 +100,89 @@ def shuffled(tree: Any, seed: random.Random, key: str = "") -> Any:
     if key in {"memory", "size", "max_bytes"} and seed.random() < 0.5:
         return format_size(tree)
     return tree
+
+
+@given(TREES, TREES)
+def test_a_difference_is_empty_exactly_when_the_digests_are_equal(old_tree: Tree, new_tree: Tree) -> None:
+    old, new = Policy(**old_tree), Policy(**new_tree)
+    assert (old.diff(new) == []) == (old.digest == new.digest)
+
+
+@given(TREES, TREES, st.data())
+def test_one_changed_section_is_one_changed_meaning(old_tree: Tree, new_tree: Tree, data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(sorted(Policy.model_fields)))
+    old = Policy(**old_tree)
+    new = old.model_copy(update={key: new_tree[key]}) if key in new_tree else old
+    assert (old.diff(new) == []) == (old.digest == new.digest)
+    assert (old == new) <= (old.digest == new.digest)
+
+
+@given(TREES, st.randoms(use_true_random=False))
+def test_neither_order_nor_spelling_changes_the_digest(tree: Tree, seed: random.Random) -> None:
+    policy, other = Policy(**tree), Policy(**shuffled(tree, seed))
+    assert policy.digest == other.digest
+    assert policy == other
+
+
+@given(TREES)
+def test_defaults_that_are_spelled_out_do_not_change_the_digest(tree: Tree) -> None:
+    policy = Policy(**tree)
+    assert Policy(**policy.model_dump()).digest == policy.digest
+    assert Policy.model_validate_json(policy.model_dump_json()).digest == policy.digest
+
+
+@given(TREES, st.booleans())
+def test_the_layout_of_a_file_does_not_change_the_digest(tree: Tree, flow: bool) -> None:
+    text = yaml.safe_dump(Policy(**tree).model_dump(mode="json", exclude_none=True), default_flow_style=flow)
+    assert Policy.loads(f"# a comment\n{text}") == Policy(**tree)
+
+
+@given(TREES)
+def test_name_and_tests_do_not_change_what_is_enforced(tree: Tree) -> None:
+    policy = Policy(**tree)
+    other = policy.override({"name": "another", "tests": [{"command": "ls", "expect": "allow"}]})
+    assert other.digest == policy.digest
+    assert policy.diff(other) == []
+
+
+def test_the_digest_is_computed_once() -> None:
+    policy = Policy()
+    assert policy.digest is policy.digest
+    assert policy.digest.startswith("sha256:")
+    assert len(policy.digest) == len("sha256:") + 64
+
+
+def test_a_policy_whose_digest_was_taken_equals_one_whose_was_not() -> None:
+    policy = Policy(strict=True)
+    assert policy.digest
+    assert policy == Policy(strict=True)
+    assert hash(policy) == hash(Policy(strict=True))
+    assert "digest" not in policy.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"resources": {"memory": "256M"}}, {"resources": {"memory": 268435456}}),
+        ({"resources": {"timeout": "2m"}}, {"resources": {"timeout": 120}}),
+        ({"resources": {"cpus": 1}}, {}),
+        ({"network": {"allow": []}, "version": 1}, {}),
+        ({"commands": {}}, {}),
+    ],
+)
+def test_two_spellings_of_one_meaning_have_one_digest(one: Tree, other: Tree) -> None:
+    assert Policy(**one).digest == Policy(**other).digest
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"commands": {"allow": []}}, {}),
+        ({"environment": {"preload": ["a", "b"]}}, {"environment": {"preload": ["b", "a"]}}),
+        ({"filesystem": {"workspace": {"size": "1M"}}}, {}),
+        ({"strict": True}, {}),
+    ],
+)
+def test_two_meanings_have_two_digests(one: Tree, other: Tree) -> None:
+    assert Policy(**one).digest != Policy(**other).digest
+    assert Policy(**one).diff(Policy(**other))

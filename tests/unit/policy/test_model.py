@@ -76,7 +76,7 @@ def test_only_version_one_is_understood(version: object) -> None:
         ("processes", 0, "from 1 to 4194304"),
         ("processes", -1, "from 1 to 4194304"),
         ("processes", "64", "must be a whole number"),
-        ("processes", 10**5000, "from 1 to 4194304"),
+        pytest.param("processes", 10**5000, "from 1 to 4194304", id="huge number"),
         ("disk", "1K", "from 4K to 1024T"),
         ("inodes", 0, "from 16 to 1000000000"),
         ("output", 0, "from 1 to 1024T"),
@@ -110,7 +110,7 @@ def test_a_target_inside_what_the_sandbox_owns_is_refused_by_name(folder: str, b
         ("/..", "must not contain .."),
         ("/da\0ta", "control or invisible"),
         ("/da\nta", "control or invisible"),
-        ("/" + "x" * 5000, "1 to 4096 characters"),
+        pytest.param("/" + "x" * 5000, "1 to 4096 characters", id="long"),
         (5, "must be text"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_host_has_one_spelling(host: str, normal: str) -> None:
         ("bücher.example", "xn--"),
         ("example..com", "no host name"),
         ("-a.com", "no host name"),
-        ("*.", "no host name"),
+        ("*.", "wildcard"),
         (".", "no host name"),
         ("127.1", "no host name"),
         ("2130706433", "no host name"),
@@ -301,8 +301,7 @@ def test_every_mistake_is_reported_at_once() -> None:
         "backend: must be one of auto, native, docker, gvisor, microvm, remote (got 'dockr'); did you mean docker?",
         "nam: unknown key (got 'x'); did you mean name?",
         "resources.memroy: unknown key (got '1G'); did you mean memory?",
-        "resources.timeout: a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5 (seconds)"
-        " (got 0)",
+        "resources.timeout: a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5 (got 0)",
     ]
 
 
@@ -316,9 +315,7 @@ def test_an_unknown_key_like_no_other_is_answered_with_all_of_them() -> None:
 def test_an_override_changes_only_what_it_names() -> None:
     policy = Policy(name="a", resources={"memory": "1G", "cpus": 2}, filesystem=mounts("/data"))
     changed = policy.override({"resources": {"memory": "2G"}, "strict": True})
-    assert changed == Policy(
-        name="a", strict=True, resources={"memory": "2G", "cpus": 2}, filesystem=mounts("/data")
-    )
+    assert changed == Policy(name="a", strict=True, resources={"memory": "2G", "cpus": 2}, filesystem=mounts("/data"))
     assert policy.resources.memory == 1024**3
 
 
@@ -339,7 +336,7 @@ def test_a_policy_survives_every_way_of_being_passed_on() -> None:
     assert Policy.model_validate_json(policy.model_dump_json()) == policy
     assert pickle.loads(pickle.dumps(policy)) == policy
     assert copy.deepcopy(policy).digest == policy.digest
-    assert len({policy, copy.copy(policy)}) == 1
+    assert hash(copy.copy(policy)) == hash(policy)
 
 
 def test_the_workspace_holds_what_the_disk_may_unless_it_says_otherwise() -> None:

@@ -1,0 +1,140 @@
+"""Choices that are allowed but dangerous."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fumehood.policy import Finding, Policy
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/data/people/ada")
+
+
+def mount(source: str, mode: str = "ro") -> Policy:
+    return Policy(filesystem={"mounts": [{"source": source, "target": "/data", "mode": mode}]})
+
+
+def rule(**fields: object) -> Policy:
+    return Policy(network={"allow": [{"host": "api.github.com", "ports": [443], **fields}]})
+
+
+def test_the_empty_policy_is_above_suspicion() -> None:
+    assert Policy().lint() == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("/", "/etc", "/etc/ssl", "/var", "/root", "/proc", "/proc/1", "/sys", "/dev", "/boot", "/home", "/tmp"),
+        *("/data/people/ada", "/data/people", "/data", "~", "~/..", "/home/alice", "/root/.."),
+        *("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock"),
+        *("/run/crio/crio.sock", "/run/crio", "/srv/docker.sock", "/run", "/var/run", "/run/user/1000"),
+        *("/tmp/ssh-XXabcd/agent.42", "/tmp/ssh-XXabcd", "~/.ssh", "~/.ssh/id_rsa", "/home/alice/.ssh"),
+        *("~/.aws", "~/.config/gcloud", "~/.config", "~/.azure", "~/.kube", "~/.kube/config", "~/.netrc", "~/.docker"),
+        *("~/.gnupg", "/var/run/secrets", "/var/run/secrets/kubernetes.io", "/var/lib/kubelet", "/etc/kubernetes"),
+    ],
+)
+def test_a_mount_that_gives_away_the_host_is_a_danger(source: str) -> None:
+    (finding,) = mount(source).lint()
+    assert (finding.level, finding.key) == ("danger", "filesystem.mounts[/data]")
+    assert "exposes" in finding.message
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["/srv/data", "/data/sets", "~/project", "/var/lib/app", "/home/alice/project", "/etcetera", "/tmp/work", "/opt/x"],
+)
+def test_a_mount_of_a_folder_of_its_own_is_fine(source: str) -> None:
+    assert mount(source).lint() == []
+
+
+def test_any_mount_that_can_be_written_deserves_a_look() -> None:
+    (finding,) = mount("/srv/data", "rw").lint()
+    assert finding.level == "warning"
+    assert "can change /srv/data on the host" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "level", "part"),
+    [
+        ({"host": "*"}, "danger", "every host"),
+        ({"host": "*.com"}, "danger", "anybody can register"),
+        ({"private": True}, "warning", "behind the firewall"),
+        ({"private": True, "host": "*.a.example"}, "danger", "behind the firewall"),
+        ({"private": True, "host": "169.254.169.254"}, "danger", "cloud credentials"),
+        ({"protocol": "http"}, "warning", "plain http"),
+        ({"ports": [80, 443]}, "warning", "plain http"),
+    ],
+)
+def test_a_wide_opening_is_found(fields: dict[str, object], level: str, part: str) -> None:
+    (finding,) = rule(**fields).lint()
+    assert (finding.level, finding.key) == (level, "network.allow[0]")
+    assert part in finding.message
+
+
+@pytest.mark.parametrize("fields", [{}, {"host": "*.example.com"}, {"protocol": "tls", "ports": [80]}])
+def test_a_narrow_opening_is_fine(fields: dict[str, object]) -> None:
+    assert rule(**fields).lint() == []
+
+
+@pytest.mark.parametrize(
+    ("key", "fine", "huge"),
+    [
+        ("timeout", "1h", "61m"),
+        ("cpu_time", "1h", "61m"),
+        ("memory", "16G", "17G"),
+        ("cpus", 64, 65),
+        ("processes", 4096, 4097),
+        ("disk", "16G", "17G"),
+        ("inodes", 4194304, 4194305),
+        ("output", "64M", "65M"),
+        ("open_files", 65536, 65537),
+    ],
+)
+def test_a_huge_limit_is_found(key: str, fine: object, huge: object) -> None:
+    assert Policy(resources={key: fine}).lint() == []
+    (finding,) = Policy(resources={key: huge}).lint()
+    assert (finding.level, finding.key) == ("warning", f"resources.{key}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"environment": {"allow_sdists": True}}, "environment.allow_sdists"),
+        ({"environment": {"index": "http://pypi.example/simple"}}, "environment.index"),
+        ({"environment": {"index": "https://user:pass@pypi.example/simple"}}, "environment.index"),
+        ({"docker": {"host": "tcp://engine:2375"}}, "docker.host"),
+    ],
+)
+def test_other_dangers_are_found_at_their_key(fields: dict[str, Any], key: str) -> None:
+    (finding,) = Policy(**fields).lint()
+    assert (finding.level, finding.key) == ("danger", key)
+
+
+def secret_findings(*rules: dict[str, object]) -> list[Finding]:
+    secret = {"name": "TOKEN", "from_env": "TOKEN", "inject": {"host": "api.github.com"}}
+    return Policy(secrets=[secret], network={"allow": [{"ports": [443], **rule} for rule in rules]}).lint()
+
+
+def test_a_credential_for_any_request_is_found() -> None:
+    for host in ("api.github.com", "*.github.com"):
+        (finding,) = secret_findings({"host": host})
+        assert finding.key == "secrets[TOKEN]"
+        assert "every request" in finding.message
+
+
+def test_a_credential_for_some_requests_is_fine() -> None:
+    assert secret_findings({"host": "api.github.com", "methods": ["GET"], "paths": ["/repos/**"]}) == []
+
+
+def test_a_credential_without_a_way_out_is_found() -> None:
+    (finding,) = secret_findings({"host": "github.com"})
+    assert "never used" in finding.message
+
+
+def test_a_finding_reads_as_a_line() -> None:
+    assert str(Finding("danger", "image", "is odd")) == "danger: image: is odd"
