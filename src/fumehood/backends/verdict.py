@@ -1,4 +1,4 @@
-"""From what process 1 of a run saw to a status, a cause and a sentence. Pure, and the same for every backend."""
+"""From what the guest saw of a run to a status, a cause and a sentence. Pure, and the same for every backend."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Ending:
 
 
 def judge(answer: Answer | None, view: HostView, resources: Resources, timeout_seconds: float) -> Outcome:
-    """`answer` is None when the run's process 1 vanished without a word."""
+    """`answer` is None when the guest vanished without a word."""
     ending = _ending(answer, view, resources, timeout_seconds)
     answer = answer or {"cpu_ms": 0.0, "peak_rss_bytes": 0, "usage": {"peak_memory_bytes": 0}}
     return Outcome(

@@ -1,6 +1,6 @@
-"""One run's cgroups: made by the run's own process 1, joined by the program, read and removed when it is over.
+"""One run's cgroups: made by the cell, joined by the run's process, read and removed when it is over.
 
-Process 1 stays outside of them, so that it can always act: a program that uses up its CPU quota or its memory cannot
+The cell stays outside of them, so that it can always act: a program that uses up its CPU quota or its memory cannot
 slow down or kill the process that has to stop it.
 """
 
@@ -36,10 +36,9 @@ class RunCgroups:
             for name, value in _settings(hierarchy, limits):
                 _write(folder, name, value)
 
-    def join(self) -> None:
-        """Move the calling process; children are born where their parent is."""
-        for folder in self._folders:
-            _write(folder, "cgroup.procs", "0")
+    def entrances(self) -> list[int]:
+        """Writing "0" to each of them moves the writer; children are born where their parent is."""
+        return [os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder) for folder in self._folders]
 
     def usage(self) -> Usage:
         usage: Usage = {"peak_memory_bytes": 0, "out_of_memory_kills": 0, "refused_processes": 0}
@@ -54,14 +53,11 @@ class RunCgroups:
                 usage["refused_processes"] = _read_counter(folder, "pids.events", "max")
         return usage
 
-    def close(self) -> None:
+    def remove(self) -> None:
+        """Works only when no process is left in it, which makes it the last proof that the run is over."""
         for folder in self._folders:
             os.close(folder)
         self._folders = []
-
-    def remove(self) -> None:
-        """Works only when no process is left in it, which makes it the last proof that the run is over."""
-        self.close()
         for hierarchy in self._hierarchies:
             os.rmdir(self._name, dir_fd=hierarchy["descriptor"])
 

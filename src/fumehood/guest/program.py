@@ -12,6 +12,7 @@ import gc
 import io
 import os
 import signal
+import site
 import sys
 import types
 from importlib.machinery import SourceFileLoader
@@ -22,38 +23,76 @@ from .rootfs import RUN_FOLDER, WORKSPACE
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _FLUSH_FAILED = 120
-_EXHAUSTED = f"{RUN_FOLDER}/.exhausted"
+_MOST_DESCRIPTORS = 1 << 20
+_EXHAUSTED = ".exhausted"
 
 
 class RequestRefusedError(Exception):
     """The request cannot be carried out in this sandbox; the caller is told, and nothing has run."""
 
 
-def prepare(environment: dict[str, str], module_path: list[str]) -> None:
-    """On standby: make this interpreter look like a new one, as far as that needs no knowledge of the code."""
-    os.umask(0o022)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.path[:0] = [WORKSPACE, *module_path]
-    randomness.renew()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Once through what every run does: the pages that this touches are copied now and not when a caller waits.
-    for stream in _open_streams():
-        stream.detach()
-    exec(compile(b"", "", "exec", dont_inherit=True), vars(_main_module("")))
-    gc.enable()
+class Interpreter:
+    """What the cell knows of its interpreter and every run needs to know."""
 
+    def __init__(self, environment: dict[str, str], module_path: list[str]) -> None:
+        """Make this interpreter look like a new one, as far as that is the same for every run."""
+        os.umask(0o022)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:0] = [WORKSPACE, *module_path]
+        # It was started without `site`, to keep the host's packages out; scripts still expect its builtins.
+        site.setquit()
+        site.setcopyright()
+        site.sethelper()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._fork_hooks: list[dict[str, Any]] = []
 
-def become(request: dict[str, Any], source: bytes, stdio: tuple[int, int, int]) -> NoReturn:
-    os.environ.update(request["environment"])
-    os.chdir(os.path.join(WORKSPACE, request["cwd"]))
-    script = _write_script(request["script"], source) if request["script"] else None
-    for number, descriptor in enumerate(stdio):
-        os.dup2(descriptor, number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    if request["interpreter"] is None and script is not None:
-        _become_python(script, source, request["arguments"])
-    _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
+    def preload(self, modules: list[str]) -> None:
+        """Import ahead of time. What they want done after a fork is put aside: it is for the program's forks."""
+        register, os.register_at_fork = os.register_at_fork, self._put_aside
+        try:
+            for name in modules:
+                __import__(name)
+        finally:
+            os.register_at_fork = register
+        self.last_module = next(reversed(sys.modules))
+
+    def _put_aside(self, **hooks: Any) -> None:
+        self._fork_hooks.append(hooks)
+
+    def wake(self) -> None:
+        """In a run, on standby: what has to be different in every run, and once through what every run does.
+
+        The pages of memory that this touches are copied now, and not while a caller waits.
+        """
+        for hooks in self._fork_hooks:
+            os.register_at_fork(**hooks)
+        randomness.renew()
+        for stream in _open_streams():
+            stream.detach()
+        exec(compile(b"", "", "exec", dont_inherit=True), vars(_main_module("")))
+
+    def become(self, request: dict[str, Any], source: bytes, stdio: tuple[int, int, int]) -> NoReturn:
+        os.environ.update(request["environment"])
+        os.chdir(os.path.join(WORKSPACE, request["cwd"]))
+        script = _write_script(request["script"], source) if request["script"] else None
+        for number, descriptor in enumerate(stdio):
+            os.dup2(descriptor, number)
+        os.closerange(3, _MOST_DESCRIPTORS)
+        if request["interpreter"] is None and script is not None:
+            self._become_python(script, source, request["arguments"])
+        _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
+
+    def _become_python(self, path: str, source: bytes, arguments: list[str]) -> NoReturn:
+        sys.argv = [path, *arguments]
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = _open_streams()
+        main = _main_module(path)
+        gc.enable()
+        code = _finish(main, self.last_module, _run(path, source, main))
+        if code == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(code & 0xFF)
 
 
 def check(request: dict[str, Any]) -> None:
@@ -91,20 +130,6 @@ def _fail(text: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-def _become_python(path: str, source: bytes, arguments: list[str]) -> NoReturn:
-    sys.argv = [path, *arguments]
-    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = _open_streams()
-    for name in [name for name in sys.modules if name.partition(".")[0] == "guest"]:
-        del sys.modules[name]
-    preloaded = set(sys.modules)
-    main = _main_module(path)
-    code = _finish(main, preloaded, _run(path, source, main))
-    if code == -signal.SIGINT:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    os._exit(code & 0xFF)
-
-
 def _main_module(path: str) -> types.ModuleType:
     main = types.ModuleType("__main__")
     main.__dict__.update(
@@ -114,7 +139,7 @@ def _main_module(path: str) -> types.ModuleType:
         __builtins__=sys.modules["builtins"],
         __loader__=SourceFileLoader("__main__", path),
     )
-    sys.modules["__main__"] = main
+    sys.modules["__main__"] = main  # in place of the cell's own, so that it stays in front of the preloaded ones
     return main
 
 
@@ -159,15 +184,15 @@ def _note_exhaustion(error: BaseException) -> None:
         return
     try:
         # A link needs no space, which may be what has run out.
-        os.symlink(kind, _EXHAUSTED)
+        os.symlink(kind, f"{RUN_FOLDER}/{_EXHAUSTED}")
     except OSError:
         return  # no inode left either: the file system's own count tells
 
 
-def read_exhausted() -> str:
+def read_exhausted(run_folder: int) -> str:
     """What the program said of itself; it may say what it likes, for it only labels its own failure."""
     try:
-        kind = os.readlink(_EXHAUSTED)
+        kind = os.readlink(_EXHAUSTED, dir_fd=run_folder)
     except OSError:
         return ""
     return kind if kind in ("memory", "disk", "processes") else ""
@@ -182,15 +207,15 @@ def _exit_code(error: SystemExit) -> int:
     return 1
 
 
-def _finish(main: types.ModuleType, preloaded: set[str], code: int) -> int:
+def _finish(main: types.ModuleType, last_preloaded: str, code: int) -> int:
     """What an interpreter does at its end, for the user's modules alone: the preloaded ones have nothing to say."""
     threading = sys.modules.get("threading")
     if threading:
         threading._shutdown()
     atexit._run_exitfuncs()
-    for name in [name for name in sys.modules if name not in preloaded]:
-        _clear(sys.modules.pop(name).__dict__)
-    _clear(main.__dict__)
+    for name in _imported_after(last_preloaded):
+        _clear(vars(sys.modules.pop(name)))
+    _clear(vars(main))
     gc.collect()
     try:
         sys.stdout.flush()
@@ -198,6 +223,16 @@ def _finish(main: types.ModuleType, preloaded: set[str], code: int) -> int:
     except (OSError, ValueError):
         return code or _FLUSH_FAILED
     return code
+
+
+def _imported_after(last_preloaded: str) -> list[str]:
+    """From the newest on: the table is in order of import, and its older part need not be touched."""
+    names: list[str] = []
+    for name in reversed(sys.modules):
+        if name == last_preloaded:
+            break
+        names.append(name)
+    return names
 
 
 def _clear(namespace: dict[str, Any]) -> None:

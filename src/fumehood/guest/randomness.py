@@ -1,4 +1,7 @@
-"""Forked runs start from the same memory; here every source of randomness in it is made new."""
+"""Forked runs start from the same memory; here the sources of randomness in it are made new.
+
+`secrets`, `uuid4` and `ssl` ask the kernel by themselves.
+"""
 
 from __future__ import annotations
 

@@ -22,15 +22,12 @@ RUN_FOLDER = "/run"
 # The tmpfs is put over one of these for the moment before it becomes the root; sources are held open by then.
 _STAGING_FOLDERS = ("/tmp", "/mnt", "/srv", "/var")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
+HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
 
-# Readable by anyone in a fresh /proc, and about the host rather than the sandbox.
-_HIDDEN_PROC_FILES = (
-    "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecgroup",
-    "kpagecount", "kpageflags", "latency_stats", "locks", "modules", "partitions", "sched_debug", "schedstat",
-    "slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
-)  # fmt: skip
-_HIDDEN_PROC_FOLDERS = ("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "pressure", "scsi", "tty")
+# What anyone may read in a fresh /proc that is about the host. Files that only root may read need no cover: nobody
+# inside is root to the kernel.
+_HIDDEN_PROC_FILES = ("cmdline", "interrupts", "kallsyms", "keys", "locks", "modules", "partitions")
+_HIDDEN_PROC_FOLDERS = ("acpi", "bus", "driver", "fs", "irq", "scsi", "tty")
 
 
 class Bind:
@@ -82,16 +79,16 @@ def enter_root(spec: CellSpec) -> None:
     binds = _open_binds(spec["binds"])
     root = next(folder for folder in _STAGING_FOLDERS if os.path.isdir(folder))
     with step("making the root file system"):
-        kernel.mount("sandbox", root, "tmpfs", _HARMLESS, "mode=755,size=16m,nr_inodes=4096")
+        kernel.mount("sandbox", root, "tmpfs", HARMLESS, "mode=755,size=16m,nr_inodes=4096")
         _fill(root, spec)
         for bind in binds:
             bind.attach(root)
         for path in spec["hidden"]:
-            kernel.mount("hidden", root + path, "tmpfs", _HARMLESS | kernel.MS_RDONLY, "mode=755,size=4k,nr_inodes=1")
+            kernel.mount("hidden", root + path, "tmpfs", HARMLESS | kernel.MS_RDONLY, "mode=755,size=4k,nr_inodes=1")
     with step("changing the root"):
         kernel.pivot_into(root)
     with step("making the root read-only"):
-        kernel.mount("none", "/", flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | _HARMLESS)
+        kernel.mount("none", "/", flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | HARMLESS)
 
 
 def _open_binds(entries: list[BindSpec]) -> list[Bind]:
@@ -120,12 +117,18 @@ def _fill(root: str, spec: CellSpec) -> None:
 
 
 def mount_proc() -> None:
-    kernel.mount("proc", "/proc", "proc", _HARMLESS | kernel.MS_NOEXEC)
+    kernel.mount("proc", "/proc", "proc", HARMLESS | kernel.MS_NOEXEC)
 
 
 def open_workspaces() -> None:
     """The cell's place for the workspaces of its sandboxes."""
-    kernel.mount("workspaces", RUN_FOLDER, "tmpfs", _HARMLESS, "mode=700,size=1m,nr_inodes=100000")
+    kernel.mount("workspaces", RUN_FOLDER, "tmpfs", HARMLESS, "mode=700,size=1m,nr_inodes=100000")
+
+
+def write_executable(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
+    with open(descriptor, "wb") as stream:
+        stream.write(content)
 
 
 def workspace_place(identifier: int) -> str:
@@ -136,7 +139,7 @@ def mount_workspace(identifier: int, owner: int, limits: Limits) -> None:
     place = workspace_place(identifier)
     os.mkdir(place)
     options = f"mode=755,uid={owner},gid={owner},size={limits['workspace_bytes']},nr_inodes={limits['inodes']}"
-    kernel.mount("workspace", place, "tmpfs", _HARMLESS, options)
+    kernel.mount("workspace", place, "tmpfs", HARMLESS, options)
 
 
 def unmount_workspace(identifier: int) -> None:
@@ -144,36 +147,8 @@ def unmount_workspace(identifier: int) -> None:
     os.rmdir(workspace_place(identifier))
 
 
-def mount_run_folders(owner: int, limits: Limits) -> None:
-    """A run's own /run, /tmp and /dev/shm: three folders of one file system, so that one limit holds for all."""
-    kernel.unmount(RUN_FOLDER)
-    options = f"mode=755,uid={owner},gid={owner},size={limits['disk_bytes']},nr_inodes={limits['inodes']}"
-    kernel.mount("scratch", RUN_FOLDER, "tmpfs", _HARMLESS, options)
-    for name, target, mode in (("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777), ("run", RUN_FOLDER, 0o755)):
-        folder = f"{RUN_FOLDER}/{name}"
-        os.mkdir(folder)
-        os.chmod(folder, mode)
-        os.chown(folder, owner, owner)
-        tree = kernel.clone_mount(folder)
-        kernel.attach_mount(tree, target)
-        os.close(tree)
-    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666")
-
-
-def existing_proc_masks() -> list[str]:
-    """Asked once in the cell: the kernel's configuration decides which of these exist."""
-    names = (*_HIDDEN_PROC_FILES, *_HIDDEN_PROC_FOLDERS)
-    return [f"/proc/{name}" for name in names if os.path.exists(f"/proc/{name}")]
-
-
-def mask_proc(masks: list[str]) -> None:
-    """Hide what a fresh /proc tells about the host, and make the switches in it read-only."""
-    for path in masks:
-        # Nothing can be read from /dev/null; the empty folder is the root's own, and read-only.
-        tree = kernel.clone_mount("/dev/null" if path[6:] in _HIDDEN_PROC_FILES else "/var/empty")
-        kernel.attach_mount(tree, path)
-        os.close(tree)
-    switches = kernel.clone_mount("/proc/sys")
-    kernel.add_mount_attributes(switches, kernel.MOUNT_ATTR_RDONLY)
-    kernel.attach_mount(switches, "/proc/sys")
-    os.close(switches)
+def proc_masks() -> list[tuple[str, str]]:
+    """What is to be covered in a fresh /proc, and with what; the kernel's configuration decides which exist."""
+    files = [(f"/proc/{name}", "/dev/null") for name in _HIDDEN_PROC_FILES]
+    folders = [(f"/proc/{name}", "/var/empty") for name in _HIDDEN_PROC_FOLDERS]
+    return [(path, cover) for path, cover in files + folders if os.path.exists(path)]

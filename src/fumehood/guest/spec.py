@@ -38,6 +38,8 @@ class Limits(TypedDict):
 
 
 class CellSpec(TypedDict):
+    host_process: int
+    """A pidfd of the host: readable when it is gone."""
     rootless: bool
     host_uid: int
     host_gid: int

@@ -46,11 +46,18 @@ def _hold_namespace(ready: int) -> None:
         os._exit(1)
 
 
+def user_map_files(inside: int, outside_uid: int, outside_gid: int) -> tuple[tuple[str, str], ...]:
+    """What to write where to map one user, which needs no privilege; groups are given up for good."""
+    return (
+        ("/proc/self/setgroups", "deny"),
+        ("/proc/self/uid_map", f"{inside} {outside_uid} 1"),
+        ("/proc/self/gid_map", f"{inside} {outside_gid} 1"),
+    )
+
+
 def map_own_user(inside: int, outside_uid: int, outside_gid: int) -> None:
-    """Map one user, which needs no privilege; groups are given up for good."""
-    _write_map("/proc/self/setgroups", "deny")
-    _write_map("/proc/self/uid_map", f"{inside} {outside_uid} 1")
-    _write_map("/proc/self/gid_map", f"{inside} {outside_gid} 1")
+    for path, text in user_map_files(inside, outside_uid, outside_gid):
+        _write_map(path, text)
 
 
 def _write_map(path: str, text: str) -> None:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator
 from fumehood.policy.section import Text
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
+_PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 
@@ -33,6 +34,9 @@ def check_host_pattern(text: str) -> str:
         return address
     if text == "*":
         return text
+    # Before lower(), which turns some foreign letters (the Kelvin sign) into ASCII ones.
+    if not text.isascii():
+        raise ValueError("must be written in its ASCII form (xn--...), so that look-alikes can be told apart")
     name = text.lower().removesuffix(".")
     _check_name(name.removeprefix("*."))
     return name
@@ -46,7 +50,7 @@ def endpoint(host: str, port: int) -> str:
 def split_endpoint(text: str) -> tuple[str, int]:
     """The host and port of `host:port`."""
     host, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdecimal() or not 1 <= int(port[:6]) <= 65535:
+    if _PORT.fullmatch(port) is None or int(port) > 65535:
         raise ValueError("must be host:port, such as api.github.com:443")
     return check_host(host.removeprefix("[").removesuffix("]")), int(port)
 
@@ -67,8 +71,6 @@ def _address(text: str) -> str | None:
 
 
 def _check_name(name: str) -> None:
-    if not name.isascii():
-        raise ValueError("must be written in its ASCII form (xn--...), so that look-alikes can be told apart")
     if "/" in name or ":" in name:
         raise ValueError("must be a bare name such as api.github.com; ports and paths have keys of their own")
     if "*" in name:

@@ -11,14 +11,13 @@ from fumehood.policy.hosts import HostPattern
 from fumehood.policy.quantities import Size, bounded
 from fumehood.policy.section import Distinct, NonEmpty, Ordered, Section, Text
 
-_METHOD = re.compile(r"[A-Z]{1,20}", re.ASCII)
+_METHOD = re.compile(r"[A-Za-z]{1,20}", re.ASCII)
 
 
 def _check_method(text: str) -> str:
-    method = text.upper()
-    if _METHOD.fullmatch(method) is None:
+    if _METHOD.fullmatch(text) is None:
         raise ValueError("must be an HTTP method, such as GET")
-    return method
+    return text.upper()
 
 
 def _check_path(path: str) -> str:

@@ -15,9 +15,9 @@ from fumehood.policy.section import Text
 from fumehood.policy.source import Source
 
 WORKSPACE = "/workspace"
-SYSTEM_PATHS = tuple(
-    f"/{name}"
-    for name in "proc sys dev run tmp etc usr bin sbin lib lib32 lib64 libx32".split()  # noqa: SIM905 - reads better
+SYSTEM_PATHS = (
+    *("/proc", "/sys", "/dev", "/run", "/tmp", "/etc", "/usr"),
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
 )
 
 

@@ -73,7 +73,7 @@ class NativeSandbox:
             yield execution
         finally:
             if not await execution.end():
-                # Its process 1 does not answer: end the whole cell, which the kernel cannot refuse.
+                # The cell does not answer: end it as a whole, which the kernel cannot refuse.
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(self._pool.discard, self._key)
 

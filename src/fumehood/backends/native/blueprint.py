@@ -55,6 +55,7 @@ def draw(policy: Policy, machine: Machine) -> CellSpec:
     binds = [*system, *_interpreter_binds(machine), *_policy_binds(policy, uid_base if machine.is_root else None)]
     interpreter = machine.interpreter
     return {
+        "host_process": -1,
         "rootless": not machine.is_root,
         "host_uid": machine.uid,
         "host_gid": machine.gid,

@@ -6,6 +6,7 @@ messages, and answers come back on a socket that travels with each request.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import select
@@ -63,7 +64,9 @@ class Cell:
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
         try:
             wire.send(self._control, message, descriptors)
-        except (BrokenPipeError, ConnectionResetError) as error:
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.EBADF):
+                raise
             raise CellGoneError from error
 
     def last_words(self) -> str:
@@ -102,7 +105,9 @@ def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
         hierarchies = _open_hierarchies(machine, cgroups, opened)
         entrances = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in cgroups.entrances()]
         opened.extend(entrances)
-        complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances}
+        host = os.pidfd_open(os.getpid())
+        opened.append(host)
+        complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances, "host_process": host}
         data = wire.sealed_file(dict(complete), b"")
         opened.append(data)
         process = _spawn(machine, theirs.fileno(), data, opened, said)

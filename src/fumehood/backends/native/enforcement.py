@@ -48,7 +48,7 @@ def _isolation(machine: Machine) -> Iterator[Enforcement]:
 
 
 def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
-    yield Enforcement("resources.timeout", "clock in the run's process 1, which kills the process namespace")
+    yield Enforcement("resources.timeout", "clock in the cell, which kills the run's process namespace")
     yield _memory(machine)
     yield _cpus(policy, machine)
     yield _processes(machine)

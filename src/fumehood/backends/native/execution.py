@@ -25,7 +25,7 @@ from fumehood.results import Outcome
 
 _CHUNK_BYTES = 64 * 1024
 _KILL_PATIENCE_SECONDS = 5.0
-# Process 1 of the run keeps the time; we act only when it does not.
+# The cell keeps the time; we act only when it does not.
 _OVERTIME_SECONDS = 2.0
 
 
@@ -88,7 +88,7 @@ class Pump:
         self._epoll.unregister(self._reply)
 
     def kill(self) -> None:
-        """Any word on the reply socket asks process 1 to end the run."""
+        """Any word on the reply socket asks the cell to end the run."""
         with suppress(OSError):
             self._reply.send(b"kill")
 
@@ -125,7 +125,7 @@ class NativeExecution:
         with anyio.move_on_after(overdue - time.perf_counter()):
             await anyio.wait_readable(self._pump.fileno())
             return
-        raise StepFailedError("stopping a run at its time limit", "its process 1 did not answer")
+        raise StepFailedError("stopping a run at its time limit", "the cell did not answer")
 
     async def end(self) -> bool:
         """Kill what still runs and wait for the proof; false when there was none."""

@@ -1,0 +1,38 @@
+"""Every command of `hood`, in the order in which help lists them. A new command is a line here and a module.
+
+The module offers `build_parser() -> argparse.ArgumentParser` (also read by shell completion) and
+`execute(arguments: list[str]) -> int`, which returns the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+
+class CommandModule(Protocol):
+    def build_parser(self) -> argparse.ArgumentParser: ...
+
+    def execute(self, arguments: list[str]) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    module: str
+    summary: str
+
+    def load(self) -> CommandModule:
+        return cast("CommandModule", import_module(self.module))
+
+
+COMMANDS = (
+    Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
+    Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
+    Command("policy", "fumehood.cli.policy", "check, show or compare policy files"),
+    Command("gc", "fumehood.cli.gc", "remove what dead processes left behind"),
+    Command("completion", "fumehood.cli.completion", "print the completion script for a shell"),
+)
+BY_NAME = {command.name: command for command in COMMANDS}

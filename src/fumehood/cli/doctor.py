@@ -1,0 +1,140 @@
+"""`hood doctor`: what isolation works here, mechanism by mechanism, and the command that mends what does not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import get_args
+
+from fumehood.backends.native.doctor import Check, Condition, Diagnosis, TrialRun, examine
+from fumehood.backends.selection import select_backend
+from fumehood.cli import exitcodes
+from fumehood.cli.arguments import Parser
+from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
+from fumehood.cli.terminal import neutralise
+from fumehood.errors import UnenforceableError
+from fumehood.policy import Policy
+
+_COLUMNS = 80
+_COLOURS = {
+    Condition.WORKS: GREEN,
+    Condition.WEAKER: YELLOW,
+    Condition.MISSING: RED,
+    Condition.UNUSED: DIM,
+}
+_NAME_WIDTH = 19
+_INDENT = " " * 11
+_DETAILS = "works: as strong as it gets; weaker: sandboxes open with less;\nmissing: sandboxes cannot open."
+
+
+class Arguments(argparse.Namespace):
+    json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BackendState:
+    name: str
+    works: bool
+    detail: str
+
+
+def build_parser() -> argparse.ArgumentParser:
+    description = "Try every mechanism of the isolation and say what works here."
+    parser = Parser(prog="hood doctor", description=description, epilog=_DETAILS)
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    return parser
+
+
+def execute(arguments: list[str]) -> int:
+    chosen = build_parser().parse_args(arguments, namespace=Arguments())
+    diagnosis = examine()
+    backends = _backends(diagnosis.works)
+    if chosen.json:
+        print(json.dumps({**asdict(diagnosis), "works": diagnosis.works, "backends": [asdict(b) for b in backends]}))
+    else:
+        print("\n".join(_lines(diagnosis, backends)))
+    return 0 if diagnosis.works else exitcodes.PROBLEM_FOUND
+
+
+def _backends(native_works: bool) -> list[BackendState]:
+    """In the order in which `auto` would take them; today there is one."""
+    states: list[BackendState] = []
+    for name in get_args(Policy.model_fields["backend"].annotation):
+        if name == "auto":
+            continue
+        try:
+            select_backend(Policy(backend=name))
+        except UnenforceableError as error:
+            states.append(BackendState(name, False, error.reason))
+        else:
+            detail = "`backend: auto` takes it" if native_works else "does not work here, see above"
+            states.append(BackendState(name, native_works, detail))
+    return states
+
+
+def _lines(diagnosis: Diagnosis, backends: list[BackendState]) -> Iterator[str]:
+    yield paint(f"{diagnosis.system}, as {diagnosis.user}", BOLD)
+    yield ""
+    shown: dict[tuple[str, ...], str] = {}
+    for check in diagnosis.checks:
+        yield from _check_lines(check)
+        if check.fixes:
+            yield from _fix_lines(check.fixes, shown.get(check.fixes))
+            shown.setdefault(check.fixes, check.name)
+    yield ""
+    yield from _trial_lines(diagnosis.trial)
+    yield ""
+    yield paint("backends", BOLD)
+    for state in backends:
+        yield f"  {state.name:8} {state.detail}"
+    yield ""
+    yield _verdict(diagnosis)
+
+
+def _check_lines(check: Check) -> Iterator[str]:
+    condition = paint(f"{check.condition:7}", _COLOURS[check.condition])
+    is_fine = check.condition is Condition.WORKS
+    remark = f" ({check.detail})" if is_fine and check.detail else ""
+    yield f"  {condition}  {check.name:{_NAME_WIDTH}}{check.purpose}{remark}"
+    if not is_fine:
+        yield from _wrapped(check.detail)
+
+
+def _fix_lines(fixes: tuple[str, ...], same_as: str | None) -> Iterator[str]:
+    if same_as:
+        yield f"{_INDENT}fix: as for {same_as}"
+        return
+    for number, fix in enumerate(fixes):
+        yield f"{_INDENT}{'or' if number else 'fix'}:"
+        yield from (f"{_INDENT}  {line}" for line in fix.splitlines())
+
+
+def _trial_lines(trial: TrialRun) -> Iterator[str]:
+    yield paint("a real run", BOLD)
+    if trial.works:
+        yield f"  print(6 * 7) in a new sandbox took {trial.cold_ms:.0f} ms, once more {trial.warm_ms:.1f} ms"
+    else:
+        yield from _wrapped(f"failed: {trial.detail}", indent="  ")
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    if not diagnosis.works:
+        return paint("Sandboxes do not work here.", RED)
+    weaker = [check.name for check in diagnosis.checks if check.condition is Condition.WEAKER]
+    if not weaker:
+        return paint("Sandboxes work here, at full strength.", GREEN)
+    return "\n".join(_wrapped(f"Sandboxes work here, with less than the best: {', '.join(weaker)}.", indent=""))
+
+
+def _wrapped(text: str, indent: str = _INDENT) -> list[str]:
+    return textwrap.wrap(
+        neutralise(text),
+        _COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

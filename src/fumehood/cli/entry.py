@@ -1,0 +1,110 @@
+"""From the process's arguments to a command, and from whatever it raises to one line and an exit code."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import NoReturn
+
+from fumehood import __version__
+from fumehood.cli import exitcodes
+from fumehood.cli.commands import BY_NAME, COMMANDS
+from fumehood.cli.messages import say
+from fumehood.errors import FumehoodError
+
+_EXAMPLES = """\
+examples:
+  hood run script.py -- --verbose         a file, with arguments of its own
+  hood run -c 'print(6 * 7)'              a line of code
+  hood run --language sh - < build.sh     code from standard input
+  hood run --policy analyst.yaml x.py     with what a policy allows
+  hood doctor                             what isolation works on this machine
+"""
+
+
+def run_process() -> NoReturn:
+    """The whole life of the process; skips the interpreter's slow end once everything of ours is closed."""
+    _open_missing_streams()
+    code = run_command(sys.argv[1:])
+    atexit._run_exitfuncs()
+    code = _flush(code)
+    os._exit(code)
+
+
+def run_command(arguments: list[str]) -> int:
+    try:
+        return _dispatch(arguments)
+    except SystemExit as error:  # argparse has said what there was to say
+        return error.code if isinstance(error.code, int) else 0
+    except KeyboardInterrupt:
+        return exitcodes.INTERRUPTED
+    except BrokenPipeError:
+        return exitcodes.BROKEN_PIPE
+    except FumehoodError as error:
+        if _is_debugging():
+            raise
+        say(str(error))
+        return exitcodes.for_error(error)
+    except Exception as error:
+        if _is_debugging():
+            raise
+        say(f"internal error: {type(error).__name__}: {error}. Set HOOD_DEBUG=1 to see the traceback.")
+        return exitcodes.OWN_FAILURE
+
+
+def _dispatch(arguments: list[str]) -> int:
+    match arguments:
+        case [] | ["-h" | "--help" | "help", *_]:
+            print(_help(), end="")
+            return 0
+        case ["--version" | "-V", *_]:
+            print(f"hood {__version__}")
+            return 0
+        case [name, *rest] if name in BY_NAME:
+            return BY_NAME[name].load().execute(rest)
+        case [name, *_]:
+            say(f"unknown {'option' if name.startswith('-') else 'command'} {name!r}{_nearest(name)}; see `hood --help`")
+            return exitcodes.USAGE
+
+
+def _help() -> str:
+    width = max(len(command.name) for command in COMMANDS)
+    commands = "".join(f"  {command.name:{width}}  {command.summary}\n" for command in COMMANDS)
+    return (
+        "usage: hood COMMAND ...\n\nRuns code that nobody has reviewed in a sealed sandbox.\n\n"
+        f"commands:\n{commands}\n{_EXAMPLES}\n`hood COMMAND --help` says more; `hood --version` prints the version.\n"
+    )
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, [*BY_NAME, "--help", "--version"], n=1)
+    return f", did you mean {found[0]!r}?" if found else ""
+
+
+def _is_debugging() -> bool:
+    return os.environ.get("HOOD_DEBUG", "") not in ("", "0")
+
+
+def _open_missing_streams() -> None:
+    """A standard stream that is closed would give its number to the next file that we open."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _flush(code: int) -> int:
+    """Print's buffer is ours to empty; a reader that has gone away is not an error worth words."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return exitcodes.BROKEN_PIPE
+    except OSError as error:
+        say(f"cannot write the output: {error.strerror}")
+        return exitcodes.OWN_FAILURE
+    return code

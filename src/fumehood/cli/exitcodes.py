@@ -1,0 +1,49 @@
+"""What `hood` exits with: the program's own code, or one of these."""
+
+from __future__ import annotations
+
+import signal
+from typing import assert_never
+
+from fumehood.errors import DeniedError, FumehoodError, UsageError
+from fumehood.results import Cause, RunResult, Status
+
+PROBLEM_FOUND = 1
+USAGE = 2
+TIMEOUT = 124
+OWN_FAILURE = 125
+DENIED = 126
+OUT_OF_MEMORY = 137
+
+
+def for_signal(number: int) -> int:
+    """As a shell counts it."""
+    return 128 + number
+
+
+INTERRUPTED = for_signal(signal.SIGINT)
+BROKEN_PIPE = for_signal(signal.SIGPIPE)
+
+
+def for_error(error: FumehoodError) -> int:
+    match error:
+        case UsageError():
+            return USAGE
+        case DeniedError():
+            return DENIED
+        case _:
+            return OWN_FAILURE
+
+
+def for_result(result: RunResult) -> int:
+    match result.status:
+        case Status.TIMEOUT:
+            return TIMEOUT
+        case Status.DENIED:
+            return DENIED
+        case Status.RESOURCE_EXCEEDED:
+            return OUT_OF_MEMORY if result.cause is Cause.MEMORY else result.exit_code
+        case Status.SUCCESS | Status.ERROR | Status.CANCELLED:
+            return result.exit_code
+        case _:
+            assert_never(result.status)

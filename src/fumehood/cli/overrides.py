@@ -1,0 +1,84 @@
+"""The policy of one `hood run`: from the file, with what the command line says on top, in the command line's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from fumehood.errors import PolicyError, UsageError
+from fumehood.policy import Policy
+
+_FLAGS = {
+    "resources.timeout": "--timeout",
+    "resources.memory": "--memory",
+    "resources.cpus": "--cpus",
+    "backend": "--backend",
+    "filesystem.mounts": "--mount",
+}
+_MOUNT = re.compile(r"(?P<source>.+):(?P<target>[^:]*?)(?::(?P<mode>ro|rw))?", re.DOTALL)
+_MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
+
+
+class Wishes(Protocol):
+    timeout: str | None
+    memory: str | None
+    cpus: float | None
+    backend: str | None
+
+
+def wanted(wishes: Wishes) -> dict[str, object]:
+    """The keys to change; what was not said stays as the policy has it."""
+    limits = {"timeout": wishes.timeout, "memory": wishes.memory, "cpus": wishes.cpus}
+    changes: dict[str, object] = {"resources": {key: value for key, value in limits.items() if value is not None}}
+    if wishes.backend is not None:
+        changes["backend"] = wishes.backend
+    return changes
+
+
+def load_policy(path: str | None, changes: dict[str, object], mounts: list[str]) -> Policy:
+    policy = Policy.load(path) if path is not None else Policy()
+    before = [mount.model_dump() for mount in policy.filesystem.mounts]
+    added = [parse_mount(text) for text in mounts]
+    try:
+        return policy.override({**changes, "filesystem": {"mounts": [*before, *added]}})
+    except PolicyError as error:
+        # The file was fine by itself, so whatever is wrong now was said on the command line.
+        raise UsageError("\n".join(_in_flags(p, mounts, len(before)) for p in error.problems)) from None
+
+
+def parse_mount(text: str) -> dict[str, str]:
+    """A source may have colons in it; the target and the mode are the last parts."""
+    match = _MOUNT.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--mount {text!r} must be SRC:DST or SRC:DST:ro or SRC:DST:rw, such as ./data:/data:ro")
+    return {"source": match["source"], "target": match["target"], "mode": match["mode"] or "ro"}
+
+
+def environment(entries: list[str], own: Mapping[str, str]) -> dict[str, str]:
+    """`K=V`, or `K` for the caller's own value; nothing else of the caller's environment gets in."""
+    variables: dict[str, str] = {}
+    for entry in entries:
+        name, is_set, value = entry.partition("=")
+        if not name:
+            raise UsageError(f"--env {entry!r} has no name; write K=V, or K to pass on your own")
+        if not is_set and name not in own:
+            raise UsageError(f"--env {name}: there is no such variable in your environment; write {name}=VALUE")
+        variables[name] = value if is_set else own[name]
+    return variables
+
+
+def name_flags(text: str) -> str:
+    """Somebody at a command line finds `--memory` sooner than `resources.memory`."""
+    for key, flag in _FLAGS.items():
+        if key.startswith("resources."):
+            text = text.replace(key, flag)
+    return text
+
+
+def _in_flags(problem: str, mounts: list[str], first: int) -> str:
+    match = _MOUNT_KEY.fullmatch(problem)
+    if match and int(match[1]) >= first:
+        return f"--mount {mounts[int(match[1]) - first]}: {match[2]}{match[3]}"
+    key, _, rest = problem.partition(": ")
+    return f"{_FLAGS.get(key, key)}: {rest}"

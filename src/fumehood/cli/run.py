@@ -1,0 +1,113 @@
+"""`hood run`: a program in a fresh sandbox, as if it ran here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from fumehood.cli import exitcodes, overrides
+from fumehood.cli.arguments import Parser
+from fumehood.cli.interruption import Interruption, StoppedError
+from fumehood.cli.messages import say
+from fumehood.cli.program import Program, read_program
+from fumehood.cli.supervision import run_live, run_silently
+from fumehood.requests import RunOptions
+from fumehood.results import Cause, RunResult
+
+_USAGE = "hood run [options] (FILE | -c CODE | -) [-- ARGS]"
+_DETAILS = """\
+exit code: the program's own; 124 out of time, 137 out of memory, 126 denied,
+125 a failure of hood itself, 2 a mistake in the command or the policy.
+
+Output to a file or pipe is the program's, byte for byte. On a terminal
+everything but text, line ends, tabs and colours is shown as harmless text.
+The program reads standard input through hood; `< /dev/null` gives it none.
+"""
+
+
+class Arguments(argparse.Namespace):
+    file: str | None
+    code: str | None
+    policy: str | None
+    backend: str | None
+    language: str | None
+    timeout: str | None
+    memory: str | None
+    cpus: float | None
+    mount: list[str]
+    env: list[str]
+    json: bool
+    quiet: bool
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="hood run", usage=_USAGE, description="Run a program in a fresh sandbox.", epilog=_DETAILS)
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="the program; `-` reads it from standard input")
+    add("-c", dest="code", metavar="CODE", help="the program itself")
+    add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
+    add("--backend", metavar="NAME", help="instead of the policy's: auto or native")
+    add("--language", metavar="NAME", help="python, sh or bash (default: by the suffix, else python)")
+    add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
+    add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
+    add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")
+    add("--mount", metavar="SRC:DST[:ro|rw]", action="append", default=[], help="show a file or folder (repeatable)")
+    add("--env", metavar="K=V", action="append", default=[], help="set a variable; K alone takes yours (repeatable)")
+    add("--json", action="store_true", help="print the result as JSON instead of the output")
+    add("--quiet", action="store_true", help="say nothing about how the program ended")
+    return parser
+
+
+def execute(arguments: list[str]) -> int:
+    ours, theirs = _split(arguments)
+    parser = build_parser()
+    chosen, unknown = parser.parse_known_args(ours, namespace=Arguments())
+    if unknown:
+        _refuse(parser, unknown)
+    program = read_program(chosen.file, chosen.code, chosen.language)
+    policy = overrides.load_policy(chosen.policy, overrides.wanted(chosen), chosen.mount)
+    options: RunOptions = {
+        "language": program.language,
+        "args": theirs,
+        "name": program.name,
+        "env": overrides.environment(chosen.env, os.environ),
+        "stdin": _stdin(program),
+    }
+    interruption = Interruption()
+    try:
+        if chosen.json:
+            result = run_silently(policy, program.code, options, interruption)
+            print(json.dumps(result.to_dict()))
+        else:
+            result = run_live(policy, program.code, options, interruption)
+    except StoppedError as error:
+        if not chosen.quiet:
+            say(str(error))
+        return exitcodes.for_signal(error.signal)
+    if not chosen.quiet and not chosen.json:
+        _explain(result)
+    return exitcodes.for_result(result)
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Ours, and what comes after `--`, which is the program's whatever it looks like."""
+    if "--" not in arguments:
+        return arguments, []
+    place = arguments.index("--")
+    return arguments[:place], arguments[place + 1 :]
+
+
+def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> None:
+    if unknown[0].startswith("-"):
+        parser.error(f"unknown option {unknown[0]}")
+    parser.error(f"unexpected {unknown[0]!r}: the program's own arguments come after `--`")
+
+
+def _stdin(program: Program) -> int | None:
+    return None if program.used_stdin else 0
+
+
+def _explain(result: RunResult) -> None:
+    if result.cause is not Cause.EXIT:
+        say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")

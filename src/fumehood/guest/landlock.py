@@ -1,0 +1,71 @@
+"""Landlock: the second wall around files, which holds even for a descriptor that leaked in.
+
+The first wall is the mount namespace. Where the kernel has no Landlock the rules are empty and the host says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+from . import kernel
+from .plan import Plan
+from .rootfs import RUN_FOLDER, WORKSPACE
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_KNOWN_ACCESS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
+_NEWEST_ACCESS = (1 << 16) - 1
+_SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
+_READABLE = _EXECUTE | _READ_FILE | _READ_DIR
+_FOR_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+
+
+class FileRules:
+    def __init__(self, writable: list[str]) -> None:
+        self._abi = kernel.landlock_abi()
+        self._known = _KNOWN_ACCESS.get(self._abi, _NEWEST_ACCESS)
+        self._writable = writable
+        self._ruleset = ctypes.c_int()
+
+    def prepare(self, plan: Plan) -> None:
+        if not self._abi:
+            return
+        plan.step("preparing file rules")
+        scopes = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if self._abi >= 6 else 0
+        attributes = struct.pack("=QQQ", self._known, 0, scopes)
+        size = 8 if self._abi < 4 else 16 if self._abi < 6 else 24
+        create = kernel.SYS_LANDLOCK_CREATE_RULESET
+        plan.call("syscall", create, attributes, size, 0, result=self._ruleset)
+        self._allow(plan, "/", _READABLE)
+        for folder in ("/tmp", "/dev/shm", "/proc", RUN_FOLDER):
+            self._allow(plan, folder, self._all_but_devices())
+        for path in self._writable:
+            self._allow(plan, path, self._all_but_devices() & (~0 if os.path.isdir(path) else _FOR_FILES))
+        self._allow(plan, "/dev/pts", self._all_but_devices() | _IOCTL_DEV)
+        for device in _DEVICES:
+            self._allow(plan, device, _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV)
+
+    def enforce(self, plan: Plan) -> None:
+        """From here on the process and its descendants are bound."""
+        if not self._abi:
+            return
+        plan.step("enforcing file rules")
+        self._allow(plan, WORKSPACE, self._all_but_devices())
+        plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF, self._ruleset, 0)
+        plan.call("close", self._ruleset)
+
+    def _all_but_devices(self) -> int:
+        return self._known & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV)
+
+    def _allow(self, plan: Plan, path: str, access: int) -> None:
+        """The descriptor's place in the rule is where the call before it puts its result."""
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", access & self._known, 0), 12)
+        descriptor = ctypes.c_int.from_buffer(rule, 8)
+        plan.call("open", path, os.O_PATH | os.O_CLOEXEC, result=descriptor)
+        beneath = kernel.LANDLOCK_RULE_PATH_BENEATH
+        plan.call("syscall", kernel.SYS_LANDLOCK_ADD_RULE, self._ruleset, beneath, rule, 0)
+        plan.call("close", descriptor)

@@ -1,0 +1,50 @@
+"""A run's process, from its birth to the moment it becomes the program.
+
+It is born as a copy of the cell. It goes through its isolation ahead of time, waits for the request, and ends in
+`program.become`. Nothing of the user's has any influence before that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import NoReturn
+
+from . import wire
+from .isolation import CHANNEL, Isolation
+from .program import Interpreter, RequestRefusedError, check
+from .steps import StepError
+
+# In this order they travel with the word to go.
+GO_DESCRIPTORS = ("request", "stdin", "stdout", "stderr")
+
+
+def main(isolation: Isolation, interpreter: Interpreter) -> NoReturn:
+    """Never returns: the process ends here or as the program."""
+    try:
+        isolation.before.carry_out()
+        interpreter.wake()
+        _serve(socket.socket(fileno=CHANNEL), isolation, interpreter)
+    except StepError as error:
+        os.write(CHANNEL, json.dumps(error.as_message()).encode())
+    except BaseException:
+        # Nobody is left to catch it; the host shows what the cell's processes wrote when they fell.
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)
+
+
+def _serve(channel: socket.socket, isolation: Isolation, interpreter: Interpreter) -> None:
+    channel.send(b"ready")
+    message, descriptors = wire.receive(channel)
+    if message is None:
+        return
+    request, source = wire.read_sealed_file(descriptors[0])
+    isolation.last.carry_out()
+    try:
+        check(request)
+        interpreter.become(request, source, (descriptors[1], descriptors[2], descriptors[3]))
+    except RequestRefusedError as error:
+        wire.send(channel, {"refused": str(error)})

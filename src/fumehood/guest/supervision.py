@@ -1,0 +1,162 @@
+"""The cell's side of one run: starts its processes, watches them, ends them, and tells the host how it went.
+
+A run is two processes in a process namespace of its own: the reaper as process 1, and the program. Ending the reaper
+ends the namespace: the kernel kills and buries whatever is left before the reaper itself can be buried, which is
+the proof that nothing of the run lives on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import time
+from typing import Any
+
+from . import kernel, program, rootfs, standby, wire
+from .cgroup import RunCgroups
+from .isolation import Isolation
+from .spec import CellSpec
+from .steps import StepError
+
+
+class Nursery:
+    """What all runs of a cell have in common."""
+
+    def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: program.Interpreter, reaper: str) -> None:
+        self.spec, self.isolation, self.interpreter, self.reaper = spec, isolation, interpreter, reaper
+        self._births = 0
+        self._namespaces = {
+            kind: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            for kind, name in ((kernel.CLONE_NEWPID, "pid"), (kernel.CLONE_NEWNS, "mnt"))
+        }
+
+    def return_to(self, kind: int) -> None:
+        """Back to the cell's own namespace of this kind."""
+        kernel.setns(self._namespaces[kind], kind)
+
+    def next_name(self) -> str:
+        self._births += 1
+        return f"run-{self._births}"
+
+
+class Run:
+    """On standby until `go`; then under watch until it is over."""
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._cgroups = RunCgroups(nursery.spec["hierarchies"], nursery.next_name())
+        self._cgroups.make(nursery.spec["limits"])
+        self.channel, theirs = wire.socket_pair()
+        self._start(theirs)
+        self.is_ready = False
+        self.deadline: float | None = None
+        self.reply: socket.socket | None = None
+
+    def _start(self, theirs: socket.socket) -> None:
+        entrances = self._cgroups.entrances()
+        for slot, descriptor in zip(self._nursery.isolation.inherited, (theirs.fileno(), *entrances), strict=True):
+            slot.value = descriptor
+        # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
+        kernel.unshare(kernel.CLONE_NEWPID)
+        try:
+            self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {})
+            self._process = os.fork()
+            if self._process == 0:
+                standby.main(self._nursery.isolation, self._nursery.interpreter)
+        finally:
+            self._nursery.return_to(kernel.CLONE_NEWPID)
+        self.pidfd = os.pidfd_open(self._process)
+        theirs.close()
+        wire.close_all(entrances)
+
+    def hear(self) -> StepError | None:
+        """The standby's first word: that it is ready, or which step failed."""
+        data = self.channel.recv(wire.MAX_MESSAGE_BYTES)
+        if data == b"ready":
+            self.is_ready = True
+            # Held open so that we can look into it when the program is gone, and so that the program's end does not
+            # have to wait until the kernel has taken its mounts apart.
+            self._run_folder = os.open(f"/proc/{self._process}/root{rootfs.RUN_FOLDER}", os.O_PATH | os.O_CLOEXEC)
+            self._mounts = os.open(f"/proc/{self._process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            return None
+        if not data:
+            return StepError("starting a run", "its process ended before it was ready")
+        message = json.loads(data)
+        return StepError(message["failed"], message["detail"])
+
+    def go(self, message: wire.Message, descriptors: list[int], workspace: int) -> None:
+        """Hand over the request; from here on the clock runs and the host can end the run."""
+        self._workspace = message["workspace"]
+        self._attach_workspace(workspace)
+        self._was_full = self._is_disk_full()
+        self.reply = socket.socket(fileno=descriptors[0])
+        wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
+        wire.close_all(descriptors[1:])
+        self.deadline = time.monotonic() + message["timeout"]
+
+    def _attach_workspace(self, workspace: int) -> None:
+        kernel.setns(self._mounts, kernel.CLONE_NEWNS)
+        try:
+            kernel.attach_mount(workspace, rootfs.WORKSPACE)
+        finally:
+            self._nursery.return_to(kernel.CLONE_NEWNS)
+            os.close(workspace)
+
+    def end(self, ended_by: str) -> None:
+        """Kill what is left, wait for the proof, and tell the host."""
+        processes = self._count_processes() if ended_by == "exit" else 0
+        status, used = self._kill_namespace()
+        outcome: dict[str, Any] = {
+            "status": status if ended_by == "exit" else None,
+            "ended_by": ended_by,
+            "cpu_ms": (used.ru_utime + used.ru_stime) * 1000,
+            "peak_rss_bytes": used.ru_maxrss * 1024,
+            "processes": processes,
+            "exhausted": program.read_exhausted(self._run_folder),
+            "disk_full": not self._was_full and self._is_disk_full(),
+            "usage": self._cgroups.usage(),
+            "refusal": self._refusal(),
+        }
+        assert self.reply is not None
+        try:
+            self.reply.send(json.dumps(outcome).encode())
+        except OSError:
+            pass  # the host is gone, and with it everyone who could want to know
+        self.reply.close()
+        self._close()
+
+    def abandon(self) -> None:
+        """A standby that never ran."""
+        self._kill_namespace()
+        self._close()
+
+    def _kill_namespace(self) -> tuple[int, resource.struct_rusage]:
+        """Returns how the program ended. It is our child, so the reaper can go only after we have buried it."""
+        os.kill(self._reaper, signal.SIGKILL)
+        _, status, used = os.wait4(self._process, 0)
+        os.waitpid(self._reaper, 0)
+        return status, used
+
+    def _close(self) -> None:
+        self.channel.close()
+        os.close(self.pidfd)
+        if self.is_ready:
+            os.close(self._run_folder)
+            os.close(self._mounts)
+        self._cgroups.remove()
+
+    def _refusal(self) -> wire.Message | None:
+        message, _ = wire.receive(self.channel)
+        return message
+
+    def _count_processes(self) -> int:
+        """Those of the program that are still there, and the one that just ended."""
+        with open(f"/proc/{self._reaper}/task/{self._reaper}/children", encoding="ascii") as stream:
+            return len(stream.read().split()) + 1
+
+    def _is_disk_full(self) -> bool:
+        places = (os.statvfs(self._run_folder), os.statvfs(rootfs.workspace_place(self._workspace)))
+        return any(usage.f_bavail == 0 or usage.f_favail == 0 for usage in places)
