@@ -49,6 +49,8 @@ class SandboxError(FumehoodError):
 class StepFailedError(SandboxError):
     """A step of our own machinery failed; names the step so that nobody has to guess."""
 
-    def __init__(self, step: str, detail: str, *, remedy: str = "Run `hood doctor` to see what works on this machine.") -> None:
+    def __init__(
+        self, step: str, detail: str, *, remedy: str = "Run `hood doctor` to see what works on this machine."
+    ) -> None:
         super().__init__(f"{step} failed: {detail}. {remedy}")
         self.step, self.detail, self.remedy = step, detail, remedy

@@ -56,9 +56,7 @@ class Sandbox:
             outcome = execution.outcome()
         return RunResult.of(outcome, b"".join(streams[1]), b"".join(streams[2]), _run_id(), self.policy.digest)
 
-    async def stream(
-        self, code: str | bytes | None = None, **options: Unpack[RunOptions]
-    ) -> AsyncIterator[Event]:
+    async def stream(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> AsyncIterator[Event]:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
         request = make_request(self.policy, code, options)
         async with self._backend_sandbox().start(request) as execution:

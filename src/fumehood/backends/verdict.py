@@ -58,7 +58,9 @@ def _ending(answer: Answer | None, view: HostView, resources: Resources, timeout
         return _Ending(Status.CANCELLED, Cause.CANCELLED, CANCELLED_EXIT_CODE, "the caller stopped the run")
     if view.output_exceeded:
         limit = format_size(resources.output)
-        return _exceeded(Cause.OUTPUT, f"it wrote more than {limit} of output; raise resources.output or write to a file")
+        return _exceeded(
+            Cause.OUTPUT, f"it wrote more than {limit} of output; raise resources.output or write to a file"
+        )
     if answer is None:
         detail = "the sandbox vanished while the program ran; it may have been killed from outside"
         return _Ending(Status.ERROR, Cause.LOST, LOST_EXIT_CODE, detail)

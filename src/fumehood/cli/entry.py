@@ -49,7 +49,8 @@ def run_command(arguments: list[str]) -> int:
     except Exception as error:
         if _is_debugging():
             raise
-        say(f"internal error: {type(error).__name__}: {error}. Set HOOD_DEBUG=1 to see the traceback.")
+        what = "system error" if isinstance(error, OSError) else f"internal error: {type(error).__name__}"
+        say(f"{what}: {error}. Set HOOD_DEBUG=1 to see the traceback.")
         return exitcodes.OWN_FAILURE
 
 
@@ -64,7 +65,9 @@ def _dispatch(arguments: list[str]) -> int:
         case [name, *rest] if name in BY_NAME:
             return BY_NAME[name].load().execute(rest)
         case [name, *_]:
-            say(f"unknown {'option' if name.startswith('-') else 'command'} {name!r}{_nearest(name)}; see `hood --help`")
+            say(
+                f"unknown {'option' if name.startswith('-') else 'command'} {name!r}{_nearest(name)}; see `hood --help`"
+            )
             return exitcodes.USAGE
 
 

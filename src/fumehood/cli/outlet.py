@@ -7,6 +7,7 @@ import select
 
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.terminal import TerminalFilter
+from fumehood.errors import SandboxError
 
 
 class Outlet:
@@ -33,6 +34,10 @@ class Outlet:
                     rest = rest[os.write(self._descriptor, rest) :]
                 except BlockingIOError:
                     _is_writable(self._descriptor, wait=True)
+                except BrokenPipeError:
+                    raise
+                except OSError as error:
+                    raise SandboxError(f"the program's output cannot be written: {error.strerror}") from error
 
 
 def _is_writable(descriptor: int, *, wait: bool) -> bool:

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from . import kernel, program, reaper, rootfs, wire
@@ -46,6 +47,9 @@ def main(control_descriptor: int, spec: CellSpec) -> NoReturn:
         Cell(control, spec).serve()
     except StepError as error:
         wire.send(control, error.as_message())
+    except BaseException as error:
+        # The host keeps what is written here and shows it when the cell is gone.
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(1)
 
@@ -208,11 +212,12 @@ class Cell:
         self._standbys.remove(run)
         self._forget(run.channel.fileno())
         run.abandon()
+        self._refuse_next(failure)
+
+    def _refuse_next(self, failure: StepError) -> None:
         if self._waiting:
             _, descriptors = self._waiting.pop(0)
-            with socket.socket(fileno=descriptors[0]) as reply:
-                wire.send(reply, failure.as_message())
-            wire.close_all(descriptors[1:])
+            _refuse(descriptors, failure)
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
@@ -232,12 +237,17 @@ class Cell:
             if run is None:
                 return
             self._standbys.remove(run)
-            self._runs.append(run)
             message, descriptors = self._waiting.pop(0)
-            run.go(message, descriptors, self._open_workspace(message["workspace"]))
-            assert run.reply is not None
+            try:
+                with step("handing over the request"):
+                    reply = run.go(message, descriptors, self._open_workspace(message["workspace"]))
+            except StepError as error:
+                _refuse(descriptors, error)
+                run.abandon()
+                continue
+            self._runs.append(run)
             self._watch(run.pidfd, run)
-            self._watch(run.reply.fileno(), run)
+            self._watch(reply.fileno(), run)
 
     def _open_workspace(self, identifier: int) -> int:
         if identifier not in self._workspaces:
@@ -249,7 +259,14 @@ class Cell:
         starting = sum(not run.is_ready for run in self._standbys)
         wanted = self._spec["standbys"] + len(self._waiting)
         while len(self._standbys) < wanted and starting < _MAX_STARTING:
-            run = Run(self._nursery)
+            try:
+                with step("starting a run's processes"):
+                    run = Run(self._nursery)
+            except StepError as error:
+                if not self._by_descriptor:
+                    raise
+                self._refuse_next(error)
+                return
             self._standbys.append(run)
             self._watch(run.channel.fileno(), run)
             starting += 1
@@ -265,14 +282,22 @@ class Cell:
 
 def _preload(interpreter: program.Interpreter, modules: list[str]) -> None:
     # Numeric libraries start a thread for each core when they are imported; a forked run could not use them.
-    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    os.environ.update(threads)
+    threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    for variable in threads:
+        os.environ[variable] = "1"
     try:
         interpreter.preload(modules)
     except Exception as error:
         raise StepError("preloading modules", f"{type(error).__name__}: {error}") from error
     for variable in threads:
         os.environ.pop(variable, None)
+
+
+def _refuse(descriptors: list[int], failure: StepError) -> None:
+    """Tell the host why a request of its is not carried out."""
+    with socket.socket(fileno=descriptors[0]) as reply, suppress(OSError):
+        wire.send(reply, failure.as_message())
+    wire.close_all(descriptors[1:])
 
 
 def _take_out_of_sight() -> list[object]:

@@ -7,6 +7,7 @@ slow down or kill the process that has to stop it.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TypedDict
 
 from .spec import HierarchySpec, Limits
@@ -59,7 +60,8 @@ class RunCgroups:
             os.close(folder)
         self._folders = []
         for hierarchy in self._hierarchies:
-            os.rmdir(self._name, dir_fd=hierarchy["descriptor"])
+            with suppress(FileNotFoundError):
+                os.rmdir(self._name, dir_fd=hierarchy["descriptor"])
 
 
 def _settings(hierarchy: HierarchySpec, limits: Limits) -> list[tuple[str, str]]:

@@ -162,5 +162,3 @@ def landlock_abi() -> int:
         ctypes.c_long(SYS_LANDLOCK_CREATE_RULESET), None, ctypes.c_long(0), _LANDLOCK_CREATE_RULESET_VERSION
     )
     return max(0, result)
-
-

@@ -23,7 +23,8 @@ from .rootfs import RUN_FOLDER, WORKSPACE
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _FLUSH_FAILED = 120
-_MOST_DESCRIPTORS = 1 << 20
+# All were closed when the process was born; it has opened a handful since.
+_MOST_DESCRIPTORS = 256
 _EXHAUSTED = ".exhausted"
 
 
@@ -153,8 +154,9 @@ def _open_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrappe
 
 
 def _text_stream(descriptor: int, name: str, errors: str) -> io.TextIOWrapper:
-    buffer = open(descriptor, "wb" if descriptor else "rb", closefd=False)
-    buffer.raw.name = name  # type: ignore[attr-defined]
+    raw = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)
+    raw.name = name
+    buffer = io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw)
     return io.TextIOWrapper(buffer, "utf-8", errors, line_buffering=descriptor > 0)
 
 
@@ -211,8 +213,8 @@ def _finish(main: types.ModuleType, last_preloaded: str, code: int) -> int:
     """What an interpreter does at its end, for the user's modules alone: the preloaded ones have nothing to say."""
     threading = sys.modules.get("threading")
     if threading:
-        threading._shutdown()
-    atexit._run_exitfuncs()
+        threading._shutdown()  # waits for the threads that are not daemons
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls
     for name in _imported_after(last_preloaded):
         _clear(vars(sys.modules.pop(name)))
     _clear(vars(main))

@@ -13,9 +13,8 @@ def renew() -> None:
         sys.modules["random"].seed()
     if "tempfile" in sys.modules:
         # The sequence of names is seeded once for each process id, and all runs have the same one.
-        sys.modules["tempfile"]._name_sequence = None
+        vars(sys.modules["tempfile"])["_name_sequence"] = None
     if "uuid" in sys.modules:
-        sys.modules["uuid"]._last_timestamp = None
-        sys.modules["uuid"]._node = None
+        vars(sys.modules["uuid"]).update(_last_timestamp=None, _node=None)
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()

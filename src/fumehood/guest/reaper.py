@@ -61,7 +61,5 @@ def executable(machine: str) -> bytes:
     entry = _LOAD_ADDRESS + _HEADER_BYTES
     identity = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
     header = struct.pack("<16sHHIQQQIHHHHHH", identity, 2, architecture, 1, entry, 64, 0, 0, 64, 56, 1, 0, 0, 0)
-    segment = struct.pack(
-        "<IIQQQQQQ", 1, _READ_EXECUTE, 0, _LOAD_ADDRESS, _LOAD_ADDRESS, size, size, 0x1000
-    )
+    segment = struct.pack("<IIQQQQQQ", 1, _READ_EXECUTE, 0, _LOAD_ADDRESS, _LOAD_ADDRESS, size, size, 0x1000)
     return header + segment + code + _SLEEP

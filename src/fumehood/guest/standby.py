@@ -29,9 +29,9 @@ def main(isolation: Isolation, interpreter: Interpreter) -> NoReturn:
         _serve(socket.socket(fileno=CHANNEL), isolation, interpreter)
     except StepError as error:
         os.write(CHANNEL, json.dumps(error.as_message()).encode())
-    except BaseException:
+    except BaseException as error:
         # Nobody is left to catch it; the host shows what the cell's processes wrote when they fell.
-        sys.excepthook(*sys.exc_info())
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(1)
 

@@ -7,12 +7,14 @@ the proof that nothing of the run lives on.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
 import signal
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 from . import kernel, program, rootfs, standby, wire
@@ -20,6 +22,9 @@ from .cgroup import RunCgroups
 from .isolation import Isolation
 from .spec import CellSpec
 from .steps import StepError
+
+
+_RUNS_BETWEEN_COLLECTIONS = 1000
 
 
 class Nursery:
@@ -39,6 +44,8 @@ class Nursery:
 
     def next_name(self) -> str:
         self._births += 1
+        if self._births % _RUNS_BETWEEN_COLLECTIONS == 0:
+            gc.collect()  # off by itself, because it would touch memory that all runs share
         return f"run-{self._births}"
 
 
@@ -48,29 +55,40 @@ class Run:
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
         self._cgroups = RunCgroups(nursery.spec["hierarchies"], nursery.next_name())
-        self._cgroups.make(nursery.spec["limits"])
-        self.channel, theirs = wire.socket_pair()
-        self._start(theirs)
         self.is_ready = False
         self.deadline: float | None = None
         self.reply: socket.socket | None = None
+        try:
+            self._cgroups.make(nursery.spec["limits"])
+            self.channel, theirs = wire.socket_pair()
+            with theirs:
+                self._start(theirs, self._cgroups.entrances())
+        except OSError:
+            self._cgroups.remove()
+            raise
 
-    def _start(self, theirs: socket.socket) -> None:
-        entrances = self._cgroups.entrances()
+    def _start(self, theirs: socket.socket, entrances: list[int]) -> None:
         for slot, descriptor in zip(self._nursery.isolation.inherited, (theirs.fileno(), *entrances), strict=True):
             slot.value = descriptor
         # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
         kernel.unshare(kernel.CLONE_NEWPID)
         try:
             self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {})
-            self._process = os.fork()
+            self._process = self._fork()
             if self._process == 0:
                 standby.main(self._nursery.isolation, self._nursery.interpreter)
         finally:
             self._nursery.return_to(kernel.CLONE_NEWPID)
+            wire.close_all(entrances)
         self.pidfd = os.pidfd_open(self._process)
-        theirs.close()
-        wire.close_all(entrances)
+
+    def _fork(self) -> int:
+        try:
+            return os.fork()
+        except OSError:
+            os.kill(self._reaper, signal.SIGKILL)
+            os.waitpid(self._reaper, 0)
+            raise
 
     def hear(self) -> StepError | None:
         """The standby's first word: that it is ready, or which step failed."""
@@ -87,15 +105,16 @@ class Run:
         message = json.loads(data)
         return StepError(message["failed"], message["detail"])
 
-    def go(self, message: wire.Message, descriptors: list[int], workspace: int) -> None:
-        """Hand over the request; from here on the clock runs and the host can end the run."""
+    def go(self, message: wire.Message, descriptors: list[int], workspace: int) -> socket.socket:
+        """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
         self._workspace = message["workspace"]
         self._attach_workspace(workspace)
         self._was_full = self._is_disk_full()
-        self.reply = socket.socket(fileno=descriptors[0])
         wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
         wire.close_all(descriptors[1:])
+        self.reply = socket.socket(fileno=descriptors[0])
         self.deadline = time.monotonic() + message["timeout"]
+        return self.reply
 
     def _attach_workspace(self, workspace: int) -> None:
         kernel.setns(self._mounts, kernel.CLONE_NEWNS)
@@ -121,10 +140,8 @@ class Run:
             "refusal": self._refusal(),
         }
         assert self.reply is not None
-        try:
+        with suppress(OSError):  # the host is gone, and with it everyone who could want to know
             self.reply.send(json.dumps(outcome).encode())
-        except OSError:
-            pass  # the host is gone, and with it everyone who could want to know
         self.reply.close()
         self._close()
 

@@ -101,7 +101,5 @@ class NativeSandbox:
         feed = None
         if request.stdin is not None and descriptors.stdin is not None:
             feed = Feed(descriptors.stdin, request.stdin)
-        pump = Pump(
-            descriptors.reply, descriptors.stdout, descriptors.stderr, feed, self._policy.resources.output
-        )
+        pump = Pump(descriptors.reply, descriptors.stdout, descriptors.stderr, feed, self._policy.resources.output)
         return NativeExecution(pump, request.timeout_seconds, self._policy.resources)

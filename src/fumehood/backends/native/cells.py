@@ -44,7 +44,12 @@ class Cell:
     """The host's end of one cell."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, said: int, cgroups: CellCgroups, owner: int | None
+        self,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        said: int,
+        cgroups: CellCgroups,
+        owner: int | None,
     ) -> None:
         self._process = process
         self._control = control
@@ -136,7 +141,15 @@ def _open_hierarchies(machine: Machine, cgroups: CellCgroups, opened: list[int])
 
 def _spawn(machine: Machine, control: int, data: int, opened: list[int], said: int) -> subprocess.Popen[bytes]:
     folder = Path(fumehood.guest.__file__).parent.parent
-    command = [machine.interpreter.executable, "-I", "-S", "-c", _BOOT.format(folder=str(folder)), str(control), str(data)]
+    command = [
+        machine.interpreter.executable,
+        "-I",
+        "-S",
+        "-c",
+        _BOOT.format(folder=str(folder)),
+        str(control),
+        str(data),
+    ]
     return subprocess.Popen(
         command,
         pass_fds=(control, *opened),

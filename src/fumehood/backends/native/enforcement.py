@@ -24,7 +24,10 @@ def decide(policy: Policy, machine: Machine) -> EnforcementReport:
     for entry in report.entries:
         if entry.partial and policy.strict:
             raise UnenforceableError(
-                entry.control, backend=BACKEND, reason=f"strict is on and here it is only {entry.mechanism}", remedy=_DELEGATE
+                entry.control,
+                backend=BACKEND,
+                reason=f"strict is on and here it is only {entry.mechanism}",
+                remedy=_DELEGATE,
             )
     return report
 
@@ -33,13 +36,16 @@ def _refuse_unknown(policy: Policy) -> None:
     for control in controls(policy):
         if not any(control == known or control.startswith(known + ".") for known in _ENFORCED):
             raise UnenforceableError(
-                control, backend=BACKEND, reason="this backend has no mechanism for it", remedy="Remove it from the policy."
+                control,
+                backend=BACKEND,
+                reason="this backend has no mechanism for it",
+                remedy="Remove it from the policy.",
             )
 
 
 def _isolation(machine: Machine) -> Iterator[Enforcement]:
     user = "an unprivileged uid range" if machine.is_root else f"your own uid {machine.uid}, alone"
-    yield Enforcement("filesystem", "mount namespace with a minimal read-only root, Landlock")
+    yield _files(machine)
     yield Enforcement("network", "network namespace with a loopback device only")
     yield Enforcement("processes", "process and IPC namespaces")
     yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
@@ -58,6 +64,13 @@ def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
     yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
     if policy.resources.cpu_time is not None:
         yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
+
+
+def _files(machine: Machine) -> Enforcement:
+    wall = "mount namespace with a minimal read-only root"
+    if not machine.landlock_abi:
+        return Enforcement("filesystem", f"{wall}, but no Landlock behind it (Linux 5.13 has it)", partial=True)
+    return Enforcement("filesystem", f"{wall}, Landlock (version {machine.landlock_abi})")
 
 
 def _memory(machine: Machine) -> Enforcement:

@@ -1,4 +1,4 @@
-"""A program's standard input: from data, or from a descriptor of the caller's, which is read but never passed inside."""
+"""A program's standard input: from data, or from a descriptor of the caller's, read here and never passed inside."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.backends.native.cgroups import Hierarchy, find_hierarchies
+from fumehood.guest.kernel import landlock_abi
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Machine:
     cpus: tuple[int, ...]
     hierarchies: tuple[Hierarchy, ...]
     swap_is_counted: bool
+    landlock_abi: int
     interpreter: Interpreter
 
     def controls(self, controller: str) -> Hierarchy | None:
@@ -46,6 +48,7 @@ def look() -> Machine:
         cpus=tuple(sorted(os.sched_getaffinity(0))),
         hierarchies=hierarchies,
         swap_is_counted=_swap_is_counted(hierarchies),
+        landlock_abi=landlock_abi(),
         interpreter=_own_interpreter(),
     )
 

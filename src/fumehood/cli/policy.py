@@ -1,0 +1,103 @@
+"""`hood policy check | show | diff`: what policy files say, before anything runs under them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+
+from fumehood.cli import exitcodes
+from fumehood.cli.arguments import Parser
+from fumehood.cli.colours import BOLD, GREEN, RED, YELLOW, paint
+from fumehood.cli.terminal import neutralise
+from fumehood.errors import PolicyError
+from fumehood.policy import Finding, Policy, describe
+
+_CHECK_CODES = "exit code: 1 when a policy is invalid (with --strict: or has a finding), else 0."
+_DIFF_CODES = "exit code: 0 when they allow the same, 1 when they do not, 2 when one cannot be read."
+
+
+class Arguments(argparse.Namespace):
+    act: Callable[[Arguments], int]
+    files: list[str]
+    file: str
+    old: str
+    new: str
+    strict: bool
+    json: bool
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="hood policy", description="Check, show or compare policy files.")
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    check = verbs.add_parser(
+        "check",
+        help="validate files and name dangerous choices",
+        description="Validate files and name dangerous choices.",
+        epilog=_CHECK_CODES,
+    )
+    check.add_argument("files", nargs="+", metavar="FILE")
+    check.add_argument("--strict", action="store_true", help="a finding is a failure")
+    check.set_defaults(act=_check)
+    show = verbs.add_parser("show", help="a policy in words", description="A policy in words, with its digest.")
+    show.add_argument("file", metavar="FILE")
+    show.add_argument("--json", action="store_true", help="print it as JSON, with every default")
+    show.set_defaults(act=_show)
+    diff = verbs.add_parser(
+        "diff",
+        help="what changes from one policy to another",
+        description="What changes when NEW takes the place of OLD.",
+        epilog=_DIFF_CODES,
+    )
+    diff.add_argument("old", metavar="OLD")
+    diff.add_argument("new", metavar="NEW")
+    diff.set_defaults(act=_diff)
+    return parser
+
+
+def execute(arguments: list[str]) -> int:
+    chosen = build_parser().parse_args(arguments, namespace=Arguments())
+    return chosen.act(chosen)
+
+
+def _check(chosen: Arguments) -> int:
+    failures = sum(not _is_acceptable(file, strict=chosen.strict) for file in chosen.files)
+    return exitcodes.PROBLEM_FOUND if failures else 0
+
+
+def _is_acceptable(file: str, *, strict: bool) -> bool:
+    try:
+        findings = Policy.load(file).lint()
+    except PolicyError as error:
+        for problem in error.problems:
+            print(f"{paint('error', RED)}: {neutralise(problem)}")
+        return False
+    if not findings:
+        print(f"{neutralise(file)}: {paint('ok', GREEN)}")
+    for finding in findings:
+        print(_in_words(finding, file))
+    return not (findings and strict)
+
+
+def _in_words(finding: Finding, file: str) -> str:
+    level = paint(finding.level, RED if finding.level == "danger" else YELLOW)
+    return f"{level}: {neutralise(f'{file}: {finding.key}: {finding.message}')}"
+
+
+def _show(chosen: Arguments) -> int:
+    policy = Policy.load(chosen.file)
+    if chosen.json:
+        print(json.dumps({"digest": policy.digest, "policy": policy.model_dump(mode="json")}))
+        return 0
+    for line in describe(policy):
+        key, _, value = line.partition(": ")
+        print(f"{paint(key, BOLD)}: {neutralise(value)}")
+    print(f"{paint('digest', BOLD)}: {policy.digest}")
+    return 0
+
+
+def _diff(chosen: Arguments) -> int:
+    changes = Policy.load(chosen.old).diff(Policy.load(chosen.new))
+    for change in changes:
+        print(neutralise(change))
+    return exitcodes.PROBLEM_FOUND if changes else 0
