@@ -51,7 +51,7 @@ class Sandbox:
         request = make_request(self.policy, code, options)
         streams: dict[int, list[bytes]] = {1: [], 2: []}
         async with self._backend_sandbox().start(request) as execution:
-            async for output in execution.output():
+            async for output in execution.output(live=False):
                 streams[output.stream].append(output.data)
             outcome = execution.outcome()
         return RunResult.of(outcome, b"".join(streams[1]), b"".join(streams[2]), _run_id(), self.policy.digest)
@@ -60,7 +60,7 @@ class Sandbox:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
         request = make_request(self.policy, code, options)
         async with self._backend_sandbox().start(request) as execution:
-            async for output in execution.output():
+            async for output in execution.output(live=True):
                 yield Stdout(output.data) if output.stream == 1 else Stderr(output.data)
             outcome = execution.outcome()
         yield Finished(RunResult.of(outcome, b"", b"", _run_id(), self.policy.digest))

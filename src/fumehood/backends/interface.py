@@ -54,8 +54,11 @@ class EnforcementReport:
 class Execution(Protocol):
     """A run under way."""
 
-    def output(self) -> AsyncIterator[Output]:
-        """What the program writes, until it has ended and everything is read. A slow reader slows the program."""
+    def output(self, *, live: bool) -> AsyncIterator[Output]:
+        """What the program writes, until it has ended and everything is read. A slow reader slows the program.
+
+        Live: as it appears. Otherwise it may come a little later and in larger pieces, which costs less.
+        """
         ...
 
     def outcome(self) -> Outcome:

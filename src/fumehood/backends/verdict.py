@@ -39,7 +39,7 @@ class _Ending:
 def judge(answer: Answer | None, view: HostView, resources: Resources, timeout_seconds: float) -> Outcome:
     """`answer` is None when the guest vanished without a word."""
     ending = _ending(answer, view, resources, timeout_seconds)
-    answer = answer or {"cpu_ms": 0.0, "peak_rss_bytes": 0, "usage": {"peak_memory_bytes": 0}}
+    answer = answer or {"cpu_ms": 0.0, "peak_memory_bytes": 0}
     return Outcome(
         status=ending.status,
         cause=ending.cause,
@@ -49,7 +49,7 @@ def judge(answer: Answer | None, view: HostView, resources: Resources, timeout_s
         truncated=view.output_exceeded,
         duration_ms=view.duration_ms,
         cpu_ms=answer["cpu_ms"],
-        peak_memory_bytes=answer["usage"]["peak_memory_bytes"] or answer["peak_rss_bytes"],
+        peak_memory_bytes=answer["peak_memory_bytes"],
     )
 
 
@@ -87,18 +87,19 @@ def _own_ending(code: int, answer: Answer, resources: Resources) -> _Ending:
 
 def _exhausted(name: str | None, answer: Answer, resources: Resources) -> _Ending | None:
     """Which limit the program ran into, if it failed because of one."""
-    usage, said = answer["usage"], answer["exhausted"]
-    if usage["out_of_memory_kills"] or said == "memory":
+    trouble = answer["trouble"]
+    said = trouble["exhausted"]
+    if trouble["out_of_memory_kills"] or said == "memory":
         limit = format_size(resources.memory)
         return _exceeded(Cause.MEMORY, f"it needed more than {limit} of memory; raise resources.memory")
     if _out_of_cpu_time(name, answer, resources):
         limit = format_duration(resources.cpu_time or 0)
         detail = f"it used more than {limit} of CPU time; raise resources.cpu_time"
         return _Ending(Status.TIMEOUT, Cause.CPU_TIME, TIMEOUT_EXIT_CODE, detail)
-    if usage["refused_processes"] or answer["processes"] >= resources.processes or said == "processes":
+    if trouble["refused_processes"] or trouble["processes"] >= resources.processes or said == "processes":
         limit = resources.processes
         return _exceeded(Cause.PROCESSES, f"it wanted more than {limit} processes; raise resources.processes", 0)
-    if answer["disk_full"] or name == "SIGXFSZ" or said == "disk":
+    if trouble["disk_full"] or name == "SIGXFSZ" or said == "disk":
         detail = f"it filled its disk ({format_size(resources.disk)}, {resources.inodes} files); raise resources.disk"
         return _exceeded(Cause.DISK, detail, 0)
     return None

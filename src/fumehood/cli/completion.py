@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from fumehood.backends.languages import LANGUAGES
 from fumehood.cli.arguments import Parser
@@ -84,9 +85,10 @@ def _contexts(place: str, parser: argparse.ArgumentParser) -> Iterator[Context]:
     verbs: dict[str, argparse.ArgumentParser] = {}
     words: list[str] = []
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            verbs = action.choices
-        words += action.option_strings or list(action.choices or ())
+        choices = cast("Iterable[str] | None", action.choices)
+        words += action.option_strings or list(choices or ())
+        if isinstance(choices, dict):
+            verbs = cast("dict[str, argparse.ArgumentParser]", choices)
     yield Context(place, tuple(words), has_verbs=bool(verbs))
     for name, verb in verbs.items():
         yield from _contexts(f"{place} {name}", verb)
@@ -110,8 +112,7 @@ def _fish_script() -> str:
             condition = "__fish_use_subcommand"
         else:
             condition = "__fish_seen_subcommand_from " + context.place.rpartition(" ")[2]
-        for word in context.words:
-            lines.append(f"complete -c hood -n {shlex.quote(condition)} {_fish_word(word)}")
+        lines += [f"complete -c hood -n {shlex.quote(condition)} {_fish_word(word)}" for word in context.words]
     return "\n".join(lines) + "\n"
 
 

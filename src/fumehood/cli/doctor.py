@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import get_args
 
-from fumehood.backends.native.doctor import Check, Condition, Diagnosis, TrialRun, examine
+from fumehood.backends.native.doctor import Check, Condition, Diagnosis, examine
 from fumehood.backends.selection import select_backend
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
 from fumehood.cli.terminal import neutralise
+from fumehood.cli.trial import Trial, run_trial
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
 
@@ -50,13 +51,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
-    diagnosis = examine()
-    backends = _backends(diagnosis.works)
+    diagnosis, trial = examine(), run_trial()
+    backends = _backends(trial.works)
     if chosen.json:
-        print(json.dumps({**asdict(diagnosis), "works": diagnosis.works, "backends": [asdict(b) for b in backends]}))
+        found = {
+            "works": trial.works,
+            **asdict(diagnosis),
+            "trial": asdict(trial),
+            "backends": list(map(asdict, backends)),
+        }
+        print(json.dumps(found))
     else:
-        print("\n".join(_lines(diagnosis, backends)))
-    return 0 if diagnosis.works else exitcodes.PROBLEM_FOUND
+        print("\n".join(_lines(diagnosis, trial, backends)))
+    return 0 if trial.works else exitcodes.PROBLEM_FOUND
 
 
 def _backends(native_works: bool) -> list[BackendState]:
@@ -75,7 +82,7 @@ def _backends(native_works: bool) -> list[BackendState]:
     return states
 
 
-def _lines(diagnosis: Diagnosis, backends: list[BackendState]) -> Iterator[str]:
+def _lines(diagnosis: Diagnosis, trial: Trial, backends: list[BackendState]) -> Iterator[str]:
     yield paint(f"{diagnosis.system}, as {diagnosis.user}", BOLD)
     yield ""
     shown: dict[tuple[str, ...], str] = {}
@@ -85,13 +92,13 @@ def _lines(diagnosis: Diagnosis, backends: list[BackendState]) -> Iterator[str]:
             yield from _fix_lines(check.fixes, shown.get(check.fixes))
             shown.setdefault(check.fixes, check.name)
     yield ""
-    yield from _trial_lines(diagnosis.trial)
+    yield from _trial_lines(trial)
     yield ""
     yield paint("backends", BOLD)
     for state in backends:
         yield f"  {state.name:8} {state.detail}"
     yield ""
-    yield _verdict(diagnosis)
+    yield _verdict(diagnosis, trial)
 
 
 def _check_lines(check: Check) -> Iterator[str]:
@@ -112,7 +119,7 @@ def _fix_lines(fixes: tuple[str, ...], same_as: str | None) -> Iterator[str]:
         yield from (f"{_INDENT}  {line}" for line in fix.splitlines())
 
 
-def _trial_lines(trial: TrialRun) -> Iterator[str]:
+def _trial_lines(trial: Trial) -> Iterator[str]:
     yield paint("a real run", BOLD)
     if trial.works:
         yield f"  print(6 * 7) in a new sandbox took {trial.cold_ms:.0f} ms, once more {trial.warm_ms:.1f} ms"
@@ -120,8 +127,8 @@ def _trial_lines(trial: TrialRun) -> Iterator[str]:
         yield from _wrapped(f"failed: {trial.detail}", indent="  ")
 
 
-def _verdict(diagnosis: Diagnosis) -> str:
-    if not diagnosis.works:
+def _verdict(diagnosis: Diagnosis, trial: Trial) -> str:
+    if not trial.works:
         return paint("Sandboxes do not work here.", RED)
     weaker = [check.name for check in diagnosis.checks if check.condition is Condition.WEAKER]
     if not weaker:

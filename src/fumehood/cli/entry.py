@@ -27,7 +27,7 @@ def run_process() -> NoReturn:
     """The whole life of the process; skips the interpreter's slow end once everything of ours is closed."""
     _open_missing_streams()
     code = run_command(sys.argv[1:])
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # os._exit would skip them
     code = _flush(code)
     os._exit(code)
 
@@ -64,10 +64,10 @@ def _dispatch(arguments: list[str]) -> int:
             return 0
         case [name, *rest] if name in BY_NAME:
             return BY_NAME[name].load().execute(rest)
-        case [name, *_]:
-            say(
-                f"unknown {'option' if name.startswith('-') else 'command'} {name!r}{_nearest(name)}; see `hood --help`"
-            )
+        case _:
+            name = arguments[0]
+            kind = "option" if name.startswith("-") else "command"
+            say(f"unknown {kind} {name!r}{_nearest(name)}; see `hood --help`")
             return exitcodes.USAGE
 
 
@@ -84,7 +84,7 @@ def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
     found = get_close_matches(name, [*BY_NAME, "--help", "--version"], n=1)
-    return f", did you mean {found[0]!r}?" if found else ""
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _is_debugging() -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 
 import anyio
@@ -45,7 +44,7 @@ class Interruption:
     def cancelling(self, scope: anyio.CancelScope) -> Iterator[None]:
         """A signal cancels the scope, also one that came before."""
         loop = asyncio.get_running_loop()
-        self._cancel = partial(loop.call_soon_threadsafe, scope.cancel)
+        self._cancel = lambda: loop.call_soon_threadsafe(scope.cancel)
         if self.signal:
             scope.cancel()
         try:

@@ -30,9 +30,7 @@ def read_program(file: str | None, code: str | None, language: str | None) -> Pr
         case None, None:
             raise UsageError("nothing to run: give a FILE, -c CODE, or - to read the code from standard input")
         case str(), str():
-            raise UsageError(
-                f"both a file ({file!r}) and -c CODE are given; the program's own arguments come after `--`"
-            )
+            raise UsageError(f"both {file!r} and -c CODE are given; the program's own arguments come after `--`")
         case None, str():
             return Program(os.fsencode(code), chosen, None)
         case "-", None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser
@@ -83,6 +84,7 @@ def execute(arguments: list[str]) -> int:
             result = run_live(policy, program.code, options, interruption)
     except StoppedError as error:
         if not chosen.quiet:
+            _leave_echoed_line(error)
             say(str(error))
         return exitcodes.for_signal(error.signal)
     if not chosen.quiet and not chosen.json:
@@ -106,6 +108,12 @@ def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> None:
 
 def _stdin(program: Program) -> int | None:
     return None if program.used_stdin else 0
+
+
+def _leave_echoed_line(error: StoppedError) -> None:
+    """A terminal has just written ^C where the cursor was."""
+    if error.signal == signal.SIGINT and os.isatty(2):
+        os.write(2, b"\n")
 
 
 def _explain(result: RunResult) -> None:

@@ -7,6 +7,7 @@ slow down or kill the process that has to stop it.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypedDict
 
@@ -15,8 +16,9 @@ from .spec import HierarchySpec, Limits
 _CPU_PERIOD_US = 100_000
 
 
-class Usage(TypedDict):
-    peak_memory_bytes: int
+class Failures(TypedDict):
+    """How often the kernel had to enforce a limit."""
+
     out_of_memory_kills: int
     refused_processes: int
 
@@ -41,18 +43,24 @@ class RunCgroups:
         """Writing "0" to each of them moves the writer; children are born where their parent is."""
         return [os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder) for folder in self._folders]
 
-    def usage(self) -> Usage:
-        usage: Usage = {"peak_memory_bytes": 0, "out_of_memory_kills": 0, "refused_processes": 0}
+    def peak_memory_bytes(self) -> int:
+        """0 where nothing counts it."""
+        for version, folder in self._with("memory"):
+            return _read_number(folder, "memory.peak" if version == 2 else "memory.max_usage_in_bytes")
+        return 0
+
+    def failures(self) -> Failures:
+        kills = refused = 0
+        for version, folder in self._with("memory"):
+            kills = _read_counter(folder, "memory.events" if version == 2 else "memory.oom_control", "oom_kill")
+        for _, folder in self._with("pids"):
+            refused = _read_counter(folder, "pids.events", "max")
+        return {"out_of_memory_kills": kills, "refused_processes": refused}
+
+    def _with(self, controller: str) -> Iterator[tuple[int, int]]:
         for hierarchy, folder in zip(self._hierarchies, self._folders, strict=True):
-            modern = hierarchy["version"] == 2
-            if "memory" in hierarchy["controllers"]:
-                peak = "memory.peak" if modern else "memory.max_usage_in_bytes"
-                usage["peak_memory_bytes"] = _read_number(folder, peak)
-                events = "memory.events" if modern else "memory.oom_control"
-                usage["out_of_memory_kills"] = _read_counter(folder, events, "oom_kill")
-            if "pids" in hierarchy["controllers"]:
-                usage["refused_processes"] = _read_counter(folder, "pids.events", "max")
-        return usage
+            if controller in hierarchy["controllers"]:
+                yield hierarchy["version"], folder
 
     def remove(self) -> None:
         """Works only when no process is left in it, which makes it the last proof that the run is over."""

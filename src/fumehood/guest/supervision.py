@@ -126,18 +126,14 @@ class Run:
 
     def end(self, ended_by: str) -> None:
         """Kill what is left, wait for the proof, and tell the host."""
-        processes = self._count_processes() if ended_by == "exit" else 0
+        others = self._count_others() if ended_by == "exit" else 0
         status, used = self._kill_namespace()
         outcome: dict[str, Any] = {
             "status": status if ended_by == "exit" else None,
             "ended_by": ended_by,
             "cpu_ms": (used.ru_utime + used.ru_stime) * 1000,
-            "peak_rss_bytes": used.ru_maxrss * 1024,
-            "processes": processes,
-            "exhausted": program.read_exhausted(self._run_folder),
-            "disk_full": not self._was_full and self._is_disk_full(),
-            "usage": self._cgroups.usage(),
-            "refusal": self._refusal(),
+            "peak_memory_bytes": self._cgroups.peak_memory_bytes() or used.ru_maxrss * 1024,
+            "trouble": None if status == 0 else self._trouble(others),
         }
         assert self.reply is not None
         with suppress(OSError):  # the host is gone, and with it everyone who could want to know
@@ -165,14 +161,24 @@ class Run:
             os.close(self._mounts)
         self._cgroups.remove()
 
-    def _refusal(self) -> wire.Message | None:
-        message, _ = wire.receive(self.channel)
-        return message
+    def _trouble(self, others: int) -> dict[str, Any]:
+        """Everything that can tell why a program failed."""
+        refusal, _ = wire.receive(self.channel)
+        return {
+            "refusal": refusal,
+            "processes": others + 1,
+            "exhausted": program.read_exhausted(self._run_folder),
+            "disk_full": not self._was_full and self._is_disk_full(),
+            **self._cgroups.failures(),
+        }
 
-    def _count_processes(self) -> int:
-        """Those of the program that are still there, and the one that just ended."""
+    def _count_others(self) -> int:
+        """Processes that the program leaves behind, when it failed; they belong to the reaper now."""
+        ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
+        if ended is None or (ended.si_code == os.CLD_EXITED and ended.si_status == 0):
+            return 0
         with open(f"/proc/{self._reaper}/task/{self._reaper}/children", encoding="ascii") as stream:
-            return len(stream.read().split()) + 1
+            return len(stream.read().split())
 
     def _is_disk_full(self) -> bool:
         places = (os.statvfs(self._run_folder), os.statvfs(rootfs.workspace_place(self._workspace)))

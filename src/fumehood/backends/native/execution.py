@@ -25,6 +25,7 @@ from fumehood.results import Outcome
 
 _CHUNK_BYTES = 64 * 1024
 _KILL_PATIENCE_SECONDS = 5.0
+_SHORT_SECONDS = 0.01
 # The cell keeps the time; we act only when it does not.
 _OVERTIME_SECONDS = 2.0
 
@@ -41,10 +42,14 @@ class Pump:
         self.answer: dict[str, Any] | None = None
         self.is_answered = False
         self.output_exceeded = False
-        for descriptor in (reply.fileno(), stdout, stderr):
-            self._epoll.register(descriptor, select.EPOLLIN)
+        self._epoll.register(reply.fileno(), select.EPOLLIN)
         if feed:
             feed.start(self._epoll)
+
+    def listen(self) -> None:
+        """Wake up for output from now on, and not only for the end."""
+        for descriptor in self._streams:
+            self._epoll.register(descriptor, select.EPOLLIN)
 
     def fileno(self) -> int:
         """Readable whenever `step` has something to do."""
@@ -113,7 +118,12 @@ class NativeExecution:
         self._ended: float | None = None
         self._cancelled = False
 
-    async def output(self) -> AsyncIterator[Output]:
+    async def output(self, *, live: bool) -> AsyncIterator[Output]:
+        if not live:
+            # Most programs are short: one wake-up for all that they wrote is cheaper than one for each line.
+            with anyio.move_on_after(_SHORT_SECONDS):
+                await anyio.wait_readable(self._pump.fileno())
+        self._pump.listen()
         while not self._pump.is_done:
             await self._wait_for_something()
             for output in self._pump.step():
@@ -143,8 +153,8 @@ class NativeExecution:
         answer = self._pump.answer
         if answer and "failed" in answer:
             raise StepFailedError(answer["failed"], answer["detail"])
-        if answer and answer["refusal"]:
-            _raise_refusal(answer["refusal"])
+        if answer and answer["trouble"] and answer["trouble"]["refusal"]:
+            _raise_refusal(answer["trouble"]["refusal"])
         duration_ms = ((self._ended or time.perf_counter()) - self._started) * 1000
         view = HostView(duration_ms, self._pump.output_exceeded, self._cancelled)
         return judge(answer, view, self._resources, self._timeout_seconds)

@@ -77,9 +77,8 @@ def judge_controllers(machine: Machine, answers: Mapping[str, Answer], failures:
         if hierarchy is None:
             yield _absent(controller, explain_absence(controller, version_of(controller), is_root=machine.is_root))
         elif failure:
-            yield Check(
-                name, Condition.MISSING, purpose, f"{hierarchy.parent} looks usable but is not: {failure}", (_SCOPE,)
-            )
+            detail = f"{hierarchy.parent} looks usable but is not: {failure}"
+            yield Check(name, Condition.MISSING, purpose, detail, (_SCOPE,))
         else:
             yield Check(name, Condition.WORKS, purpose, f"version {hierarchy.version}")
     yield _swap(machine)
@@ -120,10 +119,8 @@ def explain_absence(controller: str, version: Version | None, *, is_root: bool) 
         case None:
             return Remedy("no cgroup tree here has this controller")
         case 1 if not is_root:
-            return Remedy(
-                "cgroups are of version 1 here, which only root can use",
-                (_AS_ROOT, boot_with("systemd.unified_cgroup_hierarchy=1")),
-            )
+            fixes = (_AS_ROOT, boot_with("systemd.unified_cgroup_hierarchy=1"))
+            return Remedy("cgroups are of version 1 here, which only root can use", fixes)
         case 2 if not is_root:
             fixes = (_SCOPE, _DELEGATE_CPU) if controller == "cpu" else (_SCOPE,)
             return Remedy("the cgroup that we are in is not ours to divide", fixes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,23 +36,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialRun:
-    """A real program in a real sandbox: from nothing, and once more when everything is warm."""
-
-    works: bool
-    detail: str
-    cold_ms: float
-    warm_ms: float
-    enforcement: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Diagnosis:
     system: str
     user: str
     checks: tuple[Check, ...]
-    trial: TrialRun
-
-    @property
-    def works(self) -> bool:
-        return self.trial.works

@@ -10,30 +10,35 @@ from fumehood.backends.native.doctor.remedies import Settings, explain
 from fumehood.guest.probe import Answer
 
 
+_USERS = "user namespaces"
+
+
 @dataclass(frozen=True, slots=True)
 class Mechanism:
     name: str
     purpose: str
     without: Condition = Condition.MISSING
+    needs_users: bool = False
+    """Nobody but root can have it outside of a user namespace, and we want it inside of one."""
 
 
 BEFORE_CGROUPS = (
-    Mechanism("user namespaces", "users of its own, who are nobody outside"),
-    Mechanism("mount namespace", "files of its own: it sees what it is given"),
-    Mechanism("process namespace", "sees and signals its own processes alone"),
-    Mechanism("network namespace", "no network but a loopback of its own"),
-    Mechanism("IPC namespace", "shared memory and queues of its own"),
-    Mechanism("UTS namespace", "a host name of its own"),
-    Mechanism("cgroup namespace", "does not see where its limits come from"),
-    Mechanism("fresh /proc", "lists its own processes, not the host's"),
-    Mechanism("mount attributes", "makes what it sees read-only, as a whole"),
-    Mechanism("id-mapped mounts", "mounted files look like its own", Condition.WEAKER),
+    Mechanism(_USERS, "users of its own, who are nobody outside"),
+    Mechanism("mount namespace", "files of its own: it sees what it is given", needs_users=True),
+    Mechanism("process namespace", "sees and signals its own processes alone", needs_users=True),
+    Mechanism("network namespace", "no network but a loopback of its own", needs_users=True),
+    Mechanism("IPC namespace", "shared memory and queues of its own", needs_users=True),
+    Mechanism("UTS namespace", "a host name of its own", needs_users=True),
+    Mechanism("cgroup namespace", "does not see where its limits come from", needs_users=True),
+    Mechanism("fresh /proc", "lists its own processes, not the host's", needs_users=True),
+    Mechanism("mount attributes", "makes what it sees read-only, as a whole", needs_users=True),
+    Mechanism("id-mapped mounts", "mounted files look like its own", Condition.WEAKER, needs_users=True),
     Mechanism("Landlock", "a second wall around files", Condition.WEAKER),
     Mechanism("seccomp filter", "most system calls do not exist for it"),
     Mechanism("no_new_privs", "setuid programs give it nothing"),
 )
 AFTER_CGROUPS = (
-    Mechanism("RLIMIT_NPROC", "a limit on processes, cgroup or not"),
+    Mechanism("RLIMIT_NPROC", "a limit on processes, cgroup or not", needs_users=True),
     Mechanism("sealed memory", "requests that nobody can change on the way"),
     Mechanism("pidfd", "signals that cannot hit the wrong process"),
 )
@@ -46,6 +51,8 @@ def judge(
         answer = answers[mechanism.name]
         if mechanism.name == "id-mapped mounts" and not is_root:
             yield Check(mechanism.name, Condition.UNUSED, mechanism.purpose, "your own files are its own anyway")
+        elif mechanism.needs_users and "error" in answers[_USERS]:
+            yield Check(mechanism.name, mechanism.without, mechanism.purpose, f"needs {_USERS}")
         elif "error" in answer:
             remedy = explain(mechanism.name, answer, settings)
             yield Check(mechanism.name, mechanism.without, mechanism.purpose, remedy.reason, remedy.fixes)

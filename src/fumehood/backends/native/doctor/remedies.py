@@ -16,6 +16,7 @@ _SYSCTLS = (
     "kernel.unprivileged_userns_clone",
     "user.max_user_namespaces",
 )
+_ALL_USERS = str(2**32 - 1)
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 _NEEDED_VERSION = {"mount attributes": "5.12", "id-mapped mounts": "5.12", "Landlock": "5.13", "pidfd": "5.3"}
 _UNCONFINED = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined ..."
@@ -29,6 +30,8 @@ class Settings:
     sysctls: dict[str, str]
     in_container: bool
     is_root: bool
+    has_all_users: bool
+    """False for the root of a user namespace, which can give only the uids that it was given."""
     interpreter: str
 
 
@@ -38,8 +41,13 @@ def read_settings(*, is_root: bool, interpreter: str, proc: Path = Path("/proc")
         path = proc / "sys" / name.replace(".", "/")
         if path.exists():
             sysctls[name] = path.read_text().strip()
-    in_container = any(Path(mark).exists() for mark in _CONTAINER_MARKS)
-    return Settings(sysctls, in_container, is_root, interpreter)
+    return Settings(
+        sysctls=sysctls,
+        in_container=any(Path(mark).exists() for mark in _CONTAINER_MARKS),
+        is_root=is_root,
+        has_all_users=(proc / "self/uid_map").read_text().split() == ["0", "0", _ALL_USERS],
+        interpreter=interpreter,
+    )
 
 
 def explain(mechanism: str, answer: Answer, settings: Settings) -> Remedy:
@@ -76,6 +84,11 @@ def _namespaces(mechanism: str, said: str, number: int | None, settings: Setting
             f"{said}: user.max_user_namespaces or the depth of namespaces is used up",
             ("sudo sysctl -w user.max_user_namespaces=15000",),
         )
+    if settings.is_root and not settings.has_all_users:
+        return Remedy(
+            f"{said}: this root is the root of a user namespace and has too few users to give; be somebody else in it",
+            ("setpriv --reuid 1000 --regid 1000 --clear-groups hood run ...",),
+        )
     if mechanism == "fresh /proc":
         return Remedy(f"{said}: parts of /proc are covered, as containers do", (_UNMASKED,))
     if number in (errno.EPERM, errno.EACCES) and settings.in_container:
@@ -84,15 +97,15 @@ def _namespaces(mechanism: str, said: str, number: int | None, settings: Setting
 
 
 def _apparmor(interpreter: str) -> Remedy:
+    profile = (
+        "printf 'abi <abi/4.0>,\\nprofile fumehood %s flags=(unconfined) { userns, }\\n' \\\n"
+        f"  {shlex.quote(interpreter)} | sudo tee /etc/apparmor.d/fumehood && \\\n"
+        "  sudo apparmor_parser -r /etc/apparmor.d/fumehood"
+    )
     return Remedy(
         "AppArmor keeps user namespaces from ordinary users (Ubuntu 23.10 and later); the first command allows them "
         "for every program until the next start, the second for this interpreter alone and for good",
-        (
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-            "printf 'abi <abi/4.0>,\\nprofile fumehood %s flags=(unconfined) { userns, }\\n' \\\n"
-            f"  {shlex.quote(interpreter)} | sudo tee /etc/apparmor.d/fumehood && \\\n"
-            "  sudo apparmor_parser -r /etc/apparmor.d/fumehood",
-        ),
+        ("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0", profile),
     )
 
 
