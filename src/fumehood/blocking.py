@@ -52,8 +52,8 @@ def _blocking_iterator(
 class SyncSandbox:
     """`with SyncSandbox(policy) as box`: every method blocks and otherwise is that of `Sandbox`."""
 
-    def __init__(self, policy: Policy | None = None) -> None:
-        self.sandbox = Sandbox(policy)
+    def __init__(self, policy: Policy | None = None, *, progress: Callable[[str], None] | None = None) -> None:
+        self.sandbox = Sandbox(policy, progress=progress)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:

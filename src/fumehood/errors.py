@@ -13,6 +13,8 @@ A program that fails is a result, never an exception.
 
 from __future__ import annotations
 
+DOCTOR = "Run `hood doctor` to see what works on this machine."
+
 
 class FumehoodError(Exception):
     """The root of all of ours; its text says what failed, on what, and what to do next."""
@@ -49,8 +51,6 @@ class SandboxError(FumehoodError):
 class StepFailedError(SandboxError):
     """A step of our own machinery failed; names the step so that nobody has to guess."""
 
-    def __init__(
-        self, step: str, detail: str, *, remedy: str = "Run `hood doctor` to see what works on this machine."
-    ) -> None:
+    def __init__(self, step: str, detail: str, *, remedy: str = DOCTOR) -> None:
         super().__init__(f"{step} failed: {detail}. {remedy}")
         self.step, self.detail, self.remedy = step, detail, remedy

@@ -7,33 +7,57 @@ runs of one sandbox share is the workspace, and nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
-from fumehood.backends.interface import BackendSandbox
+import anyio.from_thread
+import anyio.to_thread
+
+from fumehood.backends.interface import BackendSandbox, PackageFolder
 from fumehood.backends.selection import select_backend
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
-from fumehood.policy import Policy
+from fumehood.policy import Environment, Policy
 from fumehood.requests import RunOptions, make_request
 from fumehood.results import RunResult
 
+if TYPE_CHECKING:
+    from fumehood.environments import Lease
+
 
 class Sandbox:
-    """`async with Sandbox(policy) as box`: opened, used, closed. Without a policy everything is denied."""
+    """`async with Sandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
+    """
+
+    def __init__(self, policy: Policy | None = None, *, progress: Callable[[str], None] | None = None) -> None:
         self.policy = policy or Policy()
+        self._progress = progress
         self._opened: BackendSandbox | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("this sandbox is open already; make another Sandbox for a second place")
-        self._opened = await self._stack.enter_async_context(select_backend(self.policy).open(self.policy))
+        backend = select_backend(self.policy)
+        backend.check(self.policy)
+        async with AsyncExitStack() as stack:
+            packages = await self._install_packages(stack)
+            self._opened = await stack.enter_async_context(backend.open(self.policy, packages))
+            self._stack = stack.pop_all()
         return self
+
+    async def _install_packages(self, stack: AsyncExitStack) -> PackageFolder | None:
+        """In a worker thread, which notices when we are cancelled and ends the installation before we go on."""
+        section = self.policy.environment
+        if not section.packages and section.requirements is None:
+            return None
+        lease = await anyio.to_thread.run_sync(_use_environment, section, self._progress)
+        stack.callback(lease.close)
+        return PackageFolder(str(lease.environment.folder), lease.environment.digest)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -69,6 +93,13 @@ class Sandbox:
         if self._opened is None:
             raise UsageError("the sandbox is not open; use it inside `async with Sandbox(policy) as box:`")
         return self._opened
+
+
+def _use_environment(section: Environment, progress: Callable[[str], None] | None) -> Lease:
+    from fumehood.environments import EnvironmentStore, Wishes
+
+    wishes = Wishes.of(section)
+    return EnvironmentStore.open_default().use(wishes, progress, anyio.from_thread.check_cancelled)
 
 
 def _run_id() -> str:

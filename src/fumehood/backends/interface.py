@@ -27,6 +27,15 @@ class RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PackageFolder:
+    """Installed packages that a sandbox is to see, read-only."""
+
+    path: str
+    digest: str
+    """Of everything in it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """Bytes as the program wrote them, to stream 1 or 2."""
 
@@ -81,4 +90,8 @@ class Backend(Protocol):
     @property
     def name(self) -> str: ...
 
-    def open(self, policy: Policy) -> AbstractAsyncContextManager[BackendSandbox]: ...
+    def check(self, policy: Policy) -> None:
+        """Raises when the policy cannot be enforced here; asked before anything is prepared for the sandbox."""
+        ...
+
+    def open(self, policy: Policy, packages: PackageFolder | None) -> AbstractAsyncContextManager[BackendSandbox]: ...

@@ -7,6 +7,7 @@ The module offers `build_parser() -> argparse.ArgumentParser` (also read by shel
 from __future__ import annotations
 
 import argparse
+import gc
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
@@ -25,14 +26,22 @@ class Command:
     summary: str
 
     def load(self) -> CommandModule:
-        return cast("CommandModule", import_module(self.module))
+        """Imports make many objects and no garbage, so nobody looks for any."""
+        gc.disable()
+        try:
+            return cast("CommandModule", import_module(self.module))
+        finally:
+            gc.freeze()
+            gc.enable()
 
 
 COMMANDS = (
     Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show or compare policy files"),
+    Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),
     Command("gc", "fumehood.cli.gc", "remove what dead processes left behind"),
+    Command("bench", "fumehood.cli.bench", "what a sandboxed run costs, side by side with plain python"),
     Command("completion", "fumehood.cli.completion", "print the completion script for a shell"),
 )
 BY_NAME = {command.name: command for command in COMMANDS}

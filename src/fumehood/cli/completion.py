@@ -16,8 +16,8 @@ from fumehood.cli.arguments import Parser
 from fumehood.cli.commands import COMMANDS
 
 _INSTALL = """\
-bash:  hood completion bash > ~/.local/share/bash-completion/completions/hood
-zsh:   hood completion zsh > ~/.zfunc/_hood    # with ~/.zfunc in fpath
+bash:  echo 'source <(hood completion bash)' >> ~/.bashrc
+zsh:   echo 'source <(hood completion zsh)' >> ~/.zshrc
 fish:  hood completion fish > ~/.config/fish/completions/hood.fish
 """
 _VALUES = {"--language": " ".join(LANGUAGES), "--backend": "auto native"}
@@ -41,7 +41,7 @@ _hood() {{
 }}
 complete -o filenames -F _hood hood
 """
-_ZSH = "#compdef hood\nautoload -U +X bashcompinit && bashcompinit\n"
+_ZSH = "autoload -U +X compinit && compinit && autoload -U +X bashcompinit && bashcompinit\n"
 
 
 @dataclass(frozen=True, slots=True)

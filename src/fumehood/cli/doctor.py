@@ -102,11 +102,13 @@ def _lines(diagnosis: Diagnosis, trial: Trial, backends: list[BackendState]) -> 
 
 
 def _check_lines(check: Check) -> Iterator[str]:
-    condition = paint(f"{check.condition:7}", _COLOURS[check.condition])
-    is_fine = check.condition is Condition.WORKS
-    remark = f" ({check.detail})" if is_fine and check.detail else ""
-    yield f"  {condition}  {check.name:{_NAME_WIDTH}}{check.purpose}{remark}"
-    if not is_fine:
+    start = f"  {check.condition:7}  {check.name:{_NAME_WIDTH}}{check.purpose}"
+    remark = f" ({neutralise(check.detail)})" if check.detail else ""
+    fits = len(start + remark) <= _COLUMNS
+    yield (start + (remark if fits else "")).replace(
+        check.condition, paint(check.condition, _COLOURS[check.condition]), 1
+    )
+    if not fits:
         yield from _wrapped(check.detail)
 
 

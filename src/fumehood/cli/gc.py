@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fumehood.backends.native.cgroups import remove_stale
-from fumehood.backends.native.machine import look
+from fumehood.backends.native.cgroups import remove_stale_everywhere
 from fumehood.cli.arguments import Parser
 
 
@@ -15,7 +14,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     build_parser().parse_args(arguments)
-    removed = remove_stale(list(look().hierarchies))
+    removed = remove_stale_everywhere()
     for folder in removed:
         print(f"removed {folder}")
     print(f"removed {len(removed)} cgroups" if removed else "nothing to remove")

@@ -16,7 +16,7 @@ _FLAGS = {
     "backend": "--backend",
     "filesystem.mounts": "--mount",
 }
-_MOUNT = re.compile(r"(?P<source>.+):(?P<target>[^:]*?)(?::(?P<mode>ro|rw))?", re.DOTALL)
+_MODES = ("ro", "rw")
 _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 
 
@@ -49,10 +49,12 @@ def load_policy(path: str | None, changes: dict[str, object], mounts: list[str])
 
 def parse_mount(text: str) -> dict[str, str]:
     """A source may have colons in it; the target and the mode are the last parts."""
-    match = _MOUNT.fullmatch(text)
-    if match is None:
+    rest, _, last = text.rpartition(":")
+    places, mode = (rest, last) if last in _MODES else (text, "ro")
+    source, _, target = places.rpartition(":")
+    if not source:
         raise UsageError(f"--mount {text!r} must be SRC:DST or SRC:DST:ro or SRC:DST:rw, such as ./data:/data:ro")
-    return {"source": match["source"], "target": match["target"], "mode": match["mode"] or "ro"}
+    return {"source": source, "target": target, "mode": mode}
 
 
 def environment(entries: list[str], own: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import cast
@@ -9,6 +10,7 @@ from typing import cast
 import anyio
 
 from fumehood.cli.interruption import Interruption, StoppedError
+from fumehood.cli.messages import say
 from fumehood.cli.outlet import Outlet
 from fumehood.errors import FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
@@ -53,10 +55,16 @@ async def _show(stream: AsyncGenerator[Event, None], stdout: Outlet, stderr: Out
     raise AssertionError("a stream ends with Finished")
 
 
+def _tell(line: str) -> None:
+    """Why it takes so long, for somebody who is waiting."""
+    if os.isatty(2):
+        say(line)
+
+
 def _supervise(policy: Policy, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
         with anyio.CancelScope() as scope, interruption.cancelling(scope):
-            async with Sandbox(policy) as box:
+            async with Sandbox(policy, progress=_tell) as box:
                 return await work(box)
         raise StoppedError(interruption.signal or 0)
 

@@ -25,7 +25,8 @@ from .steps import StepError, step
 from .supervision import Nursery, Run
 from .users import UID_RANGE, map_own_user, user_namespace
 
-_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
+# No cgroup namespace: from inside of one, the cell could not move runs into the groups beside its own.
+_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _HOSTNAME = "sandbox"
 _REAPER = f"{rootfs.RUN_FOLDER}/reaper"
 _MAX_STARTING = 4
@@ -287,8 +288,8 @@ def _preload(interpreter: program.Interpreter, modules: list[str]) -> None:
         os.environ[variable] = "1"
     try:
         interpreter.preload(modules)
-    except Exception as error:
-        raise StepError("preloading modules", f"{type(error).__name__}: {error}") from error
+    except program.PreloadError as error:
+        raise StepError("preloading modules", str(error)) from error
     for variable in threads:
         os.environ.pop(variable, None)
 

@@ -43,7 +43,7 @@ class Isolation:
         _mount_proc(self.before, masks)
         _join_cgroups(self.before, len(spec["hierarchies"]))
         _set_limits(self.before, limits)
-        _become_user(self.before, uid)
+        _become_user(self.before, uid, limits["processes"])
         _drop_privileges(self.before)
         rules = FileRules(spec["writable"])
         rules.prepare(self.before)
@@ -135,7 +135,6 @@ def _set_limits(plan: Plan, limits: Limits) -> None:
 def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
     fixed = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NPROC: limits["processes"],
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_FSIZE: max(limits["disk_bytes"], limits["workspace_bytes"]),
         resource.RLIMIT_MEMLOCK: 8 * 1024 * 1024,
@@ -153,7 +152,7 @@ def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
     return rlimits
 
 
-def _become_user(plan: Plan, uid: int) -> None:
+def _become_user(plan: Plan, uid: int, processes: int) -> None:
     """Enter a user namespace that owns nothing: whatever privilege is gained in it is worth nothing outside of it."""
     plan.step("becoming the sandbox's user")
     if uid:
@@ -164,6 +163,8 @@ def _become_user(plan: Plan, uid: int) -> None:
     plan.call("unshare", kernel.CLONE_NEWUSER | kernel.CLONE_NEWCGROUP)
     for path, text in user_map_files(SANDBOX_UID, uid, uid):
         plan.write_file(path, text)
+    # Here and not with the other limits: in the namespace of its own it counts this run's processes alone.
+    plan.call("setrlimit", resource.RLIMIT_NPROC, struct.pack("=QQ", processes, processes))
 
 
 def _drop_privileges(plan: Plan) -> None:

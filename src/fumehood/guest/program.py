@@ -32,6 +32,10 @@ class RequestRefusedError(Exception):
     """The request cannot be carried out in this sandbox; the caller is told, and nothing has run."""
 
 
+class PreloadError(Exception):
+    """A module of the policy's cannot be imported; says which, and why."""
+
+
 class Interpreter:
     """What the cell knows of its interpreter and every run needs to know."""
 
@@ -40,7 +44,8 @@ class Interpreter:
         os.umask(0o022)
         os.environ.clear()
         os.environ.update(environment)
-        sys.path[:0] = [WORKSPACE, *module_path]
+        # Packages come last, as they do elsewhere: none can take the place of a module that the cell itself imports.
+        sys.path[:] = [WORKSPACE, *sys.path, *module_path]
         # It was started without `site`, to keep the host's packages out; scripts still expect its builtins.
         site.setquit()
         site.setcopyright()
@@ -53,7 +58,7 @@ class Interpreter:
         register, os.register_at_fork = os.register_at_fork, self._put_aside
         try:
             for name in modules:
-                __import__(name)
+                _import(name)
         finally:
             os.register_at_fork = register
         self.last_module = next(reversed(sys.modules))
@@ -94,6 +99,13 @@ class Interpreter:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         os._exit(code & 0xFF)
+
+
+def _import(name: str) -> None:
+    try:
+        __import__(name)
+    except (Exception, SystemExit) as error:
+        raise PreloadError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def check(request: dict[str, Any]) -> None:

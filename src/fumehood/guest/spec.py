@@ -59,7 +59,7 @@ class CellSpec(TypedDict):
     limits: Limits
     preload: list[str]
     module_path: list[str]
-    """Folders of the environment's packages, in front of the standard library."""
+    """Folders of the environment's packages, after the standard library."""
     environment: dict[str, str]
     standbys: int
     idle_seconds: float

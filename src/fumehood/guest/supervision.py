@@ -23,7 +23,6 @@ from .isolation import Isolation
 from .spec import CellSpec
 from .steps import StepError
 
-
 _RUNS_BETWEEN_COLLECTIONS = 1000
 
 

@@ -15,13 +15,13 @@ _REQUIREMENT = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
     r"(?: ?\[[A-Za-z0-9._, -]+\])?"
     r"(?: ?(?:===|[=!~]=|[<>]=?) ?[A-Za-z0-9.*+!_-]+(?: ?, ?(?:===|[=!~]=|[<>]=?) ?[A-Za-z0-9.*+!_-]+)*)?"
-    r"(?: ?;[^;]+)?",
+    r"(?: ?;(?:(?!--)[^;#\\])+)?",
     re.ASCII,
 )
 _INDEX = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
 
 
-def _check_requirement(text: str) -> str:
+def check_requirement(text: str) -> str:
     if _REQUIREMENT.fullmatch(text) is None:
         raise ValueError("must be a package with optional versions, such as pandas==2.3.*")
     return text
@@ -39,7 +39,7 @@ def _check_index(text: str) -> str:
     return text
 
 
-Requirement = Annotated[Text, AfterValidator(_check_requirement)]
+Requirement = Annotated[Text, AfterValidator(check_requirement)]
 Module = Annotated[Text, AfterValidator(_check_module)]
 Index = Annotated[Text, AfterValidator(_check_index)]
 

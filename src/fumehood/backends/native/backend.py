@@ -8,7 +8,7 @@ from functools import partial
 
 import anyio.to_thread
 
-from fumehood.backends.interface import EnforcementReport, RunRequest
+from fumehood.backends.interface import EnforcementReport, PackageFolder, RunRequest
 from fumehood.backends.native import blueprint, enforcement
 from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
 from fumehood.backends.native.descriptors import RunDescriptors
@@ -24,14 +24,17 @@ class NativeBackend:
 
     name = enforcement.BACKEND
 
-    def __init__(self) -> None:
-        self._machine = look()
+    def __init__(self, machine: Machine | None = None) -> None:
+        self._machine = machine or look()
         self._pool = CellPool()
 
+    def check(self, policy: Policy) -> None:
+        enforcement.decide(policy, self._machine)
+
     @asynccontextmanager
-    async def open(self, policy: Policy) -> AsyncIterator[NativeSandbox]:
-        report = enforcement.decide(policy, self._machine)
-        sandbox = NativeSandbox(self._pool, self._machine, policy, report)
+    async def open(self, policy: Policy, packages: PackageFolder | None) -> AsyncIterator[NativeSandbox]:
+        report = enforcement.decide(policy, self._machine, packages)
+        sandbox = NativeSandbox(self._pool, self._machine, policy, packages, report)
         await sandbox.open()
         try:
             yield sandbox
@@ -43,11 +46,19 @@ class NativeBackend:
 
 
 class NativeSandbox:
-    def __init__(self, pool: CellPool, machine: Machine, policy: Policy, report: EnforcementReport) -> None:
+    def __init__(
+        self,
+        pool: CellPool,
+        machine: Machine,
+        policy: Policy,
+        packages: PackageFolder | None,
+        report: EnforcementReport,
+    ) -> None:
         self._pool = pool
         self._machine = machine
         self._policy = policy
-        self._key = policy.digest
+        self._packages = packages
+        self._key = " ".join((policy.digest, _identity(packages), *blueprint.mount_identities(policy)))
         self._is_used = False
         self.report = report
 
@@ -55,16 +66,13 @@ class NativeSandbox:
         """Enter a cell; a place in it costs nothing until the first run."""
         cell = self._pool.warm(self._key)
         if cell is None:
-            draw = partial(blueprint.draw, self._policy, self._machine)
+            draw = partial(blueprint.draw, self._policy, self._machine, self._packages)
             cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._machine, draw)
         self._cell: Cell = cell
-        self._workspace = cell.new_workspace()
+        self._workspace = cell.open_workspace()
 
     def close(self) -> None:
-        try:
-            self._cell.send({"do": "close", "workspace": self._workspace})
-        except CellGoneError:
-            return  # and the workspace with it
+        self._cell.close_workspace(self._workspace)
 
     @asynccontextmanager
     async def start(self, request: RunRequest) -> AsyncIterator[NativeExecution]:
@@ -103,3 +111,7 @@ class NativeSandbox:
             feed = Feed(descriptors.stdin, request.stdin)
         pump = Pump(descriptors.reply, descriptors.stdout, descriptors.stderr, feed, self._policy.resources.output)
         return NativeExecution(pump, request.timeout_seconds, self._policy.resources)
+
+
+def _identity(packages: PackageFolder | None) -> str:
+    return f"{packages.digest} {blueprint.identity(packages.path)}" if packages else "no packages"

@@ -6,12 +6,15 @@ import os
 import secrets
 from pathlib import Path
 
+from fumehood.backends.interface import PackageFolder
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UsageError
 from fumehood.guest.rootfs import WORKSPACE
 from fumehood.guest.spec import BindSpec, CellSpec, Limits
 from fumehood.guest.users import SANDBOX_UID, UID_RANGE
+from fumehood.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
+from fumehood.policy.paths import is_inside
 
 STANDBYS = 2
 IDLE_SECONDS = 60.0
@@ -49,10 +52,11 @@ _LINKS = {
 }
 
 
-def draw(policy: Policy, machine: Machine) -> CellSpec:
+def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None) -> CellSpec:
     uid_base = _FIRST_UID + secrets.randbelow(_UID_RANGES) * UID_RANGE
     system, links = _system_binds()
-    binds = [*system, *_interpreter_binds(machine), *_policy_binds(policy, uid_base if machine.is_root else None)]
+    mounts = _policy_binds(policy, uid_base if machine.is_root else None)
+    binds = [*system, *_interpreter_binds(machine), *_package_binds(policy, packages), *mounts]
     interpreter = machine.interpreter
     return {
         "host_process": -1,
@@ -70,16 +74,17 @@ def draw(policy: Policy, machine: Machine) -> CellSpec:
         "entrances": [],
         "limits": _limits(policy, machine),
         "preload": [*_PRELOAD, *policy.environment.preload],
-        "module_path": [],
-        "environment": _environment(machine),
+        "module_path": [PACKAGES_PLACE] if packages else [],
+        "environment": _environment(machine, packages),
         "standbys": STANDBYS,
         "idle_seconds": IDLE_SECONDS,
     }
 
 
-def _environment(machine: Machine) -> dict[str, str]:
+def _environment(machine: Machine, packages: PackageFolder | None) -> dict[str, str]:
     own = os.path.dirname(machine.interpreter.executable)
-    path = dict.fromkeys([own, "/usr/local/bin", "/usr/bin", "/bin"])
+    installed = [f"{PACKAGES_PLACE}/bin"] if packages else []
+    path = dict.fromkeys([*installed, own, "/usr/local/bin", "/usr/bin", "/bin"])
     return {
         "PATH": ":".join(path),
         "HOME": WORKSPACE,
@@ -88,6 +93,8 @@ def _environment(machine: Machine) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
         "PYTHONUNBUFFERED": "1",
+        # For interpreters that the program starts; its own has the folder in its path.
+        **({"PYTHONPATH": PACKAGES_PLACE} if packages else {}),
     }
 
 
@@ -109,6 +116,17 @@ def _interpreter_binds(machine: Machine) -> list[BindSpec]:
     return [] if Path(prefix).is_relative_to("/usr") else [_read_only(prefix)]
 
 
+def _package_binds(policy: Policy, packages: PackageFolder | None) -> list[BindSpec]:
+    if packages is None:
+        return []
+    for mount in policy.filesystem.mounts:
+        if is_inside(PACKAGES_PLACE, mount.target) or is_inside(mount.target, PACKAGES_PLACE):
+            raise UsageError(
+                f"mount target {mount.target!r} would cover the packages at {PACKAGES_PLACE}; choose another"
+            )
+    return [{"source": packages.path, "target": PACKAGES_PLACE, "mode": "ro", "owner": None}]
+
+
 def _policy_binds(policy: Policy, uid_base: int | None) -> list[BindSpec]:
     owner = None if uid_base is None else uid_base + SANDBOX_UID
     binds: list[BindSpec] = []
@@ -116,6 +134,16 @@ def _policy_binds(policy: Policy, uid_base: int | None) -> list[BindSpec]:
         source = _existing(mount.source)
         binds.append({"source": source, "target": mount.target, "mode": mount.mode, "owner": owner})
     return binds
+
+
+def mount_identities(policy: Policy) -> list[str]:
+    """The folders themselves, not their names: an old cell still shows one that was removed and made anew."""
+    return [identity(_existing(mount.source)) for mount in policy.filesystem.mounts]
+
+
+def identity(path: str) -> str:
+    details = os.stat(path)
+    return f"{details.st_dev}:{details.st_ino}"
 
 
 def _existing(source: str) -> str:

@@ -14,13 +14,13 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import fumehood.guest
 from fumehood.backends.native.cgroups import CellCgroups, remove_stale
 from fumehood.backends.native.machine import Machine
-from fumehood.errors import StepFailedError
+from fumehood.errors import DOCTOR, StepFailedError
 from fumehood.guest import wire
 from fumehood.guest.spec import CellSpec, HierarchySpec
 from fumehood.guest.users import SANDBOX_UID
@@ -28,6 +28,11 @@ from fumehood.guest.users import SANDBOX_UID
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _MAX_SAID_BYTES = 4096
+_MOST_IDLE = 4
+
+_REMEDIES = {
+    "preloading modules": "Check environment.preload of the policy; what it needs has to be in environment.packages."
+}
 
 # Runs in the new process: the guest's folder is imported as a package of its own, without fumehood around it.
 _BOOT = (
@@ -53,9 +58,11 @@ class Cell:
     ) -> None:
         self._process = process
         self._control = control
-        self._said = said
+        self._said: int | None = said
+        self._words = ""
         self._cgroups = cgroups
         self._workspaces = itertools.count(1)
+        self._open_workspaces: set[int] = set()
         self.sandbox_owner = owner
         """Host uid of the user inside, when it is not our own."""
 
@@ -63,8 +70,19 @@ class Cell:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def new_workspace(self) -> int:
-        return next(self._workspaces)
+    @property
+    def is_idle(self) -> bool:
+        return not self._open_workspaces
+
+    def open_workspace(self) -> int:
+        workspace = next(self._workspaces)
+        self._open_workspaces.add(workspace)
+        return workspace
+
+    def close_workspace(self, workspace: int) -> None:
+        self._open_workspaces.discard(workspace)
+        with suppress(CellGoneError):  # and the workspace with it
+            self.send({"do": "close", "workspace": workspace})
 
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
         try:
@@ -76,6 +94,8 @@ class Cell:
 
     def last_words(self) -> str:
         """What the cell wrote to its standard error: empty unless it crashed."""
+        if self._said is None:
+            return self._words
         return os.pread(self._said, _MAX_SAID_BYTES, 0).decode("utf-8", "replace").strip()
 
     def wait_ready(self) -> None:
@@ -86,7 +106,8 @@ class Cell:
         if message is None:
             raise StepFailedError("starting a cell", self.last_words() or "it ended before it was ready")
         if "failed" in message:
-            raise StepFailedError(message["failed"], message["detail"])
+            remedy = _REMEDIES.get(message["failed"], DOCTOR)
+            raise StepFailedError(message["failed"], message["detail"], remedy=remedy)
 
     def stop(self) -> None:
         """End the cell and with it every run in it; returns when the kernel has buried it."""
@@ -96,29 +117,25 @@ class Cell:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        os.close(self._said)
+        if self._said is not None:
+            self._words = self.last_words()
+            os.close(self._said)
+            self._said = None
         self._cgroups.remove()
 
 
 def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
-    cgroups = CellCgroups(list(machine.hierarchies), number)
-    cgroups.make(spec["uid_base"] if machine.is_root else None)
-    ours, theirs = wire.socket_pair()
-    said = os.memfd_create("cell", os.MFD_CLOEXEC)
-    opened: list[int] = []
-    try:
-        hierarchies = _open_hierarchies(machine, cgroups, opened)
-        entrances = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in cgroups.entrances()]
-        opened.extend(entrances)
-        host = os.pidfd_open(os.getpid())
-        opened.append(host)
-        complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances, "host_process": host}
-        data = wire.sealed_file(dict(complete), b"")
-        opened.append(data)
-        process = _spawn(machine, theirs.fileno(), data, opened, said)
-    finally:
-        theirs.close()
-        wire.close_all(opened)
+    with ExitStack() as undo:
+        cgroups = CellCgroups(list(machine.hierarchies), number)
+        undo.callback(cgroups.remove)
+        cgroups.make(spec["uid_base"] if machine.is_root else None)
+        ours, theirs = wire.socket_pair()
+        undo.callback(ours.close)
+        said = os.memfd_create("cell", os.MFD_CLOEXEC)
+        undo.callback(os.close, said)
+        with theirs:
+            process = _spawn(spec, machine, cgroups, theirs.fileno(), said)
+        undo.pop_all()
     cell = Cell(process, ours, said, cgroups, spec["uid_base"] + SANDBOX_UID if machine.is_root else None)
     try:
         cell.wait_ready()
@@ -126,6 +143,32 @@ def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
         cell.stop()
         raise
     return cell
+
+
+def _spawn(spec: CellSpec, machine: Machine, cgroups: CellCgroups, control: int, said: int) -> subprocess.Popen[bytes]:
+    """Start the cell's process with the descriptors that it needs, and nothing else of ours."""
+    opened: list[int] = []
+    try:
+        hierarchies = _open_hierarchies(machine, cgroups, opened)
+        entrances = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in cgroups.entrances()]
+        host = os.pidfd_open(os.getpid())
+        opened += [*entrances, host]
+        complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances, "host_process": host}
+        data = wire.sealed_file(dict(complete), b"")
+        opened.append(data)
+        folder = Path(fumehood.guest.__file__).parent.parent
+        boot = _BOOT.format(folder=str(folder))
+        return subprocess.Popen(
+            [machine.interpreter.executable, "-I", "-S", "-c", boot, str(control), str(data)],
+            pass_fds=(control, *opened),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            env={"LC_ALL": "C.UTF-8"},
+            cwd="/",
+        )
+    finally:
+        wire.close_all(opened)
 
 
 def _open_hierarchies(machine: Machine, cgroups: CellCgroups, opened: list[int]) -> list[HierarchySpec]:
@@ -137,28 +180,6 @@ def _open_hierarchies(machine: Machine, cgroups: CellCgroups, opened: list[int])
             {"version": hierarchy.version, "controllers": list(hierarchy.controllers), "descriptor": descriptor}
         )
     return specs
-
-
-def _spawn(machine: Machine, control: int, data: int, opened: list[int], said: int) -> subprocess.Popen[bytes]:
-    folder = Path(fumehood.guest.__file__).parent.parent
-    command = [
-        machine.interpreter.executable,
-        "-I",
-        "-S",
-        "-c",
-        _BOOT.format(folder=str(folder)),
-        str(control),
-        str(data),
-    ]
-    return subprocess.Popen(
-        command,
-        pass_fds=(control, *opened),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=said,
-        env={"LC_ALL": "C.UTF-8"},
-        cwd="/",
-    )
 
 
 class CellPool:
@@ -188,7 +209,16 @@ class CellPool:
                 cell = start_cell(draw(), machine, next(self._numbers))
                 with self._lock:
                     self._cells[key] = cell
+                self._trim(key)
             return cell
+
+    def _trim(self, newest: str) -> None:
+        """A cell ends by itself after a while; a process that uses many policies should not have to wait for that."""
+        with self._lock:
+            dead = [key for key, cell in self._cells.items() if not cell.is_alive]
+            idle = [key for key, cell in self._cells.items() if cell.is_alive and cell.is_idle and key != newest]
+        for key in dead + idle[: max(0, len(idle) - _MOST_IDLE)]:
+            self.discard(key)
 
     def discard(self, key: str) -> None:
         with self._lock:

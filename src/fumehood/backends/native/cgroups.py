@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,13 +145,23 @@ def remove_tree(folder: Path, patience_seconds: float = 2.0) -> bool:
 
 
 def remove_stale(hierarchies: list[Hierarchy]) -> list[Path]:
-    """Remove what processes left behind that are dead by now; returns what was removed."""
+    """Remove what dead processes left behind where we make ours; returns what was removed."""
+    return _remove_dead(folder for hierarchy in hierarchies for folder in hierarchy.parent.glob("fumehood-*"))
+
+
+def remove_stale_everywhere() -> list[Path]:
+    """The same in every cgroup of this machine: a session may have had a place of its own."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    places = [place for _, place, kind, *_ in mounts if kind in ("cgroup", "cgroup2")]
+    return _remove_dead(folder for place in places for folder in Path(place).rglob("fumehood-*"))
+
+
+def _remove_dead(folders: Iterable[Path]) -> list[Path]:
     removed: list[Path] = []
-    for hierarchy in hierarchies:
-        for folder in hierarchy.parent.glob("fumehood-*"):
-            match = _NAME.fullmatch(folder.name)
-            if match and not _is_alive(int(match["process"]), match["started"]) and remove_tree(folder, 0.5):
-                removed.append(folder)
+    for folder in list(folders):
+        match = _NAME.fullmatch(folder.name)
+        if match and not _is_alive(int(match["process"]), match["started"]) and remove_tree(folder, 0):
+            removed.append(folder)
     return removed
 
 

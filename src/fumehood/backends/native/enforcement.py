@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends.interface import Enforcement, EnforcementReport
+from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, controls
 
 BACKEND = "native"
-_ENFORCED = frozenset({"filesystem.mounts", "filesystem.workspace", "resources", "environment.preload"})
+_ENFORCED = frozenset({"filesystem.mounts", "filesystem.workspace", "resources", "environment"})
 _DELEGATE = (
     "Run as root, or in a scope with delegated cgroups: "
     "`systemd-run --user --scope -p Delegate=yes hood ...`; see `hood doctor`."
 )
 
 
-def decide(policy: Policy, machine: Machine) -> EnforcementReport:
+def decide(policy: Policy, machine: Machine, packages: PackageFolder | None = None) -> EnforcementReport:
     """The report, or UnenforceableError for the first control that cannot be had."""
     _refuse_unknown(policy)
-    report = EnforcementReport((*_isolation(machine), *_limits(policy, machine)))
+    report = EnforcementReport((*_isolation(machine), *_packages(packages), *_limits(policy, machine)))
     for entry in report.entries:
         if entry.partial and policy.strict:
             raise UnenforceableError(
@@ -51,6 +51,11 @@ def _isolation(machine: Machine) -> Iterator[Enforcement]:
     yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
     yield Enforcement("system calls", "seccomp allow list")
     yield Enforcement("environment", "empty environment; all descriptors closed")
+
+
+def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
+    if packages is not None:
+        yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
 
 
 def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:

@@ -39,7 +39,10 @@ class Feed:
 
     def _read(self) -> None:
         assert self._source is not None
-        data = os.read(self._source, _CHUNK_BYTES)
+        try:
+            data = os.read(self._source, _CHUNK_BYTES)
+        except OSError:
+            data = b""  # not open for reading, or its terminal is gone: there is nothing to read
         if self._source_can_wait:
             self._epoll.unregister(self._source)
         if not data or self._pipe is None:

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.backends.native.cgroups import Hierarchy, find_hierarchies
 from fumehood.guest.kernel import landlock_abi
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """The Python that runs inside: the one this process runs on, without its site-packages."""
-
-    executable: str
-    prefix: str
-    version: tuple[int, int]
-
-    @property
-    def site_packages(self) -> str:
-        return f"{self.prefix}/lib/python{self.version[0]}.{self.version[1]}/site-packages"
+from fumehood.interpreter import Interpreter, own_interpreter
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +29,20 @@ class Machine:
 def look() -> Machine:
     hierarchies = tuple(find_hierarchies())
     return Machine(
-        is_root=os.geteuid() == 0,
+        is_root=os.geteuid() == 0 and _has_all_ids(),
         uid=os.geteuid(),
         gid=os.getegid(),
         cpus=tuple(sorted(os.sched_getaffinity(0))),
         hierarchies=hierarchies,
         swap_is_counted=_swap_is_counted(hierarchies),
         landlock_abi=landlock_abi(),
-        interpreter=_own_interpreter(),
+        interpreter=own_interpreter(),
     )
 
 
-def _own_interpreter() -> Interpreter:
-    # In a virtual environment sys.executable is a link; the interpreter itself lives in the base prefix.
-    executable = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    return Interpreter(executable, os.path.realpath(sys.base_prefix), (sys.version_info[0], sys.version_info[1]))
+def _has_all_ids() -> bool:
+    """Root of a user namespace is an ordinary user to the kernel, and cannot map ids that it does not have."""
+    return Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
 
 
 def _swap_is_counted(hierarchies: tuple[Hierarchy, ...]) -> bool:

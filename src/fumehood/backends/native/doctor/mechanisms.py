@@ -9,7 +9,6 @@ from fumehood.backends.native.doctor.diagnosis import Check, Condition
 from fumehood.backends.native.doctor.remedies import Settings, explain
 from fumehood.guest.probe import Answer
 
-
 _USERS = "user namespaces"
 
 
@@ -50,7 +49,7 @@ def judge(
     for mechanism in mechanisms:
         answer = answers[mechanism.name]
         if mechanism.name == "id-mapped mounts" and not is_root:
-            yield Check(mechanism.name, Condition.UNUSED, mechanism.purpose, "your own files are its own anyway")
+            yield Check(mechanism.name, Condition.UNUSED, mechanism.purpose, "only for root")
         elif mechanism.needs_users and "error" in answers[_USERS]:
             yield Check(mechanism.name, mechanism.without, mechanism.purpose, f"needs {_USERS}")
         elif "error" in answer:

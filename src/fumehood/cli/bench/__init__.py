@@ -1,0 +1,49 @@
+"""`hood bench`: what a sandboxed run costs, side by side with what it is compared to, in one go.
+
+Machines are shared and noisy, so every figure is a ratio of two things measured in turns, never one after the other.
+`measures` knows what is measured, `rivals` what it is measured against, `timing` how; this module prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import anyio
+
+from fumehood.cli.bench.measures import Row, measure
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hood bench", description="Measure sandboxed runs against plain python.")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--rounds", type=int, default=60, metavar="N", help="how often each thing is timed (60)")
+    return parser
+
+
+def execute(arguments: list[str]) -> int:
+    options = build_parser().parse_args(arguments)
+    rows: list[Row] = []
+
+    async def collect() -> None:
+        async for row in measure(max(3, options.rounds)):
+            rows.append(row)
+            if not options.json:
+                print(_line(row), flush=True)
+
+    if not options.json:
+        print(f"{'what':44} {'it':>9} {'against':>9} {'ratio':>7}  budget")
+    anyio.run(collect)
+    if options.json:
+        json.dump([row.to_dict() for row in rows], sys.stdout, indent=2)
+        print()
+    return 0
+
+
+def _line(row: Row) -> str:
+    if row.missing:
+        return f"{row.name:44} {row.missing}"
+    against = "" if row.against is None else f"{row.against:.1f}"
+    ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
+    return f"{row.name:44} {row.value:7.1f}{row.unit:>2} {against:>9} {ratio:>7}  {row.budget}"

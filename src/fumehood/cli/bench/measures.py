@@ -1,0 +1,114 @@
+"""What is measured, row by row."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass
+
+import anyio
+
+from fumehood.cli.bench import rivals
+from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns, per_second, private_memory_mib
+from fumehood.policy import Policy
+from fumehood.sandbox import Sandbox
+
+_PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "resources": {"memory": "2G"}}
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: `value` against `against`, both in `unit`."""
+
+    name: str
+    value: float = 0.0
+    unit: str = "ms"
+    against: float | None = None
+    budget: str = ""
+    missing: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.against is None else self.value / self.against
+
+    def to_dict(self) -> dict[str, object]:
+        return {**asdict(self), "ratio": self.ratio}
+
+
+async def measure(rounds: int) -> AsyncIterator[Row]:
+    plain = [rivals.interpreter(), "-I", "-S", "-c", rivals.PROGRAM]
+    async with Sandbox() as box:
+        for steps in (_latency, _throughput, _memory):
+            async for row in steps(box, plain, rounds):
+                yield row
+    async for row in _cold(plain, rounds):
+        yield row
+    yield await _pandas(rounds)
+
+
+def _runner(box: Sandbox, code: str) -> Callable[[], Awaitable[object]]:
+    async def run() -> None:
+        result = await box.run(code)
+        if not result.ok:
+            raise RuntimeError(f"the sandboxed program failed: {result.stderr} {result.detail}")
+
+    return run
+
+
+async def _latency(box: Sandbox, plain: list[str], rounds: int) -> AsyncIterator[Row]:
+    fresh = _runner(box, rivals.PROGRAM)
+    ours, baseline = await in_turns(rounds, fresh, command(plain))
+    yield Row("fresh run / python -I -S", ours, against=baseline, budget="<= 0.5x")
+    ours, baseline = await in_turns(rounds, fresh, command([rivals.interpreter(), "-c", rivals.PROGRAM]))
+    yield Row("fresh run / python (with site)", ours, against=baseline)
+    rows = (("fresh run / bubblewrap + python", rivals.bubblewrap()), ("fresh run / docker run", rivals.docker()))
+    for name, argv in rows:
+        if argv is None:
+            yield Row(name, missing="not installed here")
+            continue
+        ours, baseline = await in_turns(max(3, rounds // 4), fresh, command(argv))
+        yield Row(name, ours, against=baseline, budget="<= 1/40x" if "docker" in name else "")
+
+
+async def _throughput(box: Sandbox, plain: list[str], rounds: int) -> AsyncIterator[Row]:
+    count = rounds * 4
+    ours = await per_second(_runner(box, rivals.PROGRAM), count, _AT_ONCE)
+    strict = await per_second(in_thread(plain), count, len(os.sched_getaffinity(0)))
+    usual = await per_second(
+        in_thread([rivals.interpreter(), "-c", rivals.PROGRAM]), rounds, len(os.sched_getaffinity(0))
+    )
+    yield Row("runs per second / python -I -S", ours, "/s", strict)
+    yield Row("runs per second / python (with site)", ours, "/s", usual, ">= 2.5x")
+
+
+async def _memory(box: Sandbox, plain: list[str], rounds: int) -> AsyncIterator[Row]:
+    await box.run(rivals.PROGRAM)
+    await anyio.sleep(0.1)  # until the next runs stand by
+    processes = descendants(os.getpid())
+    used = [private_memory_mib(process) for process in processes]
+    yield Row("memory of an idle cell with 2 standbys, private", sum(used), "M")
+
+
+async def _cold(plain: list[str], rounds: int) -> AsyncIterator[Row]:
+    hood = shutil.which("hood", path=os.path.dirname(sys.executable)) or shutil.which("hood")
+    if hood is None:
+        yield Row("hood run, cold / python -I -S", missing="the hood command is not on the path")
+        return
+    few = max(3, rounds // 4)
+    ours, baseline = await in_turns(few, command([hood, "run", "-c", rivals.PROGRAM]), command(plain))
+    yield Row("hood run, cold / python -I -S", ours, against=baseline)
+    docker = rivals.docker()
+    if docker is not None:
+        ours, baseline = await in_turns(few, command([hood, "run", "-c", rivals.PROGRAM]), command(docker))
+        yield Row("hood run, cold / docker run", ours, against=baseline, budget="< 1x")
+
+
+async def _pandas(rounds: int) -> Row:
+    name = "fresh run, pandas preloaded / python + import"
+    few = max(3, rounds // 4)
+    async with Sandbox(Policy(**_PANDAS)) as box:
+        located = await box.run("import pandas; print(pandas.__path__[0].rpartition('/')[0])")
+        raise NotImplementedError(located, few, name)

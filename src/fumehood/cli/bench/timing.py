@@ -1,0 +1,87 @@
+"""How things are timed: in turns, so that both sides meet the same noise, and by the median."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+from anyio import to_thread
+
+Job = Callable[[], Awaitable[object] | None]
+AsyncJob = Callable[[], Awaitable[object]]
+
+
+async def in_turns(rounds: int, *jobs: Job) -> list[float]:
+    """Median milliseconds of each job; the first round of each only warms up."""
+    samples: list[list[float]] = [[] for _ in jobs]
+    for _ in range(rounds + 1):
+        for job, taken in zip(jobs, samples, strict=True):
+            started = time.perf_counter()
+            waiting = job()
+            if waiting is not None:
+                await waiting
+            taken.append((time.perf_counter() - started) * 1000)
+    return [statistics.median(taken[1:]) for taken in samples]
+
+
+def command(argv: Sequence[str], environment: dict[str, str] | None = None) -> Job:
+    """Starting a program and waiting for it, with nothing around it that costs."""
+
+    def run() -> None:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+        )
+        _, said = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"{argv[0]} ended with {process.returncode}: {said.decode(errors='replace')[-300:]}")
+
+    return run
+
+
+async def per_second(job: AsyncJob, count: int, at_once: int) -> float:
+    limiter = anyio.CapacityLimiter(at_once)
+
+    async def one() -> None:
+        async with limiter:
+            await job()
+
+    started = time.perf_counter()
+    async with anyio.create_task_group() as group:
+        for _ in range(count):
+            group.start_soon(one)
+    return count / (time.perf_counter() - started)
+
+
+def in_thread(argv: Sequence[str]) -> AsyncJob:
+    """A program started from a worker thread, for measuring how many a machine can run."""
+
+    async def run() -> None:
+        await to_thread.run_sync(lambda: subprocess.run(argv, check=True, stdout=subprocess.DEVNULL))
+
+    return run
+
+
+def private_memory_mib(process: int) -> float:
+    with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as stream:
+        fields = [line.split() for line in stream]
+    return sum(int(field[1]) for field in fields if field[0] in ("Private_Dirty:", "Private_Clean:")) / 1024
+
+
+def descendants(process: int) -> list[int]:
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and _parent(int(name)) == process:
+            found += [int(name), *descendants(int(name))]
+    return found
+
+
+def _parent(process: int) -> int | None:
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:
+            return int(stream.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return None

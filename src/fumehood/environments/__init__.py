@@ -1,0 +1,18 @@
+"""Environments: a policy's packages, installed once into a read-only folder that sandboxes see.
+
+Owns what the packages of a policy mean (`wishes`, `requirements`), where installed ones are kept and how they are found
+(`store`), how they get there (`installer`) and that nobody sees half of one (`locks`, `sealing`). Must not know how a
+sandbox shows the folder: it hands out a path and a digest.
+
+    environments/                    0700, the user's own
+        KEY.lock                     shared: in use; exclusive: being built or removed
+        KEY/manifest.json            what was asked for, what was installed
+        KEY/packages/                what a sandbox sees, read-only
+        .building-KEY, .removing-KEY what is not usable (yet, or any more); leftovers of killed processes are swept
+"""
+
+from fumehood.environments.manifest import Manifest, Package
+from fumehood.environments.store import Environment, EnvironmentStore, Lease
+from fumehood.environments.wishes import Wishes
+
+__all__ = ["Environment", "EnvironmentStore", "Lease", "Manifest", "Package", "Wishes"]

@@ -1,0 +1,66 @@
+"""What is known of an installed environment, kept beside it as JSON: plain data, checked when it is read."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fumehood.environments.wishes import Wishes
+
+_FILE = "manifest.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+class Package(_Record):
+    name: str
+    version: str
+
+
+class Manifest(_Record):
+    key: str
+    content: str
+    """`sha256:...` over every file: path, mode and bytes."""
+    asked: tuple[str, ...]
+    """With the hashes that were asked for, which the installed packages then had."""
+    index: str | None
+    interpreter: str
+    tag: str
+    installed: tuple[Package, ...]
+    size_bytes: int
+    built_at: str
+
+
+def describe(wishes: Wishes, packages: Path, *, content: str, size_bytes: int, built_at: str) -> Manifest:
+    return Manifest(
+        key=wishes.key,
+        content=content,
+        asked=wishes.packages,
+        index=wishes.index,
+        interpreter=wishes.interpreter.executable,
+        tag=wishes.tag,
+        installed=_installed(packages),
+        size_bytes=size_bytes,
+        built_at=built_at,
+    )
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    (folder / _FILE).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """None for whatever is not a finished environment of this version's making."""
+    try:
+        return Manifest.model_validate_json((folder / _FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _installed(packages: Path) -> tuple[Package, ...]:
+    found = {each.metadata["Name"]: each.version for each in metadata.distributions(path=[str(packages)])}
+    return tuple(Package(name=name, version=found[name]) for name in sorted(found, key=str.lower))

@@ -1,0 +1,194 @@
+"""Where installed environments are kept: found by key, built once however many ask, removed when nobody uses them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from fumehood.environments import locks
+from fumehood.environments.home import find_home, make_private
+from fumehood.environments.installer import install
+from fumehood.environments.locks import Lock
+from fumehood.environments.manifest import Manifest, describe, read_manifest, write_manifest
+from fumehood.environments.sealing import discard, seal
+from fumehood.environments.wishes import Wishes
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+Progress = Callable[[str], None]
+"""Is told what happens, a short line at a time."""
+Heartbeat = Callable[[], None]
+"""Called several times a second while something takes its time; what it raises ends the work, and nothing is left."""
+
+
+def _ignore(line: str) -> None:
+    """Nobody watches."""
+
+
+def _carry_on() -> None:
+    """Nothing ends the work but its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Installed, complete and read-only."""
+
+    folder: Path
+    """The packages: what a sandbox is to see."""
+    manifest: Manifest
+    used_at: float
+
+    @property
+    def key(self) -> str:
+        return self.manifest.key
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.content
+
+
+class Lease:
+    """An environment that is in use, and therefore stays, until the lease is closed."""
+
+    def __init__(self, environment: Environment, lock: Lock) -> None:
+        self.environment = environment
+        self._lock = lock
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+class EnvironmentStore:
+    """Safe from any number of threads and processes. Everything blocks: for worker threads and command lines."""
+
+    def __init__(self, root: Path) -> None:
+        make_private(root.parent)
+        make_private(root)
+        self._root = root
+
+    @classmethod
+    def open_default(cls) -> Self:
+        """The user's own: below $FUMEHOOD_HOME, or the user's cache folder."""
+        return cls(find_home(os.environ) / "environments")
+
+    def find(self, key: str) -> Environment | None:
+        folder = self._root / key
+        manifest = read_manifest(folder)
+        if manifest is None or manifest.key != key:
+            return None
+        return Environment(folder / "packages", manifest, folder.stat().st_mtime)
+
+    def use(self, wishes: Wishes, progress: Progress | None = None, heartbeat: Heartbeat = _carry_on) -> Lease:
+        """The environment, built first if need be. It cannot be pruned before the lease is closed."""
+        path, progress = self._lock_path(wishes.key), progress or _ignore
+        while True:
+            lock = locks.wait_for(lambda: locks.try_shared(path), self._waiting(path, progress), heartbeat)
+            environment = self.find(wishes.key)
+            if environment:
+                os.utime(self._root / wishes.key)
+                return Lease(environment, lock)
+            lock.close()
+            self.build(wishes, progress, heartbeat)
+
+    def build(self, wishes: Wishes, progress: Progress | None = None, heartbeat: Heartbeat = _carry_on) -> Environment:
+        """Install, unless somebody else just has. A build that fails or is interrupted leaves nothing usable."""
+        self.sweep()
+        path, progress = self._lock_path(wishes.key), progress or _ignore
+        attempt = locks.wait_for(lambda: locks.try_exclusive(path), self._waiting(path, progress), heartbeat)
+        with closing(attempt) as lock:
+            return self.find(wishes.key) or self._build(wishes, lock, progress, heartbeat)
+
+    def list(self) -> list[Environment]:
+        """Every finished environment, the one used last first."""
+        keys = filter(_KEY.fullmatch, os.listdir(self._root))
+        found = [environment for key in keys if (environment := self.find(key))]
+        return sorted(found, key=lambda environment: environment.used_at, reverse=True)
+
+    def prune(self, *, unused_for_seconds: float = 0) -> list[Environment]:
+        """Remove what nobody uses and nobody has used for so long; tells what it removed."""
+        self.sweep()
+        now = time.time()
+        old = [each for each in self.list() if now - each.used_at >= unused_for_seconds]
+        return [environment for environment in old if self._remove_unused(environment.key)]
+
+    def sweep(self) -> None:
+        """Remove what killed processes left behind, and what is no environment although it lies in its place."""
+        for key in {match[0] for name in os.listdir(self._root) if (match := _KEY.search(name))}:
+            leftovers = [place for place in self._unusable(key) if place.exists()]
+            if self.find(key) and not leftovers:
+                continue
+            lock = locks.try_exclusive(self._lock_path(key))
+            if lock:
+                with closing(lock):
+                    self._clear(key, lock)
+
+    def _clear(self, key: str, lock: Lock) -> None:
+        for leftover in self._unusable(key):
+            discard(leftover)
+        if self.find(key) is None:
+            self._remove(key)
+            lock.remove()
+
+    def _unusable(self, key: str) -> tuple[Path, Path]:
+        return self._root / f".building-{key}", self._root / f".removing-{key}"
+
+    def _build(self, wishes: Wishes, lock: Lock, progress: Progress, heartbeat: Heartbeat) -> Environment:
+        key, (place, _) = wishes.key, self._unusable(wishes.key)
+        self._remove(key)  # something that is not usable may lie in its place
+        discard(place)
+        place.mkdir(mode=0o700)
+        try:
+            progress(f"installing {_shown(wishes)}")
+            install(wishes, place, variables=os.environ, held=lock.descriptor, progress=progress, heartbeat=heartbeat)
+            self._finish(wishes, place)
+        except BaseException:
+            discard(place)
+            raise
+        environment = self.find(key)
+        assert environment is not None
+        return environment
+
+    def _finish(self, wishes: Wishes, place: Path) -> None:
+        packages = place / "packages"
+        sealed = seal(packages)
+        built_at = datetime.now(UTC).isoformat(timespec="seconds")
+        manifest = describe(wishes, packages, content=sealed.content, size_bytes=sealed.size_bytes, built_at=built_at)
+        write_manifest(place, manifest)
+        (place / "manifest.json").chmod(0o444)
+        place.chmod(0o555)
+        place.rename(self._root / wishes.key)
+
+    def _remove_unused(self, key: str) -> bool:
+        lock = locks.try_exclusive(self._lock_path(key))
+        if lock is None:
+            return False
+        with closing(lock):
+            self._remove(key)
+            lock.remove()
+        return True
+
+    def _remove(self, key: str) -> None:
+        """Only with the exclusive lock. Renamed first, so that nobody ever finds a part of it."""
+        _, gone = self._unusable(key)
+        discard(gone)
+        if (self._root / key).exists():
+            (self._root / key).rename(gone)
+            discard(gone)
+
+    def _lock_path(self, key: str) -> Path:
+        return self._root / f"{key}.lock"
+
+    def _waiting(self, path: Path, progress: Progress) -> Callable[[], None]:
+        return lambda: progress(f"waiting for process {locks.holder(path)}, which works on the same environment")
+
+
+def _shown(wishes: Wishes) -> str:
+    names = [package.partition(" --hash")[0] for package in wishes.packages]
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

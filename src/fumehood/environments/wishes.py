@@ -1,0 +1,64 @@
+"""What an environment is to hold, as checked data, and the key under which it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Self
+
+from fumehood.environments.requirements import read_requirements
+from fumehood.errors import DeniedError, UsageError
+from fumehood.interpreter import Interpreter, compatibility_tag, own_interpreter
+from fumehood.policy import Environment as EnvironmentSection
+
+# Changes when the same wishes would be installed differently, so that what an older release made is not used.
+_LAYOUT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    packages: tuple[str, ...]
+    """Each as in a requirements file, with its hashes if there are any."""
+    are_hashed: bool
+    index: str | None
+    interpreter: Interpreter
+    tag: str
+
+    @classmethod
+    def of(cls, section: EnvironmentSection) -> Self:
+        """What a policy asks for."""
+        _refuse_sdists(section)
+        packages, are_hashed = section.packages, False
+        if section.requirements is not None:
+            listed = read_requirements(section.requirements)
+            if listed.are_hashed and packages:
+                raise UsageError(
+                    f"environment.packages: {packages[0]} has no hash, but {section.requirements} has some, so that "
+                    "everything needs one; move the package into that file, with its hash"
+                )
+            packages, are_hashed = (*packages, *listed.lines), listed.are_hashed
+        return cls(tuple(sorted(packages)), are_hashed, section.index, own_interpreter(), compatibility_tag())
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of all that decides what gets installed. The order of packages says nothing."""
+        meaning = {
+            "layout": _LAYOUT,
+            "packages": sorted(self.packages),
+            "are_hashed": self.are_hashed,
+            "index": self.index,
+            # The interpreter's path is written into the first line of the packages' scripts.
+            "interpreter": self.interpreter.executable,
+            "tag": self.tag,
+        }
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def _refuse_sdists(section: EnvironmentSection) -> None:
+    # Building one runs the package's own code, and a build has no sandbox around it as long as none reaches an index.
+    if section.allow_sdists:
+        raise DeniedError(
+            "environment.allow_sdists: building a package from source runs its code on this machine, outside of any "
+            "sandbox, so it is not done. Choose releases that have wheels and remove the key."
+        )

@@ -1,0 +1,168 @@
+"""A sandbox is opened, used and closed; its runs share a workspace and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+import fumehood
+from fumehood import Policy, RunResult, Sandbox, Status, SyncSandbox, UsageError
+
+LEAVE_THINGS = """
+import os, pathlib, signal, socket, sys
+for place in ("/tmp/x", "/dev/shm/x", "/run/x"):
+    pathlib.Path(place).write_text("left")
+import json
+json.left = 1
+os.environ["LEFT"] = "1"
+os.umask(0)
+if os.fork() == 0:
+    signal.pause()
+"""
+LOOK_FOR_THINGS = """
+import json, os
+print([p for p in ("/tmp/x", "/dev/shm/x", "/run/x") if os.path.exists(p)], hasattr(json, "left"), "LEFT" in os.environ)
+print(oct(os.umask(0)), sorted(int(n) for n in os.listdir("/proc") if n.isdigit())[1:] == [os.getpid()])
+"""
+
+
+def test_the_workspace_is_shared_by_the_runs_of_a_sandbox(box: SyncSandbox) -> None:
+    box.run("open('file', 'w').write('kept')")
+    assert box.run("print(open('file').read())").stdout == "kept\n"
+    assert box.run(argv=["cat", "/workspace/file"]).stdout == "kept"
+    box.run("import os; os.remove('file')")
+    assert box.run("import os; print(os.listdir())").stdout == "[]\n"
+
+
+def test_the_workspace_of_another_sandbox_is_another(open_box: Callable[..., SyncSandbox]) -> None:
+    first, second = open_box(), open_box()
+    first.run("open('file', 'w')")
+    assert second.run("import os; print(os.listdir())").stdout == "[]\n"
+
+
+def test_a_sandbox_that_is_opened_again_starts_afresh(make_policy: Callable[..., Policy]) -> None:
+    policy = make_policy()
+    for _ in range(3):
+        with SyncSandbox(policy) as box:
+            assert box.run("import os; print(os.listdir()); open('file', 'w')").stdout == "[]\n"
+
+
+def test_nothing_but_the_workspace_is_shared(box: SyncSandbox) -> None:
+    assert box.run(LEAVE_THINGS).ok
+    assert box.run(LOOK_FOR_THINGS).stdout == "[] False False\n0o22 True\n"
+
+
+def test_run_is_a_sandbox_of_its_own(backend: str) -> None:
+    policy = Policy(backend=backend)
+    assert fumehood.run("print(6 * 7)", policy).stdout == "42\n"
+    assert fumehood.run("open('x', 'w')", policy).ok
+    assert fumehood.run("import os; print(os.listdir())", policy).stdout == "[]\n"
+    assert fumehood.run(argv=["echo", "hi"], policy=policy).stdout == "hi\n"
+
+
+@pytest.mark.anyio
+async def test_two_runs_of_one_sandbox_at_once_can_meet(make_policy: Callable[..., Policy]) -> None:
+    """Each needs the other to finish, so both run at the same time; what they share is a pipe in the workspace."""
+    results: dict[str, RunResult] = {}
+
+    async def run(name: str, source: str) -> None:
+        results[name] = await box.run(source)
+
+    async with Sandbox(make_policy()) as box:
+        assert (await box.run("import os; os.mkfifo('a'); os.mkfifo('b')")).ok
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, "first", "open('a', 'w').write('ping'); print(open('b').read())")
+            tasks.start_soon(run, "second", "print(open('a').read()); open('b', 'w').write('pong')")
+    assert (results["first"].stdout, results["second"].stdout) == ("pong\n", "ping\n")
+
+
+@pytest.mark.anyio
+async def test_a_limit_on_processes_is_each_runs_own(make_policy: Callable[..., Policy]) -> None:
+    """Six runs at once, each with as many processes as the policy allows but one."""
+    source = (
+        "import os, signal, time\nfor _ in range(4):\n    if os.fork() == 0: signal.pause()\n"
+        "open(f'here-{os.urandom(8).hex()}', 'w')\n"
+        "while sum(n.startswith('here-') for n in os.listdir()) < 6: time.sleep(0.01)\nprint('all here')"
+    )
+    results: list[RunResult] = []
+
+    async def run() -> None:
+        results.append(await box.run(source, timeout=10))
+
+    async with Sandbox(make_policy(resources={"processes": 6})) as box, anyio.create_task_group() as tasks:
+        for _ in range(6):
+            tasks.start_soon(run)
+    assert [(result.stdout, result.stderr) for result in results] == [("all here\n", "")] * 6
+
+
+@pytest.mark.anyio
+async def test_a_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Policy]) -> None:
+    box = Sandbox(make_policy())
+    with pytest.raises(UsageError, match="not open"):
+        await box.run("pass")
+    with pytest.raises(UsageError, match="not open"):
+        await anext(box.stream("pass"))
+    with pytest.raises(UsageError, match="not open"):
+        _ = box.enforcement
+    async with box:
+        assert (await box.run("pass")).ok
+    with pytest.raises(UsageError, match="not open"):
+        await box.run("pass")
+
+
+def test_a_blocking_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Policy]) -> None:
+    box = SyncSandbox(make_policy())
+    with pytest.raises(UsageError, match="not open"):
+        box.run("pass")
+    with pytest.raises(UsageError, match="not open"):
+        next(iter(box.stream("pass")))
+    with pytest.raises(UsageError, match="not open"):
+        _ = box.enforcement
+
+
+def test_a_blocking_sandbox_that_was_closed_says_so(make_policy: Callable[..., Policy]) -> None:
+    with SyncSandbox(make_policy()) as box:
+        assert box.run("pass").ok
+    with pytest.raises(UsageError, match="not open"):
+        box.run("pass")
+
+
+@pytest.mark.anyio
+async def test_a_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Policy]) -> None:
+    async with Sandbox(make_policy()) as box:
+        with pytest.raises(UsageError, match="open already"):
+            await box.__aenter__()
+        assert (await box.run("print('on')")).stdout == "on\n"
+
+
+def test_a_blocking_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Policy]) -> None:
+    with SyncSandbox(make_policy()) as box:
+        with pytest.raises(UsageError, match="open already"), box:
+            pass
+        assert box.run("print('on')").stdout == "on\n"
+
+
+@pytest.mark.anyio
+async def test_an_exception_in_the_block_closes_the_sandbox_and_propagates(make_policy: Callable[..., Policy]) -> None:
+    box = Sandbox(make_policy())
+    with pytest.raises(ZeroDivisionError):
+        async with box:
+            raise ZeroDivisionError
+    with pytest.raises(UsageError, match="not open"):
+        await box.run("pass")
+
+
+def test_the_blocking_sandbox_works_from_many_threads(box: SyncSandbox) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        outputs = pool.map(lambda n: box.run(f"print({n} * {n})").stdout, range(40))
+    assert list(outputs) == [f"{n * n}\n" for n in range(40)]
+
+
+@pytest.mark.anyio
+async def test_the_blocking_sandbox_works_inside_an_event_loop(make_policy: Callable[..., Policy]) -> None:
+    with SyncSandbox(make_policy()) as box:
+        assert box.run("print(1)").status is Status.SUCCESS

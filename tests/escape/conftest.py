@@ -1,0 +1,72 @@
+"""Sandboxes to attack, on every backend there is, and things of the host worth stealing."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fumehood import Policy, Sandbox
+
+BACKENDS = ["native"]
+_unused_inode_limits = itertools.count(40_000)
+
+MakeSandbox = Callable[..., Sandbox]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def make_sandbox(backend: str) -> MakeSandbox:
+    """A sandbox, not yet open, under a policy with these keys. Equal policies share a warm cell."""
+
+    def make(**policy: object) -> Sandbox:
+        return Sandbox(Policy(backend=backend, **policy))
+
+    return make
+
+
+@pytest.fixture
+def make_cold_sandbox(make_sandbox: MakeSandbox) -> Callable[[], Sandbox]:
+    """Its cell is started now: nothing of it was there before the test prepared the host."""
+    return lambda: make_sandbox(resources={"inodes": next(_unused_inode_limits)})
+
+
+@pytest.fixture
+async def sandbox(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+    """Everything denied that can be."""
+    async with make_sandbox() as opened:
+        yield opened
+
+
+@pytest.fixture
+def canary() -> str:
+    """A secret that is nowhere but in the memory of the test, and wherever the test puts it."""
+    return f"canary-{secrets.token_hex(16)}"
+
+
+@pytest.fixture
+def host_folder() -> Iterator[Path]:
+    """A folder of the host outside of /tmp, where a sandbox has something of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="hood-escape-", dir="/var/tmp"))
+    try:
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def host_secret(host_folder: Path, canary: str) -> Path:
+    """A file that anybody on the host may read."""
+    path = host_folder / "secret.txt"
+    path.write_text(canary)
+    return path

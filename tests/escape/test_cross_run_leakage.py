@@ -1,0 +1,208 @@
+"""Leaks between runs: what one leaves behind for the next, and what two at the same time see of each other.
+
+| attack | stopped by | succeeds without it (`ablation.py`) |
+|---|---|---|
+| files outside of the workspace | each run has its own /tmp, /dev/shm and /run | `scratch-folders` |
+| System V message passing | an IPC namespace for each run | `ipc-namespace` |
+| processes and their numbers | a process namespace for each run | `process-namespace` |
+| ports and abstract sockets | a network namespace for each run | `run-network-namespace` |
+| state of the interpreter and the process | each run is a new fork of the cell | cannot be taken away |
+| randomness | made anew in each run | `randomness` |
+| the workspace of another sandbox | one mount for each sandbox | `workspaces` |
+| the cell of another policy | the policy's digest is the cell's key | `cells-by-policy` |
+| hash seed, memory layout, locks and watches on host files | nothing | known limits, expected to fail |
+"""
+
+from __future__ import annotations
+
+import pytest
+from escape.conftest import MakeSandbox
+from escape.laboratory import SCAN_MEMORY, attack, lingering_attack, number_of
+
+from fumehood import Sandbox
+
+pytestmark = pytest.mark.anyio
+
+LEFTOVERS = {
+    "a file in /tmp": ("open('/tmp/left', 'w').close()", "os.stat('/tmp/left')"),
+    "a file in /dev/shm": ("open('/dev/shm/left', 'w').close()", "os.stat('/dev/shm/left')"),
+    "a file in /run": ("open('/run/left', 'w').close()", "os.stat('/run/left')"),
+    "shared memory": ("call(shmget, 0x686f6f64, 4096, 0o1666)", "call(shmget, 0x686f6f64, 4096, 0)"),
+    "a semaphore": ("call(semget, 0x686f6f64, 1, 0o1666)", "call(semget, 0x686f6f64, 1, 0)"),
+    "a message queue": ("call(msgget, 0x686f6f64, 0o1666)", "call(msgget, 0x686f6f64, 0)"),
+    "a variable": ("os.environ.update(LEFT='x')", "os.environ['LEFT']"),
+    "a module": ("sys.modules.update(left=sys)", "sys.modules['left']"),
+    "a patched module": ("setattr(json, 'left', 1)", "json.left"),
+    "a patched builtin": ("setattr(__builtins__, 'left', 1)", "__builtins__.left"),
+    "a search path": ("sys.path.append('/left')", "sys.path[sys.path.index('/left')]"),
+    "an exit handler": ("__import__('atexit').register(print)", "{0: 1}[__import__('atexit')._ncallbacks() - 1]"),
+    "a signal handler": ("signal.signal(10, signal.SIG_IGN)", "{1: 0}[int(signal.getsignal(10))]"),
+    "a umask": ("os.umask(0)", "{0: 0}[os.umask(0)]"),
+    "a limit": ("resource.setrlimit(7, (99, 99))", "{99: 0}[resource.getrlimit(7)[0]]"),
+    "a name of the process": (
+        "libc.prctl(15, b'left', 0, 0, 0)",
+        "{'left': 0}[open('/proc/self/comm').read().strip()]",
+    ),
+    "a priority": ("os.nice(5)", "{5: 0}[os.nice(0)]"),
+}
+CALLS = ("shmget", "semget", "msgget")
+
+
+@pytest.mark.parametrize(("leave", "look"), LEFTOVERS.values(), ids=LEFTOVERS)
+async def test_the_next_run_does_not_find(sandbox: Sandbox, leave: str, look: str) -> None:
+    numbers = {name: number_of(name) for name in CALLS}
+    search = f"""
+        def look():
+            try:
+                return {look}
+            except (KeyError, AttributeError, ValueError):
+                raise OSError(errno.ENOENT, "") from None
+
+        found = outcome(look)
+    """
+    in_same_run = await attack(sandbox, f"{leave}\nfound = outcome(lambda: {look})[:3]", **numbers)
+    assert in_same_run == "GOT", "the trap does not work"
+    assert await attack(sandbox, search, **numbers) == "ENOENT"
+
+
+async def test_the_workspace_is_what_runs_of_one_sandbox_share(sandbox: Sandbox) -> None:
+    await attack(sandbox, "found = open('/workspace/kept', 'w').write('x')")
+    assert await attack(sandbox, "found = os.listdir('/workspace')") == ["kept"]
+
+
+async def test_another_sandbox_does_not_find_the_workspace(make_sandbox: MakeSandbox) -> None:
+    async with make_sandbox() as first, make_sandbox() as second:
+        await attack(first, "found = open('/workspace/left', 'w').write('x')")
+        assert await attack(second, "found = os.listdir('/workspace')") == []
+
+
+async def test_a_closed_sandbox_leaves_no_workspace(make_sandbox: MakeSandbox) -> None:
+    async with make_sandbox() as first:
+        await attack(first, "found = open('/workspace/left', 'w').write('x')")
+    async with make_sandbox() as second:
+        assert await attack(second, "found = os.listdir('/workspace')") == []
+
+
+async def test_two_policies_never_share_a_cell(make_sandbox: MakeSandbox) -> None:
+    """The UTS namespace is the cell's own; all its runs are in it."""
+    code = "found = os.stat('/proc/self/ns/uts').st_ino"
+    async with make_sandbox() as one, make_sandbox() as same, make_sandbox(resources={"memory": "96M"}) as other:
+        numbers = [await attack(sandbox, code) for sandbox in (one, same, other)]
+    assert numbers[0] == numbers[1] != numbers[2]
+
+
+@pytest.mark.parametrize("kind", ["mnt", "pid", "net", "ipc", "user", "cgroup"])
+async def test_two_runs_have_each_their_own_namespace(sandbox: Sandbox, kind: str) -> None:
+    code = "found = os.stat(path).st_ino"
+    async with lingering_attack(sandbox, code, path=f"/proc/self/ns/{kind}") as first:
+        assert await attack(sandbox, code, path=f"/proc/self/ns/{kind}") != first
+
+
+RANDOMNESS = {
+    "random": "import random; found = random.random()",
+    "a generator of one's own": "import random; found = random.Random().random()",
+    "uuid1": "import uuid; found = str(uuid.uuid1())",
+    "the node of uuid1": "import uuid; found = uuid.getnode()",
+    "uuid4": "import uuid; found = str(uuid.uuid4())",
+    "names of temporary files": "import tempfile; found = tempfile.mktemp()",
+    "names of temporary folders": "import tempfile; found = tempfile.mkdtemp()",
+    "a shuffle": "import random; found = list(range(100)); random.shuffle(found)",
+    "the operating system": "found = os.urandom(16).hex()",
+    "the multiprocessing key": "import multiprocessing; found = multiprocessing.current_process().authkey.hex()",
+}
+
+
+@pytest.mark.parametrize("code", RANDOMNESS.values(), ids=RANDOMNESS)
+async def test_two_runs_do_not_share(sandbox: Sandbox, code: str) -> None:
+    assert await attack(sandbox, code) != await attack(sandbox, code)
+
+
+@pytest.mark.parametrize("code", RANDOMNESS.values(), ids=RANDOMNESS)
+async def test_two_runs_at_the_same_time_do_not_share(sandbox: Sandbox, code: str) -> None:
+    async with lingering_attack(sandbox, code) as first:
+        assert await attack(sandbox, code) != first
+
+
+async def test_the_source_of_a_run_is_not_in_the_memory_of_the_next(sandbox: Sandbox, canary: str) -> None:
+    head, tail = canary[:20].encode(), canary[20:].encode()
+    await sandbox.run(f"secret = {canary!r}", args=[canary], env={"SECRET": canary}, stdin=canary)
+    assert await attack(sandbox, SCAN_MEMORY, head=head, tail=tail) == 0
+
+
+SIMULTANEOUS = {
+    "processes": (
+        "libc.prctl(15, b'hood-first', 0, 0, 0); found = 0",
+        "found = [n for n in os.listdir('/proc') if n.isdigit() and open(f'/proc/{n}/comm').read() == 'hood-first\\n']",
+        [],
+    ),
+    "TCP ports": (
+        "server = socket.create_server(('127.0.0.1', 4711)); found = 0",
+        "found = outcome(lambda: socket.create_connection(('127.0.0.1', 4711), 1))",
+        "ECONNREFUSED",
+    ),
+    "abstract sockets": (
+        "server = socket.socket(socket.AF_UNIX); server.bind('\\0hood-first'); server.listen(); found = 0",
+        "found = outcome(lambda: socket.socket(socket.AF_UNIX).connect('\\0hood-first'))",
+        "ECONNREFUSED",
+    ),
+    "shared memory": (
+        "found = call(shmget, 0x686f6f64, 4096, 0o1666)",
+        "found = outcome(lambda: call(shmget, 0x686f6f64, 4096, 0))",
+        "ENOENT",
+    ),
+    "files in /dev/shm": (
+        "found = open('/dev/shm/left', 'w').write('x')",
+        "found = os.listdir('/dev/shm')",
+        [],
+    ),
+    "terminals": (
+        "import pty; held = pty.openpty(); found = 0",
+        "found = [name for name in os.listdir('/dev/pts') if name.isdigit()]",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("hold", "look", "nothing"), SIMULTANEOUS.values(), ids=SIMULTANEOUS)
+async def test_two_runs_do_not_see_each_others(sandbox: Sandbox, hold: str, look: str, nothing: object) -> None:
+    number = number_of("shmget")
+    async with lingering_attack(sandbox, hold, shmget=number):
+        assert await attack(sandbox, look, shmget=number) == nothing
+
+
+async def test_a_process_of_another_run_cannot_be_signalled(sandbox: Sandbox) -> None:
+    code = """
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        found = child
+    """
+    async with lingering_attack(sandbox, code) as first:
+        assert await attack(sandbox, "found = outcome(lambda: os.kill(victim, 0))", victim=first) == "ESRCH"
+
+
+@pytest.mark.xfail(reason="all runs of a cell are forks of one interpreter, which has one hash seed", strict=True)
+async def test_two_runs_do_not_share_the_seed_of_hashes(sandbox: Sandbox) -> None:
+    assert await attack(sandbox, "found = hash('hood')") != await attack(sandbox, "found = hash('hood')")
+
+
+@pytest.mark.xfail(reason="all runs of a cell are forks of one process, which has one layout", strict=True)
+async def test_two_runs_do_not_share_the_layout_of_memory(sandbox: Sandbox) -> None:
+    code = "found = [line.split()[0] for line in open('/proc/self/maps') if 'libc' in line]"
+    assert await attack(sandbox, code) != await attack(sandbox, code)
+
+
+@pytest.mark.xfail(reason="locks belong to the host's inode, and everyone who may read it may lock it", strict=True)
+async def test_a_lock_on_a_system_file_is_not_seen_by_others(make_sandbox: MakeSandbox) -> None:
+    code = "held = open('/usr/bin/env'); found = outcome(lambda: fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB))"
+    other = make_sandbox(resources={"memory": "96M"})
+    async with make_sandbox() as one, other, lingering_attack(one, code) as first:
+        assert first == "GOT None"
+        assert await attack(other, code) == "GOT None"
+
+
+@pytest.mark.xfail(reason="the kernel counts inotify instances for all of a user's namespaces together", strict=True)
+async def test_one_run_cannot_take_all_watches_from_the_others(make_sandbox: MakeSandbox) -> None:
+    code = "found = sum(1 for _ in range(250) if libc.inotify_init1(0) >= 0)"
+    async with make_sandbox() as one, make_sandbox() as other, lingering_attack(one, code):
+        assert await attack(other, "found = libc.inotify_init1(0)") >= 0

@@ -1,0 +1,163 @@
+"""`hood run`: a program behaves as if it ran here, and its end is told in an exit code and a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from live.cli_host import assert_nothing_is_left, hood, open_hood, open_terminal, wait_for_line
+
+
+def test_code_is_run_and_its_output_shown() -> None:
+    done = hood("run", "-c", "print(6 * 7)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"42\n", b"")
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 42, 255])
+def test_the_exit_code_is_the_programs(code: int) -> None:
+    assert hood("run", "-c", f"raise SystemExit({code})").returncode == code
+
+
+def test_a_file_runs_under_its_own_name_with_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "greet.py").write_text("import sys\nprint(sys.argv[1:])\n1 / 0\n")
+    done = hood("run", tmp_path / "greet.py", "--", "--name", "x y", "--")
+    assert done.stdout == b"['--name', 'x y', '--']\n"
+    assert b'greet.py", line 3' in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("name", "code"), [("x.sh", "echo $1"), ("x.bash", "a=($1); echo ${a[0]}")])
+def test_a_shell_script_runs_in_its_shell(name: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(code)
+    assert hood("run", tmp_path / name, "--", "hello").stdout == b"hello\n"
+
+
+def test_code_can_come_from_standard_input() -> None:
+    done = hood("run", "--language", "sh", "-", "--", "a", stdin=b"echo $1; cat; echo end")
+    assert done.stdout == b"a\nend\n"
+
+
+def test_standard_input_goes_through_unchanged() -> None:
+    data = bytes(range(256)) * 1000
+    copy = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
+    assert hood("run", "-c", copy, stdin=data).stdout == data
+
+
+def test_output_in_a_pipe_is_unchanged_and_unmixed() -> None:
+    code = r"import os; os.write(1, b'\x1b[2J\xff\x00'); os.write(2, b'\x1b]0;x\x07')"
+    done = hood("run", "-c", code)
+    assert (done.stdout, done.stderr) == (b"\x1b[2J\xff\x00", b"\x1b]0;x\x07")
+
+
+def test_output_appears_while_the_program_runs() -> None:
+    with open_hood("run", "-c", "print('name?', end='\\n'); print('hello', input())") as process:
+        wait_for_line(process.stdout, b"name?\n")
+        out, _ = process.communicate(b"you\n", timeout=60)
+        assert out == b"hello you\n"
+
+
+def test_a_dialogue_on_a_terminal_works_and_its_output_is_harmless() -> None:
+    code = r"print('\x1b[31mname?\x1b]0;title\x07'); print('hello', input(), end='')"
+    with open_terminal("run", "-c", code) as terminal:
+        terminal.wait_for(b"\x1b[31mname?^[]0;title^G")
+        terminal.type(b"you\n")
+        assert terminal.wait_for_end() == 0
+        assert terminal.seen.endswith(b"hello you\x1b[0m\r\n")
+
+
+def test_only_the_variables_asked_for_get_in() -> None:
+    code = "import os; print(os.environ.get('A'), os.environ.get('B'), os.environ.get('SECRET'))"
+    environment = {**os.environ, "B": "mine", "SECRET": "no"}
+    assert hood("run", "-c", code, "--env", "A=1", "--env", "B", env=environment).stdout == b"1 mine None\n"
+
+
+def test_a_mounted_folder_is_there_and_read_only(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "x").write_text("data")
+    code = "print(open('/data/x').read()); open('/data/y', 'w')"
+    done = hood("run", "-c", code, "--mount", f"{tmp_path}:/data")
+    assert done.stdout == b"data\n"
+    assert b"Read-only file system" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--timeout", "200ms", "-c", "while True: pass"], 124, b"hood: timeout (wall_time): it ran longer than 200ms"),
+        (["--memory", "64M", "-c", "x = bytearray(10**9)"], 137, b"hood: resource_exceeded (memory)"),
+        (["-c", "import os; os.kill(os.getpid(), 11)"], 139, b"hood: error (signal): the program was ended by SIGSEGV"),
+        (["-c", "print('x' * 10**7)"], 137, b"hood: resource_exceeded (output)"),
+    ],
+)
+def test_an_end_by_a_limit_or_signal_is_one_line(arguments: list[str], code: int, said: bytes) -> None:
+    done = hood("run", *arguments)
+    assert done.returncode == code
+    assert said in done.stderr.splitlines()[-1]
+    quiet = hood("run", "--quiet", *arguments)
+    assert quiet.returncode == code
+    assert b"hood:" not in quiet.stderr
+
+
+def test_a_limit_is_named_by_the_flag_that_raises_it() -> None:
+    assert hood("run", "--timeout", "0.1", "-c", "while True: pass").stderr.endswith(b"raise --timeout\n")
+
+
+def test_the_whole_result_comes_as_json() -> None:
+    done = hood("run", "--json", "-c", "import sys; print('out'); sys.exit('err')")
+    result = json.loads(done.stdout)
+    assert (result["status"], result["cause"], result["exit_code"]) == ("error", "exit", 1)
+    assert (result["stdout"], result["stderr"]) == ("out\n", "err\n")
+    assert result["policy_digest"].startswith("sha256:")
+    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (1, b"", 1)
+
+
+def test_a_policy_is_obeyed_and_can_be_overridden(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("resources: {timeout: 100ms}\n")
+    assert hood("run", "--policy", policy, "-c", "while True: pass").returncode == 124
+    assert hood("run", "--policy", policy, "--timeout", "30s", "-c", "import time; time.sleep(0.2)").returncode == 0
+
+
+@pytest.mark.parametrize("backend", ["docker", "microvm"])
+def test_a_backend_that_is_not_there_is_a_denial(backend: str) -> None:
+    done = hood("run", "--backend", backend, "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (126, b"")
+    assert b"not built in yet" in done.stderr
+
+
+def test_a_reader_that_goes_away_ends_the_run_quietly() -> None:
+    with open_hood("run", "-c", "while True: print('y')") as process:
+        wait_for_line(process.stdout, b"y\n")
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert_nothing_is_left(process.pid)
+
+
+def test_an_output_that_cannot_be_written_is_our_failure() -> None:
+    with open("/dev/full", "wb") as full:
+        done = hood("run", "-c", "print(1)", stdout=full)
+    assert done.returncode == 125
+    assert done.stderr == b"hood: the program's output cannot be written: No space left on device\n"
+
+
+def test_closed_standard_streams_do_no_harm() -> None:
+    command = [sys.executable, "-m", "fumehood", "run", "-c", "print(input())"]
+    closed = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command], timeout=60)
+    assert closed.returncode == 1
+
+
+def test_a_cold_run_does_not_import_what_it_does_not_need() -> None:
+    unneeded = "('typer', 'click', 'rich', 'yaml', 'cryptography', 'difflib')"
+    program = (
+        "import sys; from fumehood.cli.entry import run_command; run_command(['run', '-c', 'pass'])\n"
+        f"print([name for name in {unneeded} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,79 @@
+"""Two thousand runs in one process: nothing grows."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import anyio
+import pytest
+from live.traces import Footprint, cells_of, mounts, private_kib, wait_until
+
+from fumehood import Policy, Sandbox, StepFailedError
+
+RUNS, AT_ONCE = 2000, 20
+ALLOWED_GROWTH_KIB = 3072
+
+
+POLICY = Policy(resources={"memory": "201M"})
+
+
+async def run_many(count: int) -> None:
+    async def one() -> None:
+        async with Sandbox(POLICY) as box:
+            assert (await box.run("print(1)", stdin=b"x")).stdout == "1\n"
+
+    for _ in range(count // AT_ONCE):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.start_soon(one)
+
+
+@pytest.mark.serial
+@pytest.mark.anyio
+async def test_two_thousand_runs_leave_everything_as_it_was() -> None:
+    others = set(cells_of(os.getpid()))
+    async with Sandbox(POLICY) as box:
+        await box.run("pass")
+        (outer,) = set(cells_of(os.getpid())) - others
+        (cell,) = cells_of(outer)
+        await run_many(200)
+        gc.collect()
+        before, host_kib, cell_kib = Footprint.of_this_process(), private_kib(os.getpid()), private_kib(cell)
+        cell_descriptors = len(os.listdir(f"/proc/{cell}/fd"))
+        cell_mounts = len(mounts(cell))
+        await run_many(RUNS)
+        gc.collect()
+        wait_until(lambda: not Footprint.of_this_process().exceeds(before), 5.0, f"as before: {before}")
+        assert cells_of(outer) == [cell]
+        assert private_kib(os.getpid()) - host_kib < ALLOWED_GROWTH_KIB
+        assert private_kib(cell) - cell_kib < ALLOWED_GROWTH_KIB
+        wait_until(lambda: len(os.listdir(f"/proc/{cell}/fd")) <= cell_descriptors, 5.0, "the cell's descriptors")
+        assert len(mounts(cell)) <= cell_mounts
+
+
+@pytest.mark.serial
+@pytest.mark.anyio
+async def test_failures_of_every_kind_leave_everything_as_it_was() -> None:
+    programs = ["1 / 0", "import os; os.abort()", "x = bytearray(10 ** 10)", "while True: print('x' * 100)", "def"]
+    async with Sandbox() as box:
+        for program in programs:
+            await box.run(program)
+        before = Footprint.of_this_process()
+        for program in programs * 10:
+            assert not (await box.run(program)).ok
+        wait_until(lambda: not Footprint.of_this_process().exceeds(before), 5.0, f"as before: {before}")
+
+
+@pytest.mark.serial
+@pytest.mark.anyio
+async def test_sandboxes_that_cannot_open_leave_everything_as_it_was() -> None:
+    broken = Policy(environment={"preload": ["no_such_module"]})
+    async with Sandbox() as box:
+        await box.run("pass")
+        for n in range(12):
+            if n == 2:
+                before = Footprint.of_this_process()
+            with pytest.raises(StepFailedError, match="no_such_module"):
+                await Sandbox(broken).__aenter__()
+        wait_until(lambda: not Footprint.of_this_process().exceeds(before), 5.0, f"as before: {before}")

@@ -1,0 +1,98 @@
+"""What sandboxes leave on a machine, counted: processes, cgroups, mounts, descriptors, threads, memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Poll, for what no event announces."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.01)
+
+
+def parents() -> dict[int, int]:
+    """Living processes: pid -> parent."""
+    found: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                state, parent = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[:2]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if state not in "ZX":
+                found[int(entry)] = int(parent)
+    return found
+
+
+def descendants(process: int) -> set[int]:
+    """Living processes below this one, without it."""
+    known = parents()
+    found: set[int] = set()
+    level = {process}
+    while level:
+        level = {pid for pid, parent in known.items() if parent in level}
+        found |= level
+    return found
+
+
+def is_alive(process: int) -> bool:
+    return process in parents()
+
+
+def cells_of(process: int) -> list[int]:
+    """Processes that a host started directly: the outside of its cells."""
+    return [pid for pid, parent in parents().items() if parent == process]
+
+
+def cgroups_of(process: int) -> list[Path]:
+    """Cgroups that carry the process's name, wherever they are mounted."""
+    return [Path(folder) / name for folder, names, _ in os.walk(CGROUP_ROOT) for name in names
+            if name.startswith(f"fumehood-{process}-")]  # fmt: skip
+
+
+def run_cgroups_of(process: int) -> list[Path]:
+    return [run for cell in cgroups_of(process) for run in cell.glob("run-*")]
+
+
+def mounts(process: int | str = "self") -> list[str]:
+    return Path(f"/proc/{process}/mountinfo").read_text().splitlines()
+
+
+def private_kib(process: int) -> int:
+    """Memory that this process alone has written to; what it only reads is shared with whoever comes and goes."""
+    rollup = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty:"))
+
+
+@dataclass(frozen=True)
+class Footprint:
+    descriptors: int
+    threads: int
+    processes: int
+    cgroups: int
+    mounts: int
+
+    @classmethod
+    def of_this_process(cls) -> Footprint:
+        me = os.getpid()
+        return cls(
+            descriptors=len(os.listdir("/proc/self/fd")),
+            threads=threading.active_count(),
+            processes=len(descendants(me)),
+            cgroups=len(run_cgroups_of(me)),
+            mounts=len(mounts()),
+        )
+
+    def exceeds(self, other: Footprint) -> bool:
+        return any(getattr(self, name) > getattr(other, name) for name in self.__dataclass_fields__)

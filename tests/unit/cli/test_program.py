@@ -1,0 +1,57 @@
+"""Which program `hood run` runs, and in which language."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fumehood.cli.program import read_program
+from fumehood.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [("x.py", "python"), ("x.sh", "sh"), ("x.BASH", "bash"), ("x.txt", "python"), ("x", "python")],
+)
+def test_the_suffix_decides_the_language(name: str, language: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"\xff\n")
+    program = read_program(str(tmp_path / name), None, None)
+    assert (program.language, program.name, program.code) == (language, name, b"\xff\n")
+
+
+def test_a_given_language_wins_over_the_suffix(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("echo hello")
+    assert read_program(str(tmp_path / "x.py"), None, "sh").language == "sh"
+
+
+def test_code_from_the_command_line_keeps_its_bytes() -> None:
+    assert read_program(None, os.fsdecode(b"print('\xff')"), None).code == b"print('\xff')"
+
+
+def test_a_pipe_can_be_the_file() -> None:
+    read, write = os.pipe()
+    os.write(write, b"print(1)")
+    os.close(write)
+    try:
+        assert read_program(f"/dev/fd/{read}", None, None).code == b"print(1)"
+    finally:
+        os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "language", "reason"),
+    [
+        (None, None, None, "nothing to run"),
+        ("x.py", "print(1)", None, "both 'x.py' and -c CODE are given"),
+        ("/nowhere/x.py", None, None, "cannot read '/nowhere/x.py': there is no such file"),
+        ("/usr", None, None, "cannot read '/usr': it is a folder"),
+        ("/dev/null/x", None, None, "Not a directory"),
+        (None, "1", "cobol", "unknown language 'cobol'; available: python, sh, bash"),
+    ],
+)
+def test_a_mistake_is_explained(file: str | None, code: str | None, language: str | None, reason: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_program(file, code, language)
+    assert reason in str(caught.value)

@@ -1,0 +1,114 @@
+"""The names that users and adapters rely on: they exist, cost nothing to import, and mean the same blocking or not."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import fumehood
+from fumehood import Sandbox, SyncSandbox
+
+PROMISED = {
+    "run",
+    "Policy",
+    "Sandbox",
+    "SyncSandbox",
+    "Status",
+    "Cause",
+    "RunResult",
+    "Stdout",
+    "Stderr",
+    "Finished",
+    "FumehoodError",
+    "UsageError",
+    "PolicyError",
+    "DeniedError",
+    "UnenforceableError",
+    "SandboxError",
+    "StepFailedError",
+}
+HEAVY = [
+    "pydantic",
+    "yaml",
+    "anyio",
+    "typer",
+    "rich",
+    "cryptography",
+    "asyncio",
+    "subprocess",
+    "ctypes",
+    "socket",
+    "json",
+]
+
+
+def python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", fumehood.__all__)
+def test_every_exported_name_can_be_imported(name: str) -> None:
+    assert getattr(fumehood, name) is not None
+    assert python(f"from fumehood import {name}; print({name!r})") == f"{name}\n"
+
+
+def test_the_promised_names_are_exported() -> None:
+    assert set(fumehood.__all__) >= PROMISED
+    assert sorted(fumehood.__all__) == list(fumehood.__all__)
+
+
+def test_a_star_import_brings_what_is_exported() -> None:
+    assert python("from fumehood import *\nprint(Policy.__name__, run.__name__)") == "Policy run\n"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'fumehood' has no attribute 'Sandbux'"):
+        _ = fumehood.Sandbux  # type: ignore[attr-defined]
+    assert not hasattr(fumehood, "_HOME")
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = (
+        f"import sys; before = set(sys.modules); import fumehood; "
+        f"print(sorted(set({HEAVY}) & (set(sys.modules) - before)))"
+    )
+    assert python(code) == "[]\n"
+
+
+def test_importing_the_package_prints_and_makes_nothing(tmp_path: object) -> None:
+    code = "import os, fumehood; from fumehood import Sandbox, Policy, SyncSandbox; print(os.listdir())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=str(tmp_path), check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_results_and_errors_need_no_pydantic() -> None:
+    code = (
+        "import sys, fumehood; fumehood.Status; fumehood.UsageError; "
+        "fumehood.Finished; print('pydantic' in sys.modules)"
+    )
+    assert python(code) == "False\n"
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Sandbox) if not name.startswith("_")])
+def test_the_blocking_sandbox_has_every_method(name: str) -> None:
+    twin = getattr(SyncSandbox, name)
+    original = getattr(Sandbox, name)
+    assert callable(twin) == callable(original)
+    if callable(original):
+        assert inspect.signature(twin).parameters == inspect.signature(original).parameters
+        assert twin.__doc__ == original.__doc__
+
+
+def test_the_version_is_told() -> None:
+    assert fumehood.__version__.count(".") == 2
+
+
+def test_the_error_tree_says_who_must_act() -> None:
+    tree = {"PolicyError": "UsageError", "UnenforceableError": "DeniedError", "StepFailedError": "SandboxError"}
+    for child, parent in tree.items():
+        assert issubclass(getattr(fumehood, child), getattr(fumehood, parent))
+    for name in ("UsageError", "DeniedError", "SandboxError"):
+        assert getattr(fumehood, name).__bases__ == (fumehood.FumehoodError,)

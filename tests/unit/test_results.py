@@ -1,0 +1,95 @@
+"""Results are plain frozen data with the words that callers branch on."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fumehood.results import Cause, Outcome, RunResult, Status
+
+OUTCOME = Outcome(
+    status=Status.SUCCESS,
+    cause=Cause.EXIT,
+    exit_code=0,
+    signal=None,
+    detail="",
+    truncated=False,
+    duration_ms=1.5,
+    cpu_ms=2.5,
+    peak_memory_bytes=1000,
+)
+
+
+def result(stdout: bytes = b"", stderr: bytes = b"", **changes: object) -> RunResult:
+    return RunResult.of(dataclasses.replace(OUTCOME, **changes), stdout, stderr, "run_1", "sha256:0")  # type: ignore[arg-type]
+
+
+def test_the_words_are_those_of_the_documentation() -> None:
+    assert [*Status] == ["success", "error", "timeout", "resource_exceeded", "denied", "cancelled"]
+    assert [*Cause] == [
+        "exit",
+        "signal",
+        "wall_time",
+        "cpu_time",
+        "memory",
+        "processes",
+        "disk",
+        "output",
+        "policy",
+        "cancelled",
+        "lost",
+    ]
+
+
+def test_an_outcome_is_taken_over_field_by_field() -> None:
+    outcome = Outcome(Status.ERROR, Cause.SIGNAL, 139, "SIGSEGV", "why", True, 1.0, 2.0, 3)
+    made = RunResult.of(outcome, b"out", b"err", "run_x", "sha256:1")
+    for field in dataclasses.fields(Outcome):
+        assert getattr(made, field.name) == getattr(outcome, field.name)
+    assert (made.stdout_bytes, made.stderr_bytes, made.run_id, made.policy_digest) == (
+        b"out",
+        b"err",
+        "run_x",
+        "sha256:1",
+    )
+
+
+@pytest.mark.parametrize("status", Status)
+def test_only_success_is_ok(status: Status) -> None:
+    assert result(status=status).ok is (status is Status.SUCCESS)
+
+
+@given(st.binary(), st.binary())
+def test_any_output_has_a_text(stdout: bytes, stderr: bytes) -> None:
+    made = result(stdout, stderr)
+    assert made.stdout == stdout.decode("utf-8", "replace")
+    assert (made.stdout_bytes, made.stderr_bytes) == (stdout, stderr)
+    told = json.loads(json.dumps(made.to_dict()))
+    assert (told["stdout"], told["stderr"]) == (made.stdout, made.stderr)
+
+
+def test_a_result_as_json_has_every_field_and_no_bytes() -> None:
+    told = result(b"\xff").to_dict()
+    named = {
+        field.name.removesuffix("_bytes") if "std" in field.name else field.name
+        for field in dataclasses.fields(RunResult)
+    }
+    assert set(told) == named
+    assert json.loads(json.dumps(told))["status"] == "success"
+
+
+def test_a_result_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result().exit_code = 1  # type: ignore[misc]
+
+
+def test_a_result_can_be_copied_and_sent() -> None:
+    made = result(b"out")
+    assert copy.deepcopy(made) == pickle.loads(pickle.dumps(made)) == made
+    assert hash(made) == hash(copy.copy(made))
