@@ -4,15 +4,18 @@ because the sandbox's own loop runs in a thread of its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
+from fumehood.errors import UsageError
 from fumehood.policy import Policy
+from fumehood.portal import LoopThread
 from fumehood.requests import RunOptions
 from fumehood.results import RunResult
 from fumehood.sandbox import Sandbox
@@ -54,19 +57,32 @@ class SyncSandbox:
 
     def __init__(self, policy: Policy | None = None, *, progress: Callable[[str], None] | None = None) -> None:
         self.sandbox = Sandbox(policy, progress=progress)
+        self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
+        if self._portal is not None:
+            raise UsageError("this sandbox is open already; make another SyncSandbox for a second place")
         with ExitStack() as stack:
-            self.portal: BlockingPortal = stack.enter_context(start_blocking_portal())
-            stack.enter_context(self.portal.wrap_async_context_manager(self.sandbox))
-            self._stack = stack.pop_all()
+            portal = stack.enter_context(LoopThread()).portal
+            stack.enter_context(portal.wrap_async_context_manager(self.sandbox))
+            self._portal, self._stack = portal, stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._portal = None
+        if os.getpid() == self._process:
+            self._stack.close()
+        # In a forked child there is nothing to close: the loop's thread, and with it the sandbox, is the parent's.
+
+    @property
+    def portal(self) -> BlockingPortal:
+        if self._portal is None:
+            raise UsageError("the sandbox is not open; use it inside `with SyncSandbox(policy) as box:`")
+        return self._portal
 
     @property
     def policy(self) -> Policy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
@@ -55,13 +56,31 @@ def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) 
 
 
 def _checked_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(arguments, str):
+        raise UsageError(f"arguments {arguments!r} must be a list of words, not one text")
     for argument in arguments:
         _check_text(argument, "argument")
     return tuple(arguments)
 
 
 def _checked_stdin(stdin: bytes | str | int | None) -> bytes | int | None:
-    return stdin.encode() if isinstance(stdin, str) else stdin
+    if isinstance(stdin, str):
+        return _encoded(stdin, "stdin")
+    if isinstance(stdin, int):
+        try:
+            mode = os.fstat(stdin).st_mode
+        except OSError as error:
+            raise UsageError(f"stdin: descriptor {stdin} cannot be used: {error.strerror}") from error
+        if stat.S_ISDIR(mode):
+            raise UsageError(f"stdin: descriptor {stdin} is a folder; give data, or a descriptor that can be read")
+    return stdin
+
+
+def _encoded(text: str, what: str) -> bytes:
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what} has a character that cannot be encoded at position {error.start}") from error
 
 
 def _checked_source(code: str | bytes) -> bytes:
@@ -112,5 +131,5 @@ def _checked_timeout(policy: Policy, timeout: float | None) -> float:
 def _check_text(text: str, what: str) -> None:
     if "\0" in text:
         raise UsageError(f"{what} {text!r} has a NUL character, which no program can receive")
-    if len(os.fsencode(text)) > _MAX_ARGUMENT_BYTES:
+    if len(_encoded(text, what)) > _MAX_ARGUMENT_BYTES:
         raise UsageError(f"{what} is longer than {format_size(_MAX_ARGUMENT_BYTES)}; pass it on standard input")

@@ -111,7 +111,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "read-only-mounts": [Patch(ROOTFS, " | kernel.MOUNT_ATTR_RDONLY", "")],
     "harmless-mounts": [
         Patch(ROOTFS, "HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV", "HARMLESS = 0"),
-        Patch(ROOTFS, "return kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV | ", "return "),
+        Patch(ROOTFS, "kernel.MOUNT_ATTR_NOSUID", "0"),
+        Patch(ROOTFS, "kernel.MOUNT_ATTR_NODEV", "0"),
     ],
     "proc-masks": [Patch(ISOLATION, "for path, cover in masks:", "for path, cover in ():")],
     "read-only-proc-sys": [Patch(ISOLATION, '"/proc/sys", kernel.MOUNT_ATTR_RDONLY)', '"/proc/sys")')],
@@ -129,7 +130,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ISOLATION, '("run", RUN_FOLDER, 0o755)):', '("run", RUN_FOLDER, 0o755),):'),
     ],
     "workspaces": [Patch(CELL, 'self._open_workspace(message["workspace"])', "self._open_workspace(1)")],
-    "cells-by-policy": [Patch(f"{NATIVE}/backend.py", "self._key = policy.digest", "self._key = ''")],
+    "cells-by-policy": [Patch(f"{NATIVE}/cells.py", "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
     # What comes from the host, or from the machinery.
     "empty-environment": [
         Patch(f"{NATIVE}/cells.py", 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
@@ -139,8 +140,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(f"{NATIVE}/cells.py", "pass_fds=(control, *opened)", "close_fds=False"),
         Patch(
             f"{NATIVE}/cells.py",
-            "    return subprocess.Popen(",
-            "    [os.set_inheritable(number, True) for number in (control, *opened)]\n    return subprocess.Popen(",
+            "return subprocess.Popen(",
+            "return [os.set_inheritable(number, True) for number in (control, *opened)] and subprocess.Popen(",
         ),
         Patch(ISOLATION, 'plan.call("syscall", kernel.SYS_CLOSE_RANGE', '0 and (""'),
         Patch(f"{GUEST}/program.py", "os.closerange(3, _MOST_DESCRIPTORS)", "pass"),

@@ -15,6 +15,8 @@ LOST_EXIT_CODE = 125
 CANCELLED_EXIT_CODE = 130
 KILLED_EXIT_CODE = 137
 
+_TELLING_LIMIT = 8
+
 Answer = dict[str, Any]
 
 
@@ -75,7 +77,7 @@ def _ending(answer: Answer | None, view: HostView, resources: Resources, timeout
 def _own_ending(code: int, answer: Answer, resources: Resources) -> _Ending:
     if code == 0:
         return _Ending(Status.SUCCESS, Cause.EXIT, 0)
-    name = signal.Signals(-code).name if code < 0 else None
+    name = _signal_name(-code) if code < 0 else None
     shown = 128 - code if code < 0 else code
     exhausted = _exhausted(name, answer, resources)
     if exhausted:
@@ -83,6 +85,12 @@ def _own_ending(code: int, answer: Answer, resources: Resources) -> _Ending:
     if name:
         return _Ending(Status.ERROR, Cause.SIGNAL, shown, f"the program was ended by {name}", name)
     return _Ending(Status.ERROR, Cause.EXIT, shown)
+
+
+def _signal_name(number: int) -> str:
+    """Real-time signals have numbers only."""
+    known = {member.value: member.name for member in signal.Signals}
+    return known.get(number, f"SIGRTMIN+{number - signal.SIGRTMIN}")
 
 
 def _exhausted(name: str | None, answer: Answer, resources: Resources) -> _Ending | None:
@@ -96,13 +104,22 @@ def _exhausted(name: str | None, answer: Answer, resources: Resources) -> _Endin
         limit = format_duration(resources.cpu_time or 0)
         detail = f"it used more than {limit} of CPU time; raise resources.cpu_time"
         return _Ending(Status.TIMEOUT, Cause.CPU_TIME, TIMEOUT_EXIT_CODE, detail)
-    if trouble["refused_processes"] or trouble["processes"] >= resources.processes or said == "processes":
+    if said == "processes" or _crowded(trouble, resources.processes):
         limit = resources.processes
         return _exceeded(Cause.PROCESSES, f"it wanted more than {limit} processes; raise resources.processes", 0)
     if trouble["disk_full"] or name == "SIGXFSZ" or said == "disk":
         detail = f"it filled its disk ({format_size(resources.disk)}, {resources.inodes} files); raise resources.disk"
         return _exceeded(Cause.DISK, detail, 0)
     return None
+
+
+def _crowded(trouble: Answer, limit: int) -> bool:
+    """The kernel counts refusals only in a cgroup; without one, a failed program among the most it may have was
+    most likely refused one more. With very few allowed that would be a guess.
+    """
+    if trouble["refused_processes"] is not None:
+        return trouble["refused_processes"] > 0
+    return limit >= _TELLING_LIMIT and trouble["processes"] >= limit
 
 
 def _exceeded(cause: Cause, detail: str, exit_code: int = KILLED_EXIT_CODE) -> _Ending:

@@ -193,6 +193,8 @@ class Cell:
         if message["do"] == "run":
             self._waiting.append((message, descriptors))
         elif message["do"] == "close" and message["workspace"] in self._workspaces:
+            for run in [run for run in self._runs if run.workspace == message["workspace"]]:
+                self._finish(run, "kill")
             self._workspaces.discard(message["workspace"])
             rootfs.unmount_workspace(message["workspace"])
 

@@ -20,7 +20,8 @@ class Failures(TypedDict):
     """How often the kernel had to enforce a limit."""
 
     out_of_memory_kills: int
-    refused_processes: int
+    refused_processes: int | None
+    """None where nothing counts them."""
 
 
 class RunCgroups:
@@ -50,7 +51,7 @@ class RunCgroups:
         return 0
 
     def failures(self) -> Failures:
-        kills = refused = 0
+        kills, refused = 0, None
         for version, folder in self._with("memory"):
             kills = _read_counter(folder, "memory.events" if version == 2 else "memory.oom_control", "oom_kill")
         for _, folder in self._with("pids"):

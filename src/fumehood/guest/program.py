@@ -6,26 +6,23 @@ everything else is executed. Must leave nothing of ours in sight: no frame in a 
 
 from __future__ import annotations
 
-import atexit
-import errno
 import gc
 import io
 import os
 import signal
 import site
 import sys
+import time
 import types
 from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
-from . import randomness
+from . import ending, randomness
 from .rootfs import RUN_FOLDER, WORKSPACE
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-_FLUSH_FAILED = 120
 # All were closed when the process was born; it has opened a handful since.
 _MOST_DESCRIPTORS = 256
-_EXHAUSTED = ".exhausted"
 
 
 class RequestRefusedError(Exception):
@@ -61,7 +58,7 @@ class Interpreter:
                 _import(name)
         finally:
             os.register_at_fork = register
-        self.last_module = next(reversed(sys.modules))
+        self._last_module = next(reversed(sys.modules))
 
     def _put_aside(self, **hooks: Any) -> None:
         self._fork_hooks.append(hooks)
@@ -76,11 +73,11 @@ class Interpreter:
         randomness.renew()
         for stream in _open_streams():
             stream.detach()
-        exec(compile(b"", "", "exec", dont_inherit=True), vars(_main_module("")))
+        _make_main_module("")
+        _run("", b"")
 
     def become(self, request: dict[str, Any], source: bytes, stdio: tuple[int, int, int]) -> NoReturn:
-        os.environ.update(request["environment"])
-        os.chdir(os.path.join(WORKSPACE, request["cwd"]))
+        _set_environment(request["environment"])
         script = _write_script(request["script"], source) if request["script"] else None
         for number, descriptor in enumerate(stdio):
             os.dup2(descriptor, number)
@@ -91,11 +88,12 @@ class Interpreter:
 
     def _become_python(self, path: str, source: bytes, arguments: list[str]) -> NoReturn:
         sys.argv = [path, *arguments]
+        sys.orig_argv = [sys.executable, *sys.argv]
         sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = _open_streams()
-        main = _main_module(path)
+        _make_main_module(path)
         gc.enable()
-        code = _finish(main, self.last_module, _run(path, source, main))
-        if code == -signal.SIGINT:
+        code = ending.finish(self._last_module, _run(path, source))
+        if code == ending.INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         os._exit(code & 0xFF)
@@ -115,9 +113,12 @@ def check(request: dict[str, Any]) -> None:
         raise RequestRefusedError(
             f"language {request['language']!r} is not available in this sandbox: it has no {interpreter[0]}"
         )
-    folder = os.path.join(WORKSPACE, request["cwd"])
-    if not os.path.isdir(folder):
-        raise RequestRefusedError(f"cwd {request['cwd']!r} is not a folder in the sandbox")
+    try:
+        os.chdir(os.path.join(WORKSPACE, request["cwd"]))
+    except OSError as error:
+        raise RequestRefusedError(
+            f"cwd {request['cwd']!r} cannot be entered in the sandbox: {error.strerror}"
+        ) from error
 
 
 def _write_script(name: str, source: bytes) -> str:
@@ -143,7 +144,17 @@ def _fail(text: str, code: int) -> NoReturn:
     os._exit(code)
 
 
-def _main_module(path: str) -> types.ModuleType:
+def _set_environment(environment: dict[str, str]) -> None:
+    """As if the interpreter had been started with it."""
+    os.environ.update(environment)
+    if "TZ" in environment:
+        time.tzset()
+    if environment.get("PYTHONPATH"):
+        sys.path[1:1] = environment["PYTHONPATH"].split(":")
+
+
+def _make_main_module(path: str) -> None:
+    """In place of the cell's own. Nobody else holds it, so that it goes when the program does."""
     main = types.ModuleType("__main__")
     main.__dict__.update(
         __file__=path,
@@ -152,12 +163,11 @@ def _main_module(path: str) -> types.ModuleType:
         __builtins__=sys.modules["builtins"],
         __loader__=SourceFileLoader("__main__", path),
     )
-    sys.modules["__main__"] = main  # in place of the cell's own, so that it stays in front of the preloaded ones
-    return main
+    sys.modules["__main__"] = main
 
 
 def _open_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrapper]:
-    """Standard streams as a terminal would have them: a line is sent when it is complete."""
+    """Standard streams as under `python -u`: what is written is sent, in order with what child processes write."""
     return (
         _text_stream(0, "<stdin>", "surrogateescape"),
         _text_stream(1, "<stdout>", "surrogateescape"),
@@ -168,90 +178,15 @@ def _open_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrappe
 def _text_stream(descriptor: int, name: str, errors: str) -> io.TextIOWrapper:
     raw = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)
     raw.name = name
-    buffer = io.BufferedWriter(raw) if descriptor else io.BufferedReader(raw)
-    return io.TextIOWrapper(buffer, "utf-8", errors, line_buffering=descriptor > 0)
+    buffer = raw if descriptor else io.BufferedReader(raw)
+    stream = io.TextIOWrapper(buffer, "utf-8", errors, write_through=descriptor > 0)  # type: ignore[arg-type]
+    setattr(stream, "mode", "w" if descriptor else "r")  # noqa: B010 - the type says it is read-only, and is wrong
+    return stream
 
 
-def _run(path: str, source: bytes, main: types.ModuleType) -> int:
+def _run(path: str, source: bytes) -> int:
     try:
-        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
-    except SystemExit as error:
-        return _exit_code(error)
+        exec(compile(source, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
     except BaseException as error:
-        # The first frame is this one; what follows is the user's.
-        user_frames = error.__traceback__.tb_next if error.__traceback__ else None
-        sys.excepthook(type(error), error.with_traceback(user_frames), user_frames)
-        _note_exhaustion(error)
-        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        return ending.after_exception(error)
     return 0
-
-
-def _note_exhaustion(error: BaseException) -> None:
-    """Leave a word on which limit the program ran into: some mechanisms count no failures that we could read."""
-    if isinstance(error, MemoryError):
-        kind = "memory"
-    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        kind = "disk"
-    elif isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
-        kind = "processes"
-    else:
-        return
-    try:
-        # A link needs no space, which may be what has run out.
-        os.symlink(kind, f"{RUN_FOLDER}/{_EXHAUSTED}")
-    except OSError:
-        return  # no inode left either: the file system's own count tells
-
-
-def read_exhausted(run_folder: int) -> str:
-    """What the program said of itself; it may say what it likes, for it only labels its own failure."""
-    try:
-        kind = os.readlink(_EXHAUSTED, dir_fd=run_folder)
-    except OSError:
-        return ""
-    return kind if kind in ("memory", "disk", "processes") else ""
-
-
-def _exit_code(error: SystemExit) -> int:
-    if error.code is None:
-        return 0
-    if isinstance(error.code, int):
-        return error.code & 0xFF
-    print(error.code, file=sys.stderr)
-    return 1
-
-
-def _finish(main: types.ModuleType, last_preloaded: str, code: int) -> int:
-    """What an interpreter does at its end, for the user's modules alone: the preloaded ones have nothing to say."""
-    threading = sys.modules.get("threading")
-    if threading:
-        threading._shutdown()  # waits for the threads that are not daemons
-    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls
-    for name in _imported_after(last_preloaded):
-        _clear(vars(sys.modules.pop(name)))
-    _clear(vars(main))
-    gc.collect()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        return code or _FLUSH_FAILED
-    return code
-
-
-def _imported_after(last_preloaded: str) -> list[str]:
-    """From the newest on: the table is in order of import, and its older part need not be touched."""
-    names: list[str] = []
-    for name in reversed(sys.modules):
-        if name == last_preloaded:
-            break
-        names.append(name)
-    return names
-
-
-def _clear(namespace: dict[str, Any]) -> None:
-    """As the interpreter does it: private names first, builtins never, so that finalizers still find what they use."""
-    for private in (True, False):
-        for name in list(namespace):
-            if name != "__builtins__" and name.startswith("_") is private:
-                namespace[name] = None

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from . import kernel, program, rootfs, standby, wire
+from . import ending, kernel, program, rootfs, standby, wire
 from .cgroup import RunCgroups
 from .isolation import Isolation
 from .spec import CellSpec
@@ -57,6 +57,8 @@ class Run:
         self.is_ready = False
         self.deadline: float | None = None
         self.reply: socket.socket | None = None
+        self.workspace: int | None = None
+        self._workspace_folder: int | None = None
         try:
             self._cgroups.make(nursery.spec["limits"])
             self.channel, theirs = wire.socket_pair()
@@ -106,7 +108,9 @@ class Run:
 
     def go(self, message: wire.Message, descriptors: list[int], workspace: int) -> socket.socket:
         """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
-        self._workspace = message["workspace"]
+        self.workspace = message["workspace"]
+        # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
+        self._workspace_folder = os.open(rootfs.workspace_place(message["workspace"]), os.O_PATH | os.O_CLOEXEC)
         self._attach_workspace(workspace)
         self._was_full = self._is_disk_full()
         wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
@@ -155,6 +159,8 @@ class Run:
     def _close(self) -> None:
         self.channel.close()
         os.close(self.pidfd)
+        if self._workspace_folder is not None:
+            os.close(self._workspace_folder)
         if self.is_ready:
             os.close(self._run_folder)
             os.close(self._mounts)
@@ -166,7 +172,7 @@ class Run:
         return {
             "refusal": refusal,
             "processes": others + 1,
-            "exhausted": program.read_exhausted(self._run_folder),
+            "exhausted": ending.read_exhausted(self._run_folder),
             "disk_full": not self._was_full and self._is_disk_full(),
             **self._cgroups.failures(),
         }
@@ -180,5 +186,6 @@ class Run:
             return len(stream.read().split())
 
     def _is_disk_full(self) -> bool:
-        places = (os.statvfs(self._run_folder), os.statvfs(rootfs.workspace_place(self._workspace)))
-        return any(usage.f_bavail == 0 or usage.f_favail == 0 for usage in places)
+        assert self._workspace_folder is not None
+        usages = (os.statvfs(self._run_folder), os.statvfs(self._workspace_folder))
+        return any(usage.f_bavail == 0 or usage.f_favail == 0 for usage in usages)

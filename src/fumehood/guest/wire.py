@@ -46,6 +46,7 @@ def receive(channel: socket.socket) -> tuple[Message | None, list[int]]:
     if not data:
         return None, descriptors
     if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        close_all(descriptors)
         raise ValueError("a message on the control channel was larger than the protocol allows")
     return json.loads(data), descriptors
 

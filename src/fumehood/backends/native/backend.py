@@ -83,7 +83,7 @@ class NativeSandbox:
             if not await execution.end():
                 # The cell does not answer: end it as a whole, which the kernel cannot refuse.
                 with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(self._pool.discard, self._key)
+                    await anyio.to_thread.run_sync(self._pool.retire, self._key, self._cell)
 
     async def _send(self, request: RunRequest) -> NativeExecution:
         try:
@@ -92,24 +92,25 @@ class NativeSandbox:
             if self._is_used:
                 said = self._cell.last_words()
                 raise SandboxError(f"the sandbox is gone and its workspace with it; open a new one. {said}") from None
+            await anyio.to_thread.run_sync(self._pool.retire, self._key, self._cell)
             await self.open()
             return self._launch(request)
 
     def _launch(self, request: RunRequest) -> NativeExecution:
         descriptors = RunDescriptors(request, self._cell.sandbox_owner)
-        try:
-            message = {"do": "run", "workspace": self._workspace, "timeout": request.timeout_seconds}
-            self._cell.send(message, descriptors.guest)
-        except BaseException:
-            descriptors.close_host()
-            raise
-        finally:
-            descriptors.close_guest()
-        self._is_used = True
         feed = None
         if request.stdin is not None and descriptors.stdin is not None:
             feed = Feed(descriptors.stdin, request.stdin)
         pump = Pump(descriptors.reply, descriptors.stdout, descriptors.stderr, feed, self._policy.resources.output)
+        try:
+            message = {"do": "run", "workspace": self._workspace, "timeout": request.timeout_seconds}
+            self._cell.send(message, descriptors.guest)
+        except BaseException:
+            pump.close()
+            raise
+        finally:
+            descriptors.close_guest()
+        self._is_used = True
         return NativeExecution(pump, request.timeout_seconds, self._policy.resources)
 
 

@@ -35,8 +35,9 @@ _REMEDIES = {
 }
 
 # Runs in the new process: the guest's folder is imported as a package of its own, without fumehood around it.
+# The folder goes as a descriptor: the command line stays visible inside, and is not to tell where we are installed.
 _BOOT = (
-    "import sys; control, data = map(int, sys.argv[1:]); sys.path.insert(0, {folder!r}); "
+    "import sys; control, data, folder = map(int, sys.argv[1:]); sys.path.insert(0, f'/proc/self/fd/{folder}'); "
     "from guest import cell, wire; spec, _ = wire.read_sealed_file(data); del sys.path[0]; cell.main(control, spec)"
 )
 
@@ -156,10 +157,10 @@ def _spawn(spec: CellSpec, machine: Machine, cgroups: CellCgroups, control: int,
         complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances, "host_process": host}
         data = wire.sealed_file(dict(complete), b"")
         opened.append(data)
-        folder = Path(fumehood.guest.__file__).parent.parent
-        boot = _BOOT.format(folder=str(folder))
+        folder = os.open(Path(fumehood.guest.__file__).parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.append(folder)
         return subprocess.Popen(
-            [machine.interpreter.executable, "-I", "-S", "-c", boot, str(control), str(data)],
+            [machine.interpreter.executable, "-I", "-S", "-c", _BOOT, str(control), str(data), str(folder)],
             pass_fds=(control, *opened),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -225,6 +226,13 @@ class CellPool:
             cell = self._cells.pop(key, None)
         if cell:
             cell.stop()
+
+    def retire(self, key: str, cell: Cell) -> None:
+        """Give up a cell that does not answer, unless somebody else has replaced it already."""
+        with self._lock:
+            if self._cells.get(key) is cell:
+                del self._cells[key]
+        cell.stop()
 
     def close(self) -> None:
         for key in list(self._cells):

@@ -40,10 +40,6 @@ class RunDescriptors:
         self._their_reply.close()
         wire.close_all(self._theirs)
 
-    def close_host(self) -> None:
-        self.reply.close()
-        wire.close_all([d for d in (self.stdout, self.stderr, self.stdin) if d is not None])
-
 
 def _pipe(undo: ExitStack) -> tuple[int, int]:
     read, write = os.pipe2(os.O_CLOEXEC)

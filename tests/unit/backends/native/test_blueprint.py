@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fumehood.backends.interface import PackageFolder
 from fumehood.backends.native import blueprint
 from fumehood.backends.native.cgroups import Hierarchy
 from fumehood.backends.native.machine import Interpreter, Machine
@@ -176,3 +177,20 @@ def test_drawing_twice_gives_plans_that_do_not_share_what_can_change() -> None:
     assert "/x" not in second["symlinks"]
     assert "x" not in second["preload"]
     assert "X" not in second["environment"]
+
+
+def test_packages_are_shown_read_only_and_found_by_the_program_and_what_it_starts() -> None:
+    spec = blueprint.draw(Policy(), MACHINE, PackageFolder("/cache/packages", "sha256:abc"))
+    expected = {"source": "/cache/packages", "target": "/opt/environment", "mode": "ro", "owner": None}
+    assert expected in spec["binds"]
+    assert spec["module_path"] == ["/opt/environment"]
+    assert spec["environment"]["PYTHONPATH"] == "/opt/environment"
+    assert spec["environment"]["PATH"].startswith("/opt/environment/bin:")
+
+
+@pytest.mark.parametrize("target", ["/opt", "/opt/environment", "/opt/environment/six"])
+def test_a_mount_over_packages_is_refused(tmp_path: Path, target: str) -> None:
+    policy = Policy(filesystem={"mounts": [{"source": str(tmp_path), "target": target}]})
+    assert blueprint.draw(policy, MACHINE)
+    with pytest.raises(UsageError, match="would cover the packages"):
+        blueprint.draw(policy, MACHINE, PackageFolder("/cache/packages", "sha256:abc"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fumehood.backends.interface import PackageFolder
 from fumehood.backends.native.cgroups import Hierarchy
 from fumehood.backends.native.enforcement import decide
 from fumehood.backends.native.machine import Interpreter, Machine
@@ -158,7 +159,14 @@ def test_known_controls_are_not_refused() -> None:
     policy = Policy(
         name="named",
         filesystem={"mounts": [{"source": "/srv", "target": "/data"}], "workspace": {"size": "1M"}},
-        environment={"preload": ["json"]},
+        environment={"packages": ["six"], "preload": ["json"]},
         resources={"memory": "64M", "inodes": 100, "output": "1K"},
     )
     assert decide(policy, machine()).entries
+
+
+def test_packages_are_reported_with_their_digest() -> None:
+    packages = PackageFolder("/cache/packages", "sha256:abc")
+    report = decide(Policy(environment={"packages": ["six"]}), machine(), packages).mechanisms()
+    assert report["environment.packages"] == "read-only mount of a folder with the digest sha256:abc"
+    assert "environment.packages" not in decide(Policy(), machine()).mechanisms()

@@ -1,0 +1,167 @@
+"""How a Python program ends: what the interpreter itself would do, for the user's part of it alone.
+
+The interpreter's own end would take every preloaded module apart, which costs more than most programs. What a program
+can notice is done here in the same order: the exception is shown, threads are joined, exit functions called, its
+modules dropped, what is left collected, streams flushed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import gc
+import os
+import signal
+import sys
+import traceback
+import weakref
+from types import ModuleType
+from typing import Any, TextIO
+
+from .rootfs import RUN_FOLDER
+
+INTERRUPTED = -signal.SIGINT
+_FAILED = 1
+_FLUSH_FAILED = 120
+_LARGEST_EXIT_CODE = 2**63
+_EXHAUSTED = ".exhausted"
+
+
+def after_exception(error: BaseException) -> int:
+    """Show it, as the program wants it shown; returns the exit code."""
+    if isinstance(error, SystemExit):
+        return _exit_code(error)
+    # The first frame is ours; what follows is the user's.
+    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    error.__traceback__ = frames
+    code = _call_excepthook(error)
+    _note_exhaustion(error)
+    return code
+
+
+def _call_excepthook(error: BaseException) -> int:
+    failed = INTERRUPTED if isinstance(error, KeyboardInterrupt) else _FAILED
+    hook = getattr(sys, "excepthook", None)
+    if hook is None:
+        _write_error("sys.excepthook is missing\n")
+        _show(error)
+        return failed
+    try:
+        hook(type(error), error, error.__traceback__)
+    except SystemExit as leaving:
+        return _exit_code(leaving)
+    except BaseException as broken:
+        broken.__traceback__ = broken.__traceback__.tb_next if broken.__traceback__ else None
+        broken.__context__ = None
+        _write_error("Error in sys.excepthook:\n")
+        _show(broken)
+        _write_error("\nOriginal exception was:\n")
+        _show(error)
+    return failed
+
+
+def _show(error: BaseException) -> None:
+    _write_error("".join(traceback.format_exception(error)))
+
+
+def _exit_code(leaving: SystemExit) -> int:
+    code = leaving.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF if -_LARGEST_EXIT_CODE <= code < _LARGEST_EXIT_CODE else 0xFF
+    _write_error(f"{code}\n")
+    return _FAILED
+
+
+def _write_error(text: str) -> None:
+    """To the program's own idea of standard error, or to the real one where it has none."""
+    stream: TextIO | None = getattr(sys, "stderr", None)
+    try:
+        if stream is None:
+            os.write(2, text.encode("utf-8", "backslashreplace"))
+        else:
+            stream.write(text)
+    except (OSError, ValueError):
+        return  # nobody can read it
+
+
+def finish(last_preloaded: str, code: int) -> int:
+    threading = sys.modules.get("threading")
+    if threading:
+        threading._shutdown()  # waits for the threads that are not daemons
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls
+    flushed = _flush()
+    _drop_modules(last_preloaded)
+    return code if flushed and _flush() else code or _FLUSH_FAILED
+
+
+def _drop_modules(last_preloaded: str) -> None:
+    """First let go of them all, so that finalizers still find what they use; then empty those that somebody holds."""
+    names = ["__main__", *_imported_after(last_preloaded)]
+    held = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules.get(name), ModuleType)]
+    gc.collect()
+    for reference in held:
+        module = reference()
+        if module is not None:
+            _empty(vars(module))
+    gc.collect()
+
+
+def _imported_after(last_preloaded: str) -> list[str]:
+    """From the newest on: the table is in order of import, and its older part need not be touched."""
+    names: list[str] = []
+    for name in reversed(sys.modules):
+        if name == last_preloaded:
+            break
+        names.append(name)
+    return names
+
+
+def _empty(namespace: dict[str, Any]) -> None:
+    """As the interpreter does it: private names first, builtins never."""
+    for private in (True, False):
+        for name in list(namespace):
+            if name != "__builtins__" and name.startswith("_") is private:
+                namespace[name] = None
+
+
+def _flush() -> bool:
+    flushed = [_flush_stream(getattr(sys, name, None)) for name in ("stdout", "stderr")]
+    return all(flushed)
+
+
+def _flush_stream(stream: TextIO | None) -> bool:
+    try:
+        if stream is not None and not stream.closed:
+            stream.flush()
+    except Exception as error:
+        _write_error(f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}\n")
+        return False
+    return True
+
+
+def _note_exhaustion(error: BaseException) -> None:
+    """Leave a word on which limit the program ran into: some mechanisms count no failures that we could read."""
+    if isinstance(error, MemoryError):
+        kind = "memory"
+    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        kind = "disk"
+    elif isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        kind = "processes"
+    else:
+        return
+    try:
+        # A link needs no space, which may be what has run out.
+        os.symlink(kind, f"{RUN_FOLDER}/{_EXHAUSTED}")
+    except OSError:
+        return  # no inode left either: the file system's own count tells
+
+
+def read_exhausted(run_folder: int) -> str:
+    """What the program said of itself; it may say what it likes, for it only labels its own failure."""
+    try:
+        kind = os.readlink(_EXHAUSTED, dir_fd=run_folder)
+    except OSError:
+        return ""
+    return kind if kind in ("memory", "disk", "processes") else ""

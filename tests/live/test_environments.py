@@ -1,0 +1,398 @@
+"""Packages of a policy: really installed, once, whole or not at all, and read-only in the sandbox."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from live.package_index import PackageIndex, make_wheel, open_index
+from live.traces import descendants, is_alive, wait_until
+from requirements import require
+
+from fumehood import DeniedError, FumehoodError, Policy, Sandbox, SyncSandbox, UsageError, run
+from fumehood.environments import EnvironmentStore
+
+GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n\nmain.__module__\n"})
+HOST = """
+import sys, fumehood
+box = fumehood.SyncSandbox(fumehood.Policy.load(sys.argv[1]), progress=lambda line: print(line, flush=True))
+with box:
+    print(box.run("import greeter; greeter.main()").stdout, end="")
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FUMEHOOD_HOME", str(tmp_path / "hood"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    return tmp_path / "hood" / "environments"
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it comes from the cache of earlier tests."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def policy_for(index: PackageIndex, *packages: str, **section: object) -> Policy:
+    return Policy(environment={"packages": [*packages], "index": index.url, **section})
+
+
+def write_policy(folder: Path, index: PackageIndex) -> Path:
+    file = folder / "policy.yaml"
+    file.write_text(f"environment: {{packages: [greeter], index: '{index.url}'}}\n")
+    return file
+
+
+def installers_of(process: int) -> set[int]:
+    """Descendants that are, or are about to become, the installer."""
+    return {pid for pid in descendants(process) if b"pip\0install" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_packages_are_there_for_the_program_and_for_what_it_starts() -> None:
+    with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter")) as box:
+        assert box.run("import greeter; greeter.main(); print(greeter.__file__)").stdout == (
+            "hello\n/opt/environment/greeter.py\n"
+        )
+        assert (
+            box.run("python3 -c 'import greeter; greeter.main()'; greeter-tool", language="sh").stdout == "hello\n" * 2
+        )
+        assert box.run("import sys; print(sys.path[-1], 'greeter' in sys.modules)").stdout == "/opt/environment False\n"
+        assert "read-only mount of a folder with the digest sha256:" in box.enforcement["environment.packages"]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_nothing_in_the_environment_can_be_written_by_the_program() -> None:
+    attack = """
+import os
+def attempt(act):
+    try:
+        act()
+    except OSError as error:
+        print(error.strerror)
+attempt(lambda: open('/opt/environment/greeter.py', 'a'))
+attempt(lambda: open('/opt/environment/new.py', 'w'))
+attempt(lambda: os.remove('/opt/environment/greeter.py'))
+attempt(lambda: os.rename('/opt/environment/greeter.py', '/opt/environment/x.py'))
+attempt(lambda: os.chmod('/opt/environment', 0o777))
+attempt(lambda: os.utime('/opt/environment/greeter.py'))
+"""
+    with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter")) as box:
+        answers = box.run(attack).stdout.splitlines()
+        assert len(answers) == 6
+        assert set(answers) <= {"Read-only file system", "Permission denied"}
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_second_sandbox_needs_no_index() -> None:
+    with open_index(GREETER) as index:
+        policy = policy_for(index, "greeter")
+        with SyncSandbox(policy):
+            pass
+        asked = len(index.paths)
+        assert asked
+        with SyncSandbox(policy) as box:
+            assert box.run("import greeter").ok
+        assert len(index.paths) == asked
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_preloaded_packages_are_loaded_before_the_program_starts() -> None:
+    with open_index(GREETER) as index:
+        policy = policy_for(index, "greeter", preload=["greeter"])
+        assert run("import sys; print('greeter' in sys.modules)", policy).stdout == "True\n"
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_package_cannot_take_the_place_of_a_module_that_the_cell_imports() -> None:
+    impostor = make_wheel("impostor", {"json.py": "print('impostor')", "ctypes.py": "raise SystemExit"})
+    with open_index(impostor) as index:
+        assert run("import json; print(json.dumps([1]))", policy_for(index, "impostor")).stdout == "[1]\n"
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("greter", "greter cannot be imported: ModuleNotFoundError"),
+        ("broken", "broken cannot be imported: ZeroDivision"),
+    ],
+)
+def test_a_module_that_cannot_be_preloaded_is_named(module: str, words: str) -> None:
+    broken = make_wheel("broken", {"broken/__init__.py": "1 / 0\n"})
+    with open_index(GREETER, broken) as index:
+        policy = policy_for(index, "greeter", "broken", preload=[module])
+        with pytest.raises(FumehoodError, match=f"{words}.*environment.preload"), SyncSandbox(policy):
+            pytest.fail("it opened")
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_progress_is_told() -> None:
+    told: list[str] = []
+    with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter"), progress=told.append):
+        assert told[0] == "installing greeter"
+        assert any(line.startswith("Installed 1 package") for line in told)
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_two_processes_build_once_and_the_second_says_that_it_waits(tmp_path: Path) -> None:
+    with open_index(GREETER, answering=False) as index:
+        command = [sys.executable, "-W", "ignore", "-c", HOST, str(write_policy(tmp_path, index))]
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first,
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as second,
+        ):
+            assert first.stdout is not None
+            assert second.stdout is not None
+            lines = {first.stdout.readline(), second.stdout.readline()}
+            builder, waiter = (first, second) if _reads(first, second) else (second, first)
+            assert lines == {
+                "installing greeter\n",
+                f"waiting for process {builder.pid}, which works on the same environment\n",
+            }
+            index.answering.set()
+            assert builder.communicate()[0].endswith("hello\n")
+            assert waiter.communicate()[0] == "hello\n"
+
+
+def _reads(first: subprocess.Popen[str], second: subprocess.Popen[str]) -> bool:
+    """True when the first one is the builder: exactly one of them has an installer."""
+    building = [bool(installers_of(process.pid)) for process in (first, second)]
+    assert sorted(building) == [False, True]
+    return building[0]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_many_threads_build_once() -> None:
+    results, told = list[str](), list[str]()
+
+    def open_and_run() -> None:
+        with SyncSandbox(policy, progress=told.append) as box:
+            results.append(box.run("import greeter; greeter.main()").stdout)
+
+    with open_index(GREETER) as index:
+        policy = policy_for(index, "greeter")
+        threads = [threading.Thread(target=open_and_run) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == ["hello\n"] * 6
+    assert told.count("installing greeter") == 1
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_build_that_is_killed_takes_its_installer_along_and_the_next_one_sweeps_up(
+    home: Path, tmp_path: Path
+) -> None:
+    with open_index(GREETER, answering=False) as index:
+        policy = write_policy(tmp_path, index)
+        with subprocess.Popen([sys.executable, "-c", HOST, str(policy)], stdout=subprocess.DEVNULL) as host:
+            assert index.asked.wait(20)
+            installers = installers_of(host.pid)
+            assert installers
+            host.kill()
+        wait_until(lambda: not any(map(is_alive, installers)), 5.0, "the installer is gone with its host")
+        (leftover,) = home.glob(".building-*")
+        assert EnvironmentStore(home).list() == []
+        index.answering.set()
+        assert run("import greeter; greeter.main()", Policy.load(policy)).stdout == "hello\n"
+        assert not leftover.exists()
+        assert len(EnvironmentStore(home).list()) == 1
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_an_interrupted_command_leaves_nothing_usable(home: Path, tmp_path: Path, signum: int, code: int) -> None:
+    with open_index(GREETER, answering=False) as index:
+        command = [sys.executable, "-m", "fumehood", "env", "build", "--policy", str(write_policy(tmp_path, index))]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as hood:
+            assert index.asked.wait(20)
+            installers = installers_of(hood.pid)
+            hood.send_signal(signum)
+            assert hood.wait(20) == code
+        wait_until(lambda: not any(map(is_alive, installers)), 5.0, "the installer is gone")
+    store = EnvironmentStore(home)
+    assert store.list() == []
+    assert (signum == signal.SIGINT) == (not list(home.glob(".building-*")))
+    store.sweep()
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("own_cache")
+async def test_opening_a_sandbox_can_be_cancelled_while_it_builds(home: Path) -> None:
+    with open_index(GREETER, answering=False) as index:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_when, index.asked, scope)
+                async with Sandbox(policy_for(index, "greeter")):
+                    pytest.fail("it opened")
+        assert scope.cancelled_caught
+        assert installers_of(os.getpid()) == set()
+    assert not any(name.startswith(".building-") for name in os.listdir(home))
+
+
+async def _cancel_when(event: threading.Event, scope: anyio.CancelScope) -> None:
+    assert await anyio.to_thread.run_sync(event.wait, 20)
+    scope.cancel()
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_package_without_wheels_is_denied(home: Path) -> None:
+    with open_index(("source-1.0.tar.gz", b"never read")) as index:
+        with pytest.raises(DeniedError, match=r"source.*no usable wheels.*Only wheels are installed"):
+            run("pass", policy_for(index, "source"))
+        assert index.downloads() == []
+    assert EnvironmentStore(home).list() == []
+    assert list(home.glob(".*")) == []
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        ("gretter", "gretter was not found in the package registry"),
+        ("greeter==9", "there is no version of greeter==9"),
+        ("greeter>2,<1", "incompatible"),
+        ("greeter; platform > 3", "found `platform`"),
+    ],
+)
+def test_a_package_that_does_not_exist_is_named(home: Path, package: str, words: str) -> None:
+    with open_index(GREETER) as index, pytest.raises(UsageError, match=words):
+        run("pass", policy_for(index, package))
+    assert list(home.glob(".*")) == []
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_hashes_are_held(tmp_path: Path) -> None:
+    with open_index(GREETER) as index:
+        file = tmp_path / "requirements.txt"
+        file.write_text(f"greeter==1.0 --hash={index.hash_of(GREETER[0])}\n")
+        policy = policy_for(index, requirements=file)
+        assert run("import greeter; greeter.main()", policy).stdout == "hello\n"
+        file.write_text(f"greeter==1.0 --hash=sha256:{'0' * 64}\n")
+        with pytest.raises(DeniedError, match=r"Hash mismatch for `greeter==1.0`"):
+            run("pass", policy)
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_with_hashes_a_dependency_needs_one_too(tmp_path: Path) -> None:
+    needy = make_wheel("needy", {"needy/__init__.py": ""}, requires="greeter")
+    with open_index(GREETER, needy) as index:
+        file = tmp_path / "requirements.txt"
+        file.write_text(f"needy==1.0 --hash={index.hash_of(needy[0])}\n")
+        with pytest.raises(UsageError, match="must list every package, dependencies included"):
+            run("pass", policy_for(index, requirements=file))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_policys_index_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    impostor = make_wheel("greeter", {"greeter.py": "def main():\n    print('impostor')\n"}, version="2.0")
+    with open_index(GREETER) as index, open_index(impostor) as other:
+        for variable in ("UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "UV_FIND_LINKS"):
+            monkeypatch.setenv(variable, other.url)
+        assert run("import greeter; greeter.main()", policy_for(index, "greeter")).stdout == "hello\n"
+        assert other.paths == []
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_an_index_that_nobody_serves_is_a_clear_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+    with pytest.raises(FumehoodError, match=r"Failed to fetch.*Check that this machine reaches its index"):
+        run("pass", Policy(environment={"packages": ["greeter"], "index": address}))
+    assert list(home.glob(".*")) == []
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_an_environment_that_was_pruned_and_built_anew_works_although_an_old_cell_is_warm(home: Path) -> None:
+    with open_index(GREETER) as index:
+        policy = policy_for(index, "greeter")
+        with SyncSandbox(policy) as box:
+            assert box.run("pass").ok
+            assert EnvironmentStore(home).prune() == []
+        assert len(EnvironmentStore(home).prune()) == 1
+        assert run("import greeter; greeter.main()", policy).stdout == "hello\n"
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_the_same_packages_have_the_same_digest_whenever_they_are_built(home: Path) -> None:
+    digests: list[str] = []
+    with open_index(GREETER) as index:
+        for _ in range(2):
+            with SyncSandbox(policy_for(index, "greeter")) as box:
+                digests.append(box.enforcement["environment.packages"])
+            EnvironmentStore(home).prune()
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_mount_over_the_packages_is_refused(tmp_path: Path) -> None:
+    mounts = {"mounts": [{"source": str(tmp_path), "target": "/opt"}]}
+    with open_index(GREETER) as index:
+        policy = policy_for(index, "greeter").override({"filesystem": mounts})
+        with pytest.raises(UsageError, match="'/opt' would cover the packages"):
+            run("pass", policy)
+
+
+def test_a_policy_that_cannot_be_enforced_is_refused_before_anything_is_built(home: Path) -> None:
+    with open_index(GREETER) as index:
+        with pytest.raises(DeniedError, match="commands"):
+            run("pass", policy_for(index, "greeter").override({"commands": {"allow": ["ls"]}}))
+        assert index.paths == []
+    assert not home.exists()
+
+
+def test_hood_env_builds_lists_and_prunes(home: Path, tmp_path: Path, own_cache: None) -> None:
+    def hood(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run([sys.executable, "-m", "fumehood", "env", *arguments], stdout=subprocess.PIPE, text=True)
+        return done.returncode, done.stdout
+
+    with open_index(GREETER) as index:
+        policy = str(write_policy(tmp_path, index))
+        assert hood("list") == (0, "no environments; `hood env build PACKAGE` or a sandbox that needs one makes it\n")
+        code, built = hood("build", "--policy", policy)
+        assert (code, "greeter (1 installed" in built) == (0, True)
+        assert hood("list") == (0, built)
+        assert hood("prune") == (0, "nothing to remove\n")
+        assert hood("prune", "--all")[1].startswith("removed ")
+        assert list(home.iterdir()) == []
+        assert hood("build")[0] == 2
+        assert hood("build", "--policy", policy, "six")[0] == 2
+
+
+@pytest.mark.parametrize("package", ["iniconfig", "six", "packaging"])
+def test_wheels_of_the_machines_own_index_work(package: str, reaches_index: Callable[[], bool]) -> None:
+    require(reaches_index(), "no package index is configured or reachable")
+    assert run(f"import {package}; print({package}.__name__)", Policy(environment={"packages": [package]})).ok
+
+
+def test_pandas_is_loaded_once_and_its_randomness_is_new_in_every_run(reaches_index: Callable[[], bool]) -> None:
+    require(reaches_index(), "no package index is configured or reachable")
+    with SyncSandbox(Policy(environment={"packages": ["pandas"], "preload": ["pandas"]})) as box:
+        assert box.run("import pandas as pd; print(pd.DataFrame({'a': [1, 2]}).a.sum())").stdout == "3\n"
+        program = "import numpy as np; print(np.random.random(), np.random.default_rng().random())"
+        assert len({number for _ in range(4) for number in box.run(program).stdout.split()}) == 8
+
+
+@pytest.fixture
+def reaches_index() -> Callable[[], bool]:
+    def ask() -> bool:
+        target = Path(os.environ["FUMEHOOD_HOME"]) / "probe"
+        uv = shutil.which("uv", path=f"{sys.prefix}/bin:{os.environ['PATH']}")
+        command = [uv or "uv", "pip", "install", "-q", "--python", sys.executable, "--target", str(target), "six"]
+        return uv is not None and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+
+    return ask
