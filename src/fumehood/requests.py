@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import stat
@@ -43,6 +44,9 @@ def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) 
         raise UsageError("give either code or argv, and not both")
     if argv is not None and not argv:
         raise UsageError("argv is empty; it needs at least the name of a program")
+    for key in ("argv", "args"):
+        if isinstance(options.get(key), str):
+            raise UsageError(f"{key} {options.get(key)!r} must be a list of words, not one text")
     return RunRequest(
         language=language.name,
         arguments=_checked_arguments(argv if argv is not None else options.get("args", ())),
@@ -56,8 +60,6 @@ def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) 
 
 
 def _checked_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(arguments, str):
-        raise UsageError(f"arguments {arguments!r} must be a list of words, not one text")
     for argument in arguments:
         _check_text(argument, "argument")
     return tuple(arguments)
@@ -71,8 +73,8 @@ def _checked_stdin(stdin: bytes | str | int | None) -> bytes | int | None:
             mode = os.fstat(stdin).st_mode
         except OSError as error:
             raise UsageError(f"stdin: descriptor {stdin} cannot be used: {error.strerror}") from error
-        if stat.S_ISDIR(mode):
-            raise UsageError(f"stdin: descriptor {stdin} is a folder; give data, or a descriptor that can be read")
+        if stat.S_ISDIR(mode) or fcntl.fcntl(stdin, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+            raise UsageError(f"stdin: descriptor {stdin} cannot be read; give data, or a descriptor that can")
     return stdin
 
 

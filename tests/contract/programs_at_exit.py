@@ -95,6 +95,15 @@ AT_EXIT = {
         "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    return 3\nprint(asyncio.run(main()))"
     ),
     "a failing task": "import asyncio\nasync def main():\n    raise ValueError('task')\nasyncio.run(main())",
-    "faulthandler": "import faulthandler\nfaulthandler.dump_traceback()",
     "changing argv and path": "import sys\nsys.argv.append('x')\nsys.path.clear()\nprint(sys.argv[1:])",
+}
+
+# The stack of a program does not begin with it: below are the frames of the guest that became it. Tracebacks of
+# exceptions do not show them; a program that walks the stack sees them.
+STACK_WALKS = {
+    "deep recursion": "def f():\n    f()\nf()",
+    "traceback.print_stack": "import traceback\ndef f():\n    traceback.print_stack()\nf()",
+    "the number of frames": "import inspect\nprint(len(inspect.stack()))\nimport sys\nprint(sys._getframe().f_back)",
+    "a warning about the caller": "import warnings\nwarnings.warn('careful', stacklevel=2)\nprint('on')",
+    "faulthandler": "import faulthandler\nfaulthandler.dump_traceback()",
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from contract.plain_python import Behaviour, run_plainly
 from contract.programs import ENDING, TRACEBACKS
-from contract.programs_at_exit import AT_EXIT, STATE
+from contract.programs_at_exit import AT_EXIT, STACK_WALKS, STATE
 
 from fumehood import SyncSandbox
 
@@ -19,6 +19,13 @@ PROGRAMS = {**ENDING, **TRACEBACKS, **STATE, **AT_EXIT}
 def test_a_program_behaves_as_under_plain_python(box: SyncSandbox, tmp_path: Path, source: str) -> None:
     expected = run_plainly(tmp_path, source, stdin=STDIN)
     assert Behaviour.of(box.run(source, stdin=STDIN)) == expected
+
+
+@pytest.mark.parametrize("source", STACK_WALKS.values(), ids=STACK_WALKS.keys())
+def test_a_walk_over_the_stack_ends_as_under_plain_python_though_it_sees_more(
+    box: SyncSandbox, tmp_path: Path, source: str
+) -> None:
+    assert box.run(source).exit_code == run_plainly(tmp_path, source).exit_code
 
 
 @pytest.mark.parametrize(

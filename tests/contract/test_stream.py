@@ -28,7 +28,7 @@ async def test_events_come_in_order_and_the_result_last(make_policy: Callable[..
 
 async def test_output_arrives_before_the_program_ends(make_policy: Callable[..., Policy]) -> None:
     async with Sandbox(make_policy()) as box:
-        events = box.stream("import threading\nprint('first')\nthreading.Event().wait()")
+        events = box.stream("import threading\nimport sys; sys.stdout.write('first\\n')\nthreading.Event().wait()")
         async with aclosing(events):
             assert await anext(events) == Stdout(b"first\n")
 
@@ -49,7 +49,7 @@ async def test_a_mistake_is_raised_before_the_first_event(make_policy: Callable[
 
 async def test_leaving_early_ends_the_run(make_policy: Callable[..., Policy]) -> None:
     """The second run sees no process of the first, and the first can no longer change the shared workspace."""
-    endless = "n = 0\nwhile True:\n    n += 1\n    open('alive', 'w').write(str(n))\n    if n == 1: print('going')"
+    endless = "n = 0\nwhile True:\n    n += 1\n    open('alive', 'w').write(str(n))\n    if n == 1: import sys; sys.stdout.write('going\\n')"
     async with Sandbox(make_policy()) as box:
         async with aclosing(box.stream(endless)) as events:
             assert await anext(events) == Stdout(b"going\n")
@@ -106,13 +106,13 @@ async def test_two_streams_at_once_do_not_mix(make_policy: Callable[..., Policy]
 
 
 def test_the_blocking_stream_is_the_same(box: SyncSandbox) -> None:
-    events = list(box.stream("print('a')"))
+    events = list(box.stream("import sys; sys.stdout.write('a\\n')"))
     assert events[0] == Stdout(b"a\n")
     assert isinstance(events[-1], Finished)
 
 
 def test_leaving_the_blocking_stream_early_ends_the_run(box: SyncSandbox) -> None:
-    for event in box.stream("import threading\nprint('going')\nthreading.Event().wait()"):
+    for event in box.stream("import threading\nimport sys; sys.stdout.write('going\\n')\nthreading.Event().wait()"):
         assert event == Stdout(b"going\n")
         break
     assert box.run("print('on')").stdout == "on\n"

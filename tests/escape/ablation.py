@@ -1,6 +1,6 @@
 """Shows that every attack is stopped by something: takes protections away, one by one, and sees which attacks succeed.
 
-    .venv/bin/python tests/escape/ablation.py [--rootless] [--only NAME[,NAME]] [--report FILE]
+    .venv/bin/python tests/escape/ablation.py [--rootless] [--only NAME[,NAME]]... [--report FILE]
 
 Works on a copy of the repository in a temporary folder. `--rootless` runs the attacks as a temporary ordinary user.
 An attack that succeeds with everything in place is listed apart: that is a hole.
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from protections import COMBINATIONS, PROTECTIONS, Patch
+from protections import COMBINATIONS, ONLY_TOGETHER, PROTECTIONS, Patch
 
 ROOT = Path(__file__).resolve().parents[2]
 STOPPED, SUCCEEDED, BROKEN = "stopped", "succeeded", "could not be carried out"
@@ -56,7 +56,7 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rootless", action="store_true")
-    parser.add_argument("--only", help="protections to take away together, instead of everything in turn")
+    parser.add_argument("--only", action="append", help="protections to take away together, instead of all in turn")
     parser.add_argument("--report", type=Path)
     return parser.parse_args()
 

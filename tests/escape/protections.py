@@ -90,6 +90,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(f"{GUEST}/supervision.py", "kernel.unshare(kernel.CLONE_NEWPID)", "pass"),
         Patch(f"{GUEST}/supervision.py", "self._nursery.return_to(kernel.CLONE_NEWPID)", "pass"),
         Patch(f"{GUEST}/supervision.py", "_, status, used =", "os.kill(self._process, 9); _, status, used ="),
+        Patch(f"{GUEST}/supervision.py", "        self._cgroups.remove()", "        pass"),
     ],
     # Files.
     "minimal-root": [
@@ -178,6 +179,9 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "wall-time": [Patch(f"{GUEST}/supervision.py", '+ message["timeout"]', '+ message["timeout"] + 3')],
 }  # fmt: skip
 
+# Without these alone no run would start: what follows them needs them.
+ONLY_TOGETHER = {"no-new-privileges", "inner-user-namespace", "stepping-down"}
+
 # Several walls around the same thing: these are seen through only when all of them are down.
 COMBINATIONS: list[tuple[str, ...]] = [
     ("seccomp", "capabilities"),
@@ -187,8 +191,8 @@ COMBINATIONS: list[tuple[str, ...]] = [
     ("read-only-mounts", "landlock"),
     ("network-namespace", "landlock"),
     ("run-network-namespace", "landlock"),
-    ("inner-user-namespace", "landlock"),
-    ("inner-user-namespace", "landlock", "seccomp", "capabilities"),
+    ("inner-user-namespace", "capabilities", "landlock"),
+    ("inner-user-namespace", "capabilities", "landlock", "seccomp"),
     ("minimal-root", "landlock"),
     ("fresh-proc", "landlock"),
     ("process-namespace", "fresh-proc", "landlock"),

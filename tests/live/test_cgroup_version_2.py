@@ -30,7 +30,7 @@ def version_2_mount() -> Path | None:
 
 async def run(backend: NativeBackend, source: bytes) -> bytes:
     request = RunRequest("python", (), source, "main.py", {}, "", 10.0, None)
-    async with backend.open(Policy()) as sandbox, sandbox.start(request) as execution:
+    async with backend.open(Policy(), None) as sandbox, sandbox.start(request) as execution:
         return b"".join([output.data async for output in execution.output(live=False)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -107,7 +108,9 @@ def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> None:
 
 
 def _stdin(program: Program) -> int | None:
-    return None if program.used_stdin else 0
+    if program.used_stdin or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+        return None
+    return 0
 
 
 def _leave_echoed_line(error: StoppedError) -> None:

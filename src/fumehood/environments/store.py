@@ -150,6 +150,7 @@ class EnvironmentStore:
             self._finish(wishes, place)
         except BaseException:
             discard(place)
+            lock.remove()
             raise
         environment = self.find(key)
         assert environment is not None

@@ -58,6 +58,7 @@ def main(control_descriptor: int, spec: CellSpec) -> NoReturn:
 def _forget_the_host(spec: CellSpec) -> None:
     """No terminal, no signal settings, no mask, no place in its cgroups: nothing of the process that started us."""
     os.setsid()
+    kernel.rename_process([sys.executable])
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
         try:

@@ -90,10 +90,22 @@ def finish(last_preloaded: str, code: int) -> int:
     threading = sys.modules.get("threading")
     if threading:
         threading._shutdown()  # waits for the threads that are not daemons
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _show_ignored
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls
+    sys.unraisablehook = sys.__unraisablehook__
     flushed = _flush()
     _drop_modules(last_preloaded)
     return code if flushed and _flush() else code or _FLUSH_FAILED
+
+
+def _show_ignored(ignored: sys.UnraisableHookArgs) -> None:
+    """An error in an exit function, as the interpreter shows it, without the frame of ours that called it."""
+    frames = ignored.exc_traceback
+    if frames and frames.tb_frame.f_code is finish.__code__:
+        frames = None
+    shown = traceback.format_exception(ignored.exc_type, ignored.exc_value, frames)
+    _write_error(f"{ignored.err_msg or 'Exception ignored in'}: {ignored.object!r}\n{''.join(shown)}")
 
 
 def _drop_modules(last_preloaded: str) -> None:

@@ -156,6 +156,16 @@ def set_dumpable(dumpable: bool) -> None:
     _prctl(PR_SET_DUMPABLE, "PR_SET_DUMPABLE", int(dumpable))
 
 
+def rename_process(words: list[str]) -> None:
+    """Overwrite the command line that /proc shows, which names the descriptors that we were started with."""
+    with open("/proc/self/stat", encoding="utf-8", errors="replace") as stream:
+        fields = stream.read().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    shown = b"".join(os.fsencode(word) + b"\0" for word in words)
+    # SAFETY: these are the addresses of our own argument strings, as the kernel keeps them; the length never grows.
+    ctypes.memmove(start, shown[: end - start].ljust(end - start, b"\0"), end - start)
+
+
 def landlock_abi() -> int:
     """The Landlock version of this kernel, 0 without Landlock."""
     result = libc.syscall(

@@ -103,7 +103,14 @@ class CellCgroups:
         return [hierarchy.parent / self._name for hierarchy in self._hierarchies]
 
     def make(self, owner: int | None) -> None:
-        """`owner` is the host uid of the cell's root, when that is not ourselves."""
+        """`owner` is the host uid of the cell's root, when that is not ourselves. All or none."""
+        try:
+            self._make(owner)
+        except OSError:
+            self.remove()
+            raise
+
+    def _make(self, owner: int | None) -> None:
         for hierarchy, folder in zip(self._hierarchies, self.folders, strict=True):
             folder.mkdir()
             if hierarchy.version == 2:
