@@ -39,7 +39,7 @@ async def test_two_thousand_runs_leave_everything_as_it_was() -> None:
         (cell,) = cells_of(outer)
         await run_many(200)
         gc.collect()
-        before, host_kib, cell_kib = Footprint.of_this_process(), private_kib(os.getpid()), private_kib(cell)
+        before, host_kib, cell_kib = Footprint.at_rest(), private_kib(os.getpid()), private_kib(cell)
         cell_descriptors = len(os.listdir(f"/proc/{cell}/fd"))
         cell_mounts = len(mounts(cell))
         await run_many(RUNS)
@@ -59,7 +59,7 @@ async def test_failures_of_every_kind_leave_everything_as_it_was() -> None:
     async with Sandbox() as box:
         for program in programs:
             await box.run(program)
-        before = Footprint.of_this_process()
+        before = Footprint.at_rest()
         for program in programs * 10:
             assert not (await box.run(program)).ok
         wait_until(lambda: not Footprint.of_this_process().exceeds(before), 5.0, f"as before: {before}")
@@ -73,7 +73,7 @@ async def test_sandboxes_that_cannot_open_leave_everything_as_it_was() -> None:
         await box.run("pass")
         for n in range(12):
             if n == 2:
-                before = Footprint.of_this_process()
+                before = Footprint.at_rest()
             with pytest.raises(StepFailedError, match="no_such_module"):
                 await Sandbox(broken).__aenter__()
         wait_until(lambda: not Footprint.of_this_process().exceeds(before), 5.0, f"as before: {before}")

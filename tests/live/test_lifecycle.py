@@ -141,7 +141,7 @@ async def test_runs_cancelled_at_random_moments_leave_nothing() -> None:
     async with Sandbox() as box:
         for _ in range(5):
             await box.run("pass")
-        before = Footprint.of_this_process()
+        before = Footprint.at_rest()
         for _ in range(50):
             with anyio.move_on_after(dice.uniform(0, 0.03)):
                 await box.run(
@@ -157,7 +157,7 @@ async def test_opening_cancelled_at_random_moments_leaves_nothing() -> None:
     dice = random.Random(21)
     async with Sandbox() as box:
         await box.run("pass")
-        before = Footprint.of_this_process()
+        before = Footprint.at_rest()
         for n in range(6):
             with anyio.move_on_after(dice.uniform(0, 0.2)):
                 async with Sandbox(Policy(resources={"memory": f"{300 + n}M"})) as other:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fumehood.backends.native.blueprint import STANDBYS
+
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 
@@ -75,6 +77,9 @@ def private_kib(process: int) -> int:
     return sum(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty:"))
 
 
+_AT_REST = 2 + 2 * STANDBYS
+
+
 @dataclass(frozen=True)
 class Footprint:
     descriptors: int
@@ -93,6 +98,12 @@ class Footprint:
             cgroups=len(run_cgroups_of(me)),
             mounts=len(mounts()),
         )
+
+    @classmethod
+    def at_rest(cls, sandboxes: int = 1) -> Footprint:
+        """Once every cell has the runs on standby that it wants: a cell is two processes, and so is each of them."""
+        wait_until(lambda: cls.of_this_process().processes >= sandboxes * _AT_REST, 10.0, "all runs stand by")
+        return cls.of_this_process()
 
     def exceeds(self, other: Footprint) -> bool:
         return any(getattr(self, name) > getattr(other, name) for name in self.__dataclass_fields__)
