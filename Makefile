@@ -36,9 +36,10 @@ $(READY): pyproject.toml requirements-dev.lock
 	@echo "$(CURDIR)" > $@
 
 demo: $(READY)
-	$(BIN)/hood run examples/fibonacci.py
-	@echo "Now a program that reads what it was not given: it must fail with exit code 1."
-	$(BIN)/hood run -c 'print(open("/etc/shadow").read())'; test $$? -eq 1
+	@echo '$$ hood run examples/fibonacci.py'; $(BIN)/hood run examples/fibonacci.py
+	@echo; echo '$$ hood run examples/prisoner.py      # a program that tries to get out'; $(BIN)/hood run examples/prisoner.py
+	@echo; echo "$$ hood run --memory 64M -c 'bytearray(10**9)'"; $(BIN)/hood run --memory 64M -c 'bytearray(10**9)'; test $$? -eq 137
+	@echo; echo "$$ hood run --timeout 1s -c 'while True: pass'"; $(BIN)/hood run --timeout 1s -c 'while True: pass'; test $$? -eq 124
 
 test: setup
 	@status=0; \

@@ -49,7 +49,10 @@ async def test_a_mistake_is_raised_before_the_first_event(make_policy: Callable[
 
 async def test_leaving_early_ends_the_run(make_policy: Callable[..., Policy]) -> None:
     """The second run sees no process of the first, and the first can no longer change the shared workspace."""
-    endless = "n = 0\nwhile True:\n    n += 1\n    open('alive', 'w').write(str(n))\n    if n == 1: os.write(1, b'going\\n')"
+    endless = (
+        "import os\nn = 0\nwhile True:\n    n += 1\n"
+        "    open('alive', 'w').write(str(n))\n    if n == 1: os.write(1, b'going\\n')"
+    )
     async with Sandbox(make_policy()) as box:
         async with aclosing(box.stream(endless)) as events:
             assert await anext(events) == Stdout(b"going\n")

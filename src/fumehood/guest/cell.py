@@ -287,6 +287,7 @@ class Cell:
 def _preload(interpreter: program.Interpreter, modules: list[str]) -> None:
     # Numeric libraries start a thread for each core when they are imported; a forked run could not use them.
     threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    usual = dict(os.environ)
     for variable in threads:
         os.environ[variable] = "1"
     try:
@@ -294,7 +295,8 @@ def _preload(interpreter: program.Interpreter, modules: list[str]) -> None:
     except program.PreloadError as error:
         raise StepError("preloading modules", str(error)) from error
     for variable in threads:
-        os.environ.pop(variable, None)
+        del os.environ[variable]
+    os.environ.update(usual)
 
 
 def _refuse(descriptors: list[int], failure: StepError) -> None:

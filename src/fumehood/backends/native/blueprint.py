@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from pathlib import Path
@@ -75,14 +76,15 @@ def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None
         "limits": _limits(policy, machine),
         "preload": [*_PRELOAD, *policy.environment.preload],
         "module_path": [PACKAGES_PLACE] if packages else [],
-        "environment": _environment(machine, packages),
+        "environment": _environment(policy, machine, packages),
         "standbys": STANDBYS,
         "idle_seconds": IDLE_SECONDS,
     }
 
 
-def _environment(machine: Machine, packages: PackageFolder | None) -> dict[str, str]:
+def _environment(policy: Policy, machine: Machine, packages: PackageFolder | None) -> dict[str, str]:
     own = os.path.dirname(machine.interpreter.executable)
+    threads = str(max(1, min(len(machine.cpus), math.ceil(policy.resources.cpus))))
     installed = [f"{PACKAGES_PLACE}/bin"] if packages else []
     path = dict.fromkeys([*installed, own, "/usr/local/bin", "/usr/bin", "/bin"])
     return {
@@ -93,6 +95,9 @@ def _environment(machine: Machine, packages: PackageFolder | None) -> dict[str, 
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
         "PYTHONUNBUFFERED": "1",
+        # Numeric libraries count the host's CPUs, and would start more threads than the limits allow.
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
         # For interpreters that the program starts; its own has the folder in its path.
         **({"PYTHONPATH": PACKAGES_PLACE} if packages else {}),
     }
