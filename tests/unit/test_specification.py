@@ -1,0 +1,22 @@
+"""SPECIFICATION.md names the tests that hold its promises; this one holds the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_test_that_the_specification_names_exists() -> None:
+    text = (ROOT / "SPECIFICATION.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", text))
+    paths = set(re.findall(r"`(tests/[\w/.]+)`", text)) - {"tests/unit/test_specification.py"}
+    defined = {name for file in (ROOT / "tests").rglob("test_*.py") for name in _tests(file)}
+    assert named
+    assert named - defined == set()
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def _tests(file: Path) -> list[str]:
+    return re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
