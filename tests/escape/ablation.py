@@ -31,9 +31,9 @@ _BOOTY = re.compile(r"(AssertionError: )?assert |Failed: DID NOT RAISE")
 
 def main() -> int:
     arguments = parse_arguments()
-    chosen = (
-        [tuple(arguments.only.split(","))] if arguments.only else [*((name,) for name in PROTECTIONS), *COMBINATIONS]
-    )
+    chosen = [(name,) for name in PROTECTIONS if name not in ONLY_TOGETHER] + COMBINATIONS
+    if arguments.only:
+        chosen = [tuple(names.split(",")) for names in arguments.only]
     with copied_repository() as copy:
         whole = run_attacks(copy, rootless=arguments.rootless)
         holes = sorted(test for test, result in whole.items() if result != STOPPED)
@@ -96,7 +96,7 @@ def weakened(copy: Path, patches: list[Patch]) -> Iterator[None]:
 
 
 def run_attacks(copy: Path, *, rootless: bool, without: Sequence[str] = ()) -> dict[str, str]:
-    options = ["tests/escape", "-vv", "-rA", "--tb=no", "--timeout=60", "-p", "no:cacheprovider"]
+    options = ["tests/escape", "-vv", "-rA", "--tb=no", "--timeout=30", "-p", "no:cacheprovider"]
     options += [f"--deselect={test}" for test in without]
     command = [".venv/bin/python", "tests/rootless.py"] if rootless else ["sh", "scripts/test"]
     done = subprocess.run([*command, *options], cwd=copy, capture_output=True, text=True)

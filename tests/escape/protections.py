@@ -13,31 +13,9 @@ ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation.py", f"{GUEST}/rootfs.py", f"{GUES
 
 # What a root that is not minimal would show.
 HOST_PLACES = (
-    *(
-        "/var/tmp",
-        "/var/lib",
-        "/var/log",
-        "/var/run",
-        "/home",
-        "/root",
-        "/opt",
-        "/srv",
-        "/mnt",
-        "/media",
-        "/boot",
-        "/sys",
-    ),
-    *(
-        "/etc/shadow",
-        "/etc/gshadow",
-        "/etc/sudoers",
-        "/etc/ssh",
-        "/etc/ssl",
-        "/etc/machine-id",
-        "/etc/hostname",
-        "/work",
-    ),
-    *("/dev/kmsg", "/dev/vda", "/dev/kvm", "/dev/fuse", "/dev/net", "/dev/mem"),
+    *("/var/tmp", "/var/lib", "/var/log", "/home", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys", "/work"),
+    *("/root/.bashrc", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl", "/etc/machine-id"),
+    *("/etc/hostname", "/dev/kmsg", "/dev/vda", "/dev/kvm", "/dev/fuse", "/dev/net", "/dev/mem"),
 )
 
 
@@ -130,7 +108,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ISOLATION, '(("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777), ', "("),
         Patch(ISOLATION, '("run", RUN_FOLDER, 0o755)):', '("run", RUN_FOLDER, 0o755),):'),
     ],
-    "workspaces": [Patch(CELL, 'self._open_workspace(message["workspace"])', "self._open_workspace(1)")],
+    "workspaces": [Patch(f"{NATIVE}/cells.py", "workspace = next(self._workspaces)", "workspace = 1")],
     "cells-by-policy": [Patch(f"{NATIVE}/cells.py", "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
     # What comes from the host, or from the machinery.
     "empty-environment": [
@@ -158,7 +136,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "randomness": [Patch(f"{GUEST}/program.py", "randomness.renew()", "pass")],
     "notes-checked": [
-        Patch(f"{GUEST}/program.py", 'kind if kind in ("memory", "disk", "processes") else ""', '"memory"'),
+        Patch(f"{GUEST}/ending.py", 'kind if kind in ("memory", "disk", "processes") else ""', '"memory"'),
         Patch(f"{GUEST}/supervision.py", "None if status == 0 else self._trouble(others)", "self._trouble(others)"),
         Patch("backends/verdict.py", "if code == 0:", "if 0:"),
     ],

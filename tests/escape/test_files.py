@@ -152,19 +152,31 @@ async def test_the_root_cannot_be_changed(sandbox: Sandbox, code: str) -> None:
     assert await attack(sandbox, f"found = {code}") in ("EROFS", "EACCES")
 
 
-SYSTEM_WRITES = {
-    "a new program": "outcome(lambda: os.open('/usr/bin/evil', os.O_CREAT | os.O_WRONLY))",
-    "a program": "outcome(lambda: os.open('/usr/bin/env', os.O_WRONLY))",
-    "a program's mode": "outcome(lambda: os.chmod('/usr/bin/env', 0o755))",
-    "a program's time": "outcome(lambda: os.utime('/usr/bin/env'))",
-    "the standard library": "outcome(lambda: os.open(os.__file__, os.O_WRONLY))",
-    "the loader's cache": "outcome(lambda: os.open('/etc/ld.so.cache', os.O_WRONLY))",
-}
+SYSTEM_FILES = ["/usr/bin/env", "/usr/bin/sh", "/etc/ld.so.cache", "/usr/lib/os-release"]
 
 
-@pytest.mark.parametrize("code", SYSTEM_WRITES.values(), ids=SYSTEM_WRITES)
-async def test_the_hosts_system_cannot_be_changed(sandbox: Sandbox, code: str) -> None:
-    assert await attack(sandbox, f"found = {code}") in ("EROFS", "EACCES", "EPERM")
+@pytest.mark.parametrize("path", SYSTEM_FILES)
+async def test_a_system_file_of_the_host_cannot_be_changed(sandbox: Sandbox, path: str) -> None:
+    """Opening is the whole attack: nothing is written, in case it works."""
+    found = await attack(sandbox, "found = outcome(lambda: os.open(path, os.O_WRONLY))", path=path)
+    assert found in ("EROFS", "EACCES")
+
+
+@pytest.mark.parametrize("folder", ["/usr", "/usr/bin", "/usr/local/bin", "/etc/alternatives"])
+async def test_nothing_can_be_added_to_a_system_folder_of_the_host(sandbox: Sandbox, folder: str) -> None:
+    code = """
+        def ask():
+            if libc.access(folder.encode(), os.W_OK) < 0:
+                raise OSError(ctypes.get_errno(), "")
+
+        found = outcome(ask)
+    """
+    assert await attack(sandbox, code, folder=folder) in ("EROFS", "EACCES")
+
+
+async def test_the_interpreter_cannot_be_changed(sandbox: Sandbox) -> None:
+    found = await attack(sandbox, "found = outcome(lambda: os.open(os.__file__, os.O_WRONLY))")
+    assert found in ("EROFS", "EACCES")
 
 
 @pytest.mark.parametrize("device", ["null", "zero", "full", "random", "urandom", "tty"])

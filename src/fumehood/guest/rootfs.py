@@ -26,8 +26,10 @@ HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
 
 # What anyone may read in a fresh /proc that is about the host. Files that only root may read need no cover: nobody
 # inside is root to the kernel.
-_HIDDEN_PROC_FILES = ("cmdline", "interrupts", "kallsyms", "keys", "locks", "modules", "partitions")
-_HIDDEN_PROC_FOLDERS = ("acpi", "bus", "driver", "fs", "irq", "scsi", "tty")
+_HIDDEN_PROC_FILES = (
+    "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "keys", "locks", "modules", "partitions"
+)  # fmt: skip
+_HIDDEN_PROC_FOLDERS = ("acpi", "bus", "driver", "fs", "irq", "pressure", "scsi", "tty")
 
 
 class Bind:
@@ -65,7 +67,8 @@ class Bind:
 def _attributes(mode: str) -> int:
     match mode:
         case "device":
-            return kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NOEXEC
+            # Read-only keeps the node as it is, times and mode; what is written to the device is another matter.
+            return kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NOEXEC | kernel.MOUNT_ATTR_RDONLY
         case "rw":
             return kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
         case _:

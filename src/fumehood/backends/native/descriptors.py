@@ -19,8 +19,8 @@ class RunDescriptors:
             self.reply, their_reply = wire.socket_pair()
             undo.callback(self.reply.close)
             undo.callback(their_reply.close)
-            self.stdout, their_stdout = _pipe(undo)
-            self.stderr, their_stderr = _pipe(undo)
+            self.stdout, their_stdout = _output_pipe(undo)
+            self.stderr, their_stderr = _output_pipe(undo)
             their_stdin, self.stdin = _stdin(request, undo)
             data = wire.sealed_file(_header(request), request.source or b"")
             undo.callback(os.close, data)
@@ -44,6 +44,13 @@ class RunDescriptors:
 def _pipe(undo: ExitStack) -> tuple[int, int]:
     read, write = os.pipe2(os.O_CLOEXEC)
     undo.callback(wire.close_all, (read, write))
+    return read, write
+
+
+def _output_pipe(undo: ExitStack) -> tuple[int, int]:
+    """Our end never blocks: a program can read its own output away again after we were told that it is there."""
+    read, write = _pipe(undo)
+    os.set_blocking(read, False)
     return read, write
 
 

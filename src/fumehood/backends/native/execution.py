@@ -72,7 +72,10 @@ class Pump:
         return outputs
 
     def _read_stream(self, descriptor: int) -> list[Output]:
-        data = os.read(descriptor, _CHUNK_BYTES)
+        try:
+            data = os.read(descriptor, _CHUNK_BYTES)
+        except BlockingIOError:
+            return []  # the program was quicker and took it back
         stream = self._streams[descriptor]
         if not data:
             self._epoll.unregister(descriptor)

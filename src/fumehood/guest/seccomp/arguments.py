@@ -21,6 +21,9 @@ _NEW_NAMESPACES = (
     | 0x2000_0000  # CLONE_NEWPID
     | 0x4000_0000  # CLONE_NEWNET
 )
+# CLONE_PARENT: the child would be the cell's, which waits for nobody that it did not start. The kernel keeps a process
+# namespace until every process in it is buried, so one such child would hold up the end of its run for ever.
+_SIBLING = 0x0000_8000
 
 _SET_ID_BITS = 0o6000  # S_ISUID | S_ISGID
 _FILE_TYPE_BITS = 0o170000  # S_IFMT
@@ -79,7 +82,7 @@ def _internet_sockets() -> Decision:
     return Check(1, (_SOCK_STREAM, _SOCK_DGRAM), protocol, REFUSE, mask=_SOCK_TYPE_BITS)
 
 
-SAME_NAMESPACES = Check(0, (0,), ALLOW, REFUSE, mask=_NEW_NAMESPACES)
+SAME_NAMESPACES = Check(0, (0,), ALLOW, REFUSE, mask=_NEW_NAMESPACES | _SIBLING)
 ORDINARY_SOCKETS = _ordinary_sockets()
 NO_TERMINAL_TAKEOVER = Check(1, _TERMINAL_TAKEOVERS, REFUSE, ALLOW)  # ioctl(unsigned int fd, unsigned int cmd, ...)
 KNOWN_PERSONALITIES = Check(0, _PERSONALITIES, ALLOW, REFUSE)  # personality(unsigned int)
