@@ -24,7 +24,7 @@ if os.fork() == 0:
 LOOK_FOR_THINGS = """
 import json, os
 print([p for p in ("/tmp/x", "/dev/shm/x", "/run/x") if os.path.exists(p)], hasattr(json, "left"), "LEFT" in os.environ)
-print(oct(os.umask(0)), sorted(int(n) for n in os.listdir("/proc") if n.isdigit())[1:] == [os.getpid()])
+print(oct(os.umask(0)), [int(n) for n in os.listdir("/proc") if n.isdigit() and n != "1"] == [os.getpid()])
 """
 
 

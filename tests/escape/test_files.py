@@ -73,7 +73,7 @@ async def test_a_host_file_cannot_be_had_through(sandbox: Sandbox, host_secret: 
 @pytest.mark.parametrize("name", ["root", "cwd"])
 async def test_process_1_lends_nobody_its_folders(sandbox: Sandbox, host_secret: Path, name: str) -> None:
     code = "found = outcome(lambda: open(way + path).read())"
-    assert await attack(sandbox, code, way=f"/proc/1/{name}", path=str(host_secret)) == "EACCES"
+    assert await attack(sandbox, code, way=f"/proc/1/{name}", path=str(host_secret)) in ("EACCES", "ENOENT")
 
 
 PLACES = [

@@ -97,7 +97,7 @@ async def test_only_harmless_kinds_of_file_systems_are_mounted(sandbox: Sandbox)
 async def test_only_own_processes_are_in_proc(sandbox: Sandbox) -> None:
     found = await attack(sandbox, "found = [os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
     own, seen = found
-    assert seen == ["1", str(own)]
+    assert seen == [str(own)]
 
 
 async def test_the_process_numbers_of_the_host_are_not_there(sandbox: Sandbox) -> None:
@@ -134,7 +134,7 @@ async def test_process_1_keeps_to_itself_its(sandbox: Sandbox, secret: str) -> N
 
 async def test_no_command_line_names_a_folder_of_the_host(sandbox: Sandbox) -> None:
     code = """
-        found = [open(f"/proc/{pid}/cmdline").read() for pid in (1, "self")] + [" ".join(sys.orig_argv)]
+        found = [outcome(lambda: open(f"/proc/{pid}/cmdline").read()) for pid in (1, "self")] + [" ".join(sys.orig_argv)]
     """
     package = str(Path(str(fumehood.__file__)).parent)
     assert not [line for line in await attack(sandbox, code) if package in line]

@@ -145,11 +145,11 @@ class Cell:
             rootfs.mount_proc()
             rootfs.open_workspaces()
             rootfs.write_executable(_REAPER, reaper.executable(os.uname().machine))
-        with step("preparing the isolation of runs"):
-            isolation = Isolation(self._spec, rootfs.proc_masks(), build_filter(os.uname().machine))
         interpreter = program.Interpreter(self._spec["environment"], self._spec["module_path"])
         self._ours = _take_out_of_sight()
         _preload(interpreter, self._spec["preload"])
+        with step("preparing the isolation of runs"):
+            isolation = Isolation(self._spec, rootfs.proc_masks(), build_filter(os.uname().machine))
         self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)
         if len(os.listdir("/proc/self/task")) != 1:
             raise StepError("preloading modules", "a preloaded module started a thread, and a cell must not have any")

@@ -155,7 +155,7 @@ def _flush_stream(stream: TextIO | None) -> bool:
 
 def _note_exhaustion(error: BaseException) -> None:
     """Leave a word on which limit the program ran into: some mechanisms count no failures that we could read."""
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         kind = "memory"
     elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         kind = "disk"

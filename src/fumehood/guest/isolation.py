@@ -93,7 +93,8 @@ def _mount_folders(plan: Plan, uid: int, limits: Limits) -> None:
 
 def _mount_proc(plan: Plan, masks: list[tuple[str, str]]) -> None:
     plan.step("mounting /proc")
-    plan.call("mount", "proc", "/proc", "proc", HARMLESS | kernel.MS_NOEXEC, None)
+    # Processes that the program has no rights over are not shown: process 1 is the only one.
+    plan.call("mount", "proc", "/proc", "proc", HARMLESS | kernel.MS_NOEXEC, "hidepid=2")
     plan.step("hiding what /proc tells about the host")
     for path, cover in masks:
         _attach_copy(plan, cover, path)
@@ -143,13 +144,19 @@ def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
         resource.RLIMIT_RTPRIO: 0,
     }
     if limits["address_space_bytes"] is not None:
-        fixed[resource.RLIMIT_AS] = limits["address_space_bytes"]
+        fixed[resource.RLIMIT_AS] = _own_address_space() + limits["address_space_bytes"]
     rlimits = [(kind, value, value) for kind, value in fixed.items()]
     if limits["cpu_seconds"] is not None:
         # At the soft limit the kernel sends SIGXCPU, which a program may ignore; at the hard one SIGKILL.
         soft = max(1, -int(-limits["cpu_seconds"] // 1))
         rlimits.append((resource.RLIMIT_CPU, soft, soft + 1))
     return rlimits
+
+
+def _own_address_space() -> int:
+    """What the warm interpreter takes is not the program's; a cgroup does not charge it to the program either."""
+    with open("/proc/self/statm", encoding="ascii") as stream:
+        return int(stream.read().split()[0]) * resource.getpagesize()
 
 
 def _become_user(plan: Plan, uid: int, processes: int) -> None:

@@ -1,4 +1,4 @@
-"""Process 1 of a run: a program of sixty bytes that collects orphans and does nothing else.
+"""Process 1 of a run: a program of seventy bytes that collects orphans and does nothing else.
 
 The kernel gives every process whose parent has died to process 1 of its namespace, and ends the namespace with it. That
 takes no more than `while True: wait4(-1)`, with a short sleep while there is nobody to wait for. An interpreter for
@@ -16,6 +16,10 @@ _CODE = {
     "x86_64": (
         62,
         bytes.fromhex(
+            "bf04000000"  #           mov edi, 4        PR_SET_DUMPABLE
+            "31f6"  #                 xor esi, esi      off: its files in /proc are nobody's
+            "b89d000000"  #           mov eax, 157      prctl
+            "0f05"  #                 syscall
             "48c7c7ffffffff"  # again: mov rdi, -1       any child
             "31f6"  #                 xor esi, esi      no status wanted
             "31d2"  #                 xor edx, edx      no options: wait
@@ -34,6 +38,10 @@ _CODE = {
     "aarch64": (
         183,
         bytes.fromhex(
+            "800080d2"  #        mov x0, #4       PR_SET_DUMPABLE
+            "010080d2"  #        mov x1, #0       off: its files in /proc are nobody's
+            "e81480d2"  #        mov x8, #167     prctl
+            "010000d4"  #        svc #0
             "00008092"  # again: mov x0, #-1      any child
             "010080d2"  #        mov x1, #0       no status wanted
             "020080d2"  #        mov x2, #0       no options: wait
