@@ -26,7 +26,7 @@ from live.traces import (
 
 from fumehood import Cause, Finished, Policy, Sandbox, SandboxError, Status, Stdout, SyncSandbox
 
-WAIT = "import threading\nprint('up', flush=True)\nthreading.Event().wait()"
+WAIT = "import threading\nimport os; os.write(1, b'up\\n')\nthreading.Event().wait()"
 
 
 @pytest.mark.serial
@@ -197,7 +197,9 @@ async def test_closing_a_sandbox_ends_the_runs_in_it() -> None:
 async def test_closing_a_sandbox_with_a_run_in_it_does_no_harm_to_another_sandbox() -> None:
     """Both are in the same cell, as sandboxes with the same policy are."""
     async with Sandbox() as other:
-        stream = other.stream("print('up', flush=True)\nprint(input())", stdin=(pipe := os.pipe())[0])
+        stream = other.stream(
+            "import os; os.write(1, b'up\\n')\nos.write(1, input().encode() + b'\\n')", stdin=(pipe := os.pipe())[0]
+        )
         assert await anext(stream) == Stdout(b"up\n")
         box = await Sandbox().__aenter__()
         left = box.stream(WAIT)
@@ -217,7 +219,7 @@ async def test_a_stream_that_is_dropped_without_closing_ends_its_run() -> None:
     async with Sandbox(Policy(resources={"memory": "214M"})) as box:
         await box.run("pass")
         stream = box.stream(
-            "import os, threading\nprint('up', flush=True)\nos.closerange(0, 3)\nthreading.Event().wait()"
+            "import os, threading\nos.write(1, b'up\\n')\nos.closerange(0, 3)\nthreading.Event().wait()"
         )
         await anext(stream)
         before = descendants(os.getpid())

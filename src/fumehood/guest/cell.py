@@ -61,10 +61,9 @@ def _forget_the_host(spec: CellSpec) -> None:
     kernel.rename_process([sys.executable])
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
-        try:
-            signal.signal(number, signal.SIG_DFL)
-        except OSError:
-            continue  # two real-time signals belong to the C library
+        signal.signal(number, signal.SIG_DFL)
+    for number in set(range(1, signal.NSIG)) - signal.valid_signals():
+        kernel.reset_signal(number)
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     with step("entering the cell's cgroup"):

@@ -54,6 +54,7 @@ SECUREBITS_LOCKED = 0b11101111
 
 CAPABILITY_VERSION_3 = 0x20080522
 
+_SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
 # System calls above 423 have one number on every architecture.
 SYS_OPEN_TREE = 428
 SYS_MOVE_MOUNT = 429
@@ -154,6 +155,12 @@ def die_with_parent() -> None:
 def set_dumpable(dumpable: bool) -> None:
     """Undumpable processes cannot be traced, and their /proc entries belong to nobody inside."""
     _prctl(PR_SET_DUMPABLE, "PR_SET_DUMPABLE", int(dumpable))
+
+
+def reset_signal(number: int) -> None:
+    """For the two signals that the C library keeps for itself and does not let anyone reset, ignored or not."""
+    default = bytes(32)
+    _syscall(_SYS_RT_SIGACTION[os.uname().machine], "rt_sigaction", number, default, None, 8)
 
 
 def rename_process(words: list[str]) -> None:
