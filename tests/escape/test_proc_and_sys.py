@@ -134,7 +134,8 @@ async def test_process_1_keeps_to_itself_its(sandbox: Sandbox, secret: str) -> N
 
 async def test_no_command_line_names_a_folder_of_the_host(sandbox: Sandbox) -> None:
     code = """
-        found = [outcome(lambda: open(f"/proc/{pid}/cmdline").read()) for pid in (1, "self")] + [" ".join(sys.orig_argv)]
+        lines = [outcome(lambda: open(f"/proc/{pid}/cmdline").read()) for pid in (1, "self")]
+        found = [*lines, " ".join(sys.orig_argv)]
     """
     package = str(Path(str(fumehood.__file__)).parent)
     assert not [line for line in await attack(sandbox, code) if package in line]
