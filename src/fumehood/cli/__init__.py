@@ -7,10 +7,13 @@ layers below and shows their answers. A command is one module, named in `command
 
 from __future__ import annotations
 
+import os
 from typing import NoReturn
 
 
 def main() -> NoReturn:
+    # Looking for plugins of pydantic means reading the metadata of everything that is installed, on every start.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from fumehood.cli.entry import run_process
 
     run_process()

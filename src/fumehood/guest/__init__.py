@@ -5,6 +5,7 @@ host speaks to it. Must not know policies, the host's API or anything outside th
 it is imported as the top-level package `guest`, from its own folder alone.
 
 Read it in this order, which is the order of one run:
-`cell` (enters namespaces, keeps runs on standby) -> `rootfs` (what can be seen) -> `supervision` (starts, watches and
-ends a run) -> `standby` (the run's process) -> `isolation` (what it gives up) -> `program` (becomes the user's code).
+`cell` (enters namespaces) -> `rootfs` (what can be seen) -> `service` (keeps runs on standby) -> `supervision` (starts,
+watches and ends a run) -> `standby` (the run's process) -> `isolation` (what it gives up) -> `program` (becomes the
+user's code) -> `ending` (how that ends).
 """

@@ -1,37 +1,27 @@
 """A cell: a warm interpreter inside its namespaces that has runs standing by, and forks the next ones.
 
 One cell serves one policy of one tenant. It is process 1 of its own process namespace: when it ends, for whatever
-reason, the kernel ends all its runs. It ends when the host does, or when the host's end of the control channel closes.
+reason, the kernel ends all its runs. This is how a new process becomes one; `service` is what it does then.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
-import select
 import signal
 import socket
 import sys
-import time
-from contextlib import suppress
 from typing import NoReturn
 
-from . import kernel, program, reaper, rootfs, wire
-from .isolation import Isolation, inner_uid
-from .seccomp import build_filter
+from . import kernel, rootfs, wire
+from .service import Cell
 from .spec import CellSpec
 from .steps import StepError, step
-from .supervision import Nursery, Run
 from .users import UID_RANGE, map_own_user, user_namespace
 
 # No cgroup namespace: from inside of one, the cell could not move runs into the groups beside its own.
 _NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _HOSTNAME = "sandbox"
-_REAPER = f"{rootfs.RUN_FOLDER}/reaper"
-_MAX_STARTING = 4
-_QUIET_SECONDS = 0.002
-_BUSY_SECONDS = 0.02
 
 
 def main(control_descriptor: int, spec: CellSpec) -> NoReturn:
@@ -109,203 +99,3 @@ def _wait_for(cell: int, control: socket.socket) -> NoReturn:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     _, status = os.waitpid(cell, 0)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-
-
-class Cell:
-    """The cell's loop. Single-threaded: it forks."""
-
-    def __init__(self, control: socket.socket, spec: CellSpec) -> None:
-        self._control = control
-        self._spec = spec
-        self._standbys: list[Run] = []
-        self._runs: list[Run] = []
-        self._by_descriptor: dict[int, Run] = {}
-        self._waiting: list[tuple[wire.Message, list[int]]] = []
-        self._workspaces: set[int] = set()
-        self._used_at = time.monotonic()
-        self._poll = select.poll()
-
-    def serve(self) -> NoReturn:
-        self._open()
-        self._refill()
-        failure = self._standbys[0].hear()
-        if failure:
-            # A cell whose runs cannot start is not ready; better to say so now than at the first run.
-            raise failure
-        self._forget(self._standbys[0].channel.fileno())
-        wire.send(self._control, {"ready": True})
-        self._poll.register(self._control, select.POLLIN)
-        self._poll.register(self._spec["host_process"], select.POLLIN)
-        while True:
-            self._turn()
-
-    def _open(self) -> None:
-        with step("mounting the cell's folders"):
-            rootfs.mount_proc()
-            rootfs.open_workspaces()
-            rootfs.write_executable(_REAPER, reaper.executable(os.uname().machine))
-        interpreter = program.Interpreter(self._spec["environment"], self._spec["module_path"])
-        self._ours = _take_out_of_sight()
-        _preload(interpreter, self._spec["preload"])
-        with step("preparing the isolation of runs"):
-            isolation = Isolation(self._spec, rootfs.proc_masks(), build_filter(os.uname().machine))
-        self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)
-        if len(os.listdir("/proc/self/task")) != 1:
-            raise StepError("preloading modules", "a preloaded module started a thread, and a cell must not have any")
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-
-    def _turn(self) -> None:
-        events = self._poll.poll(self._patience_ms())
-        for descriptor, _ in events:
-            if descriptor == self._control.fileno():
-                self._obey()
-            elif descriptor == self._spec["host_process"]:
-                os._exit(0)
-            else:
-                self._attend(descriptor)
-        self._end_overdue()
-        self._dispatch()
-        # A run that was just handed over should have the processors; the next standby can wait a moment.
-        if not events or not any(run.is_ready for run in self._standbys):
-            self._refill()
-        if not events and self._is_unused():
-            os._exit(0)
-
-    def _patience_ms(self) -> float | None:
-        limits = [run.deadline - time.monotonic() for run in self._runs if run.deadline is not None]
-        if len(self._standbys) < self._spec["standbys"]:
-            limits.append(_BUSY_SECONDS if self._runs else _QUIET_SECONDS)
-        if not self._workspaces and not self._waiting:
-            limits.append(self._spec["idle_seconds"])
-        return max(0.0, min(limits)) * 1000 + 1 if limits else None
-
-    def _is_unused(self) -> bool:
-        idle_seconds = time.monotonic() - self._used_at
-        return not self._workspaces and not self._waiting and idle_seconds >= self._spec["idle_seconds"]
-
-    def _obey(self) -> None:
-        message, descriptors = wire.receive(self._control)
-        if message is None:
-            os._exit(0)
-        self._used_at = time.monotonic()
-        if message["do"] == "run":
-            self._waiting.append((message, descriptors))
-        elif message["do"] == "close" and message["workspace"] in self._workspaces:
-            for run in [run for run in self._runs if run.workspace == message["workspace"]]:
-                self._finish(run, "kill")
-            self._workspaces.discard(message["workspace"])
-            rootfs.unmount_workspace(message["workspace"])
-
-    def _attend(self, descriptor: int) -> None:
-        run = self._by_descriptor.get(descriptor)
-        if run is None:
-            return  # it ended earlier in this turn
-        if run in self._standbys:
-            self._hear(run)
-        else:
-            self._finish(run, "exit" if descriptor == run.pidfd else "kill")
-
-    def _hear(self, run: Run) -> None:
-        failure = run.hear()
-        if failure is None:
-            self._forget(run.channel.fileno())
-            return
-        self._standbys.remove(run)
-        self._forget(run.channel.fileno())
-        run.abandon()
-        self._refuse_next(failure)
-
-    def _refuse_next(self, failure: StepError) -> None:
-        if self._waiting:
-            _, descriptors = self._waiting.pop(0)
-            _refuse(descriptors, failure)
-
-    def _end_overdue(self) -> None:
-        now = time.monotonic()
-        for run in [run for run in self._runs if run.deadline is not None and run.deadline <= now]:
-            self._finish(run, "wall_time")
-
-    def _finish(self, run: Run, ended_by: str) -> None:
-        assert run.reply is not None
-        self._forget(run.pidfd)
-        self._forget(run.reply.fileno())
-        self._runs.remove(run)
-        run.end(ended_by)
-
-    def _dispatch(self) -> None:
-        while self._waiting:
-            run = next((run for run in self._standbys if run.is_ready), None)
-            if run is None:
-                return
-            self._standbys.remove(run)
-            message, descriptors = self._waiting.pop(0)
-            try:
-                with step("handing over the request"):
-                    reply = run.go(message, descriptors, self._open_workspace(message["workspace"]))
-            except StepError as error:
-                _refuse(descriptors, error)
-                run.abandon()
-                continue
-            self._runs.append(run)
-            self._watch(run.pidfd, run)
-            self._watch(reply.fileno(), run)
-
-    def _open_workspace(self, identifier: int) -> int:
-        if identifier not in self._workspaces:
-            rootfs.mount_workspace(identifier, inner_uid(self._spec), self._spec["limits"])
-            self._workspaces.add(identifier)
-        return kernel.clone_mount(rootfs.workspace_place(identifier))
-
-    def _refill(self) -> None:
-        starting = sum(not run.is_ready for run in self._standbys)
-        wanted = self._spec["standbys"] + len(self._waiting)
-        while len(self._standbys) < wanted and starting < _MAX_STARTING:
-            try:
-                with step("starting a run's processes"):
-                    run = Run(self._nursery)
-            except StepError as error:
-                if not self._by_descriptor:
-                    raise
-                self._refuse_next(error)
-                return
-            self._standbys.append(run)
-            self._watch(run.channel.fileno(), run)
-            starting += 1
-
-    def _watch(self, descriptor: int, run: Run) -> None:
-        self._by_descriptor[descriptor] = run
-        self._poll.register(descriptor, select.POLLIN)
-
-    def _forget(self, descriptor: int) -> None:
-        del self._by_descriptor[descriptor]
-        self._poll.unregister(descriptor)
-
-
-def _preload(interpreter: program.Interpreter, modules: list[str]) -> None:
-    # Numeric libraries start a thread for each core when they are imported; a forked run could not use them.
-    threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    usual = dict(os.environ)
-    for variable in threads:
-        os.environ[variable] = "1"
-    try:
-        interpreter.preload(modules)
-    except program.PreloadError as error:
-        raise StepError("preloading modules", str(error)) from error
-    for variable in threads:
-        del os.environ[variable]
-    os.environ.update(usual)
-
-
-def _refuse(descriptors: list[int], failure: StepError) -> None:
-    """Tell the host why a request of its is not carried out."""
-    with socket.socket(fileno=descriptors[0]) as reply, suppress(OSError):
-        wire.send(reply, failure.as_message())
-    wire.close_all(descriptors[1:])
-
-
-def _take_out_of_sight() -> list[object]:
-    """Our own modules leave the table that the program will see; held on to, because freeing them would cost."""
-    names = [name for name in sys.modules if name.partition(".")[0] == "guest"]
-    return [sys.modules.pop(name) for name in names]

@@ -17,9 +17,6 @@ from .isolation import CHANNEL, Isolation
 from .program import Interpreter, RequestRefusedError, check
 from .steps import StepError
 
-# In this order they travel with the word to go.
-GO_DESCRIPTORS = ("request", "stdin", "stdout", "stderr")
-
 
 def main(isolation: Isolation, interpreter: Interpreter) -> NoReturn:
     """Never returns: the process ends here or as the program."""

@@ -16,9 +16,6 @@ from typing import Any
 MAX_MESSAGE_BYTES = 64 * 1024
 MAX_DESCRIPTORS = 16
 
-# In this order they travel with a "run" message.
-RUN_DESCRIPTORS = ("reply", "request", "stdin", "stdout", "stderr")
-
 Message = dict[str, Any]
 
 

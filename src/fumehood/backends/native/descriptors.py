@@ -12,7 +12,7 @@ from fumehood.guest import wire
 
 
 class RunDescriptors:
-    """`guest` lists the cell's side in the order of wire.RUN_DESCRIPTORS."""
+    """`guest` lists the cell's side as it travels: reply, request, stdin, stdout, stderr."""
 
     def __init__(self, request: RunRequest, owner: int | None) -> None:
         with ExitStack() as undo:
