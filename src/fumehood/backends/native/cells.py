@@ -86,6 +86,8 @@ class Cell:
             self.send({"do": "close", "workspace": workspace})
 
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
+        if not self.is_alive:
+            raise CellGoneError  # its socket may still be open, in a process that is about to die
         try:
             wire.send(self._control, message, descriptors)
         except OSError as error:
