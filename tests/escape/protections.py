@@ -13,7 +13,7 @@ ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation.py", f"{GUEST}/rootfs.py", f"{GUES
 
 # What a root that is not minimal would show.
 HOST_PLACES = (
-    *("/var/tmp", "/var/lib", "/var/log", "/home", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys", "/work"),
+    *("/var/tmp", "/var/lib", "/var/log", "/home", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys"),
     *("/root/.bashrc", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl", "/etc/machine-id"),
     *("/etc/hostname", "/dev/kmsg", "/dev/vda", "/dev/kvm", "/dev/fuse", "/dev/net", "/dev/mem"),
 )
