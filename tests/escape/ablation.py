@@ -27,6 +27,9 @@ STOPPED, SUCCEEDED, BROKEN = "stopped", "succeeded", "could not be carried out"
 _RESULT = re.compile(r"^(PASSED|FAILED|ERROR|XFAIL|XPASS) (tests/escape/\S+?::.+?)(?: - (.*))?$", re.MULTILINE)
 # An attack succeeds when it gets what it must not get. One that could not be carried out tells nothing.
 _BOOTY = re.compile(r"(AssertionError: )?assert |Failed: DID NOT RAISE")
+# These attackers want nothing but to go on; the test that waits for their end in vain is their success.
+_LINGERERS = re.compile(r"::test_(time_ends|nothing_survives)")
+_IN_VAIN = "Failed: Timeout"
 
 
 def main() -> int:
@@ -96,17 +99,18 @@ def weakened(copy: Path, patches: list[Patch]) -> Iterator[None]:
 
 
 def run_attacks(copy: Path, *, rootless: bool, without: Sequence[str] = ()) -> dict[str, str]:
-    options = ["tests/escape", "-vv", "-rA", "--tb=no", "--timeout=30", "-p", "no:cacheprovider"]
-    options += [f"--deselect={test}" for test in without]
+    options = ["tests/escape", "-vv", "-rA", "--tb=no", "--timeout=20", "-p", "no:cacheprovider"]
+    options += ["--ignore=tests/escape/test_protections.py", *(f"--deselect={test}" for test in without)]
     command = [".venv/bin/python", "tests/rootless.py"] if rootless else ["sh", "scripts/test"]
     done = subprocess.run([*command, *options], cwd=copy, capture_output=True, text=True)
-    return {test: judge(result, message) for result, test, message in _RESULT.findall(done.stdout)}
+    return {test: judge(test, result, message) for result, test, message in _RESULT.findall(done.stdout)}
 
 
-def judge(result: str, message: str) -> str:
+def judge(test: str, result: str, message: str) -> str:
     if result == "PASSED":
         return STOPPED
-    return SUCCEEDED if result in ("FAILED", "XFAIL") and _BOOTY.match(message) else BROKEN
+    has_won = _BOOTY.match(message) or (_LINGERERS.search(test) and message.startswith(_IN_VAIN))
+    return SUCCEEDED if result in ("FAILED", "XFAIL") and has_won else BROKEN
 
 
 def print_row(protection: str, tests: list[str], count: int, results: Mapping[str, str]) -> None:

@@ -145,7 +145,10 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     # Limits.
     "cgroups": [_plan_without("_join_cgroups(")],
-    "rlimits": [Patch(ISOLATION, "in _rlimits(limits):", "in ():")],
+    "rlimits": [
+        Patch(ISOLATION, "in _rlimits(limits):", "in ():"),
+        Patch(ISOLATION, 'plan.call("setrlimit", resource.RLIMIT_NPROC', '0 and (""'),
+    ],
     "disk-limits": [
         Patch(ISOLATION, "size={limits['disk_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
         Patch(ROOTFS, "size={limits['workspace_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
@@ -154,7 +157,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(f"{NATIVE}/execution.py", "if len(data) > self._room:", "if 0:"),
         Patch(f"{NATIVE}/execution.py", "data[: self._room]", "data"),
     ],
-    "wall-time": [Patch(f"{GUEST}/supervision.py", '+ message["timeout"]', '+ message["timeout"] + 3')],
+    "wall-time": [Patch(f"{GUEST}/supervision.py", '+ message["timeout"]', '+ message["timeout"] + 1000')],
 }  # fmt: skip
 
 # Without these alone no run would start: what follows them needs them.
