@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -49,6 +50,26 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Display:
+    """One rich result of a session: the same thing in one or more media types."""
+
+    data: Mapping[str, object]
+    """Media type -> text for text types and SVG, bytes for images and the like, plain data for JSON."""
+    metadata: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that a run produced and that the policy's `filesystem.outputs` lets out."""
+
+    path: str
+    """Below the workspace."""
+    size: int
+    sha256: str
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """One run's outcome. `exit_code` is 128 + n when signal n ended the program, as in a shell."""
 
@@ -66,6 +87,12 @@ class RunResult:
     signal: str | None = None
     detail: str = ""
     """One sentence on what ended the run and what to change, empty for a plain exit."""
+    displays: tuple[Display, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    compilation: RunResult | None = None
+    """Of a compiled language: how the compiler's own run ended. If it failed, the program never ran."""
+    restarted: bool = False
+    """Of a session: it had lost its state, and this run began with a new one."""
 
     @classmethod
     def of(cls, outcome: Outcome, stdout: bytes, stderr: bytes, run_id: str, policy_digest: str) -> RunResult:
