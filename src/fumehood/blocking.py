@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import ExitStack
 from functools import partial, wraps
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from anyio.from_thread import BlockingPortal
 
+from fumehood.background import BackgroundRun
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.portal import LoopThread
@@ -22,22 +23,49 @@ from fumehood.sandbox import Sandbox
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Part = TypeVar("Part")
+Target = TypeVar("Target")
+CovariantTarget = TypeVar("CovariantTarget", covariant=True)
 
 
-def _blocking(method: Callable[Concatenate[Sandbox, P], Awaitable[T]]) -> Callable[Concatenate[SyncSandbox, P], T]:
+class _Driver(Protocol[CovariantTarget]):
+    """Drives an object of the async API from outside of its event loop."""
+
+    @property
+    def portal(self) -> BlockingPortal: ...
+
+    @property
+    def target(self) -> CovariantTarget: ...
+
+
+def _blocking(
+    method: Callable[Concatenate[Target, P], Awaitable[T]],
+) -> Callable[Concatenate[_Driver[Target], P], T]:
     @wraps(method)
-    def call(self: SyncSandbox, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.portal.call(partial(method, self.sandbox, *args, **kwargs))
+    def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.portal.call(partial(method, self.target, *args, **kwargs))
+
+    return call
+
+
+def _blocking_part(
+    method: Callable[Concatenate[Target, P], Awaitable[T]], kind: Callable[[BlockingPortal, T], Part]
+) -> Callable[Concatenate[_Driver[Target], P], Part]:
+    """For a method that makes something which has to be driven too."""
+
+    @wraps(method)
+    def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Part:
+        return kind(self.portal, self.portal.call(partial(method, self.target, *args, **kwargs)))
 
     return call
 
 
 def _blocking_iterator(
-    method: Callable[Concatenate[Sandbox, P], AsyncIterator[T]],
-) -> Callable[Concatenate[SyncSandbox, P], Iterator[T]]:
+    method: Callable[Concatenate[Target, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Driver[Target], P], Iterator[T]]:
     @wraps(method)
-    def iterate(self: SyncSandbox, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        iterator = method(self.sandbox, *args, **kwargs)
+    def iterate(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        iterator = method(self.target, *args, **kwargs)
         try:
             while True:
                 try:
@@ -52,11 +80,32 @@ def _blocking_iterator(
     return iterate
 
 
+class _Part(Generic[Target]):
+    """Something that belongs to a sandbox and is driven through its loop."""
+
+    def __init__(self, portal: BlockingPortal, target: Target) -> None:
+        self.portal, self.target = portal, target
+
+
+class SyncBackgroundRun(_Part[BackgroundRun]):
+    """A `BackgroundRun` whose methods block."""
+
+    poll = _blocking(BackgroundRun.poll)
+    read = _blocking(BackgroundRun.read)
+    stream = _blocking_iterator(BackgroundRun.stream)
+    wait = _blocking(BackgroundRun.wait)
+    write = _blocking(BackgroundRun.write)
+    close_stdin = _blocking(BackgroundRun.close_stdin)
+    send_signal = _blocking(BackgroundRun.send_signal)
+    resize = _blocking(BackgroundRun.resize)
+    kill = _blocking(BackgroundRun.kill)
+
+
 class SyncSandbox:
     """`with SyncSandbox(policy) as box`: every method blocks and otherwise is that of `Sandbox`."""
 
     def __init__(self, policy: Policy | None = None, *, progress: Callable[[str], None] | None = None) -> None:
-        self.sandbox = Sandbox(policy, progress=progress)
+        self.target = Sandbox(policy, progress=progress)
         self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
         self._process = os.getpid()
@@ -66,7 +115,7 @@ class SyncSandbox:
             raise UsageError("this sandbox is open already; make another SyncSandbox for a second place")
         with ExitStack() as stack:
             portal = stack.enter_context(LoopThread()).portal
-            stack.enter_context(portal.wrap_async_context_manager(self.sandbox))
+            stack.enter_context(portal.wrap_async_context_manager(self.target))
             self._portal, self._stack = portal, stack.pop_all()
         return self
 
@@ -86,14 +135,15 @@ class SyncSandbox:
 
     @property
     def policy(self) -> Policy:
-        return self.sandbox.policy
+        return self.target.policy
 
     @property
     def enforcement(self) -> Mapping[str, str]:
-        return self.sandbox.enforcement
+        return self.target.enforcement
 
     run = _blocking(Sandbox.run)
     stream = _blocking_iterator(Sandbox.stream)
+    start = _blocking_part(Sandbox.start, SyncBackgroundRun)
 
 
 def run(code: str | bytes | None = None, policy: Policy | None = None, **options: Unpack[RunOptions]) -> RunResult:

@@ -7,9 +7,10 @@ import math
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypedDict
 
-from fumehood.backends.interface import RunRequest
+from fumehood.backends.interface import Input, RunRequest, TerminalSize
 from fumehood.backends.languages import find_language
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy import Policy, format_duration, format_size
@@ -17,6 +18,8 @@ from fumehood.policy import Policy, format_duration, format_size
 _MAX_SOURCE_BYTES = 32 * 1024 * 1024
 # The kernel's own limit for one argument; a program could not be started with a longer one.
 _MAX_ARGUMENT_BYTES = 128 * 1024
+_MOST_COLUMNS = 65_535
+_TERMINAL_KIND = "xterm-256color"
 
 
 class RunOptions(TypedDict, total=False):
@@ -36,6 +39,26 @@ class RunOptions(TypedDict, total=False):
     """Relative to the workspace, or absolute inside the sandbox."""
     timeout: float | None
     """Seconds; can shorten the policy's, not extend it."""
+
+
+def make_live_request(
+    policy: Policy, code: str | bytes | None, terminal: tuple[int, int] | None, options: RunOptions
+) -> RunRequest:
+    """One whose input is written while it runs, unless the options say otherwise; with a terminal, if one is given."""
+    request = make_request(policy, code, options)
+    if terminal is None:
+        return request if "stdin" in options else replace(request, stdin=Input.LIVE)
+    if options.get("stdin") is not None:
+        raise UsageError("a run with a terminal has no stdin of its own; write to the terminal")
+    environment = {"TERM": _TERMINAL_KIND, **request.environment}
+    return replace(request, stdin=Input.LIVE, terminal=checked_terminal(terminal), environment=environment)
+
+
+def checked_terminal(size: tuple[int, int]) -> TerminalSize:
+    columns, rows = size
+    if not (0 < columns <= _MOST_COLUMNS and 0 < rows <= _MOST_COLUMNS):
+        raise UsageError(f"a terminal of {columns} x {rows} cannot be; give columns and rows from 1 to {_MOST_COLUMNS}")
+    return TerminalSize(columns, rows)
 
 
 def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) -> RunRequest:

@@ -12,16 +12,18 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+import anyio
 import anyio.from_thread
 import anyio.to_thread
 
 from fumehood.backends.interface import BackendSandbox, PackageFolder
 from fumehood.backends.selection import select_backend
+from fumehood.background import BackgroundRun
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Environment, Policy
-from fumehood.requests import RunOptions, make_request
-from fumehood.results import RunResult
+from fumehood.requests import RunOptions, make_live_request, make_request
+from fumehood.results import Outcome, RunResult
 
 if TYPE_CHECKING:
     from fumehood.environments import Lease
@@ -38,6 +40,7 @@ class Sandbox:
         self._progress = progress
         self._opened: BackendSandbox | None = None
         self._stack = AsyncExitStack()
+        self._background: list[BackgroundRun] = []
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -63,6 +66,9 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._opened = None
+        with anyio.CancelScope(shield=True):
+            for run in self._background:
+                await run.close()
         await self._stack.aclose()
 
     @property
@@ -78,7 +84,7 @@ class Sandbox:
             async for output in execution.output(live=False):
                 streams[output.stream].append(output.data)
             outcome = execution.outcome()
-        return RunResult.of(outcome, b"".join(streams[1]), b"".join(streams[2]), _run_id(), self.policy.digest)
+        return await self._report(outcome, b"".join(streams[1]), b"".join(streams[2]))
 
     async def stream(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> AsyncIterator[Event]:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
@@ -87,7 +93,24 @@ class Sandbox:
             async for output in execution.output(live=True):
                 yield Stdout(output.data) if output.stream == 1 else Stderr(output.data)
             outcome = execution.outcome()
-        yield Finished(RunResult.of(outcome, b"", b"", _run_id(), self.policy.digest))
+        yield Finished(await self._report(outcome, b"", b""))
+
+    async def start(
+        self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
+    ) -> BackgroundRun:
+        """As `run`, without waiting for the end; its input stays open for `write`.
+
+        With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
+        """
+        request = make_live_request(self.policy, code, terminal, options)
+        async with AsyncExitStack() as stack:
+            execution = await stack.enter_async_context(self._backend_sandbox().start(request))
+            run = BackgroundRun(execution, stack.pop_all(), self._report)
+        self._background = [*(other for other in self._background if not other.is_concluded), run]
+        return run
+
+    async def _report(self, outcome: Outcome, stdout: bytes, stderr: bytes) -> RunResult:
+        return RunResult.of(outcome, stdout, stderr, _run_id(), self.policy.digest)
 
     def _backend_sandbox(self) -> BackendSandbox:
         if self._opened is None:

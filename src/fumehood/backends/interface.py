@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from enum import Enum
+from typing import Literal, Protocol
 
 from fumehood.policy import Policy
 from fumehood.results import Outcome
+
+
+class Input(Enum):
+    """Where a run's standard input comes from, when it is neither data nor a descriptor."""
+
+    LIVE = "live"
+    """What the caller writes while the program runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalSize:
+    columns: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +36,10 @@ class RunRequest:
     environment: Mapping[str, str]
     cwd: str
     timeout_seconds: float
-    stdin: bytes | int | None
+    stdin: bytes | int | Literal[Input.LIVE] | None
     """Data, or a descriptor of the caller's to read from, which stays the caller's."""
+    terminal: TerminalSize | None = None
+    """The program's standard streams are one terminal; its input is live then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +86,38 @@ class Execution(Protocol):
         """
         ...
 
-    def outcome(self) -> Outcome:
-        """How it ended; only after `output` is exhausted."""
+    async def wait_for_output(self) -> None:
+        """Until `waiting_output` may have more, or the run is over."""
         ...
+
+    def waiting_output(self) -> list[Output]:
+        """What is there already, without waiting."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """The program has ended and all its output has been taken."""
+        ...
+
+    def outcome(self) -> Outcome:
+        """How it ended; only when it is over."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """To the program's live input; waits while it is not read. Data for a program that reads no more is lost."""
+        ...
+
+    def close_input(self) -> None: ...
+
+    def kill(self) -> None:
+        """End it; it is over a moment later."""
+        ...
+
+    def send_signal(self, number: int) -> None:
+        """To the program's first process; nothing happens when it has ended."""
+        ...
+
+    def resize(self, size: TerminalSize) -> None: ...
 
 
 class BackendSandbox(Protocol):

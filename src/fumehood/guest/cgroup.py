@@ -40,6 +40,13 @@ class RunCgroups:
             for name, value in _settings(hierarchy, limits):
                 _write(folder, name, value)
 
+    def add_memory(self, limits: Limits, bytes_more: int) -> None:
+        more: Limits = {**limits, "memory_bytes": limits["memory_bytes"] + bytes_more}
+        for hierarchy, folder in zip(self._hierarchies, self._folders, strict=True):
+            # Last one first: version 1 wants the limit with swap never to be below the other.
+            for name, value in reversed(_settings(hierarchy, more)):
+                _write(folder, name, value)
+
     def entrances(self) -> list[int]:
         """Writing "0" to each of them moves the writer; children are born where their parent is."""
         return [os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder) for folder in self._folders]

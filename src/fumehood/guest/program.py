@@ -17,7 +17,7 @@ import types
 from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
-from . import ending, randomness
+from . import ending, randomness, terminal
 from .rootfs import RUN_FOLDER, WORKSPACE
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
@@ -76,8 +76,11 @@ class Interpreter:
         _make_main_module("")
         _run("", b"")
 
-    def become(self, request: dict[str, Any], source: bytes, stdio: tuple[int, int, int]) -> NoReturn:
+    def become(self, request: dict[str, Any], source: bytes, descriptors: list[int]) -> NoReturn:
+        """What `request` asks for. The descriptors are its standard streams, or what takes their place."""
+        _check(request)
         _set_environment(request["environment"])
+        stdio = terminal.open_streams(descriptors[0], request["terminal"]) if request["terminal"] else descriptors
         script = _write_script(request["script"], source) if request["script"] else None
         for number, descriptor in enumerate(stdio):
             os.dup2(descriptor, number)
@@ -106,7 +109,7 @@ def _import(name: str) -> None:
         raise PreloadError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def check(request: dict[str, Any]) -> None:
+def _check(request: dict[str, Any]) -> None:
     """Whatever can be refused is refused while there is still somebody to tell."""
     interpreter: list[str] | None = request["interpreter"]
     if interpreter and not os.access(interpreter[0], os.X_OK):

@@ -120,8 +120,10 @@ class Cell:
             return  # it ended earlier in this turn
         if run in self._standbys:
             self._hear(run)
-        else:
-            self._finish(run, "exit" if descriptor == run.pidfd else "kill")
+        elif descriptor == run.pidfd:
+            self._finish(run, "exit")
+        elif not run.obey():
+            self._finish(run, "kill")
 
     def _hear(self, run: Run) -> None:
         failure = run.hear()
@@ -141,7 +143,8 @@ class Cell:
     def _end_overdue(self) -> None:
         now = time.monotonic()
         for run in [run for run in self._runs if run.deadline is not None and run.deadline <= now]:
-            self._finish(run, "wall_time")
+            if not run.warn():
+                self._finish(run, "wall_time")
 
     def _finish(self, run: Run, ended_by: str) -> None:
         assert run.reply is not None

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from . import wire
 from .isolation import CHANNEL, Isolation
-from .program import Interpreter, RequestRefusedError, check
+from .program import Interpreter, RequestRefusedError
 from .steps import StepError
 
 
@@ -41,7 +41,6 @@ def _serve(channel: socket.socket, isolation: Isolation, interpreter: Interprete
     request, source = wire.read_sealed_file(descriptors[0])
     isolation.last.carry_out()
     try:
-        check(request)
-        interpreter.become(request, source, (descriptors[1], descriptors[2], descriptors[3]))
+        interpreter.become(request, source, descriptors[1:])
     except RequestRefusedError as error:
         wire.send(channel, {"refused": str(error)})

@@ -24,6 +24,9 @@ from .spec import CellSpec
 from .steps import StepError
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
+# What a session has between the interrupt at its time limit and its end.
+_GRACE_SECONDS = 0.2
+_CPU_CLOCK_OF_PROCESS = 2
 
 
 class Nursery:
@@ -58,6 +61,7 @@ class Run:
         self.deadline: float | None = None
         self.reply: socket.socket | None = None
         self.workspace: int | None = None
+        self._is_interruptible = self._is_warned = False
         self._workspace_folder: int | None = None
         try:
             self._cgroups.make(nursery.spec["limits"])
@@ -112,12 +116,56 @@ class Run:
         # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
         self._workspace_folder = os.open(rootfs.workspace_place(message["workspace"]), os.O_PATH | os.O_CLOEXEC)
         self._attach_workspace(workspace)
+        if message["spare_memory_bytes"]:
+            self._cgroups.add_memory(self._nursery.spec["limits"], message["spare_memory_bytes"])
         self._was_full = self._is_disk_full()
         wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
         wire.close_all(descriptors[1:])
         self.reply = socket.socket(fileno=descriptors[0])
-        self.deadline = time.monotonic() + message["timeout"]
+        self._is_interruptible = message["interruptible"]
+        self._allow(message["timeout"])
         return self.reply
+
+    def _allow(self, seconds: float | None) -> None:
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self._is_warned = False
+
+    def obey(self) -> bool:
+        """The host has something to say about a run under way; false when the run is to end."""
+        assert self.reply is not None
+        data = b""
+        with suppress(ConnectionResetError):
+            data = self.reply.recv(wire.MAX_MESSAGE_BYTES)
+        message: wire.Message = json.loads(data) if data else {"do": "end"}
+        match message["do"]:
+            case "signal":
+                with suppress(ProcessLookupError):  # it has just ended
+                    signal.pidfd_send_signal(self.pidfd, message["number"])
+            case "allow":
+                self._allow(message["seconds"])
+            case "rest":
+                self._allow(None)
+                self._tell_usage()
+            case _:
+                return False
+        return True
+
+    def warn(self) -> bool:
+        """At the time limit a session is interrupted first: it may keep its state. False when it had its chance."""
+        if not self._is_interruptible or self._is_warned:
+            return False
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGINT)
+        self.deadline, self._is_warned = time.monotonic() + _GRACE_SECONDS, True
+        return True
+
+    def _tell_usage(self) -> None:
+        """What the session has used since its start, by the kernel's count."""
+        assert self.reply is not None
+        cpu_seconds = time.clock_gettime(~self._process << 3 | _CPU_CLOCK_OF_PROCESS)
+        usage = {"cpu_ms": cpu_seconds * 1000, "peak_memory_bytes": self._cgroups.peak_memory_bytes()}
+        with suppress(OSError):  # the host is gone, which the next turn notices
+            self.reply.send(json.dumps(usage).encode())
 
     def _attach_workspace(self, workspace: int) -> None:
         kernel.setns(self._mounts, kernel.CLONE_NEWNS)

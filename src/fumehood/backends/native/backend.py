@@ -8,14 +8,15 @@ from functools import partial
 
 import anyio.to_thread
 
-from fumehood.backends.interface import EnforcementReport, PackageFolder, RunRequest
+from fumehood.backends.interface import EnforcementReport, Input, PackageFolder, RunRequest
 from fumehood.backends.native import blueprint, enforcement
 from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
-from fumehood.backends.native.descriptors import RunDescriptors
-from fumehood.backends.native.execution import NativeExecution, Pump
-from fumehood.backends.native.feed import Feed
+from fumehood.backends.native.descriptors import RunDescriptors, program_descriptors
+from fumehood.backends.native.execution import NativeExecution
 from fumehood.backends.native.machine import Machine, look
+from fumehood.backends.native.pump import Pump
 from fumehood.errors import SandboxError
+from fumehood.guest import wire
 from fumehood.policy import Policy
 
 
@@ -78,6 +79,8 @@ class NativeSandbox:
     async def start(self, request: RunRequest) -> AsyncIterator[NativeExecution]:
         execution = await self._send(request)
         try:
+            if request.terminal:
+                await execution.wait_terminal()
             yield execution
         finally:
             if not await execution.end():
@@ -97,21 +100,22 @@ class NativeSandbox:
             return self._launch(request)
 
     def _launch(self, request: RunRequest) -> NativeExecution:
-        descriptors = RunDescriptors(request, self._cell.sandbox_owner)
-        feed = None
-        if request.stdin is not None and descriptors.stdin is not None:
-            feed = Feed(descriptors.stdin, request.stdin)
-        pump = Pump(descriptors.reply, descriptors.stdout, descriptors.stderr, feed, self._policy.resources.output)
-        try:
-            message = {"do": "run", "workspace": self._workspace, "timeout": request.timeout_seconds}
-            self._cell.send(message, descriptors.guest)
-        except BaseException:
-            pump.close()
-            raise
-        finally:
-            descriptors.close_guest()
-        self._is_used = True
+        descriptors = program_descriptors(request, self._cell.sandbox_owner)
+        self._hand_over(descriptors, {"timeout": request.timeout_seconds})
+        stdin = None if request.stdin is Input.LIVE else request.stdin
+        pump = Pump(descriptors, stdin, self._policy.resources.output)
         return NativeExecution(pump, request.timeout_seconds, self._policy.resources)
+
+    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message) -> None:
+        """Ask the cell for a run; whatever goes wrong, nothing of it is left."""
+        usual = {"do": "run", "workspace": self._workspace, "interruptible": False, "spare_memory_bytes": 0}
+        try:
+            self._cell.send({**usual, **wishes}, descriptors.guest)
+        except BaseException:
+            descriptors.close()
+            raise
+        descriptors.close_guest()
+        self._is_used = True
 
 
 def _identity(packages: PackageFolder | None) -> str:

@@ -1,67 +1,102 @@
-"""The pipes, socket and memory file of one run: made here, one side kept, the other handed to the cell."""
+"""The pipes, sockets and memory file of one run: made here, one side kept, the other handed to the cell."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from fumehood.backends.interface import RunRequest
+from fumehood.backends.interface import Input, RunRequest
 from fumehood.backends.languages import find_language
 from fumehood.guest import wire
 
+# As much as an unprivileged process may ask for. Nobody may be there to read for a while: the pipe is the buffer.
+_PIPE_BYTES = 1024 * 1024
+
 
 class RunDescriptors:
-    """`guest` lists the cell's side as it travels: reply, request, stdin, stdout, stderr."""
+    """Ours, and in `guest` theirs as they travel: reply, request, then standard streams, then the link."""
 
-    def __init__(self, request: RunRequest, owner: int | None) -> None:
-        with ExitStack() as undo:
-            self.reply, their_reply = wire.socket_pair()
-            undo.callback(self.reply.close)
-            undo.callback(their_reply.close)
-            self.stdout, their_stdout = _output_pipe(undo)
-            self.stderr, their_stderr = _output_pipe(undo)
-            their_stdin, self.stdin = _stdin(request, undo)
-            data = wire.sealed_file(_header(request), request.source or b"")
-            undo.callback(os.close, data)
-            if owner is not None:
-                # Inside, /dev/stdout is opened anew, which only the pipe's owner may do.
-                for descriptor in (their_stdout, their_stderr, *([their_stdin] if request.stdin is not None else [])):
-                    os.fchown(descriptor, owner, owner)
-            self._their_reply: socket.socket = their_reply
-            self._theirs = (data, their_stdin, their_stdout, their_stderr)
-            undo.pop_all()
+    def __init__(self, header: wire.Message, source: bytes, owner: int | None) -> None:
+        self._owner = owner
+        self.streams: dict[int, int] = {}
+        """Descriptor to read from -> stream of the program's, 1 or 2."""
+        self.input: int | None = None
+        self.link: socket.socket | None = None
+        data = wire.sealed_file(header, source)
+        self.reply, their_reply = wire.socket_pair()
+        self._theirs = [their_reply.detach(), data]
+
+    def add_input(self) -> None:
+        read, self.input = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.input, False)
+        self._give(read, owned=True)
+
+    def add_empty_input(self) -> None:
+        self._give(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def add_outputs(self, *, large: bool = False) -> None:
+        for stream in (1, 2):
+            read, write = os.pipe2(os.O_CLOEXEC)
+            self.streams[read] = stream
+            self._give(write, owned=True)
+            # Our end never blocks: a program can read its own output away after we were told that it is there.
+            os.set_blocking(read, False)
+            if large:
+                with suppress(PermissionError):  # the user has many large pipes already
+                    fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def add_link(self) -> None:
+        """A socket to something of ours inside."""
+        self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._give(theirs.detach())
+        self.link.setblocking(False)
+
+    def _give(self, descriptor: int, *, owned: bool = False) -> None:
+        self._theirs.append(descriptor)
+        if owned and self._owner is not None:
+            # Inside, /dev/stdout is opened anew, which only the pipe's owner may do.
+            os.fchown(descriptor, self._owner, self._owner)
 
     @property
     def guest(self) -> tuple[int, ...]:
-        return (self._their_reply.fileno(), *self._theirs)
+        return tuple(self._theirs)
 
     def close_guest(self) -> None:
-        self._their_reply.close()
         wire.close_all(self._theirs)
+        self._theirs = []
+
+    def close(self) -> None:
+        self.close_guest()
+        self.reply.close()
+        if self.link:
+            self.link.close()
+        wire.close_all([*self.streams, *([] if self.input is None else [self.input])])
+        self.streams, self.input = {}, None
 
 
-def _pipe(undo: ExitStack) -> tuple[int, int]:
-    read, write = os.pipe2(os.O_CLOEXEC)
-    undo.callback(wire.close_all, (read, write))
-    return read, write
+def program_descriptors(request: RunRequest, owner: int | None) -> RunDescriptors:
+    with _undone_on_failure(RunDescriptors(_header(request), request.source or b"", owner)) as made:
+        if request.terminal:
+            made.add_link()
+            return made
+        if request.stdin is None:
+            made.add_empty_input()
+        else:
+            made.add_input()
+        made.add_outputs(large=request.stdin is Input.LIVE)
+    return made
 
 
-def _output_pipe(undo: ExitStack) -> tuple[int, int]:
-    """Our end never blocks: a program can read its own output away again after we were told that it is there."""
-    read, write = _pipe(undo)
-    os.set_blocking(read, False)
-    return read, write
-
-
-def _stdin(request: RunRequest, undo: ExitStack) -> tuple[int, int | None]:
-    if request.stdin is None:
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        undo.callback(os.close, nothing)
-        return nothing, None
-    read, write = _pipe(undo)
-    os.set_blocking(write, False)
-    return read, write
+@contextmanager
+def _undone_on_failure(made: RunDescriptors) -> Iterator[RunDescriptors]:
+    try:
+        yield made
+    except BaseException:
+        made.close()
+        raise
 
 
 def _header(request: RunRequest) -> wire.Message:
@@ -73,4 +108,5 @@ def _header(request: RunRequest) -> wire.Message:
         "arguments": list(request.arguments),
         "environment": dict(request.environment),
         "cwd": request.cwd,
+        "terminal": [request.terminal.columns, request.terminal.rows] if request.terminal else None,
     }

@@ -1,113 +1,27 @@
-"""One run under way: moves its bytes, holds its limit on output, and knows how it ended.
-
-`Pump` does the work without an event loop: it never waits. `NativeExecution` lets it work whenever there is something.
-"""
+"""One run under way: lets its pump work whenever there is something to do, and knows how it ended."""
 
 from __future__ import annotations
 
-import json
+import fcntl
 import os
-import select
-import socket
+import struct
+import termios
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Any
 
 import anyio
 
-from fumehood.backends.interface import Output
-from fumehood.backends.native.feed import Feed
+from fumehood.backends.interface import Output, TerminalSize
+from fumehood.backends.native.pump import Pump
 from fumehood.backends.verdict import HostView, judge
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Resources
 from fumehood.results import Outcome
 
-_CHUNK_BYTES = 64 * 1024
 _KILL_PATIENCE_SECONDS = 5.0
 _SHORT_SECONDS = 0.01
 # The cell keeps the time, from the moment that it has a place for the run; we act only when it is silent far too long.
 _OVERTIME_SECONDS = 30.0
-
-
-class Pump:
-    """Reads the run's output and its answer, feeds its input. Owns the descriptors it is given."""
-
-    def __init__(self, reply: socket.socket, stdout: int, stderr: int, feed: Feed | None, output_limit: int) -> None:
-        self._reply = reply
-        self._streams = {stdout: 1, stderr: 2}
-        self._feed = feed
-        self._room = output_limit
-        self._epoll = select.epoll()
-        self.answer: dict[str, Any] | None = None
-        self.is_answered = False
-        self.output_exceeded = False
-        self._epoll.register(reply.fileno(), select.EPOLLIN)
-        if feed:
-            feed.start(self._epoll)
-
-    def listen(self) -> None:
-        """Wake up for output from now on, and not only for the end."""
-        for descriptor in self._streams:
-            self._epoll.register(descriptor, select.EPOLLIN)
-
-    def fileno(self) -> int:
-        """Readable whenever `step` has something to do."""
-        return self._epoll.fileno()
-
-    @property
-    def is_done(self) -> bool:
-        return self.is_answered and not self._streams
-
-    def step(self) -> list[Output]:
-        """Take what is there, at most one chunk of each stream."""
-        outputs: list[Output] = []
-        for descriptor, _ in self._epoll.poll(0):
-            if descriptor == self._reply.fileno():
-                self._read_answer()
-            elif descriptor in self._streams:
-                outputs += self._read_stream(descriptor)
-            elif self._feed:
-                self._feed.step(descriptor)
-        return outputs
-
-    def _read_stream(self, descriptor: int) -> list[Output]:
-        try:
-            data = os.read(descriptor, _CHUNK_BYTES)
-        except BlockingIOError:
-            return []  # the program was quicker and took it back
-        stream = self._streams[descriptor]
-        if not data:
-            self._epoll.unregister(descriptor)
-            del self._streams[descriptor]
-            os.close(descriptor)
-            return []
-        if len(data) > self._room:
-            self.output_exceeded = True
-            self.kill()
-        data, self._room = data[: self._room], max(0, self._room - len(data))
-        return [Output(stream, data)] if data else []
-
-    def _read_answer(self) -> None:
-        with suppress(ConnectionResetError):
-            data = self._reply.recv(_CHUNK_BYTES)
-            self.answer = json.loads(data) if data else None
-        self.is_answered = True
-        self._epoll.unregister(self._reply)
-
-    def kill(self) -> None:
-        """Any word on the reply socket asks the cell to end the run."""
-        with suppress(OSError):
-            self._reply.send(b"kill")
-
-    def close(self) -> None:
-        if self._feed:
-            self._feed.close()
-        self._epoll.close()
-        self._reply.close()
-        for descriptor in self._streams:
-            os.close(descriptor)
-        self._streams = {}
 
 
 class NativeExecution:
@@ -120,34 +34,87 @@ class NativeExecution:
         self._started = time.perf_counter()
         self._ended: float | None = None
         self._cancelled = False
+        self._is_listening = False
 
     async def output(self, *, live: bool) -> AsyncIterator[Output]:
         if not live:
             # Most programs are short: one wake-up for all that they wrote is cheaper than one for each line.
             with anyio.move_on_after(_SHORT_SECONDS):
                 await anyio.wait_readable(self._pump.fileno())
-        self._pump.listen()
-        while not self._pump.is_done:
-            await self._wait_for_something()
-            for output in self._pump.step():
+        self._listen()
+        while not self.is_over:
+            await self.wait_for_output()
+            for output in self._step():
                 yield output
-        self._ended = time.perf_counter()
 
-    async def _wait_for_something(self) -> None:
+    def _listen(self) -> None:
+        if not self._is_listening:
+            self._pump.listen()
+            self._is_listening = True
+
+    async def wait_for_output(self) -> None:
+        self._listen()
         with anyio.move_on_after(self._timeout_seconds + _OVERTIME_SECONDS):
             await anyio.wait_readable(self._pump.fileno())
             return
         raise StepFailedError("stopping a run at its time limit", "the cell did not answer")
 
+    def _step(self) -> list[Output]:
+        outputs = self._pump.step()
+        if self.is_over and self._ended is None:
+            self._ended = time.perf_counter()
+        return outputs
+
+    def waiting_output(self) -> list[Output]:
+        self._listen()
+        outputs: list[Output] = []
+        while not self.is_over and (more := self._step()):
+            outputs += more
+        return outputs
+
+    @property
+    def is_over(self) -> bool:
+        return self._pump.is_done
+
+    async def wait_terminal(self) -> None:
+        """Until the program's terminal is here, or the run is over without one."""
+        while self._pump.input is None and not self._pump.is_answered:
+            await anyio.wait_readable(self._pump.fileno())
+            self._pump.step()
+
+    async def write(self, data: bytes) -> None:
+        pending = memoryview(data)
+        while pending and self._pump.input is not None:
+            try:
+                pending = pending[os.write(self._pump.input, pending) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._pump.input)
+            except OSError:
+                return  # nobody reads any more
+
+    def close_input(self) -> None:
+        self._pump.close_input()
+
+    def send_signal(self, number: int) -> None:
+        self._pump.tell({"do": "signal", "number": number})
+
+    def resize(self, size: TerminalSize) -> None:
+        if self._pump.input is not None:
+            fcntl.ioctl(self._pump.input, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
+
+    def kill(self) -> None:
+        self._cancelled = True
+        self._pump.kill()
+
     async def end(self) -> bool:
         """Kill what still runs and wait for the proof; false when there was none."""
         if not self._pump.is_answered:
-            self._cancelled = True
-            self._pump.kill()
+            self.kill()
         with anyio.move_on_after(_KILL_PATIENCE_SECONDS, shield=True):
             while not self._pump.is_answered:
                 await anyio.wait_readable(self._pump.fileno())
                 self._pump.step()
+        anyio.notify_closing(self._pump.fileno())
         self._pump.close()
         return self._pump.is_answered
 

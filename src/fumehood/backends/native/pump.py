@@ -1,0 +1,139 @@
+"""Moves the bytes of one run, without an event loop: it never waits, and says when there is something to do."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import select
+import socket
+from contextlib import suppress
+from typing import Any
+
+from fumehood.backends.interface import Output
+from fumehood.backends.native.descriptors import RunDescriptors
+from fumehood.backends.native.feed import Feed
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class Pump:
+    """Reads a run's output and its answer, feeds its input. Owns the descriptors it is given."""
+
+    def __init__(self, descriptors: RunDescriptors, stdin: bytes | int | None, output_limit: int) -> None:
+        self._reply = descriptors.reply
+        self._streams = descriptors.streams
+        self._link = descriptors.link
+        self._room = output_limit
+        self._epoll = select.epoll()
+        self._feed: Feed | None = None
+        self._is_listening = False
+        self.input = descriptors.input
+        """The program's live input; None when there is none, or no more."""
+        self.answer: dict[str, Any] | None = None
+        self.is_answered = False
+        self.output_exceeded = False
+        self._epoll.register(self._reply, select.EPOLLIN)
+        if self._link:
+            self._epoll.register(self._link, select.EPOLLIN)
+        if self.input is not None and stdin is not None:
+            self._feed, self.input = Feed(self.input, stdin), None
+            self._feed.start(self._epoll)
+
+    def listen(self) -> None:
+        """Wake up for output from now on, and not only for the end."""
+        self._is_listening = True
+        for descriptor in self._streams:
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """Readable whenever `step` has something to do."""
+        return self._epoll.fileno()
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_answered and not self._streams
+
+    def step(self) -> list[Output]:
+        """Take what is there, at most one chunk of each stream."""
+        outputs: list[Output] = []
+        for descriptor, _ in self._epoll.poll(0):
+            if descriptor == self._reply.fileno():
+                self._read_answer()
+            elif descriptor in self._streams:
+                outputs += self._read_stream(descriptor)
+            elif self._link and descriptor == self._link.fileno():
+                self._take_terminal(self._link)
+            elif self._feed:
+                self._feed.step(descriptor)
+        return outputs
+
+    def _read_stream(self, descriptor: int) -> list[Output]:
+        try:
+            data = os.read(descriptor, _CHUNK_BYTES)
+        except BlockingIOError:
+            return []  # the program was quicker and took it back
+        except OSError:
+            data = b""  # a terminal that nobody holds any more
+        if not data:
+            self._drop_stream(descriptor)
+            return []
+        if len(data) > self._room:
+            self.output_exceeded = True
+            self.kill()
+        stream = self._streams[descriptor]
+        data, self._room = data[: self._room], max(0, self._room - len(data))
+        return [Output(stream, data)] if data else []
+
+    def _drop_stream(self, descriptor: int) -> None:
+        self._epoll.unregister(descriptor)
+        del self._streams[descriptor]
+        if self.input == descriptor:
+            self.input = None
+        os.close(descriptor)
+
+    def _take_terminal(self, link: socket.socket) -> None:
+        """It comes before the program starts; when it does not come, there is an answer that says why."""
+        _, ancillary, _, _ = link.recvmsg(16, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+        self._epoll.unregister(link)
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                (terminal,) = array.array("i", payload)
+                os.set_blocking(terminal, False)
+                self._streams[terminal] = 1
+                self.input = terminal
+                if self._is_listening:
+                    self._epoll.register(terminal, select.EPOLLIN)
+
+    def _read_answer(self) -> None:
+        with suppress(ConnectionResetError):
+            data = self._reply.recv(_CHUNK_BYTES)
+            self.answer = json.loads(data) if data else None
+        self.is_answered = True
+        self._epoll.unregister(self._reply)
+
+    def kill(self) -> None:
+        self.tell({"do": "end"})
+
+    def tell(self, message: dict[str, object]) -> None:
+        """A word to the cell about this run; it does not matter when the run is over already."""
+        with suppress(OSError):
+            self._reply.send(json.dumps(message).encode())
+
+    def close_input(self) -> None:
+        """The program sees the end of its input."""
+        if self.input is not None and self.input not in self._streams:
+            os.close(self.input)
+            self.input = None
+
+    def close(self) -> None:
+        if self._feed:
+            self._feed.close()
+        self.close_input()
+        self._epoll.close()
+        self._reply.close()
+        if self._link:
+            self._link.close()
+        for descriptor in self._streams:
+            os.close(descriptor)
+        self._streams, self.input = {}, None
