@@ -52,18 +52,20 @@ class BackgroundRun:
         return NewOutput(self._take(1), self._take(2))
 
     async def stream(self) -> AsyncIterator[Event]:
-        """What `read` has not given yet, then output as it appears; `Finished` comes last."""
+        """What `read` has not given yet, then output as it appears; `Finished` comes last, without that output."""
         is_over = False
         while not is_over:
             is_over = not await self._wait_for_more()
-            if data := self._take(1):
-                yield Stdout(data)
-            if data := self._take(2):
-                yield Stderr(data)
+            stdout, stderr = self._take(1), self._take(2)
+            self._forget_shown()
+            if stdout:
+                yield Stdout(stdout)
+            if stderr:
+                yield Stderr(stderr)
         yield Finished(await self._conclude())
 
     async def wait(self) -> RunResult:
-        """Until it ends. The result has all that it wrote, also what was read before."""
+        """Until it ends. The result has all that it wrote, also what was read before, but not what was streamed."""
         while await self._wait_for_more():
             pass
         return await self._conclude()
@@ -116,6 +118,12 @@ class BackgroundRun:
         data = bytes(self._output[stream][self._shown[stream] :])
         self._shown[stream] += len(data)
         return data
+
+    def _forget_shown(self) -> None:
+        """A stream may go on for long, and who reads it wants no second copy."""
+        for stream, shown in self._shown.items():
+            del self._output[stream][:shown]
+            self._shown[stream] = 0
 
     async def _conclude(self) -> RunResult:
         if self._result is None:

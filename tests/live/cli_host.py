@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +66,15 @@ class Terminal:
 
     def type(self, keys: bytes) -> None:
         os.write(self._descriptor, keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._descriptor)
+        os.close(nothing)
 
     def wait_for(self, text: bytes) -> None:
         deadline = time.monotonic() + SECONDS

@@ -23,3 +23,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         say(f"{message}; see `{self.prog} --help`")
         raise SystemExit(exitcodes.USAGE)
+
+
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Ours, and what comes after `--`, which is the program's whatever it looks like."""
+    if "--" not in arguments:
+        return arguments, []
+    place = arguments.index("--")
+    return arguments[:place], arguments[place + 1 :]

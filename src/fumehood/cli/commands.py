@@ -37,6 +37,7 @@ class Command:
 
 COMMANDS = (
     Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
+    Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show or compare policy files"),
     Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),

@@ -1,10 +1,10 @@
-"""The policy of one `hood run`: from the file, with what the command line says on top, in the command line's words."""
+"""The policy of one command: from the file, with what the command line says on top, in the command line's words."""
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Mapping
-from typing import Protocol
 
 from fumehood.errors import PolicyError, UsageError
 from fumehood.policy import Policy
@@ -20,24 +20,40 @@ _MODES = ("ro", "rw")
 _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 
 
-class Wishes(Protocol):
+class Arguments(argparse.Namespace):
+    policy: str | None
+    backend: str | None
     timeout: str | None
     memory: str | None
     cpus: float | None
-    backend: str | None
+    mount: list[str]
+    env: list[str]
 
 
-def wanted(wishes: Wishes) -> dict[str, object]:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of every command that opens a sandbox."""
+    add = parser.add_argument
+    add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
+    add("--backend", metavar="NAME", help="instead of the policy's: auto or native")
+    add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
+    add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
+    add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")
+    add("--mount", metavar="SRC:DST[:ro|rw]", action="append", default=[], help="show a file or folder (repeatable)")
+    add("--env", metavar="K=V", action="append", default=[], help="set a variable; K alone takes yours (repeatable)")
+
+
+def _wanted(chosen: Arguments) -> dict[str, object]:
     """The keys to change; what was not said stays as the policy has it."""
-    limits = {"timeout": wishes.timeout, "memory": wishes.memory, "cpus": wishes.cpus}
+    limits = {"timeout": chosen.timeout, "memory": chosen.memory, "cpus": chosen.cpus}
     changes: dict[str, object] = {"resources": {key: value for key, value in limits.items() if value is not None}}
-    if wishes.backend is not None:
-        changes["backend"] = wishes.backend
+    if chosen.backend is not None:
+        changes["backend"] = chosen.backend
     return changes
 
 
-def load_policy(path: str | None, changes: dict[str, object], mounts: list[str]) -> Policy:
-    policy = Policy.load(path) if path is not None else Policy()
+def load_policy(chosen: Arguments, default: Policy | None = None) -> Policy:
+    policy = Policy.load(chosen.policy) if chosen.policy is not None else default or Policy()
+    mounts, changes = chosen.mount, _wanted(chosen)
     before = [mount.model_dump() for mount in policy.filesystem.mounts]
     added = [parse_mount(text) for text in mounts]
     try:

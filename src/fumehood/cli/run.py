@@ -9,7 +9,7 @@ import os
 import signal
 
 from fumehood.cli import exitcodes, overrides
-from fumehood.cli.arguments import Parser
+from fumehood.cli.arguments import Parser, split
 from fumehood.cli.interruption import Interruption, StoppedError
 from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
@@ -28,17 +28,10 @@ The program reads standard input through hood; `< /dev/null` gives it none.
 """
 
 
-class Arguments(argparse.Namespace):
+class Arguments(overrides.Arguments):
     file: str | None
     code: str | None
-    policy: str | None
-    backend: str | None
     language: str | None
-    timeout: str | None
-    memory: str | None
-    cpus: float | None
-    mount: list[str]
-    env: list[str]
     json: bool
     quiet: bool
 
@@ -48,27 +41,21 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("file", nargs="?", metavar="FILE", help="the program; `-` reads it from standard input")
     add("-c", dest="code", metavar="CODE", help="the program itself")
-    add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
-    add("--backend", metavar="NAME", help="instead of the policy's: auto or native")
     add("--language", metavar="NAME", help="python, sh or bash (default: by the suffix, else python)")
-    add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
-    add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
-    add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")
-    add("--mount", metavar="SRC:DST[:ro|rw]", action="append", default=[], help="show a file or folder (repeatable)")
-    add("--env", metavar="K=V", action="append", default=[], help="set a variable; K alone takes yours (repeatable)")
+    overrides.add_options(parser)
     add("--json", action="store_true", help="print the result as JSON instead of the output")
     add("--quiet", action="store_true", help="say nothing about how the program ended")
     return parser
 
 
 def execute(arguments: list[str]) -> int:
-    ours, theirs = _split(arguments)
+    ours, theirs = split(arguments)
     parser = build_parser()
     chosen, unknown = parser.parse_known_args(ours, namespace=Arguments())
     if unknown:
         _refuse(parser, unknown)
     program = read_program(chosen.file, chosen.code, chosen.language)
-    policy = overrides.load_policy(chosen.policy, overrides.wanted(chosen), chosen.mount)
+    policy = overrides.load_policy(chosen)
     options: RunOptions = {
         "language": program.language,
         "args": theirs,
@@ -91,14 +78,6 @@ def execute(arguments: list[str]) -> int:
     if not chosen.quiet and not chosen.json:
         _explain(result)
     return exitcodes.for_result(result)
-
-
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Ours, and what comes after `--`, which is the program's whatever it looks like."""
-    if "--" not in arguments:
-        return arguments, []
-    place = arguments.index("--")
-    return arguments[:place], arguments[place + 1 :]
 
 
 def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> None:

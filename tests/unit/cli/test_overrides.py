@@ -21,7 +21,8 @@ class Flags:
 
 
 def policy_of(flags: Flags, mounts: list[str] | None = None, file: Path | None = None) -> Policy:
-    return overrides.load_policy(str(file) if file else None, overrides.wanted(flags), mounts or [])
+    chosen = overrides.Arguments(**vars(flags), policy=str(file) if file else None, mount=mounts or [], env=[])
+    return overrides.load_policy(chosen)
 
 
 def refusal(flags: Flags, mounts: list[str] | None = None) -> str:
