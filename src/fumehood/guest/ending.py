@@ -30,51 +30,51 @@ _EXHAUSTED = ".exhausted"
 def after_exception(error: BaseException) -> int:
     """Show it, as the program wants it shown; returns the exit code."""
     if isinstance(error, SystemExit):
-        return _exit_code(error)
+        return exit_code(error)
     # The first frame is ours; what follows is the user's.
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     error.__traceback__ = frames
-    code = _call_excepthook(error)
+    code = call_excepthook(error)
     _note_exhaustion(error)
     return code
 
 
-def _call_excepthook(error: BaseException) -> int:
+def call_excepthook(error: BaseException) -> int:
     failed = INTERRUPTED if isinstance(error, KeyboardInterrupt) else _FAILED
     hook = getattr(sys, "excepthook", None)
     if hook is None:
-        _write_error("sys.excepthook is missing\n")
+        write_error("sys.excepthook is missing\n")
         _show(error)
         return failed
     try:
         hook(type(error), error, error.__traceback__)
     except SystemExit as leaving:
-        return _exit_code(leaving)
+        return exit_code(leaving)
     except BaseException as broken:
         broken.__traceback__ = broken.__traceback__.tb_next if broken.__traceback__ else None
         broken.__context__ = None
-        _write_error("Error in sys.excepthook:\n")
+        write_error("Error in sys.excepthook:\n")
         _show(broken)
-        _write_error("\nOriginal exception was:\n")
+        write_error("\nOriginal exception was:\n")
         _show(error)
     return failed
 
 
 def _show(error: BaseException) -> None:
-    _write_error("".join(traceback.format_exception(error)))
+    write_error("".join(traceback.format_exception(error)))
 
 
-def _exit_code(leaving: SystemExit) -> int:
+def exit_code(leaving: SystemExit) -> int:
     code = leaving.code
     if code is None:
         return 0
     if isinstance(code, int):
         return code & 0xFF if -_LARGEST_EXIT_CODE <= code < _LARGEST_EXIT_CODE else 0xFF
-    _write_error(f"{code}\n")
+    write_error(f"{code}\n")
     return _FAILED
 
 
-def _write_error(text: str) -> None:
+def write_error(text: str) -> None:
     """To the program's own idea of standard error, or to the real one where it has none."""
     stream: TextIO | None = getattr(sys, "stderr", None)
     try:
@@ -105,7 +105,7 @@ def _show_ignored(ignored: sys.UnraisableHookArgs) -> None:
     if frames and frames.tb_frame.f_code is finish.__code__:
         frames = None
     shown = traceback.format_exception(ignored.exc_type, ignored.exc_value, frames)
-    _write_error(f"{ignored.err_msg or 'Exception ignored in'}: {ignored.object!r}\n{''.join(shown)}")
+    write_error(f"{ignored.err_msg or 'Exception ignored in'}: {ignored.object!r}\n{''.join(shown)}")
 
 
 def _drop_modules(last_preloaded: str) -> None:
@@ -148,20 +148,26 @@ def _flush_stream(stream: TextIO | None) -> bool:
         if stream is not None and not stream.closed:
             stream.flush()
     except Exception as error:
-        _write_error(f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}\n")
+        write_error(f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}\n")
         return False
     return True
 
 
-def _note_exhaustion(error: BaseException) -> None:
-    """Leave a word on which limit the program ran into: some mechanisms count no failures that we could read."""
+def kind_of_exhaustion(error: BaseException) -> str:
+    """Which limit the program ran into, if any: some mechanisms count no failures that we could read."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        kind = "memory"
-    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        kind = "disk"
-    elif isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
-        kind = "processes"
-    else:
+        return "memory"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "disk"
+    if isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
+        return "processes"
+    return ""
+
+
+def _note_exhaustion(error: BaseException) -> None:
+    """Leave a word on it where the cell will look."""
+    kind = kind_of_exhaustion(error)
+    if not kind:
         return
     try:
         # A link needs no space, which may be what has run out.

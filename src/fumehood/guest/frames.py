@@ -84,3 +84,6 @@ class Conversation:
             if not data:
                 return None
             self._decoder.feed(data)
+
+    def close(self) -> None:
+        self._stream.close()

@@ -7,7 +7,6 @@ everything else is executed. Must leave nothing of ours in sight: no frame in a 
 from __future__ import annotations
 
 import gc
-import io
 import os
 import signal
 import site
@@ -19,6 +18,7 @@ from typing import Any, NoReturn
 
 from . import ending, randomness, terminal
 from .rootfs import RUN_FOLDER, WORKSPACE
+from .streams import open_streams
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 # All were closed when the process was born; it has opened a handful since.
@@ -71,7 +71,7 @@ class Interpreter:
         for hooks in self._fork_hooks:
             os.register_at_fork(**hooks)
         randomness.renew()
-        for stream in _open_streams():
+        for stream in open_streams():
             stream.detach()
         _make_main_module("")
         _run("", b"")
@@ -92,7 +92,7 @@ class Interpreter:
     def _become_python(self, path: str, source: bytes, arguments: list[str]) -> NoReturn:
         sys.argv = [path, *arguments]
         sys.orig_argv = [sys.executable, *sys.argv]
-        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = _open_streams()
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
         _make_main_module(path)
         gc.enable()
         code = ending.finish(self._last_module, _run(path, source))
@@ -167,24 +167,6 @@ def _make_main_module(path: str) -> None:
         __loader__=SourceFileLoader("__main__", path),
     )
     sys.modules["__main__"] = main
-
-
-def _open_streams() -> tuple[io.TextIOWrapper, io.TextIOWrapper, io.TextIOWrapper]:
-    """Standard streams as under `python -u`: what is written is sent, in order with what child processes write."""
-    return (
-        _text_stream(0, "<stdin>", "surrogateescape"),
-        _text_stream(1, "<stdout>", "surrogateescape"),
-        _text_stream(2, "<stderr>", "backslashreplace"),
-    )
-
-
-def _text_stream(descriptor: int, name: str, errors: str) -> io.TextIOWrapper:
-    raw = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)
-    raw.name = name
-    buffer = raw if descriptor else io.BufferedReader(raw)
-    stream = io.TextIOWrapper(buffer, "utf-8", errors, write_through=descriptor > 0)  # type: ignore[arg-type]
-    setattr(stream, "mode", "w" if descriptor else "r")  # noqa: B010 - the type says it is read-only, and is wrong
-    return stream
 
 
 def _run(path: str, source: bytes) -> int:

@@ -1,0 +1,72 @@
+"""Top-level `await`: one event loop for the whole session, and interrupts that leave it whole."""
+
+from __future__ import annotations
+
+import sys
+from types import CoroutineType, FrameType, TracebackType
+from typing import Any
+
+from .interrupts import Gate
+
+
+class EventLoop:
+    """Made when it is first needed; runs only while a run awaits something."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._loop: Any = None
+        self.was_interrupted = False
+        """Whether an interrupt has cancelled what was awaited last."""
+
+    def run(self, coroutine: CoroutineType[Any, Any, object]) -> object:
+        import asyncio  # costs more than most sessions' whole start, and many never need it
+
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._task = self._loop.create_task(coroutine)
+        self.was_interrupted = False
+        self._gate.diverted(self._cancel_instead)
+        try:
+            return self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError as error:
+            if not self.was_interrupted:
+                raise
+            raise KeyboardInterrupt().with_traceback(_below(coroutine, error)) from None
+        except BaseException as error:
+            error.__traceback__ = _below(coroutine, error)
+            raise
+        finally:
+            self._gate.diverted(None)
+            if not self._task.done():
+                self._task.cancel()
+
+    def _cancel_instead(self, frame: FrameType) -> bool:
+        """An exception between two callbacks would lose one for ever; there, cancel the task and wake the loop."""
+        if _is_in_callback(frame):
+            return False
+        self.was_interrupted = True
+        self._task.cancel()
+        self._loop.call_soon_threadsafe(_do_nothing)
+        return True
+
+
+def _below(coroutine: CoroutineType[Any, Any, object], error: BaseException) -> TracebackType | None:
+    """The traceback without the loop's own frames, if the error comes out of the coroutine."""
+    entry = error.__traceback__
+    while entry is not None and entry.tb_frame.f_code is not coroutine.cr_code:
+        entry = entry.tb_next
+    return entry or error.__traceback__
+
+
+def _is_in_callback(frame: FrameType | None) -> bool:
+    run = sys.modules["asyncio"].Handle._run.__code__
+    while frame is not None and frame.f_back is not None:
+        if frame.f_back.f_code is run:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _do_nothing() -> None:
+    pass

@@ -1,0 +1,70 @@
+"""One run's source as code: statements, and the last expression apart, whose value is displayed."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import importlib.util
+import linecache
+from types import CodeType
+from typing import NamedTuple
+
+_FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
+
+
+class Parts(NamedTuple):
+    statements: CodeType | None
+    last_value: CodeType | None
+
+
+class Compiler:
+    """Remembers `from __future__ import`, as an interactive interpreter does."""
+
+    def __init__(self) -> None:
+        self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+    def compile(self, source: bytes, name: str) -> Parts:
+        _remember(source, name)
+        try:
+            tree = compile(source, name, "exec", self._flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+            assert isinstance(tree, ast.Module)
+            last = _take_last_value(tree, source)
+            statements = self._compile(tree, name, "exec") if tree.body else None
+            return Parts(statements, self._compile(last, name, "eval") if last else None)
+        except SyntaxError as error:
+            _add_line(error, name)
+            raise
+
+    def _compile(self, tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:
+        code: CodeType = compile(tree, name, mode, self._flags, dont_inherit=True)
+        self._flags |= code.co_flags & _FUTURES
+        return code
+
+
+def _take_last_value(tree: ast.Module, source: bytes) -> ast.Expression | None:
+    match tree.body:
+        case [*_, ast.Expr() as last] if not _is_followed_by_semicolon(last, source):
+            tree.body.pop()
+            return ast.Expression(last.value)
+        case _:
+            return None
+
+
+def _is_followed_by_semicolon(statement: ast.Expr, source: bytes) -> bool:
+    assert statement.end_lineno is not None
+    lines = importlib.util.decode_source(source).encode().split(b"\n")
+    rest = lines[statement.end_lineno - 1 :]
+    rest[0] = rest[0][statement.end_col_offset :]
+    return b"\n".join(rest).lstrip(b" \t\f\\\n").startswith(b";")
+
+
+def _remember(source: bytes, name: str) -> None:
+    """For tracebacks and `inspect`. Without a time, so that nobody looks for a file that has changed."""
+    lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+    linecache.cache[name] = (len(source), None, lines, name)
+
+
+def _add_line(error: SyntaxError, name: str) -> None:
+    """Errors that are found late come without the line: the compiler looks for a file of that name."""
+    if error.text is None and error.filename == name and error.lineno:
+        error.text = linecache.getline(name, error.lineno) or None
