@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fumehood.blocking import SyncSandbox, run
+    from fumehood.background import BackgroundRun, NewOutput
+    from fumehood.blocking import SyncBackgroundRun, SyncSandbox, SyncSession, run
     from fumehood.errors import (
         DeniedError,
         FumehoodError,
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     )
     from fumehood.events import Event, Finished, Stderr, Stdout
     from fumehood.policy import Policy
-    from fumehood.results import Cause, RunResult, Status
+    from fumehood.results import Artifact, Cause, Display, RunResult, Status
     from fumehood.sandbox import Sandbox
+    from fumehood.session import Session
 
 _HOMES = {
-    "blocking": ("SyncSandbox", "run"),
+    "background": ("BackgroundRun", "NewOutput"),
+    "blocking": ("SyncBackgroundRun", "SyncSandbox", "SyncSession", "run"),
     "errors": (
         "DeniedError",
         "FumehoodError",
@@ -42,27 +45,35 @@ _HOMES = {
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
     "policy": ("Policy",),
-    "results": ("Cause", "RunResult", "Status"),
+    "results": ("Artifact", "Cause", "Display", "RunResult", "Status"),
     "sandbox": ("Sandbox",),
+    "session": ("Session",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Artifact",
+    "BackgroundRun",
     "Cause",
     "DeniedError",
+    "Display",
     "Event",
     "Finished",
     "FumehoodError",
+    "NewOutput",
     "Policy",
     "PolicyError",
     "RunResult",
     "Sandbox",
     "SandboxError",
+    "Session",
     "Status",
     "Stderr",
     "Stdout",
     "StepFailedError",
+    "SyncBackgroundRun",
     "SyncSandbox",
+    "SyncSession",
     "UnenforceableError",
     "UsageError",
     "run",

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 import anyio
 
-from fumehood.backends.interface import Execution
+from fumehood.backends.interface import LiveExecution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.requests import checked_terminal
-from fumehood.results import Outcome, RunResult
-
-Report = Callable[[Outcome, bytes, bytes], Awaitable[RunResult]]
+from fumehood.results import Record, RunResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,9 @@ class BackgroundRun:
     No task of ours reads ahead: output that nobody asks for waits in a pipe of up to 1 MiB, and then the program waits.
     """
 
-    def __init__(self, execution: Execution, lifetime: AsyncExitStack, report: Report) -> None:
+    def __init__(
+        self, execution: LiveExecution, lifetime: AsyncExitStack, report: Callable[[Record], Awaitable[RunResult]]
+    ) -> None:
         self._execution = execution
         self._lifetime = lifetime
         self._report = report
@@ -128,5 +128,6 @@ class BackgroundRun:
     async def _conclude(self) -> RunResult:
         if self._result is None:
             await self._lifetime.aclose()
-            self._result = await self._report(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
+            taken = Record(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
+            self._result = await self._report(taken)
         return self._result

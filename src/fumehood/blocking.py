@@ -20,6 +20,7 @@ from fumehood.portal import LoopThread
 from fumehood.requests import RunOptions
 from fumehood.results import RunResult
 from fumehood.sandbox import Sandbox
+from fumehood.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,11 +102,35 @@ class SyncBackgroundRun(_Part[BackgroundRun]):
     kill = _blocking(BackgroundRun.kill)
 
 
+class SyncSession(_Part[Session]):
+    """A `Session` whose methods block."""
+
+    def __enter__(self) -> Self:
+        self.portal.call(self.target.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.portal.call(self.target.close)
+
+    run = _blocking(Session.run)
+    stream = _blocking_iterator(Session.stream)
+    interrupt = _blocking(Session.interrupt)
+    restart = _blocking(Session.restart)
+
+
 class SyncSandbox:
     """`with SyncSandbox(policy) as box`: every method blocks and otherwise is that of `Sandbox`."""
 
-    def __init__(self, policy: Policy | None = None, *, progress: Callable[[str], None] | None = None) -> None:
-        self.target = Sandbox(policy, progress=progress)
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self.target = Sandbox(policy, session=session, progress=progress)
         self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
         self._process = os.getpid()
@@ -143,6 +168,11 @@ class SyncSandbox:
 
     run = _blocking(Sandbox.run)
     stream = _blocking_iterator(Sandbox.stream)
+
+    @wraps(Sandbox.session)
+    def session(self) -> SyncSession:
+        return SyncSession(self.portal, self.target.session())
+
     start = _blocking_part(Sandbox.start, SyncBackgroundRun)
 
 

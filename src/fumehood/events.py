@@ -1,10 +1,10 @@
-"""What `Sandbox.stream` yields: output as it appears, and at last the result."""
+"""What a stream yields: output as it appears, and at last the result. A `Display` comes from sessions only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fumehood.results import RunResult
+from fumehood.results import Display, RunResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +24,4 @@ class Finished:
     result: RunResult
 
 
-Event = Stdout | Stderr | Finished
+Event = Stdout | Stderr | Display | Finished

@@ -41,6 +41,18 @@ class RunOptions(TypedDict, total=False):
     """Seconds; can shorten the policy's, not extend it."""
 
 
+def make_session_request(policy: Policy, code: str | bytes, options: RunOptions) -> RunRequest:
+    """One for Python state that is already there: what would need a new process cannot be asked for."""
+    for key in ("argv", "args", "name", "env", "cwd"):
+        if options.get(key):
+            raise UsageError(f"a run in a session cannot have {key}: its process is there already; set it from inside")
+    if options.get("language", "python") != "python":
+        raise UsageError(f"a session runs python, not {options.get('language')!r}; use `run` of the sandbox")
+    if isinstance(options.get("stdin"), int):
+        raise UsageError("a run in a session takes its stdin as data, not as a descriptor")
+    return make_request(policy, code, options)
+
+
 def make_live_request(
     policy: Policy, code: str | bytes | None, terminal: tuple[int, int] | None, options: RunOptions
 ) -> RunRequest:

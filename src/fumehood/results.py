@@ -70,6 +70,16 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """All that a run left, as a backend saw it. Without its output when that was streamed."""
+
+    outcome: Outcome
+    stdout: bytes = b""
+    stderr: bytes = b""
+    displays: tuple[Display, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """One run's outcome. `exit_code` is 128 + n when signal n ended the program, as in a shell."""
 
@@ -95,13 +105,14 @@ class RunResult:
     """Of a session: it had lost its state, and this run began with a new one."""
 
     @classmethod
-    def of(cls, outcome: Outcome, stdout: bytes, stderr: bytes, run_id: str, policy_digest: str) -> RunResult:
+    def of(cls, record: Record, run_id: str, policy_digest: str) -> RunResult:
+        outcome = record.outcome
         return cls(
             status=outcome.status,
             cause=outcome.cause,
             exit_code=outcome.exit_code,
-            stdout_bytes=stdout,
-            stderr_bytes=stderr,
+            stdout_bytes=record.stdout,
+            stderr_bytes=record.stderr,
             truncated=outcome.truncated,
             duration_ms=outcome.duration_ms,
             cpu_ms=outcome.cpu_ms,
@@ -110,6 +121,7 @@ class RunResult:
             policy_digest=policy_digest,
             signal=outcome.signal,
             detail=outcome.detail,
+            displays=record.displays,
         )
 
     @property

@@ -7,10 +7,10 @@ runs of one sandbox share is the workspace, and nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack, cast
 
 import anyio
 import anyio.from_thread
@@ -20,10 +20,12 @@ from fumehood.backends.interface import BackendSandbox, PackageFolder
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
 from fumehood.errors import UsageError
-from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.events import Event, Finished
 from fumehood.policy import Environment, Policy
+from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
-from fumehood.results import Outcome, RunResult
+from fumehood.results import Record, RunResult
+from fumehood.session import Session
 
 if TYPE_CHECKING:
     from fumehood.environments import Lease
@@ -32,12 +34,20 @@ if TYPE_CHECKING:
 class Sandbox:
     """`async with Sandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
+    With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
     Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
     """
 
-    def __init__(self, policy: Policy | None = None, *, progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
         self.policy = policy or Policy()
         self._progress = progress
+        self._session = self.session() if session else None
         self._opened: BackendSandbox | None = None
         self._stack = AsyncExitStack()
         self._background: list[BackgroundRun] = []
@@ -67,8 +77,8 @@ class Sandbox:
     ) -> None:
         self._opened = None
         with anyio.CancelScope(shield=True):
-            for run in self._background:
-                await run.close()
+            for part in (*self._background, *([self._session] if self._session else [])):
+                await part.close()
         await self._stack.aclose()
 
     @property
@@ -78,22 +88,30 @@ class Sandbox:
 
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run code, or a command with `argv`, to its end. A program that fails is a result, not an exception."""
+        if self._session and code is not None and _is_python(options):
+            return await self._session.run(code, **options)
         request = make_request(self.policy, code, options)
-        streams: dict[int, list[bytes]] = {1: [], 2: []}
         async with self._backend_sandbox().start(request) as execution:
-            async for output in execution.output(live=False):
-                streams[output.stream].append(output.data)
-            outcome = execution.outcome()
-        return await self._report(outcome, b"".join(streams[1]), b"".join(streams[2]))
+            taken = await record(execution)
+        return await self._report(taken)
 
     async def stream(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> AsyncIterator[Event]:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
+        if self._session and code is not None and _is_python(options):
+            async with aclosing(cast("AsyncGenerator[Event, None]", self._session.stream(code, **options))) as events:
+                async for event in events:
+                    yield event
+            return
         request = make_request(self.policy, code, options)
         async with self._backend_sandbox().start(request) as execution:
             async for output in execution.output(live=True):
-                yield Stdout(output.data) if output.stream == 1 else Stderr(output.data)
+                yield as_event(output)
             outcome = execution.outcome()
-        yield Finished(await self._report(outcome, b"", b""))
+        yield Finished(await self._report(Record(outcome)))
+
+    def session(self) -> Session:
+        """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
+        return Session(self.policy, lambda: self._backend_sandbox().open_session(), self._report)
 
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
@@ -109,8 +127,8 @@ class Sandbox:
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
-    async def _report(self, outcome: Outcome, stdout: bytes, stderr: bytes) -> RunResult:
-        return RunResult.of(outcome, stdout, stderr, _run_id(), self.policy.digest)
+    async def _report(self, taken: Record) -> RunResult:
+        return RunResult.of(taken, _run_id(), self.policy.digest)
 
     def _backend_sandbox(self) -> BackendSandbox:
         if self._opened is None:
@@ -123,6 +141,10 @@ def _use_environment(section: Environment, progress: Callable[[str], None] | Non
 
     wishes = Wishes.of(section)
     return EnvironmentStore.open_default().use(wishes, progress, anyio.from_thread.check_cancelled)
+
+
+def _is_python(options: RunOptions) -> bool:
+    return options.get("language", "python") == "python"
 
 
 def _run_id() -> str:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Literal, Protocol
 
 from fumehood.policy import Policy
-from fumehood.results import Outcome
+from fumehood.results import Display, Outcome
 
 
 class Input(Enum):
@@ -79,12 +79,20 @@ class EnforcementReport:
 class Execution(Protocol):
     """A run under way."""
 
-    def output(self, *, live: bool) -> AsyncIterator[Output]:
+    def output(self, *, live: bool) -> AsyncIterator[Output | Display]:
         """What the program writes, until it has ended and everything is read. A slow reader slows the program.
 
         Live: as it appears. Otherwise it may come a little later and in larger pieces, which costs less.
         """
         ...
+
+    def outcome(self) -> Outcome:
+        """How it ended; only when its output is exhausted, or it was ended."""
+        ...
+
+
+class LiveExecution(Execution, Protocol):
+    """A run under way that its caller takes part in."""
 
     async def wait_for_output(self) -> None:
         """Until `waiting_output` may have more, or the run is over."""
@@ -97,10 +105,6 @@ class Execution(Protocol):
     @property
     def is_over(self) -> bool:
         """The program has ended and all its output has been taken."""
-        ...
-
-    def outcome(self) -> Outcome:
-        """How it ended; only when it is over."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -120,14 +124,35 @@ class Execution(Protocol):
     def resize(self, size: TerminalSize) -> None: ...
 
 
+class BackendSession(Protocol):
+    """A Python interpreter whose state lives on between runs."""
+
+    @property
+    def is_alive(self) -> bool:
+        """False when its process has ended, and its state with it."""
+        ...
+
+    def execute(self, request: RunRequest) -> AbstractAsyncContextManager[Execution]:
+        """One run at a time. Leaving the block early interrupts it; if that does not help, the session ends."""
+        ...
+
+    def interrupt(self) -> None:
+        """The run under way, if there is one."""
+        ...
+
+
 class BackendSandbox(Protocol):
     """An open place with one policy and one workspace."""
 
     @property
     def report(self) -> EnforcementReport: ...
 
-    def start(self, request: RunRequest) -> AbstractAsyncContextManager[Execution]:
+    def start(self, request: RunRequest) -> AbstractAsyncContextManager[LiveExecution]:
         """Leaving the block ends the run, whatever state it is in."""
+        ...
+
+    def open_session(self) -> AbstractAsyncContextManager[BackendSession]:
+        """Leaving the block ends the session and everything in it."""
         ...
 
 

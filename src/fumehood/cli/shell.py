@@ -18,7 +18,7 @@ from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.messages import say
 from fumehood.errors import UsageError
-from fumehood.events import Event, Finished
+from fumehood.events import Event, Stdout
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox import Sandbox
@@ -108,7 +108,7 @@ async def _follow_size(run: BackgroundRun) -> None:
 async def _show(stream: AsyncGenerator[Event, None]) -> None:
     async with aclosing(stream) as events:
         async for event in events:
-            if not isinstance(event, Finished):
+            if isinstance(event, Stdout):  # a terminal has one stream
                 await _write(event.data)
 
 

@@ -16,7 +16,7 @@ from fumehood.errors import FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Policy
 from fumehood.requests import RunOptions
-from fumehood.results import RunResult
+from fumehood.results import Display, RunResult
 from fumehood.sandbox import Sandbox
 
 Work = Callable[[Sandbox], Awaitable[RunResult]]
@@ -52,6 +52,8 @@ async def _show(stream: AsyncGenerator[Event, None], stdout: Outlet, stderr: Out
                     stderr.write(data)
                 case Finished(result):
                     return result
+                case Display():
+                    pass
     raise AssertionError("a stream ends with Finished")
 
 

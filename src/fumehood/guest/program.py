@@ -10,19 +10,23 @@ import gc
 import os
 import signal
 import site
+import socket
 import sys
 import time
 import types
+from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
-from . import ending, randomness, terminal
+from . import ending, frames, randomness, session, terminal
 from .rootfs import RUN_FOLDER, WORKSPACE
 from .streams import open_streams
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 # All were closed when the process was born; it has opened a handful since.
 _MOST_DESCRIPTORS = 256
+_CONVERSATION = 3
+_SCRATCH = "/tmp"
 
 
 class RequestRefusedError(Exception):
@@ -82,12 +86,23 @@ class Interpreter:
         _set_environment(request["environment"])
         stdio = terminal.open_streams(descriptors[0], request["terminal"]) if request["terminal"] else descriptors
         script = _write_script(request["script"], source) if request["script"] else None
-        for number, descriptor in enumerate(stdio):
-            os.dup2(descriptor, number)
-        os.closerange(3, _MOST_DESCRIPTORS)
+        _keep_only(stdio)
         if request["interpreter"] is None and script is not None:
             self._become_python(script, source, request["arguments"])
         _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
+
+    def become_session(self, descriptors: list[int]) -> NoReturn:
+        """They are its standard streams, and what it is told by."""
+        os.chdir(WORKSPACE)
+        _keep_only(descriptors)
+        os.set_inheritable(_CONVERSATION, False)
+        sys.argv = [""]
+        sys.orig_argv = [sys.executable]
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
+        _make_main_module("")
+        gc.enable()
+        stream = socket.socket(fileno=_CONVERSATION)
+        session.serve(frames.Conversation(stream), self._last_module, _SCRATCH)
 
     def _become_python(self, path: str, source: bytes, arguments: list[str]) -> NoReturn:
         sys.argv = [path, *arguments]
@@ -100,6 +115,13 @@ class Interpreter:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         os._exit(code & 0xFF)
+
+
+def _keep_only(descriptors: Sequence[int]) -> None:
+    """At the numbers from 0 on. They arrived at higher ones."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+    os.closerange(len(descriptors), _MOST_DESCRIPTORS)
 
 
 def _import(name: str) -> None:

@@ -41,6 +41,10 @@ def _serve(channel: socket.socket, isolation: Isolation, interpreter: Interprete
     request, source = wire.read_sealed_file(descriptors[0])
     isolation.last.carry_out()
     try:
-        interpreter.become(request, source, descriptors[1:])
+        match request["kind"]:
+            case "session":
+                interpreter.become_session(descriptors[1:])
+            case _:
+                interpreter.become(request, source, descriptors[1:])
     except RequestRefusedError as error:
         wire.send(channel, {"refused": str(error)})

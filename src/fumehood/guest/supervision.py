@@ -165,7 +165,7 @@ class Run:
         cpu_seconds = time.clock_gettime(~self._process << 3 | _CPU_CLOCK_OF_PROCESS)
         usage = {"cpu_ms": cpu_seconds * 1000, "peak_memory_bytes": self._cgroups.peak_memory_bytes()}
         with suppress(OSError):  # the host is gone, which the next turn notices
-            self.reply.send(json.dumps(usage).encode())
+            self.reply.send(json.dumps({"usage": usage}).encode())
 
     def _attach_workspace(self, workspace: int) -> None:
         kernel.setns(self._mounts, kernel.CLONE_NEWNS)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 import anyio.to_thread
 
 from fumehood.backends.interface import EnforcementReport, Input, PackageFolder, RunRequest
 from fumehood.backends.native import blueprint, enforcement
 from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
-from fumehood.backends.native.descriptors import RunDescriptors, program_descriptors
+from fumehood.backends.native.descriptors import RunDescriptors, program_descriptors, session_descriptors
 from fumehood.backends.native.execution import NativeExecution
 from fumehood.backends.native.machine import Machine, look
 from fumehood.backends.native.pump import Pump
+from fumehood.backends.native.session import START_SECONDS, NativeSession
+from fumehood.backends.native.session_pump import SessionPump
 from fumehood.errors import SandboxError
 from fumehood.guest import wire
 from fumehood.policy import Policy
+
+T = TypeVar("T")
 
 
 class NativeBackend:
@@ -77,27 +82,40 @@ class NativeSandbox:
 
     @asynccontextmanager
     async def start(self, request: RunRequest) -> AsyncIterator[NativeExecution]:
-        execution = await self._send(request)
+        execution = await self._in_a_cell(partial(self._launch, request))
         try:
             if request.terminal:
                 await execution.wait_terminal()
             yield execution
         finally:
-            if not await execution.end():
-                # The cell does not answer: end it as a whole, which the kernel cannot refuse.
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(self._pool.retire, self._key, self._cell)
+            await self._end(execution)
 
-    async def _send(self, request: RunRequest) -> NativeExecution:
+    @asynccontextmanager
+    async def open_session(self) -> AsyncIterator[NativeSession]:
+        session = await self._in_a_cell(self._launch_session)
         try:
-            return self._launch(request)
+            await session.wait_ready()
+            yield session
+        finally:
+            await self._end(session)
+
+    async def _end(self, run: NativeExecution | NativeSession) -> None:
+        if not await run.end():
+            # The cell does not answer: end it as a whole, which the kernel cannot refuse.
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._pool.retire, self._key, self._cell)
+
+    async def _in_a_cell(self, launch: Callable[[], T]) -> T:
+        """A sandbox that has not been used yet does not mind being in another one."""
+        try:
+            return launch()
         except CellGoneError:
             if self._is_used:
                 said = self._cell.last_words()
                 raise SandboxError(f"the sandbox is gone and its workspace with it; open a new one. {said}") from None
             await anyio.to_thread.run_sync(self._pool.retire, self._key, self._cell)
             await self.open()
-            return self._launch(request)
+            return launch()
 
     def _launch(self, request: RunRequest) -> NativeExecution:
         descriptors = program_descriptors(request, self._cell.sandbox_owner)
@@ -105,6 +123,11 @@ class NativeSandbox:
         stdin = None if request.stdin is Input.LIVE else request.stdin
         pump = Pump(descriptors, stdin, self._policy.resources.output)
         return NativeExecution(pump, request.timeout_seconds, self._policy.resources)
+
+    def _launch_session(self) -> NativeSession:
+        descriptors = session_descriptors(self._cell.sandbox_owner)
+        self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True})
+        return NativeSession(SessionPump(descriptors, self._policy.resources.output), self._policy.resources)
 
     def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message) -> None:
         """Ask the cell for a run; whatever goes wrong, nothing of it is left."""

@@ -90,6 +90,14 @@ def program_descriptors(request: RunRequest, owner: int | None) -> RunDescriptor
     return made
 
 
+def session_descriptors(owner: int | None) -> RunDescriptors:
+    with _undone_on_failure(RunDescriptors({"kind": "session"}, b"", owner)) as made:
+        made.add_empty_input()
+        made.add_outputs()
+        made.add_link()
+    return made
+
+
 @contextmanager
 def _undone_on_failure(made: RunDescriptors) -> Iterator[RunDescriptors]:
     try:
@@ -102,6 +110,7 @@ def _undone_on_failure(made: RunDescriptors) -> Iterator[RunDescriptors]:
 def _header(request: RunRequest) -> wire.Message:
     language = find_language(request.language)
     return {
+        "kind": "program",
         "language": language.name,
         "interpreter": list(language.interpreter) if language.interpreter and request.source is not None else None,
         "script": request.script_name if request.source is not None else None,

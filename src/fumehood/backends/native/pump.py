@@ -32,6 +32,8 @@ class Pump:
         """The program's live input; None when there is none, or no more."""
         self.answer: dict[str, Any] | None = None
         self.is_answered = False
+        self.usage: dict[str, Any] | None = None
+        """Of a session at rest, when it was asked for."""
         self.output_exceeded = False
         self._epoll.register(self._reply, select.EPOLLIN)
         if self._link:
@@ -59,11 +61,11 @@ class Pump:
         outputs: list[Output] = []
         for descriptor, _ in self._epoll.poll(0):
             if descriptor == self._reply.fileno():
-                self._read_answer()
+                self._read_reply(self._reply)
             elif descriptor in self._streams:
                 outputs += self._read_stream(descriptor)
             elif self._link and descriptor == self._link.fileno():
-                self._take_terminal(self._link)
+                self._read_link(self._link)
             elif self._feed:
                 self._feed.step(descriptor)
         return outputs
@@ -78,12 +80,20 @@ class Pump:
         if not data:
             self._drop_stream(descriptor)
             return []
-        if len(data) > self._room:
+        data = data[: self._charge(len(data))]
+        return [Output(self._streams[descriptor], data)] if data else []
+
+    def _charge(self, size: int) -> int:
+        """How much of it is within the limit."""
+        if size > self._room:
             self.output_exceeded = True
-            self.kill()
-        stream = self._streams[descriptor]
-        data, self._room = data[: self._room], max(0, self._room - len(data))
-        return [Output(stream, data)] if data else []
+            self._stop_excess()
+        granted = min(size, self._room)
+        self._room -= granted
+        return granted
+
+    def _stop_excess(self) -> None:
+        self.kill()
 
     def _drop_stream(self, descriptor: int) -> None:
         self._epoll.unregister(descriptor)
@@ -92,8 +102,8 @@ class Pump:
             self.input = None
         os.close(descriptor)
 
-    def _take_terminal(self, link: socket.socket) -> None:
-        """It comes before the program starts; when it does not come, there is an answer that says why."""
+    def _read_link(self, link: socket.socket) -> None:
+        """The terminal comes before the program starts; when it does not, there is an answer that says why."""
         _, ancillary, _, _ = link.recvmsg(16, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
         self._epoll.unregister(link)
         for level, kind, payload in ancillary:
@@ -105,12 +115,18 @@ class Pump:
                 if self._is_listening:
                     self._epoll.register(terminal, select.EPOLLIN)
 
-    def _read_answer(self) -> None:
-        with suppress(ConnectionResetError):
-            data = self._reply.recv(_CHUNK_BYTES)
-            self.answer = json.loads(data) if data else None
-        self.is_answered = True
-        self._epoll.unregister(self._reply)
+    def _read_reply(self, reply: socket.socket) -> None:
+        try:
+            data = reply.recv(_CHUNK_BYTES)
+        except ConnectionResetError:
+            # It did not read our last word before it answered; the answer comes after this news, if there is one.
+            data = reply.recv(_CHUNK_BYTES)
+        message: dict[str, Any] | None = json.loads(data) if data else None
+        if message and "usage" in message:
+            self.usage = message["usage"]
+            return
+        self.answer, self.is_answered = message, True
+        self._epoll.unregister(reply)
 
     def kill(self) -> None:
         self.tell({"do": "end"})

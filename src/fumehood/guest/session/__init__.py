@@ -11,3 +11,5 @@ The guest says `{"ready": shell}` once, and for each run `{"started": n}`, any n
 `{"done": n, "ended": "ok" | "error" | "exit" | "interrupted", "code": c, "exhausted": ""}`. SIGINT interrupts the run
 when it arrives between "started" and "done", and is ignored at any other time.
 """
+
+from .loop import serve as serve

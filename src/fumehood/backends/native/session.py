@@ -1,0 +1,165 @@
+"""A Python interpreter in a cell whose state lives on between runs: the host's end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from fumehood.backends.interface import Output, RunRequest
+from fumehood.backends.native.session_pump import SessionPump
+from fumehood.backends.verdict import HostView, judge
+from fumehood.errors import StepFailedError
+from fumehood.guest import frames
+from fumehood.policy import Resources
+from fumehood.results import Display, Outcome
+
+START_SECONDS = 30.0
+_END_PATIENCE_SECONDS = 5.0
+_EXIT_CODES = range(256)
+_MISUSED = "the program closed or misused the link by which its session is told what to do"
+
+
+class NativeSession:
+    """One run at a time. When its process is gone it is of no more use."""
+
+    def __init__(self, pump: SessionPump, resources: Resources) -> None:
+        self._pump = pump
+        self._resources = resources
+        self._runs = 0
+        self._used_cpu_ms = 0.0
+        self._is_interrupt_wanted = False
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._pump.is_answered
+
+    async def wait_ready(self) -> None:
+        while self._pump.shell is None and self.is_alive:
+            await self.step()
+        if not self.is_alive:
+            answer = self._pump.answer or {}
+            raise StepFailedError("starting a session", str(answer.get("detail") or "it ended before it was ready"))
+        await self.rest()
+
+    @asynccontextmanager
+    async def execute(self, request: RunRequest) -> AsyncIterator[SessionExecution]:
+        self._runs += 1
+        self._is_interrupt_wanted = False
+        self._pump.begin()
+        self._pump.tell({"do": "allow", "seconds": request.timeout_seconds})
+        execution = SessionExecution(self, self._pump, request.timeout_seconds, self._resources)
+        source, stdin = request.source or b"", request.stdin if isinstance(request.stdin, bytes) else b""
+        header = {"do": "execute", "run": self._runs, "source_bytes": len(source)}
+        try:
+            await self._pump.send(frames.encode(header, source + stdin))
+            yield execution
+        finally:
+            await execution.end()
+
+    def interrupt(self) -> None:
+        """Before it has started a run would not notice; then it is interrupted when it has."""
+        self._is_interrupt_wanted = True
+        self._send_interrupt()
+
+    def _send_interrupt(self) -> None:
+        if self._is_interrupt_wanted and self._pump.is_started and self._pump.done is None:
+            self._is_interrupt_wanted = False
+            self._pump.tell({"do": "signal", "number": int(signal.SIGINT)})
+
+    async def step(self) -> list[Output | Display]:
+        """Wait for something, and take it."""
+        await anyio.wait_readable(self._pump.fileno())
+        outputs = self._pump.step()
+        self._send_interrupt()
+        return [*outputs, *self._pump.take_displays()]
+
+    async def rest(self) -> float:
+        """Stop the clock; returns how much CPU time went by, in milliseconds."""
+        self._pump.tell({"do": "rest"})
+        while self._pump.usage is None and self.is_alive:
+            await self.step()
+        total = self._pump.usage["cpu_ms"] if self._pump.usage else self._used_cpu_ms
+        used, self._used_cpu_ms = total - self._used_cpu_ms, total
+        return used
+
+    async def end(self) -> bool:
+        """Kill what is left; false when there is no proof that it is gone."""
+        if self.is_alive:
+            self._pump.kill()
+        with anyio.move_on_after(_END_PATIENCE_SECONDS, shield=True):
+            while self.is_alive:
+                await self.step()
+        anyio.notify_closing(self._pump.fileno())
+        self._pump.close()
+        return self._pump.is_answered
+
+
+class SessionExecution:
+    """One run in a session."""
+
+    def __init__(self, session: NativeSession, pump: SessionPump, timeout_seconds: float, resources: Resources) -> None:
+        self._session = session
+        self._pump = pump
+        self._timeout_seconds = timeout_seconds
+        self._resources = resources
+        self._started = time.perf_counter()
+        self._duration_ms: float | None = None
+        self._cpu_ms = 0.0
+        self._cancelled = False
+
+    async def output(self, *, live: bool) -> AsyncIterator[Output | Display]:
+        while self._pump.done is None and not self._pump.is_done:
+            for output in await self._session.step():
+                yield output
+        self._duration_ms = (time.perf_counter() - self._started) * 1000
+        if self._session.is_alive:
+            for output in self._pump.take_rest():
+                yield output
+            self._cpu_ms = await self._session.rest()
+
+    async def end(self) -> None:
+        """A run that is left is interrupted; its session keeps its state if it obeys."""
+        if self._duration_ms is not None or not self._session.is_alive:
+            return
+        self._cancelled = True
+        self._pump.tell({"do": "allow", "seconds": 0})
+        with anyio.move_on_after(_END_PATIENCE_SECONDS, shield=True):
+            async for _ in self.output(live=True):
+                pass
+
+    def outcome(self) -> Outcome:
+        duration_ms = self._duration_ms or (time.perf_counter() - self._started) * 1000
+        done = self._pump.done
+        is_interrupted = done is not None and done.get("ended") == "interrupted"
+        is_late = duration_ms >= self._timeout_seconds * 1000
+        is_stopped = is_interrupted and not is_late and not self._pump.output_exceeded
+        view = HostView(duration_ms, self._pump.output_exceeded, self._cancelled or is_stopped)
+        answer = self._pump.answer if done is None else self._answer(done, is_interrupted and is_late)
+        if self._pump.is_broken and answer and answer["ended_by"] == "wall_time" and not is_late:
+            return replace(judge(None, view, self._resources, self._timeout_seconds), detail=_MISUSED)
+        return judge(answer, view, self._resources, self._timeout_seconds)
+
+    def _answer(self, done: frames.Header, is_overdue: bool) -> dict[str, Any]:
+        """What the session says of itself, in the words that the cell uses for a run of its own."""
+        code, exhausted = done.get("code"), done.get("exhausted")
+        usage = self._pump.usage or {"peak_memory_bytes": 0}
+        return {
+            "ended_by": "wall_time" if is_overdue else "exit",
+            "status": (code if isinstance(code, int) and code in _EXIT_CODES else 1) << 8,
+            "cpu_ms": self._cpu_ms,
+            "peak_memory_bytes": usage["peak_memory_bytes"],
+            "trouble": {
+                "refusal": None,
+                "processes": 0,
+                "exhausted": exhausted if isinstance(exhausted, str) else "",
+                "disk_full": False,
+                "out_of_memory_kills": 0,
+                "refused_processes": None,
+            },
+        }

@@ -1,0 +1,25 @@
+"""From a run's output as a backend hands it on to what a caller gets: events one by one, or a record of them all."""
+
+from __future__ import annotations
+
+from fumehood.backends.interface import Execution, Output
+from fumehood.events import Stderr, Stdout
+from fumehood.results import Display, Record
+
+
+def as_event(output: Output | Display) -> Stdout | Stderr | Display:
+    if isinstance(output, Display):
+        return output
+    return Stdout(output.data) if output.stream == 1 else Stderr(output.data)
+
+
+async def record(execution: Execution) -> Record:
+    """Everything, to the end."""
+    streams: dict[int, list[bytes]] = {1: [], 2: []}
+    displays: list[Display] = []
+    async for output in execution.output(live=False):
+        if isinstance(output, Display):
+            displays.append(output)
+        else:
+            streams[output.stream].append(output.data)
+    return Record(execution.outcome(), b"".join(streams[1]), b"".join(streams[2]), tuple(displays))
