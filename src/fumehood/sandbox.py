@@ -7,16 +7,17 @@ runs of one sandbox share is the workspace, and nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio.from_thread
 import anyio.to_thread
 
-from fumehood.backends.interface import BackendSandbox, PackageFolder
+from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
+from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Environment, Policy
@@ -73,6 +74,10 @@ class Sandbox:
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run code, or a command with `argv`, to its end. A program that fails is a result, not an exception."""
         request = make_request(self.policy, code, options)
+        build = plan_build(request, self.policy)
+        return await (run_compiled(build, self._run) if build else self._run(request))
+
+    async def _run(self, request: RunRequest) -> RunResult:
         streams: dict[int, list[bytes]] = {1: [], 2: []}
         async with self._backend_sandbox().start(request) as execution:
             async for output in execution.output(live=False):
@@ -83,6 +88,14 @@ class Sandbox:
     async def stream(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> AsyncIterator[Event]:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
         request = make_request(self.policy, code, options)
+        build = plan_build(request, self.policy)
+        async with aclosing(
+            stream_compiled(build, self._stream, self._run) if build else self._stream(request)
+        ) as events:
+            async for event in events:
+                yield event
+
+    async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
         async with self._backend_sandbox().start(request) as execution:
             async for output in execution.output(live=True):
                 yield Stdout(output.data) if output.stream == 1 else Stderr(output.data)

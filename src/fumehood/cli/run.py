@@ -8,6 +8,7 @@ import json
 import os
 import signal
 
+from fumehood.backends.languages import LANGUAGES
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser
 from fumehood.cli.interruption import Interruption, StoppedError
@@ -15,7 +16,7 @@ from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
 from fumehood.cli.supervision import run_live, run_silently
 from fumehood.requests import RunOptions
-from fumehood.results import Cause, RunResult
+from fumehood.results import RunResult
 
 _USAGE = "hood run [options] (FILE | -c CODE | -) [-- ARGS]"
 _DETAILS = """\
@@ -50,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("-c", dest="code", metavar="CODE", help="the program itself")
     add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
     add("--backend", metavar="NAME", help="instead of the policy's: auto or native")
-    add("--language", metavar="NAME", help="python, sh or bash (default: by the suffix, else python)")
+    add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
     add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
     add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")
@@ -120,5 +121,5 @@ def _leave_echoed_line(error: StoppedError) -> None:
 
 
 def _explain(result: RunResult) -> None:
-    if result.cause is not Cause.EXIT:
+    if result.detail:
         say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")

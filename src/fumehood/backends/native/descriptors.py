@@ -7,7 +7,7 @@ import socket
 from contextlib import ExitStack
 
 from fumehood.backends.interface import RunRequest
-from fumehood.backends.languages import find_language
+from fumehood.backends.languages import LANGUAGES
 from fumehood.guest import wire
 
 
@@ -65,12 +65,19 @@ def _stdin(request: RunRequest, undo: ExitStack) -> tuple[int, int | None]:
 
 
 def _header(request: RunRequest) -> wire.Message:
-    language = find_language(request.language)
     return {
-        "language": language.name,
-        "interpreter": list(language.interpreter) if language.interpreter and request.source is not None else None,
+        "language": request.language,
+        "interpreter": list(request.interpreter) if request.interpreter else None,
+        "commands": _commands() if request.interpreter else None,
         "script": request.script_name if request.source is not None else None,
         "arguments": list(request.arguments),
         "environment": dict(request.environment),
         "cwd": request.cwd,
+        "leaves": request.leaves,
+        "takes": request.takes,
     }
+
+
+def _commands() -> dict[str, list[str]]:
+    """Of all languages: the guest names those that it has when the one that was asked for is missing."""
+    return {name: list(language.commands) for name, language in LANGUAGES.items()}
