@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ class BackgroundRun:
         self._look()
         return NewOutput(self._take(1), self._take(2))
 
-    async def stream(self) -> AsyncIterator[Event]:
+    async def stream(self) -> AsyncGenerator[Event, None]:
         """What `read` has not given yet, then output as it appears; `Finished` comes last, without that output."""
         is_over = False
         while not is_over:

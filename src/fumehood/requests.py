@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from fumehood.backends.interface import Input, RunRequest, TerminalSize
-from fumehood.backends.languages import find_language
+from fumehood.backends.languages import Language, find_language
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy import Policy, format_duration, format_size
 
@@ -28,17 +28,18 @@ class RunOptions(TypedDict, total=False):
     argv: Sequence[str] | None
     """A command instead of code."""
     language: str
+    """One of `backends.languages`; python by default."""
     args: Sequence[str]
     """What the script finds in sys.argv or $1, $2 and so on."""
     name: str | None
-    """The script's file name, as tracebacks show it."""
+    """The script's file name, as tracebacks and compilers show it."""
     stdin: bytes | str | int | None
     """Data, or a descriptor to read from; nothing by default."""
     env: Mapping[str, str] | None
     cwd: str
     """Relative to the workspace, or absolute inside the sandbox."""
     timeout: float | None
-    """Seconds; can shorten the policy's, not extend it."""
+    """Seconds; can shorten the policy's, not extend it. A compiler and its program have it each."""
 
 
 def make_session_request(policy: Policy, code: str | bytes, options: RunOptions) -> RunRequest:
@@ -82,11 +83,13 @@ def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) 
     for key in ("argv", "args"):
         if isinstance(options.get(key), str):
             raise UsageError(f"{key} {options.get(key)!r} must be a list of words, not one text")
+    source = None if code is None else _checked_source(code)
     return RunRequest(
         language=language.name,
+        interpreter=None if source is None else language.interpreter,
         arguments=_checked_arguments(argv if argv is not None else options.get("args", ())),
-        source=None if code is None else _checked_source(code),
-        script_name=_checked_name(options.get("name") or f"main{language.suffix}"),
+        source=source,
+        script_name=_checked_name(options.get("name") or language.script_name(source or b""), language),
         environment=_checked_environment(options.get("env") or {}),
         cwd=_checked_cwd(options.get("cwd", "")),
         timeout_seconds=_checked_timeout(policy, options.get("timeout")),
@@ -132,10 +135,13 @@ def _checked_source(code: str | bytes) -> bytes:
     return source
 
 
-def _checked_name(name: str) -> str:
+def _checked_name(name: str, language: Language) -> str:
     _check_text(name, "script name")
     if name in ("", ".", "..") or "/" in name or len(os.fsencode(name)) > 255:
         raise UsageError(f"script name {name!r} must be a plain file name")
+    if language.toolchain and not name.lower().endswith(language.suffixes):
+        wanted = " or ".join(language.suffixes)
+        raise UsageError(f"script name {name!r} must end in {wanted}: compilers of {language.name} go by it")
     return name
 
 

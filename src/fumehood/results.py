@@ -141,4 +141,5 @@ class RunResult:
         fields = asdict(self)
         fields.pop("stdout_bytes")
         fields.pop("stderr_bytes")
-        return {**fields, "stdout": self.stdout, "stderr": self.stderr}
+        compilation = self.compilation.to_dict() if self.compilation else None
+        return {**fields, "compilation": compilation, "stdout": self.stdout, "stderr": self.stderr}

@@ -7,18 +7,19 @@ runs of one sandbox share is the workspace, and nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack, cast
+from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from fumehood.backends.interface import BackendSandbox, PackageFolder
+from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
+from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.policy import Environment, Policy
@@ -91,18 +92,30 @@ class Sandbox:
         if self._session and code is not None and _is_python(options):
             return await self._session.run(code, **options)
         request = make_request(self.policy, code, options)
+        build = plan_build(request, self.policy)
+        return await (run_compiled(build, self._run) if build else self._run(request))
+
+    async def _run(self, request: RunRequest) -> RunResult:
         async with self._backend_sandbox().start(request) as execution:
             taken = await record(execution)
         return await self._report(taken)
 
-    async def stream(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> AsyncIterator[Event]:
+    async def stream(
+        self, code: str | bytes | None = None, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[Event, None]:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
+        async with aclosing(self._events(code, options)) as events:
+            async for event in events:
+                yield event
+
+    def _events(self, code: str | bytes | None, options: RunOptions) -> AsyncGenerator[Event, None]:
         if self._session and code is not None and _is_python(options):
-            async with aclosing(cast("AsyncGenerator[Event, None]", self._session.stream(code, **options))) as events:
-                async for event in events:
-                    yield event
-            return
+            return self._session.stream(code, **options)
         request = make_request(self.policy, code, options)
+        build = plan_build(request, self.policy)
+        return stream_compiled(build, self._stream, self._run) if build else self._stream(request)
+
+    async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
         async with self._backend_sandbox().start(request) as execution:
             async for output in execution.output(live=True):
                 yield as_event(output)
@@ -121,6 +134,8 @@ class Sandbox:
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
         """
         request = make_live_request(self.policy, code, terminal, options)
+        if plan_build(request, self.policy):
+            raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
         async with AsyncExitStack() as stack:
             execution = await stack.enter_async_context(self._backend_sandbox().start(request))
             run = BackgroundRun(execution, stack.pop_all(), self._report)

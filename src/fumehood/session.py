@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -58,7 +58,7 @@ class Session:
             taken = await record(execution)
         return await self._conclude(taken, restarted)
 
-    async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncIterator[Event]:
+    async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """As `run`, but output and displays arrive as they appear. Leaving early interrupts the run."""
         async with self._execute(code, options) as (execution, restarted):
             async for output in execution.output(live=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from live.cli_host import assert_nothing_is_left, hood, open_hood, open_terminal, wait_for_line
+from requirements import require
 
 
 def test_code_is_run_and_its_output_shown() -> None:
@@ -34,6 +35,28 @@ def test_a_file_runs_under_its_own_name_with_its_arguments(tmp_path: Path) -> No
 def test_a_shell_script_runs_in_its_shell(name: str, code: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(code)
     assert hood("run", tmp_path / name, "--", "hello").stdout == b"hello\n"
+
+
+def test_a_compiled_program_runs_and_its_compiler_is_told_apart(tmp_path: Path) -> None:
+    require(os.access("/usr/bin/cc", os.X_OK), "needs a C compiler")
+    (tmp_path / "x.c").write_text(
+        "#include <stdio.h>\n#warning careful\nint main(int c, char **v) { return !puts(v[1]); }"
+    )
+    done = hood("run", tmp_path / "x.c", "--", "hello")
+    assert (done.returncode, done.stdout) == (0, b"hello\n")
+    assert b"x.c:2:2: warning: #warning careful" in done.stderr
+    told = json.loads(hood("run", "--json", tmp_path / "x.c", "--", "hello").stdout)
+    assert (told["stdout"], told["stderr"]) == ("hello\n", "")
+    assert "careful" in told["compilation"]["stderr"]
+
+
+def test_a_failed_compilation_is_the_exit_code_and_a_line(tmp_path: Path) -> None:
+    require(os.access("/usr/bin/cc", os.X_OK), "needs a C compiler")
+    (tmp_path / "x.c").write_text("mistake")
+    done = hood("run", tmp_path / "x.c")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"x.c:1:" in done.stderr
+    assert done.stderr.endswith(b"hood: error (exit): compilation failed: the compiler exited with code 1\n")
 
 
 def test_code_can_come_from_standard_input() -> None:

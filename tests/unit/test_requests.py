@@ -38,6 +38,20 @@ def test_the_script_is_named_after_its_language(language: str, name: str) -> Non
     assert request("x", language=language, name="own").script_name == "own"
 
 
+def test_an_alias_is_taken_for_the_language() -> None:
+    made = request("x", language="js")
+    assert (made.language, made.interpreter, made.script_name) == ("javascript", ("node",), "main.js")
+
+
+def test_a_command_has_no_interpreter_whatever_the_language() -> None:
+    assert request(argv=["ls"], language="sh").interpreter is None
+
+
+def test_a_java_source_is_named_after_its_class() -> None:
+    assert request("public class Point { }", language="java").script_name == "Point.java"
+    assert request("public class Point { }", language="java", name="Own.java").script_name == "Own.java"
+
+
 @pytest.mark.parametrize(
     ("options", "field", "value"),
     [
@@ -80,6 +94,10 @@ MISTAKES: dict[str, tuple[dict[str, object], str]] = {
     "an unknown language": (
         {"code": "x", "language": "cobol"},
         "unknown language 'cobol'; available: python, sh, bash",
+    ),
+    "a name that the compiler would not take": (
+        {"code": "x", "language": "c++", "name": "x.txt"},
+        r"script name 'x.txt' must end in .cpp or .cc or .cxx",
     ),
     "no time": ({"code": "x", "timeout": 0}, "timeout 0 must be a number of seconds above zero"),
     "negative time": ({"code": "x", "timeout": -2.5}, "timeout -2.5 must be"),

@@ -84,6 +84,13 @@ def test_a_result_as_json_has_every_field_and_no_bytes() -> None:
     assert json.loads(json.dumps(told))["status"] == "success"
 
 
+def test_a_compilation_is_json_inside_of_its_result() -> None:
+    made = dataclasses.replace(result(b"program"), compilation=result(b"compiler", b"\xff"))
+    told = json.loads(json.dumps(made.to_dict()))
+    assert (told["stdout"], told["compilation"]["stdout"]) == ("program", "compiler")
+    assert (told["compilation"]["stderr"], told["compilation"]["compilation"]) == ("\ufffd", None)
+
+
 def test_a_result_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         result().exit_code = 1  # type: ignore[misc]

@@ -38,6 +38,12 @@ class RunRequest:
     timeout_seconds: float
     stdin: bytes | int | Literal[Input.LIVE] | None
     """Data, or a descriptor of the caller's to read from, which stays the caller's."""
+    interpreter: tuple[str, ...] | None = None
+    """The words in front of the source's file, or of the arguments. Source without them is for the warm interpreter."""
+    leaves: str | None = None
+    """A folder to make before the run: what a compiler puts there outlives it."""
+    takes: str | None = None
+    """Such a folder of an earlier run, to be moved to `guest.toolchain.PRODUCT_FOLDER` before the program starts."""
     terminal: TerminalSize | None = None
     """The program's standard streams are one terminal; its input is live then."""
 

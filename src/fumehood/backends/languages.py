@@ -2,31 +2,144 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fumehood.errors import UsageError
+
+
+class Names(NamedTuple):
+    """How a compiler wants the source's file to be called, without its suffix, and how the program is called."""
+
+    file: str
+    program: str
+
+
+def _main(source: bytes) -> Names:
+    return Names("main", "main")
+
+
+def _main_class(source: bytes) -> Names:
+    from fumehood.backends.java import find_names
+
+    return Names(*find_names(source))
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """From a source to a program, in two commands. What stands in braces is filled in for each run:
+
+    {source} the source's file, {build} the folder for the product, {workspace} the workspace, {program} the name that
+    the source gives to the program, {memory} and {cpus} the policy's limits in bytes and whole processors.
+    """
+
+    compiling: tuple[str, ...]
+    running: tuple[str, ...] = ("{build}/program",)
+    also_needs: tuple[str, ...] = ()
+    """Commands that the compiler itself calls."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The compiler's."""
+    names: Callable[[bytes], Names] = _main
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        own = (self.compiling[0], self.running[0])
+        return tuple(command for command in (*own, *self.also_needs) if not command.startswith("{"))
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
     name: str
-    suffix: str
-    interpreter: tuple[str, ...] | None
-    """The command in front of the script; None for Python, which runs in the warm interpreter itself."""
+    suffixes: tuple[str, ...]
+    interpreter: tuple[str, ...] | None = None
+    """The command in front of the script."""
+    toolchain: Toolchain | None = None
+    """Of a compiled language. Without one and without an interpreter it is Python, in the warm interpreter itself."""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What a sandbox must have for it, as names in PATH or as paths."""
+        if self.toolchain:
+            return self.toolchain.commands
+        return self.interpreter[:1] if self.interpreter else ()
+
+    def script_name(self, source: bytes) -> str:
+        """The file's name when the caller has none."""
+        names = self.toolchain.names(source) if self.toolchain else _main(source)
+        return names.file + self.suffixes[0]
 
 
-LANGUAGES = {
-    language.name: language
-    for language in (
-        Language("python", ".py", None),
-        Language("sh", ".sh", ("/bin/sh",)),
-        Language("bash", ".bash", ("/bin/bash",)),
-    )
-}
+_C = ("-O1", "-iquote", "{workspace}", "-o", "{build}/program")
+# Java sees neither the sandbox's memory nor its processors, and would plan for the whole machine's.
+_JAVA_LIMITS = ("-XX:+UseSerialGC", "-XX:MaxRAM={memory}", "-XX:ActiveProcessorCount={cpus}")
+# It reserves address space for more code than anybody runs here; without cgroups that space is the limit.
+_JAVA_SPACE = ("-XX:CompressedClassSpaceSize=64m", "-XX:ReservedCodeCacheSize=64m")
+_JAVA = (*_JAVA_LIMITS, *_JAVA_SPACE, "-XX:MaxRAMPercentage=50")
+_FOR_COMPILER = tuple(f"-J{option}" for option in (*_JAVA, "-XX:TieredStopAtLevel=1"))
+
+_ENTRIES = (
+    Language("python", (".py",), aliases=("py", "python3")),
+    Language("sh", (".sh",), ("/bin/sh",), aliases=("shell",)),
+    Language("bash", (".bash",), ("/bin/bash",)),
+    Language("javascript", (".js", ".mjs", ".cjs"), ("node",), aliases=("js", "node")),
+    Language("c", (".c",), toolchain=Toolchain(("cc", *_C, "-x", "c", "{source}", "-lm"))),
+    Language(
+        "c++",
+        (".cpp", ".cc", ".cxx"),
+        toolchain=Toolchain(("c++", "-std=c++20", *_C, "-x", "c++", "{source}")),
+        aliases=("cpp", "cxx"),
+    ),
+    Language(
+        "rust",
+        (".rs",),
+        toolchain=Toolchain(
+            (
+                # One thread for the code: 16, as is usual, take twice the memory and gain nothing on one processor.
+                *("rustc", "--edition=2021", "--crate-name=main", "-Copt-level=1", "-Ccodegen-units=1"),
+                *("-o", "{build}/program", "{source}"),
+            ),
+            also_needs=("cc",),
+        ),
+        aliases=("rs",),
+    ),
+    Language(
+        "go",
+        (".go",),
+        toolchain=Toolchain(
+            ("go", "build", "-o", "{build}/program", "{source}"),
+            # Nothing is fetched, no C compiler is called.
+            environment={"CGO_ENABLED": "0", "GOPROXY": "off", "GOTOOLCHAIN": "local"},
+        ),
+        aliases=("golang",),
+    ),
+    Language(
+        "java",
+        (".java",),
+        toolchain=Toolchain(
+            ("javac", *_FOR_COMPILER, "-cp", "{workspace}", "-d", "{build}", "{source}"),
+            ("java", *_JAVA, "-cp", "{build}:{workspace}", "{program}"),
+            names=_main_class,
+        ),
+    ),
+)
+LANGUAGES = {language.name: language for language in _ENTRIES}
 
 
 def find_language(name: str) -> Language:
-    try:
-        return LANGUAGES[name]
-    except KeyError:
-        raise UsageError(f"unknown language {name!r}; available: {', '.join(LANGUAGES)}") from None
+    for language in LANGUAGES.values():
+        if name == language.name or name in language.aliases:
+            return language
+    raise UsageError(f"unknown language {name!r}{_nearest(name)}; available: {', '.join(LANGUAGES)}")
+
+
+def language_of_file(suffix: str) -> Language | None:
+    return next((language for language in LANGUAGES.values() if suffix.lower() in language.suffixes), None)
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name.lower(), LANGUAGES, n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""

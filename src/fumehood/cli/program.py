@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from fumehood.backends.languages import LANGUAGES, find_language
+from fumehood.backends.languages import find_language, language_of_file
 from fumehood.errors import UsageError
 
 # Twice what a source may have: enough to be refused for its size, and an endless device has an end.
@@ -40,8 +40,8 @@ def read_program(file: str | None, code: str | None, language: str | None) -> Pr
 
 
 def _language_of(file: str) -> str:
-    suffix = os.path.splitext(file)[1].lower()
-    return next((known.name for known in LANGUAGES.values() if known.suffix == suffix), _DEFAULT_LANGUAGE)
+    language = language_of_file(os.path.splitext(file)[1])
+    return language.name if language else _DEFAULT_LANGUAGE
 
 
 def _read(file: str | int, what: str) -> bytes:

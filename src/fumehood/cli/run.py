@@ -8,6 +8,7 @@ import json
 import os
 import signal
 
+from fumehood.backends.languages import LANGUAGES
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.interruption import Interruption, StoppedError
@@ -15,7 +16,7 @@ from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
 from fumehood.cli.supervision import run_live, run_silently
 from fumehood.requests import RunOptions
-from fumehood.results import Cause, RunResult
+from fumehood.results import RunResult
 
 _USAGE = "hood run [options] (FILE | -c CODE | -) [-- ARGS]"
 _DETAILS = """\
@@ -41,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("file", nargs="?", metavar="FILE", help="the program; `-` reads it from standard input")
     add("-c", dest="code", metavar="CODE", help="the program itself")
-    add("--language", metavar="NAME", help="python, sh or bash (default: by the suffix, else python)")
+    add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     overrides.add_options(parser)
     add("--json", action="store_true", help="print the result as JSON instead of the output")
     add("--quiet", action="store_true", help="say nothing about how the program ended")
@@ -99,5 +100,5 @@ def _leave_echoed_line(error: StoppedError) -> None:
 
 
 def _explain(result: RunResult) -> None:
-    if result.cause is not Cause.EXIT:
+    if result.detail:
         say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")

@@ -9,7 +9,6 @@ import termios
 import tty
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from typing import cast
 
 import anyio
 
@@ -65,7 +64,7 @@ async def _converse(policy: Policy, command: list[str], environment: dict[str, s
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_type, run)
                 tasks.start_soon(_follow_size, run)
-                await _show(cast("AsyncGenerator[Event, None]", run.stream()))
+                await _show(run.stream())
                 tasks.cancel_scope.cancel()
         return await run.wait()
 

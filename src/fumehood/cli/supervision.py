@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import cast
 
 import anyio
 
@@ -32,7 +31,7 @@ def run_live(policy: Policy, code: bytes, options: RunOptions, interruption: Int
     outlets = (Outlet(1, interruption), Outlet(2, interruption))
 
     async def work(box: Sandbox) -> RunResult:
-        return await _show(cast("AsyncGenerator[Event, None]", box.stream(code, **options)), *outlets)
+        return await _show(box.stream(code, **options), *outlets)
 
     try:
         return _supervise(policy, work, interruption)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
-from . import ending, frames, randomness, session, terminal
+from . import ending, frames, randomness, session, terminal, toolchain
 from .rootfs import RUN_FOLDER, WORKSPACE
 from .streams import open_streams
 
@@ -133,17 +133,19 @@ def _import(name: str) -> None:
 
 def _check(request: dict[str, Any]) -> None:
     """Whatever can be refused is refused while there is still somebody to tell."""
-    interpreter: list[str] | None = request["interpreter"]
-    if interpreter and not os.access(interpreter[0], os.X_OK):
-        raise RequestRefusedError(
-            f"language {request['language']!r} is not available in this sandbox: it has no {interpreter[0]}"
-        )
+    missing = toolchain.find_commands(request)
+    if missing:
+        raise RequestRefusedError(missing)
     try:
         os.chdir(os.path.join(WORKSPACE, request["cwd"]))
     except OSError as error:
         raise RequestRefusedError(
             f"cwd {request['cwd']!r} cannot be entered in the sandbox: {error.strerror}"
         ) from error
+    try:
+        toolchain.hand_over(request)
+    except OSError as error:
+        raise RequestRefusedError(f"there is no way from the compiler to the program: {error}") from error
 
 
 def _write_script(name: str, source: bytes) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from requirements import require
 
+from fumehood.backends.languages import LANGUAGES
 from fumehood.cli.commands import COMMANDS
 from fumehood.cli.entry import run_command
 
@@ -36,7 +37,7 @@ def test_commands_are_completed(script: str) -> None:
 
 def test_options_and_their_values_are_completed(script: str) -> None:
     assert complete(script, "run", "--me") == ["--memory"]
-    assert complete(script, "run", "--language", "") == ["python", "sh", "bash"]
+    assert complete(script, "run", "--language", "") == [*LANGUAGES]
     assert complete(script, "completion", "z") == ["zsh"]
 
 

@@ -13,7 +13,10 @@ from fumehood.errors import UsageError
 
 @pytest.mark.parametrize(
     ("name", "language"),
-    [("x.py", "python"), ("x.sh", "sh"), ("x.BASH", "bash"), ("x.txt", "python"), ("x", "python")],
+    [
+        *(("x.py", "python"), ("x.sh", "sh"), ("x.BASH", "bash"), ("x.mjs", "javascript"), ("x.cc", "c++")),
+        *(("x.rs", "rust"), ("x.txt", "python"), ("x", "python")),
+    ],
 )
 def test_the_suffix_decides_the_language(name: str, language: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\xff\n")

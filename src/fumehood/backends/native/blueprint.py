@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import secrets
@@ -25,7 +26,8 @@ _FIRST_UID = 1_000_000_000
 _UID_RANGES = 16_000
 
 _SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+# Java's folders hold what is a part of the program elsewhere: Debian's packages only link to it from /usr.
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/java-*-openjdk")
 _FOLDERS = [WORKSPACE, "/tmp", "/run", "/proc", "/dev/pts", "/dev/shm", "/etc", "/var/empty"]
 
 # Modules that ordinary scripts use; a run starts with them loaded.
@@ -95,9 +97,10 @@ def _environment(policy: Policy, machine: Machine, packages: PackageFolder | Non
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
         "PYTHONUNBUFFERED": "1",
-        # Numeric libraries count the host's CPUs, and would start more threads than the limits allow.
+        # Numeric libraries and Go count the host's CPUs, and would start more threads than the limits allow.
         "OMP_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
+        "GOMAXPROCS": threads,
         # For interpreters that the program starts; its own has the folder in its path.
         **({"PYTHONPATH": PACKAGES_PLACE} if packages else {}),
     }
@@ -112,7 +115,7 @@ def _system_binds() -> tuple[list[BindSpec], dict[str, str]]:
             links[f"/{name}"] = os.readlink(folder)
         elif folder.is_dir():
             binds.append(_read_only(f"/{name}"))
-    binds += [_read_only(path) for path in _SYSTEM_FILES if os.path.exists(path)]
+    binds += [_read_only(path) for pattern in _SYSTEM_FILES for path in sorted(glob.glob(pattern))]
     return binds, links
 
 

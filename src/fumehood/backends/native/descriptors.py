@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from fumehood.backends.interface import Input, RunRequest
-from fumehood.backends.languages import find_language
+from fumehood.backends.languages import LANGUAGES
 from fumehood.guest import wire
 
 # As much as an unprivileged process may ask for. Nobody may be there to read for a while: the pipe is the buffer.
@@ -108,14 +108,21 @@ def _undone_on_failure(made: RunDescriptors) -> Iterator[RunDescriptors]:
 
 
 def _header(request: RunRequest) -> wire.Message:
-    language = find_language(request.language)
     return {
         "kind": "program",
-        "language": language.name,
-        "interpreter": list(language.interpreter) if language.interpreter and request.source is not None else None,
+        "language": request.language,
+        "interpreter": list(request.interpreter) if request.interpreter else None,
+        "commands": _commands() if request.interpreter else None,
         "script": request.script_name if request.source is not None else None,
         "arguments": list(request.arguments),
         "environment": dict(request.environment),
         "cwd": request.cwd,
         "terminal": [request.terminal.columns, request.terminal.rows] if request.terminal else None,
+        "leaves": request.leaves,
+        "takes": request.takes,
     }
+
+
+def _commands() -> dict[str, list[str]]:
+    """Of all languages: the guest names those that it has when the one that was asked for is missing."""
+    return {name: list(language.commands) for name, language in LANGUAGES.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_the_system_is_shown_read_only_and_nothing_else_of_the_host() -> None:
     closed = ("/home", "/root", "/var", "/etc/shadow", "/etc", "/", "/proc", "/sys", "/dev", "/run", "/tmp", "/boot")
     assert not set(shown) & set(closed)
     assert spec["writable"] == []
+
+
+def test_of_etc_only_what_belongs_to_programs_in_usr_is_shown() -> None:
+    shown = [bind["target"] for bind in blueprint.draw(Policy(), MACHINE)["binds"] if bind["target"].startswith("/etc")]
+    ours = r"/etc/(ld\.so\.cache|alternatives|java-\d+-openjdk)"
+    assert shown
+    assert [path for path in shown if not re.fullmatch(ours, path)] == []
 
 
 def test_an_interpreter_below_usr_is_not_shown_twice() -> None:
