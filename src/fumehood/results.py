@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -56,6 +57,12 @@ class Display:
     data: Mapping[str, object]
     """Media type -> text for text types and SVG, bytes for images and the like, plain data for JSON."""
     metadata: Mapping[str, object]
+
+    def to_dict(self) -> dict[str, object]:
+        data = {
+            kind: b64encode(value).decode() if isinstance(value, bytes) else value for kind, value in self.data.items()
+        }
+        return {"data": data, "metadata": dict(self.metadata)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +144,14 @@ class RunResult:
         return self.stderr_bytes.decode("utf-8", "replace")
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-ready: text instead of bytes."""
+        """JSON-ready: text instead of bytes; images and the like in base64, as in notebooks."""
         fields = asdict(self)
         fields.pop("stdout_bytes")
         fields.pop("stderr_bytes")
-        compilation = self.compilation.to_dict() if self.compilation else None
-        return {**fields, "compilation": compilation, "stdout": self.stdout, "stderr": self.stderr}
+        return {
+            **fields,
+            "displays": [display.to_dict() for display in self.displays],
+            "compilation": self.compilation.to_dict() if self.compilation else None,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+        }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.results import Cause, Outcome, RunResult, Status
+from fumehood.results import Cause, Display, Outcome, Record, RunResult, Status
 
 OUTCOME = Outcome(
     status=Status.SUCCESS,
@@ -24,10 +24,12 @@ OUTCOME = Outcome(
     cpu_ms=2.5,
     peak_memory_bytes=1000,
 )
+PICTURE = Display({"image/png": b"\x89PN", "text/plain": "a", "application/json": [1]}, {})
 
 
 def result(stdout: bytes = b"", stderr: bytes = b"", **changes: object) -> RunResult:
-    return RunResult.of(dataclasses.replace(OUTCOME, **changes), stdout, stderr, "run_1", "sha256:0")  # type: ignore[arg-type]
+    outcome = dataclasses.replace(OUTCOME, **changes)  # type: ignore[arg-type]
+    return RunResult.of(Record(outcome, stdout, stderr), "run_1", "sha256:0")
 
 
 def test_the_words_are_those_of_the_documentation() -> None:
@@ -49,7 +51,7 @@ def test_the_words_are_those_of_the_documentation() -> None:
 
 def test_an_outcome_is_taken_over_field_by_field() -> None:
     outcome = Outcome(Status.ERROR, Cause.SIGNAL, 139, "SIGSEGV", "why", True, 1.0, 2.0, 3)
-    made = RunResult.of(outcome, b"out", b"err", "run_x", "sha256:1")
+    made = RunResult.of(Record(outcome, b"out", b"err", (PICTURE,)), "run_x", "sha256:1")
     for field in dataclasses.fields(Outcome):
         assert getattr(made, field.name) == getattr(outcome, field.name)
     assert (made.stdout_bytes, made.stderr_bytes, made.run_id, made.policy_digest) == (
@@ -58,6 +60,12 @@ def test_an_outcome_is_taken_over_field_by_field() -> None:
         "run_x",
         "sha256:1",
     )
+    assert made.displays == (PICTURE,)
+
+
+def test_a_picture_is_base64_in_json() -> None:
+    shown = json.loads(json.dumps(dataclasses.replace(result(), displays=(PICTURE,)).to_dict()))["displays"]
+    assert shown == [{"data": {"image/png": "iVBO", "text/plain": "a", "application/json": [1]}, "metadata": {}}]
 
 
 @pytest.mark.parametrize("status", Status)
