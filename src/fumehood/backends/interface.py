@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from fumehood.policy import Policy
 from fumehood.results import Outcome
@@ -72,6 +72,20 @@ class Execution(Protocol):
 
     def outcome(self) -> Outcome:
         """How it ended; only after `output` is exhausted."""
+        ...
+
+
+class Conversation(Protocol):
+    """Messages to and from a service inside the sandbox, one party at a time."""
+
+    async def send(self, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None: ...
+
+    async def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next message; SandboxError when the service is gone or does not keep to the format."""
+        ...
+
+    def abandon(self) -> None:
+        """It broke off in the middle: nobody may use it again."""
         ...
 
 
