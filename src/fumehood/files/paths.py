@@ -40,7 +40,7 @@ def shown(path: str) -> str:
 
 
 def joined(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
+    return f"{folder.rstrip('/')}/{name}" if folder else name
 
 
 def _checked(path: AnyPath) -> str:

@@ -49,7 +49,7 @@ def _full(action: str, path: str, policy: Policy) -> str:
 
 
 def _is_a_folder(refusal: Refusal, action: str, subject: str) -> str:
-    advice = "name a file in it" if action == "write" else "list it, or download it as a whole"
+    advice = "name a file in it" if action in ("write", "upload") else "list it, or download it as a whole"
     return f"{subject} is a folder; {advice}"
 
 

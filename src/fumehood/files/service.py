@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fumehood.backends.interface import Conversation
-from fumehood.errors import DeniedError, UsageError
+from fumehood.errors import UsageError
 from fumehood.files import exchanges
-from fumehood.files.entries import FileEntry
+from fumehood.files.artifacts import Collection, Seen, collect
+from fumehood.files.download import Download, check_output
+from fumehood.files.entries import FileEntry, Transfer
 from fumehood.files.memory import MemorySink, MemorySource
-from fumehood.files.paths import AnyPath, sandbox_path, shown
+from fumehood.files.paths import AnyPath, joined, names_folder, sandbox_path, shown
 from fumehood.files.refusals import Refusal, explain
+from fumehood.files.upload import Upload, own_name
 from fumehood.policy import Policy
 from fumehood.policy.outputs import Outputs
 from fumehood.policy.quantities import MIB
@@ -38,7 +42,7 @@ class Files:
     async def read(self, path: AnyPath, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
         """The content of a file that `filesystem.outputs` names."""
         place, sink = sandbox_path(path), MemorySink()
-        self._check_output(place)
+        check_output(self._outputs, place)
         async with self._talk("read", place) as conversation:
             await exchanges.fetch(conversation, place, sink, limit=max_bytes)
         return sink.content()
@@ -70,6 +74,32 @@ class Files:
         async with self._talk("make", place) as conversation:
             await exchanges.ask(conversation, {"do": "mkdir", "path": place, "parents": parents})
 
+    async def upload(self, local: AnyPath, path: AnyPath) -> Transfer:
+        """Copy a file or a folder of the host's in; `in/`, with the slash, is a folder that it goes into."""
+        source = os.fspath(local)
+        place = sandbox_path(path)
+        if names_folder(path):
+            place = joined(place, own_name(source))
+        async with self._talk("upload", place) as conversation:
+            return await Upload(conversation, source, place).run()
+
+    async def download(self, path: AnyPath, local: AnyPath, *, git: bool = False) -> Transfer:
+        """Copy what `filesystem.outputs` names out, to a place where nothing is yet, or into a folder.
+
+        What arrives is data: nothing executable, no links that lead out of it, no `.git` unless asked for.
+        """
+        place, limit = sandbox_path(path), self._policy.workspace_bytes
+        check_output(self._outputs, place, or_below=True)
+        async with self._talk("download", place) as conversation:
+            return await Download(conversation, self._outputs, place, git=git, limit=limit).into(os.fspath(local))
+
+    async def artifacts(self, seen: Seen) -> Collection:
+        """What has changed among the files that may leave since `seen`, which is brought up to date."""
+        if not self._outputs.patterns:
+            return Collection(())
+        async with self._talk("collect", "") as conversation:
+            return await collect(conversation, self._outputs, self._policy.resources, seen)
+
     @asynccontextmanager
     async def _talk(self, action: str, place: str) -> AsyncIterator[Conversation]:
         refusal: Refusal | None = None
@@ -80,10 +110,3 @@ class Files:
                 refusal = error
         if refusal is not None:
             raise explain(refusal, action, place, self._policy) from None
-
-    def _check_output(self, place: str) -> None:
-        if place.startswith("/"):
-            raise DeniedError(f"{shown(place)} is not in the workspace, and only from there files may leave")
-        if not self._outputs.match(place):
-            wanted = place or "**"
-            raise DeniedError(f"{shown(place)} may not leave the sandbox; add filesystem.outputs: [{wanted!r}]")

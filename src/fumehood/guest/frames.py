@@ -54,12 +54,13 @@ class Decoder:
         end = middle + body_length
         if len(self._pending) < end:
             return None
-        header, body = _parse(self._pending[_PREFIX.size : middle]), bytes(self._pending[middle:end])
+        with memoryview(self._pending) as pending:
+            header, body = _parse(bytes(pending[_PREFIX.size : middle])), bytes(pending[middle:end])
         del self._pending[:end]
         return header, body
 
 
-def _parse(text: bytearray) -> Header:
+def _parse(text: bytes) -> Header:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
