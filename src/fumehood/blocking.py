@@ -168,6 +168,14 @@ class SyncSandbox:
 
     run = _blocking(Sandbox.run)
     stream = _blocking_iterator(Sandbox.stream)
+    write = _blocking(Sandbox.write)
+    read = _blocking(Sandbox.read)
+    list = _blocking(Sandbox.list)
+    stat = _blocking(Sandbox.stat)
+    remove = _blocking(Sandbox.remove)
+    mkdir = _blocking(Sandbox.mkdir)
+    upload = _blocking(Sandbox.upload)
+    download = _blocking(Sandbox.download)
 
     @wraps(Sandbox.session)
     def session(self) -> SyncSession:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -22,17 +23,19 @@ from fumehood.background import BackgroundRun
 from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
+from fumehood.files import Files
+from fumehood.files.artifacts import Seen
 from fumehood.policy import Environment, Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
-from fumehood.results import Record, RunResult
+from fumehood.results import Cause, Record, RunResult, Status
 from fumehood.session import Session
 
 if TYPE_CHECKING:
     from fumehood.environments import Lease
 
 
-class Sandbox:
+class Sandbox(Files):
     """`async with Sandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
     With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
@@ -47,11 +50,13 @@ class Sandbox:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self.policy = policy or Policy()
+        super().__init__(self.policy, lambda: self._backend_sandbox().files())
         self._progress = progress
         self._session = self.session() if session else None
         self._opened: BackendSandbox | None = None
         self._stack = AsyncExitStack()
         self._background: list[BackgroundRun] = []
+        self._seen_artifacts: Seen = {}
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -93,12 +98,12 @@ class Sandbox:
             return await self._session.run(code, **options)
         request = make_request(self.policy, code, options)
         build = plan_build(request, self.policy)
-        return await (run_compiled(build, self._run) if build else self._run(request))
+        return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
 
     async def _run(self, request: RunRequest) -> RunResult:
         async with self._backend_sandbox().start(request) as execution:
             taken = await record(execution)
-        return await self._report(taken)
+        return self._result(taken)
 
     async def stream(
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
@@ -113,14 +118,19 @@ class Sandbox:
             return self._session.stream(code, **options)
         request = make_request(self.policy, code, options)
         build = plan_build(request, self.policy)
-        return stream_compiled(build, self._stream, self._run) if build else self._stream(request)
+        return self._collecting(stream_compiled(build, self._stream, self._run) if build else self._stream(request))
+
+    async def _collecting(self, stream: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        async with aclosing(stream) as events:
+            async for event in events:
+                yield Finished(await self._with_artifacts(event.result)) if isinstance(event, Finished) else event
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
         async with self._backend_sandbox().start(request) as execution:
             async for output in execution.output(live=True):
                 yield as_event(output)
             outcome = execution.outcome()
-        yield Finished(await self._report(Record(outcome)))
+        yield Finished(self._result(Record(outcome)))
 
     def session(self) -> Session:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
@@ -143,7 +153,19 @@ class Sandbox:
         return run
 
     async def _report(self, taken: Record) -> RunResult:
-        return RunResult.of(taken, _run_id(), self.policy.digest)
+        return await self._with_artifacts(self._result(taken))
+
+    def _result(self, taken: Record) -> RunResult:
+        return RunResult.of(taken, f"run_{secrets.token_hex(8)}", self.policy.digest)
+
+    async def _with_artifacts(self, result: RunResult) -> RunResult:
+        """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
+        if not self.policy.filesystem.outputs:
+            return result
+        collection = await self.artifacts(self._seen_artifacts)
+        if collection.problem is None or not result.ok:
+            return replace(result, artifacts=collection.artifacts)
+        return replace(result, status=Status.RESOURCE_EXCEEDED, cause=Cause.OUTPUT, detail=collection.problem)
 
     def _backend_sandbox(self) -> BackendSandbox:
         if self._opened is None:
@@ -160,7 +182,3 @@ def _use_environment(section: Environment, progress: Callable[[str], None] | Non
 
 def _is_python(options: RunOptions) -> bool:
     return options.get("language", "python") == "python"
-
-
-def _run_id() -> str:
-    return f"run_{secrets.token_hex(8)}"

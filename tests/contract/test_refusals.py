@@ -20,7 +20,6 @@ NOT_YET: dict[str, tuple[dict[str, object], str]] = {
     ),
     "commands": ({"commands": {"allow": ["ls"]}}, "commands"),
     "approvals": ({"approvals": [{"tool": "shell", "when": "always"}]}, "approvals"),
-    "outputs": ({"filesystem": {"outputs": ["out/**"]}}, "filesystem.outputs"),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from fumehood.policy import Policy
 from fumehood.results import Display, Outcome
@@ -147,6 +147,20 @@ class BackendSession(Protocol):
         ...
 
 
+class Conversation(Protocol):
+    """Messages to and from a service inside the sandbox, one party at a time."""
+
+    async def send(self, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None: ...
+
+    async def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next message; SandboxError when the service is gone or does not keep to the format."""
+        ...
+
+    def abandon(self) -> None:
+        """It broke off in the middle: nobody may use it again."""
+        ...
+
+
 class BackendSandbox(Protocol):
     """An open place with one policy and one workspace."""
 
@@ -155,6 +169,10 @@ class BackendSandbox(Protocol):
 
     def start(self, request: RunRequest) -> AbstractAsyncContextManager[LiveExecution]:
         """Leaving the block ends the run, whatever state it is in."""
+        ...
+
+    def files(self) -> AbstractAsyncContextManager[Conversation]:
+        """A conversation with a file service inside, for one exchange after the other."""
         ...
 
     def open_session(self) -> AbstractAsyncContextManager[BackendSession]:

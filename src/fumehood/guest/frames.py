@@ -24,8 +24,13 @@ class FrameError(ValueError):
 
 
 def encode(header: Header, body: bytes | memoryview = b"") -> bytes:
+    return b"".join((encode_head(header, len(body)), body))
+
+
+def encode_head(header: Header, body_length: int) -> bytes:
+    """All of a message but its body, so that whoever sends a large one need not copy it."""
     text = json.dumps(header).encode()
-    return b"".join((_PREFIX.pack(len(text), len(body)), text, body))
+    return _PREFIX.pack(len(text), body_length) + text
 
 
 class Decoder:
@@ -49,12 +54,13 @@ class Decoder:
         end = middle + body_length
         if len(self._pending) < end:
             return None
-        header, body = _parse(self._pending[_PREFIX.size : middle]), bytes(self._pending[middle:end])
+        with memoryview(self._pending) as pending:
+            header, body = _parse(bytes(pending[_PREFIX.size : middle])), bytes(pending[middle:end])
         del self._pending[:end]
         return header, body
 
 
-def _parse(text: bytearray) -> Header:
+def _parse(text: bytes) -> Header:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -72,7 +78,9 @@ class Conversation:
         self._decoder = Decoder(max_body_bytes=0xFFFFFFFF)
 
     def send(self, header: Header, body: bytes | memoryview = b"") -> None:
-        self._stream.sendall(encode(header, body))
+        self._stream.sendall(encode_head(header, len(body)))
+        if body:
+            self._stream.sendall(body)
 
     def receive(self) -> tuple[Header, bytes] | None:
         """None when the host has hung up."""

@@ -12,7 +12,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from . import wire
+from . import files, frames, wire
 from .isolation import CHANNEL, Isolation
 from .program import Interpreter, RequestRefusedError
 from .steps import StepError
@@ -44,6 +44,8 @@ def _serve(channel: socket.socket, isolation: Isolation, interpreter: Interprete
         match request["kind"]:
             case "session":
                 interpreter.become_session(descriptors[1:])
+            case "files":
+                files.serve(frames.Conversation(socket.socket(fileno=descriptors[1])))
             case _:
                 interpreter.become(request, source, descriptors[1:])
     except RequestRefusedError as error:

@@ -30,6 +30,8 @@ _HUGE: dict[str, float] = {
     "resources.inodes": 4_194_304,
     "resources.output": 64 * MIB,
     "resources.open_files": 65536,
+    "resources.artifacts": 10_000,
+    "resources.artifacts_size": 16 * GIB,
     "filesystem.workspace.size": 16 * GIB,
 }
 # Where clouds hand out the machine's own credentials.

@@ -76,6 +76,8 @@ def _check_absolute(path: str) -> str:
 def _check_glob(pattern: str) -> str:
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError("is relative to the workspace and stays in it, such as out/**")
+    if any(part in ("", ".") for part in pattern.split("/")):
+        raise ValueError("has a part that names nothing; write out/** for everything below out")
     return pattern
 
 

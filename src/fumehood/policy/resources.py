@@ -20,3 +20,5 @@ class Resources(Section):
     inodes: Annotated[int, bounded(16, 1_000_000_000)] = 65536
     output: Size = MIB
     open_files: Annotated[int, bounded(16, 1_048_576)] = 256
+    artifacts: Annotated[int, bounded(1, 100_000)] = 1000
+    artifacts_size: Size = 256 * MIB

@@ -93,6 +93,8 @@ def test_a_narrow_opening_is_fine(fields: dict[str, object]) -> None:
         ("inodes", 4194304, 4194305),
         ("output", "64M", "65M"),
         ("open_files", 65536, 65537),
+        ("artifacts", 10_000, 10_001),
+        ("artifacts_size", "16G", "17G"),
     ],
 )
 def test_a_huge_limit_is_found(key: str, fine: object, huge: object) -> None:

@@ -30,7 +30,7 @@ network:
     - {host: "*.internal.example", ports: [5432], protocol: tcp, private: true, max_bytes: 1G, max_connections: 5,
        max_rate: 0.5}
 resources: {timeout: 30s, cpu_time: 5, memory: 512M, cpus: 0.5, processes: 64, disk: 256M, inodes: 1000, output: 1M,
-            open_files: 256}
+            open_files: 256, artifacts: 10, artifacts_size: 1M}
 environment: {packages: [pandas==2.3.*], requirements: req.txt, preload: [pandas], allow_sdists: false,
               index: "https://packages.example/simple"}
 secrets:

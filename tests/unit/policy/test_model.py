@@ -82,6 +82,8 @@ def test_only_version_one_is_understood(version: object) -> None:
         ("output", 0, "from 1 to 1024T"),
         ("open_files", 15, "from 16 to 1048576"),
         ("open_files", 20.0, "must be a whole number"),
+        ("artifacts", 0, "from 1 to 100000"),
+        ("artifacts_size", 0, "from 1 to 1024T"),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused_with_what_is_allowed(key: str, value: object, message: str) -> None:
@@ -269,6 +271,9 @@ def test_a_package_is_written_as_for_pip(package: str) -> None:
         ({"environment": {"index": "ftp://x"}}, "environment.index"),
         ({"filesystem": {"outputs": ["/etc/x"]}}, "filesystem.outputs[0]"),
         ({"filesystem": {"outputs": ["../x"]}}, "filesystem.outputs[0]"),
+        ({"filesystem": {"outputs": ["out/"]}}, "filesystem.outputs[0]"),
+        ({"filesystem": {"outputs": ["./out"]}}, "filesystem.outputs[0]"),
+        ({"filesystem": {"outputs": ["a//b"]}}, "filesystem.outputs[0]"),
         ({"filesystem": {"workspace": {"size": 1}}}, "filesystem.workspace.size"),
         ({"commands": {"enforce": "hope"}}, "commands.enforce"),
         ({"approvals": [{"tool": "shell", "when": "sometimes"}]}, "approvals[0].when"),

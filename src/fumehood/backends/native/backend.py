@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
 import anyio.to_thread
 
-from fumehood.backends.interface import EnforcementReport, Input, PackageFolder, RunRequest
+from fumehood.backends.interface import Conversation, EnforcementReport, Input, PackageFolder, RunRequest
 from fumehood.backends.native import blueprint, enforcement
 from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
-from fumehood.backends.native.descriptors import RunDescriptors, program_descriptors, session_descriptors
+from fumehood.backends.native.descriptors import (
+    RunDescriptors,
+    files_descriptors,
+    program_descriptors,
+    session_descriptors,
+)
 from fumehood.backends.native.execution import NativeExecution
+from fumehood.backends.native.file_service import FileService, FileServices
 from fumehood.backends.native.machine import Machine, look
 from fumehood.backends.native.pump import Pump
 from fumehood.backends.native.session import START_SECONDS, NativeSession
@@ -66,6 +72,7 @@ class NativeSandbox:
         self._packages = packages
         self._key = " ".join((policy.digest, _identity(packages), *blueprint.mount_identities(policy)))
         self._is_used = False
+        self._file_services = FileServices(self._open_file_service)
         self.report = report
 
     async def open(self) -> None:
@@ -78,6 +85,7 @@ class NativeSandbox:
         self._workspace = cell.open_workspace()
 
     def close(self) -> None:
+        self._file_services.close()
         self._cell.close_workspace(self._workspace)
 
     @asynccontextmanager
@@ -123,6 +131,18 @@ class NativeSandbox:
         stdin = None if request.stdin is Input.LIVE else request.stdin
         pump = Pump(descriptors, stdin, self._policy.resources.output)
         return NativeExecution(pump, request.timeout_seconds, self._policy.resources)
+
+    def files(self) -> AbstractAsyncContextManager[Conversation]:
+        return self._file_services.converse()
+
+    async def _open_file_service(self) -> FileService:
+        return await self._in_a_cell(self._launch_file_service)
+
+    def _launch_file_service(self) -> FileService:
+        descriptors = files_descriptors()
+        # What it writes counts as its own memory, although it stays when the service is gone.
+        self._hand_over(descriptors, {"timeout": None, "spare_memory_bytes": self._policy.workspace_bytes})
+        return FileService(descriptors)
 
     def _launch_session(self) -> NativeSession:
         descriptors = session_descriptors(self._cell.sandbox_owner)

@@ -98,6 +98,12 @@ def session_descriptors(owner: int | None) -> RunDescriptors:
     return made
 
 
+def files_descriptors() -> RunDescriptors:
+    with _undone_on_failure(RunDescriptors({"kind": "files"}, b"", None)) as made:
+        made.add_link()
+    return made
+
+
 @contextmanager
 def _undone_on_failure(made: RunDescriptors) -> Iterator[RunDescriptors]:
     try:

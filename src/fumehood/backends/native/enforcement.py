@@ -10,7 +10,7 @@ from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, controls
 
 BACKEND = "native"
-_ENFORCED = frozenset({"filesystem.mounts", "filesystem.workspace", "resources", "environment"})
+_ENFORCED = frozenset({"filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment"})
 _DELEGATE = (
     "Run as root, or in a scope with delegated cgroups: "
     "`systemd-run --user --scope -p Delegate=yes hood ...`; see `hood doctor`."
@@ -46,6 +46,7 @@ def _refuse_unknown(policy: Policy) -> None:
 def _isolation(machine: Machine) -> Iterator[Enforcement]:
     user = "an unprivileged uid range" if machine.is_root else f"your own uid {machine.uid}, alone"
     yield _files(machine)
+    yield Enforcement("filesystem.outputs", "file service in the sandbox, asked by the host for these paths alone")
     yield Enforcement("network", "network namespace with a loopback device only")
     yield Enforcement("processes", "process and IPC namespaces")
     yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
@@ -67,6 +68,8 @@ def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
     yield Enforcement("resources.inodes", "tmpfs inode count")
     yield Enforcement("resources.output", "counted by the host, which kills the run")
     yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
+    yield Enforcement("resources.artifacts", "counted by the host")
+    yield Enforcement("resources.artifacts_size", "counted by the host before anything is read")
     if policy.resources.cpu_time is not None:
         yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
 

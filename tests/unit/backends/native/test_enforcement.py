@@ -139,7 +139,7 @@ def test_a_strict_policy_is_content_with_whole_cgroups(facts: Machine) -> None:
 
 UNKNOWN: dict[str, dict[str, object]] = {
     "network.allow": {"network": {"allow": [{"host": "a.example", "ports": [443]}]}},
-    "filesystem.outputs": {"filesystem": {"outputs": ["out/**"]}},
+    "secrets": {"secrets": [{"name": "T", "from_env": "T", "inject": {"host": "a.example"}}]},
     "commands": {"commands": {"allow": ["ls"]}},
     "approvals": {"approvals": [{"tool": "shell", "when": "always"}]},
     "image": {"image": "debian:13"},
@@ -158,7 +158,7 @@ def test_a_control_without_a_mechanism_is_refused(control: str, sections: dict[s
 def test_known_controls_are_not_refused() -> None:
     policy = Policy(
         name="named",
-        filesystem={"mounts": [{"source": "/srv", "target": "/data"}], "workspace": {"size": "1M"}},
+        filesystem={"mounts": [{"source": "/srv", "target": "/data"}], "workspace": {"size": "1M"}, "outputs": ["**"]},
         environment={"packages": ["six"], "preload": ["json"]},
         resources={"memory": "64M", "inodes": 100, "output": "1K"},
     )

@@ -1,0 +1,88 @@
+"""The host's end of a conversation with a service inside a sandbox, on a stream socket. Any backend can use it.
+
+What comes from inside is not to be trusted: the size of a message is bounded before any of it is kept.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from fumehood.errors import SandboxError
+from fumehood.guest import frames
+
+_CHUNK_BYTES = 256 * 1024
+
+
+class SocketConversation:
+    """Owns the socket. Exclusive: one exchange at a time."""
+
+    def __init__(self, stream: socket.socket, *, service: str = "file service") -> None:
+        stream.setblocking(False)
+        self._service = service
+        self._stream = stream
+        self._decoder = frames.Decoder()
+        self.is_abandoned = False
+
+    async def send(self, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:
+        head = frames.encode_head(dict(header), len(body))
+        rests = [memoryview(head), memoryview(body)]
+        while rests := _without(rests, await self._send_some(rests)):
+            pass
+
+    async def _send_some(self, rests: list[memoryview]) -> int:
+        while True:
+            try:
+                return self._stream.sendmsg(rests)
+            except BlockingIOError:
+                await anyio.wait_writable(self._stream)
+            except OSError as error:
+                raise self._broken("is gone; try again, or open a new sandbox") from error
+
+    async def receive(self) -> tuple[dict[str, Any], bytes]:
+        while True:
+            try:
+                message = self._decoder.next()
+            except frames.FrameError as error:
+                raise self._broken(f"broke the protocol: {error}") from error
+            if message is not None:
+                return message
+            self._decoder.feed(await self._receive_some())
+
+    async def _receive_some(self) -> bytes:
+        while True:
+            try:
+                data = self._stream.recv(_CHUNK_BYTES)
+            except BlockingIOError:
+                await anyio.wait_readable(self._stream)
+                continue
+            except OSError as error:
+                raise self._broken("is gone; try again, or open a new sandbox") from error
+            if data:
+                return data
+            raise self._broken("is gone; try again, or open a new sandbox")
+
+    def abandon(self) -> None:
+        self.is_abandoned = True
+        self._stream.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _broken(self, text: str) -> SandboxError:
+        self.abandon()
+        return SandboxError(f"the sandbox's {self._service} {text}")
+
+
+def _without(rests: list[memoryview], sent: int) -> list[memoryview]:
+    """What is left to send."""
+    left: list[memoryview] = []
+    for rest in rests:
+        skipped = min(sent, len(rest))
+        sent -= skipped
+        if skipped < len(rest):
+            left.append(rest[skipped:])
+    return left

@@ -1,0 +1,52 @@
+"""The file services of a sandbox: started when they are needed, one for each exchange that goes on at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from fumehood.backends.conversation import SocketConversation
+from fumehood.backends.native.descriptors import RunDescriptors
+
+
+class FileService:
+    """A process inside that knows files. It ends when nobody holds its reply socket any more."""
+
+    def __init__(self, descriptors: RunDescriptors) -> None:
+        assert descriptors.link is not None
+        self._reply = descriptors.reply
+        self.conversation = SocketConversation(descriptors.link)
+
+    def close(self) -> None:
+        self.conversation.close()
+        self._reply.close()
+
+
+class FileServices:
+    """Keeps one that has nothing to do: most callers come back."""
+
+    def __init__(self, start: Callable[[], Awaitable[FileService]]) -> None:
+        self._start = start
+        self._idle: FileService | None = None
+        self._is_closed = False
+
+    @asynccontextmanager
+    async def converse(self) -> AsyncIterator[SocketConversation]:
+        service, self._idle = self._idle, None
+        service = service or await self._start()
+        is_whole = False
+        try:
+            yield service.conversation
+            is_whole = not service.conversation.is_abandoned
+        finally:
+            # One that was left in the middle of an exchange would answer the next caller with this one's data.
+            if is_whole and self._idle is None and not self._is_closed:
+                self._idle = service
+            else:
+                service.close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._idle:
+            self._idle.close()
+            self._idle = None

@@ -1,0 +1,127 @@
+"""What the file methods give back. Plain frozen data; what comes from inside is checked here, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from fumehood.errors import SandboxError
+
+_MOST_NAMED = 1000
+_MAX_NAME_BYTES = 255
+_MAX_TARGET_CHARACTERS = 4096
+
+
+class Kind(StrEnum):
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    PIPE = "pipe"
+    SOCKET = "socket"
+    DEVICE = "device"
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One name in the sandbox. Bytes of a name that are not UTF-8 are lone surrogates, as in `os.listdir`."""
+
+    name: str
+    kind: Kind
+    size: int
+    mode: int
+    modified: float
+    """Seconds since 1970; a program can set it to anything."""
+    target: str | None
+    """Of a link: where it says that it leads."""
+    version: tuple[int, int]
+    """Equal, together with the size, as long as nobody has written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that was not copied, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What an upload or a download has copied."""
+
+    files: int
+    bytes: int
+    skipped: tuple[Skipped, ...]
+    """The first thousand."""
+    skipped_count: int
+
+
+class Tally:
+    """A transfer under way."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.bytes = 0
+        self._skipped: list[Skipped] = []
+        self._skipped_count = 0
+
+    def add(self, size: int) -> None:
+        self.files += 1
+        self.bytes += size
+
+    def skip(self, path: str, reason: str) -> None:
+        self._skipped_count += 1
+        if len(self._skipped) < _MOST_NAMED:
+            self._skipped.append(Skipped(path, reason))
+
+    def total(self) -> Transfer:
+        return Transfer(self.files, self.bytes, tuple(self._skipped), self._skipped_count)
+
+
+def parse_entries(body: bytes) -> list[FileEntry]:
+    """From the service inside, which is not believed."""
+    try:
+        items = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _broken("a list that is not JSON") from error
+    if not isinstance(items, list):
+        raise _broken("no list")
+    return [parse_entry(item) for item in cast("list[object]", items)]
+
+
+def parse_entry(item: object) -> FileEntry:
+    if not isinstance(item, dict):
+        raise _broken("an entry that is no object")
+    fields = cast("Mapping[str, Any]", item)
+    try:
+        kind, (inode, changed_ns) = Kind(fields["kind"]), fields["version"]
+        numbers = [fields["size"], fields["mode"], fields["modified_ns"], inode, changed_ns]
+        name, target = fields["name"], fields["target"]
+    except (KeyError, ValueError, TypeError) as error:
+        raise _broken("an entry that is not complete") from error
+    if not all(type(number) is int for number in numbers) or fields["size"] < 0:
+        raise _broken("an entry with a number that makes no sense")
+    if not is_name(name) or (target is not None and not _is_target(target)):
+        raise _broken("a name that no file can have")
+    return FileEntry(name, kind, numbers[0], numbers[1], numbers[2] / 1e9, target, (inode, changed_ns))
+
+
+def is_name(name: object) -> bool:
+    """A single name, of which nobody can build a path that leads elsewhere."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
+        return False
+    try:
+        return len(name.encode("utf-8", "surrogateescape")) <= _MAX_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_target(target: object) -> bool:
+    return isinstance(target, str) and "\0" not in target and len(target) <= _MAX_TARGET_CHARACTERS
+
+
+def _broken(what: str) -> SandboxError:
+    return SandboxError(f"the sandbox's file service broke the protocol: it sent {what}")

@@ -1,0 +1,112 @@
+"""The file methods of a sandbox: the caller's words, the policy, and the service inside brought together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fumehood.backends.interface import Conversation
+from fumehood.errors import UsageError
+from fumehood.files import exchanges
+from fumehood.files.artifacts import Collection, Seen, collect
+from fumehood.files.download import Download, check_output
+from fumehood.files.entries import FileEntry, Transfer
+from fumehood.files.memory import MemorySink, MemorySource
+from fumehood.files.paths import AnyPath, joined, names_folder, sandbox_path, shown
+from fumehood.files.refusals import Refusal, explain
+from fumehood.files.upload import Upload, own_name
+from fumehood.policy import Policy
+from fumehood.policy.outputs import Outputs
+from fumehood.policy.quantities import MIB
+
+MAX_READ_BYTES = 64 * MIB
+_MAX_LISTED = 100_000
+
+
+class Files:
+    """Paths are relative to the workspace, or absolute inside the sandbox."""
+
+    def __init__(self, policy: Policy, converse: Callable[[], AbstractAsyncContextManager[Conversation]]) -> None:
+        self._policy = policy
+        self._outputs = Outputs(policy.filesystem.outputs)
+        self._converse = converse
+
+    async def write(self, path: AnyPath, data: bytes | str, *, executable: bool = False) -> None:
+        """Put a file in place at once, instead of what has its name; folders on the way are made."""
+        place, content = sandbox_path(path), data.encode() if isinstance(data, str) else data
+        async with self._talk("write", place) as conversation:
+            request = {"do": "write", "path": place, "executable": executable}
+            await exchanges.store(conversation, request, MemorySource(content))
+
+    async def read(self, path: AnyPath, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
+        """The content of a file that `filesystem.outputs` names."""
+        place, sink = sandbox_path(path), MemorySink()
+        check_output(self._outputs, place)
+        async with self._talk("read", place) as conversation:
+            await exchanges.fetch(conversation, place, sink, limit=max_bytes)
+        return sink.content()
+
+    async def list(self, path: AnyPath = "") -> list[FileEntry]:
+        """What is in a folder, by name."""
+        place = sandbox_path(path)
+        async with self._talk("list", place) as conversation:
+            entries = await exchanges.list_folder(conversation, place, limit=_MAX_LISTED + 1)
+        if len(entries) > _MAX_LISTED:
+            raise UsageError(f"{shown(place)} has more than {_MAX_LISTED} entries; list them with a program in it")
+        return entries
+
+    async def stat(self, path: AnyPath) -> FileEntry:
+        """What has this name; a link is told as a link."""
+        place = sandbox_path(path)
+        async with self._talk("look at", place) as conversation:
+            return await exchanges.stat(conversation, place)
+
+    async def remove(self, path: AnyPath, *, recursive: bool = False) -> None:
+        """Remove a file, a link or an empty folder; with `recursive` a folder and all that is in it."""
+        place = sandbox_path(path)
+        async with self._talk("remove", place) as conversation:
+            await exchanges.ask(conversation, {"do": "remove", "path": place, "recursive": recursive})
+
+    async def mkdir(self, path: AnyPath, *, parents: bool = True) -> None:
+        """Make a folder. With `parents` those above it too, and one that is there already is fine."""
+        place = sandbox_path(path)
+        async with self._talk("make", place) as conversation:
+            await exchanges.ask(conversation, {"do": "mkdir", "path": place, "parents": parents})
+
+    async def upload(self, local: AnyPath, path: AnyPath) -> Transfer:
+        """Copy a file or a folder of the host's in; `in/`, with the slash, is a folder that it goes into."""
+        source = os.fspath(local)
+        place = sandbox_path(path)
+        if names_folder(path):
+            place = joined(place, own_name(source))
+        async with self._talk("upload", place) as conversation:
+            return await Upload(conversation, source, place).run()
+
+    async def download(self, path: AnyPath, local: AnyPath, *, git: bool = False) -> Transfer:
+        """Copy what `filesystem.outputs` names out, to a place where nothing is yet, or into a folder.
+
+        What arrives is data: nothing executable, no links that lead out of it, no `.git` unless asked for.
+        """
+        place, limit = sandbox_path(path), self._policy.workspace_bytes
+        check_output(self._outputs, place, or_below=True)
+        async with self._talk("download", place) as conversation:
+            return await Download(conversation, self._outputs, place, git=git, limit=limit).into(os.fspath(local))
+
+    async def artifacts(self, seen: Seen) -> Collection:
+        """What has changed among the files that may leave since `seen`, which is brought up to date."""
+        if not self._outputs.patterns:
+            return Collection(())
+        async with self._talk("collect", "") as conversation:
+            return await collect(conversation, self._outputs, self._policy.resources, seen)
+
+    @asynccontextmanager
+    async def _talk(self, action: str, place: str) -> AsyncIterator[Conversation]:
+        refusal: Refusal | None = None
+        async with self._converse() as conversation:
+            try:
+                yield conversation
+            except Refusal as error:
+                refusal = error
+        if refusal is not None:
+            raise explain(refusal, action, place, self._policy) from None

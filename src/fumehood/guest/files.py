@@ -1,0 +1,268 @@
+"""The file service: carries out what the host asks to do with files, from inside the sandbox.
+
+It is a process like a run, with the isolation of a run, that never runs anybody's code. Whatever it can be tricked into
+by programs that work on the same files, it reaches nothing that those programs could not reach themselves.
+
+A request is one message and is answered by one or more; the last answer says `done` or `error`. Data flows in messages
+of its own. While the host sends data, every message but the last is answered with `more`, so that the host learns of a
+full disk at once and not when it has sent everything.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from . import entries, frames
+from .drafts import Draft, hidden_name
+from .removal import remove_tree
+from .resolution import ChangedError, Follow, OutsideError, Place, Spot, find
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class _RefusedError(Exception):
+    """For what the kernel has no number for."""
+
+    def __init__(self, reason: str, **details: int | str) -> None:
+        super().__init__(reason)
+        self.details = details
+
+
+class _HungUpError(Exception):
+    """The host is gone, or does not want to hear more."""
+
+
+def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "/workspace") -> None:
+    """Answers until the host hangs up."""
+    service = _Service(_Host(conversation), root, workspace)
+    with suppress(_HungUpError):
+        while True:
+            service.answer_next()
+
+
+class _Host:
+    """The other end; its silence is not to be mistaken for an error of the file system."""
+
+    def __init__(self, conversation: frames.Conversation) -> None:
+        self._conversation = conversation
+
+    def send(self, header: frames.Header, body: bytes | memoryview = b"") -> None:
+        try:
+            self._conversation.send(header, body)
+        except OSError as error:
+            raise _HungUpError from error
+
+    def receive(self) -> tuple[frames.Header, bytes]:
+        try:
+            message = self._conversation.receive()
+        except OSError as error:
+            raise _HungUpError from error
+        if message is None:
+            raise _HungUpError
+        return message
+
+
+class _Incoming:
+    """The data of one file on its way in. The host may take it back until the end."""
+
+    def __init__(self, host: _Host, header: frames.Header, body: bytes) -> None:
+        self._host, self._header, self._body = host, header, body
+
+    def chunks(self) -> Iterator[bytes]:
+        yield self._body
+        while not self._header["last"]:
+            self._host.send({"more": True})
+            self._header, self._body = self._host.receive()
+            yield self._body
+
+    def check(self, sha256: str) -> None:
+        """The host ends with the digest of what it sent; without one it has taken everything back."""
+        if self._header.get("sha256") != sha256:
+            raise _RefusedError("digest")
+
+    def skip_rest(self) -> None:
+        while not self._header["last"]:
+            self._header, _ = self._host.receive()
+
+
+class _Service:
+    def __init__(self, host: _Host, root: str, workspace: str) -> None:
+        self._host = host
+        self._root = Place(root, "", is_confined=False)
+        self._workspace = Place(workspace, "/workspace", is_confined=True)
+        self._operations: dict[str, Callable[[frames.Header], frames.Header]] = {
+            "stat": self._stat,
+            "list": self._list,
+            "mkdir": self._mkdir,
+            "remove": self._remove,
+            "link": self._link,
+            "read": self._read,
+            "digest": self._digest,
+        }
+
+    def answer_next(self) -> None:
+        header, body = self._host.receive()
+        incoming = _Incoming(self._host, header, body) if header["do"] == "write" else None
+        try:
+            done = self._write(header, incoming) if incoming else self._operations[header["do"]](header)
+            self._host.send({"done": done})
+        except (OSError, OutsideError, ChangedError, _RefusedError) as error:
+            self._host.send({"error": _told(error)})
+            if incoming:
+                incoming.skip_rest()
+
+    @contextmanager
+    def _find(self, header: frames.Header, follow: Follow, *, make_parents: bool = False) -> Iterator[Spot]:
+        path: str = header["path"]
+        place = self._root if path.startswith("/") else self._workspace
+        if not header.get("links", True):
+            follow = Follow.NONE
+        with find(place, path, follow, make_parents=make_parents) as spot:
+            yield spot
+
+    def _stat(self, header: frames.Header) -> frames.Header:
+        with self._find(header, Follow.ALL if header["follow"] else Follow.PARENTS) as spot:
+            return entries.describe(spot.folder, spot.name)
+
+    def _list(self, header: frames.Header) -> frames.Header:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._find(header, Follow.ALL) as spot, _opened(spot, flags) as folder:
+            for batch in entries.batches(folder, header["limit"]):
+                self._host.send({"entries": True}, batch)
+        return {}
+
+    def _mkdir(self, header: frames.Header) -> frames.Header:
+        parents: bool = header["parents"]
+        with self._find(header, Follow.PARENTS, make_parents=parents) as spot:
+            try:
+                os.mkdir(spot.name, 0o755, dir_fd=spot.folder)
+            except FileExistsError:
+                if not parents or not self._is_folder(header):
+                    raise
+        return {}
+
+    def _is_folder(self, header: frames.Header) -> bool:
+        with self._find(header, Follow.ALL) as spot:
+            return stat.S_ISDIR(os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False).st_mode)
+
+    def _remove(self, header: frames.Header) -> frames.Header:
+        with self._find(header, Follow.PARENTS) as spot:
+            _refuse_the_top(spot)
+            details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+            if not stat.S_ISDIR(details.st_mode):
+                os.unlink(spot.name, dir_fd=spot.folder)
+            elif header["recursive"]:
+                remove_tree(spot.folder, spot.name)
+            else:
+                os.rmdir(spot.name, dir_fd=spot.folder)
+        return {}
+
+    def _link(self, header: frames.Header) -> frames.Header:
+        with self._find(header, Follow.PARENTS, make_parents=True) as spot:
+            _refuse_the_top(spot)
+            name = hidden_name()
+            os.symlink(header["target"], name, dir_fd=spot.folder)
+            try:
+                os.rename(name, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+            except OSError:
+                os.unlink(name, dir_fd=spot.folder)
+                raise
+        return {}
+
+    def _write(self, header: frames.Header, incoming: _Incoming) -> frames.Header:
+        mode = 0o755 if header["executable"] else 0o644
+        digest, size = hashlib.sha256(), 0
+        with self._find(header, Follow.PARENTS, make_parents=True) as spot:
+            _refuse_folder(spot)
+            with Draft(spot.folder, mode) as draft:
+                for chunk in incoming.chunks():
+                    draft.write(chunk)
+                    digest.update(chunk)
+                    size += len(chunk)
+                incoming.check(digest.hexdigest())
+                draft.publish(spot.name)
+        return {"size": size, "sha256": digest.hexdigest()}
+
+    def _read(self, header: frames.Header) -> frames.Header:
+        return self._go_through(header, lambda chunk: self._host.send({"data": True}, chunk))
+
+    def _digest(self, header: frames.Header) -> frames.Header:
+        return self._go_through(header, lambda chunk: None)
+
+    def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
+        """As much as the file has when we begin: one that grows faster than we read must not keep us for ever."""
+        with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
+            left = os.fstat(file).st_size
+            if left > header["limit"]:
+                raise _RefusedError("too large", size=left)
+            digest, size, buffer = hashlib.sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
+            while left:
+                count = os.readv(file, [buffer[: min(left, len(buffer))]])
+                if not count:
+                    break
+                digest.update(buffer[:count])
+                use(buffer[:count])
+                left, size = left - count, size + count
+        return {"size": size, "sha256": digest.hexdigest()}
+
+
+@contextmanager
+def _opened(spot: Spot, flags: int) -> Iterator[int]:
+    descriptor = os.open(spot.name, flags, dir_fd=spot.folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _opened_for_reading(spot: Spot) -> Iterator[int]:
+    """Regular files only. Looks before it opens, since opening alone can mean something to a device or a pipe."""
+    _check_regular(os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False))
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with _opened(spot, flags) as descriptor:
+        _check_regular(os.fstat(descriptor))
+        yield descriptor
+
+
+def _check_regular(details: os.stat_result) -> None:
+    if stat.S_ISDIR(details.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(details.st_mode):
+        raise _RefusedError("not a file", kind=entries.kind_of(details))
+
+
+def _refuse_folder(spot: Spot) -> None:
+    """Before any data is sent: at the end the kernel would refuse it anyway."""
+    _refuse_the_top(spot)
+    try:
+        details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(details.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _refuse_the_top(spot: Spot) -> None:
+    if spot.name == ".":
+        raise _RefusedError("the top")
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    match error:
+        case OSError():
+            return {"reason": errno.errorcode.get(error.errno or 0, "EIO")}
+        case OutsideError():
+            return {"reason": "outside"}
+        case ChangedError():
+            return {"reason": "changed"}
+        case _RefusedError():
+            return {"reason": str(error), **error.details}
+        case _:
+            raise error
