@@ -184,3 +184,51 @@ def test_a_cold_run_does_not_import_what_it_does_not_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
+
+
+def test_a_session_shows_the_last_value_and_its_pictures(tmp_path: Path) -> None:
+    picture = "class Picture:\n    def __repr__(self): return 'a picture'\n"
+    picture += "    def _repr_png_(self): return b'\\x89PNG data'\n"
+    told = hood("run", "--session", "-c", picture + "print('first')\nPicture()")
+    assert (told.returncode, told.stdout) == (0, b"first\na picture\n")
+    assert told.stderr == b"hood: picture 1: image/png, 9B; --out DIR saves it\n"
+    told = hood("run", "--session", "--out", tmp_path / "new", "-c", picture + "display(Picture())\nPicture()")
+    assert told.stdout == b"a picture\na picture\n"
+    assert sorted(path.read_bytes() for path in (tmp_path / "new").iterdir()) == [b"\x89PNG data"] * 2
+    assert told.stderr.count(b"hood: saved ") == 2
+
+
+WRITES_TWO = (
+    "import os\nos.makedirs('out/deep')\nopen('out/deep/a.csv', 'w').write('1,2')\nopen('b.txt', 'w').write('b')"
+)
+
+
+def test_files_are_saved_under_a_folder(tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    assert hood("run", "--quiet", "--out", out, "-c", WRITES_TWO).stderr == b""
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == {"out/deep/a.csv", "b.txt"}
+    again = hood("run", "--out", out, "-c", WRITES_TWO)
+    assert (again.returncode, b"exists already" in again.stderr) == (2, True)
+
+
+def test_a_policy_decides_which_files_are_saved(tmp_path: Path) -> None:
+    policy, out = tmp_path / "policy.yaml", tmp_path / "results"
+    policy.write_text("filesystem: {outputs: ['out/**']}\n")
+    told = hood("run", "--policy", policy, "--out", out, "-c", WRITES_TWO)
+    assert told.stderr == f"hood: saved {out}/out/deep/a.csv\n".encode()
+    assert [path.name for path in out.rglob("*") if path.is_file()] == ["a.csv"]
+    policy.write_text("{}\n")
+    told = hood("run", "--policy", policy, "--out", out, "-c", WRITES_TWO)
+    assert (told.returncode, b"names no filesystem.outputs" in told.stderr) == (2, True)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told = hood("run", "--out", tmp_path / "file" / "below", "-c", "print('it ran')")
+    assert (told.returncode, told.stdout) == (2, b"")
+    assert b"cannot be written" in told.stderr
+
+
+def test_the_json_of_a_session_has_its_displays() -> None:
+    shown = json.loads(hood("run", "--session", "--json", "-c", "6 * 7").stdout)
+    assert shown["displays"] == [{"data": {"text/plain": "42"}, "metadata": {}}]

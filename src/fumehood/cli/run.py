@@ -11,10 +11,11 @@ import signal
 from fumehood.backends.languages import LANGUAGES
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
+from fumehood.cli.harvest import Harvest, check_folder, let_out
 from fumehood.cli.interruption import Interruption, StoppedError
 from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
-from fumehood.cli.supervision import run_live, run_silently
+from fumehood.cli.supervision import Job, run_live, run_silently
 from fumehood.requests import RunOptions
 from fumehood.results import RunResult
 
@@ -33,6 +34,8 @@ class Arguments(overrides.Arguments):
     file: str | None
     code: str | None
     language: str | None
+    session: bool
+    out: str | None
     json: bool
     quiet: bool
 
@@ -44,6 +47,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("-c", dest="code", metavar="CODE", help="the program itself")
     add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     overrides.add_options(parser)
+    add("--session", action="store_true", help="show the last expression's value and figures (python only)")
+    add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
     add("--json", action="store_true", help="print the result as JSON instead of the output")
     add("--quiet", action="store_true", help="say nothing about how the program ended")
     return parser
@@ -56,21 +61,20 @@ def execute(arguments: list[str]) -> int:
     if unknown:
         _refuse(parser, unknown)
     program = read_program(chosen.file, chosen.code, chosen.language)
-    policy = overrides.load_policy(chosen)
-    options: RunOptions = {
-        "language": program.language,
-        "args": theirs,
-        "name": program.name,
-        "env": overrides.environment(chosen.env, os.environ),
-        "stdin": _stdin(program),
-    }
+    check_folder(chosen.out)
+    policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    options: RunOptions = {"language": program.language}
+    if not chosen.session:
+        options |= {"args": theirs, "name": program.name, "stdin": _stdin(program)}
+        options |= {"env": overrides.environment(chosen.env, os.environ)}
+    job = Job(policy, program.code, options, chosen.session, Harvest(chosen.out, quiet=chosen.quiet))
     interruption = Interruption()
     try:
         if chosen.json:
-            result = run_silently(policy, program.code, options, interruption)
+            result = run_silently(job, interruption)
             print(json.dumps(result.to_dict()))
         else:
-            result = run_live(policy, program.code, options, interruption)
+            result = run_live(job, interruption)
     except StoppedError as error:
         if not chosen.quiet:
             _leave_echoed_line(error)

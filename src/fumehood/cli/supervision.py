@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import anyio
 
+from fumehood.cli.harvest import Harvest
 from fumehood.cli.interruption import Interruption, StoppedError
 from fumehood.cli.messages import say
 from fumehood.cli.outlet import Outlet
@@ -21,26 +23,39 @@ from fumehood.sandbox import Sandbox
 Work = Callable[[Sandbox], Awaitable[RunResult]]
 
 
-def run_silently(policy: Policy, code: bytes, options: RunOptions, interruption: Interruption) -> RunResult:
+@dataclass(frozen=True, slots=True)
+class Job:
+    policy: Policy
+    code: bytes
+    options: RunOptions
+    session: bool
+    harvest: Harvest
+
+
+def run_silently(job: Job, interruption: Interruption) -> RunResult:
     """The output is in the result."""
-    return _supervise(policy, lambda box: box.run(code, **options), interruption)
+
+    async def work(box: Sandbox) -> RunResult:
+        return await box.run(job.code, **job.options)
+
+    return _supervise(job, work, interruption)
 
 
-def run_live(policy: Policy, code: bytes, options: RunOptions, interruption: Interruption) -> RunResult:
+def run_live(job: Job, interruption: Interruption) -> RunResult:
     """The output appears while the program runs; the result is without it."""
     outlets = (Outlet(1, interruption), Outlet(2, interruption))
 
     async def work(box: Sandbox) -> RunResult:
-        return await _show(box.stream(code, **options), *outlets)
+        return await _show(box.stream(job.code, **job.options), job.harvest, *outlets)
 
     try:
-        return _supervise(policy, work, interruption)
+        return _supervise(job, work, interruption)
     finally:
         for outlet in outlets:
             outlet.finish()
 
 
-async def _show(stream: AsyncGenerator[Event, None], stdout: Outlet, stderr: Outlet) -> RunResult:
+async def _show(stream: AsyncGenerator[Event, None], harvest: Harvest, stdout: Outlet, stderr: Outlet) -> RunResult:
     # Closed here and now, whatever happens: leaving the stream is what ends the run.
     async with aclosing(stream) as events:
         async for event in events:
@@ -49,10 +64,10 @@ async def _show(stream: AsyncGenerator[Event, None], stdout: Outlet, stderr: Out
                     stdout.write(data)
                 case Stderr(data):
                     stderr.write(data)
+                case Display():
+                    harvest.show(event, stdout)
                 case Finished(result):
                     return result
-                case Display():
-                    pass
     raise AssertionError("a stream ends with Finished")
 
 
@@ -62,11 +77,13 @@ def _tell(line: str) -> None:
         say(line)
 
 
-def _supervise(policy: Policy, work: Work, interruption: Interruption) -> RunResult:
+def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
         with anyio.CancelScope() as scope, interruption.cancelling(scope):
-            async with Sandbox(policy, progress=_tell) as box:
-                return await work(box)
+            async with Sandbox(job.policy, session=job.session, progress=_tell) as box:
+                result = await work(box)
+                await job.harvest.gather(box, result.artifacts)
+                return result
         raise StoppedError(interruption.signal or 0)
 
     try:

@@ -1,0 +1,86 @@
+"""What a run brings besides text: files that may leave, and pictures. Saved under a folder, and named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fumehood.cli.messages import say
+from fumehood.cli.outlet import Outlet
+from fumehood.errors import UsageError
+from fumehood.policy import Policy, format_size
+from fumehood.results import Artifact, Display
+from fumehood.sandbox import Sandbox
+
+_PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "application/pdf": ".pdf"}
+
+
+class Harvest:
+    """`folder` is None when nothing is to be saved."""
+
+    def __init__(self, folder: str | None, *, quiet: bool) -> None:
+        self._folder = Path(folder) if folder is not None else None
+        self._quiet = quiet
+        self._pictures = 0
+
+    def show(self, display: Display, outlet: Outlet) -> None:
+        """Text as text; a picture is saved, or said to be there."""
+        text = display.data.get("text/plain")
+        if isinstance(text, str):
+            outlet.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        for media_type, suffix in _PICTURES.items():
+            if media_type in display.data:
+                self._take_picture(display.data[media_type], media_type, suffix)
+                return
+
+    def _take_picture(self, content: object, media_type: str, suffix: str) -> None:
+        data = content if isinstance(content, bytes) else str(content).encode()
+        self._pictures += 1
+        if self._folder is None:
+            self._tell(f"picture {self._pictures}: {media_type}, {format_size(len(data))}; --out DIR saves it")
+            return
+        _make_folder(self._folder)
+        path = self._folder / f"picture-{self._pictures}{suffix}"
+        try:
+            path.open("xb").write(data)
+        except FileExistsError:
+            raise UsageError(f"{path} exists already; choose another folder for --out") from None
+        self._tell(f"saved {path}")
+
+    async def gather(self, box: Sandbox, artifacts: tuple[Artifact, ...]) -> None:
+        if self._folder is None:
+            return
+        for artifact in artifacts:
+            target = self._folder / artifact.path
+            _make_folder(target.parent)
+            await box.download(artifact.path, target)
+            self._tell(f"saved {target}")
+
+    def _tell(self, text: str) -> None:
+        if not self._quiet:
+            say(text)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out: {str(folder)!r} cannot be made: {error.strerror}") from error
+
+
+def let_out(policy: Policy, folder: str | None, *, has_file: bool) -> Policy:
+    """Who asks for files on the command line and has no policy means all of them."""
+    if folder is None or policy.filesystem.outputs:
+        return policy
+    if has_file:
+        raise UsageError("--out has nothing to save: the policy names no filesystem.outputs, such as ['out/**']")
+    return policy.override({"filesystem": {"outputs": ["**"]}})
+
+
+def check_folder(folder: str | None) -> None:
+    """Before anything runs: a folder that cannot be written would waste the run."""
+    if folder is None:
+        return
+    nearest = next(path for path in (Path(folder), *Path(folder).absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise UsageError(f"--out {folder!r} cannot be written: {str(nearest)!r} is no folder of yours")
