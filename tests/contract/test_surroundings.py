@@ -10,7 +10,7 @@ import pytest
 from fumehood import FumehoodError, SyncSandbox, UsageError
 
 BASE_ENVIRONMENT = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "PYTHONUNBUFFERED"}
-BASE_ENVIRONMENT |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOMAXPROCS"}
+BASE_ENVIRONMENT |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOMAXPROCS", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"}
 SHOW_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from . import kernel
 from .spec import BindSpec, CellSpec, Limits
@@ -18,6 +20,7 @@ from .users import user_namespace
 WORKSPACE = "/workspace"
 # In the cell: where the workspaces of its sandboxes are mounted. In a run: that run's own files, such as the script.
 RUN_FOLDER = "/run"
+_SCRATCH = "/tmp"
 
 # The tmpfs is put over one of these for the moment before it becomes the root; sources are held open by then.
 _STAGING_FOLDERS = ("/tmp", "/mnt", "/srv", "/var")
@@ -126,6 +129,16 @@ def mount_proc() -> None:
 def open_workspaces() -> None:
     """The cell's place for the workspaces of its sandboxes."""
     kernel.mount("workspaces", RUN_FOLDER, "tmpfs", HARMLESS, "mode=700,size=1m,nr_inodes=100000")
+
+
+@contextmanager
+def scratch() -> Iterator[None]:
+    """A /tmp for the cell itself: some modules want to write when they are imported. Runs never see it."""
+    kernel.mount("scratch", _SCRATCH, "tmpfs", HARMLESS, "mode=1777,size=64m,nr_inodes=10000")
+    try:
+        yield
+    finally:
+        kernel.unmount(_SCRATCH)
 
 
 def write_executable(path: str, content: bytes) -> None:

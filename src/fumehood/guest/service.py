@@ -62,7 +62,8 @@ class Cell:
             rootfs.write_executable(_REAPER, reaper.executable(os.uname().machine))
         interpreter = program.Interpreter(self._spec["environment"], self._spec["module_path"])
         self._ours = _take_out_of_sight()
-        _preload(interpreter, self._spec["preload"])
+        with rootfs.scratch():
+            _preload(interpreter, self._spec["preload"])
         with step("preparing the isolation of runs"):
             isolation = Isolation(self._spec, rootfs.proc_masks(), build_filter(os.uname().machine))
         self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)

@@ -96,6 +96,9 @@ def _environment(policy: Policy, machine: Machine, packages: PackageFolder | Non
         "LOGNAME": "sandbox",
         "LANG": "C.UTF-8",
         "TMPDIR": "/tmp",
+        # Not in the workspace: what programs keep there for themselves is none of the caller's files.
+        "XDG_CACHE_HOME": "/tmp/.cache",
+        "XDG_CONFIG_HOME": "/tmp/.config",
         "PYTHONUNBUFFERED": "1",
         # Numeric libraries and Go count the host's CPUs, and would start more threads than the limits allow.
         "OMP_NUM_THREADS": threads,

@@ -1,7 +1,8 @@
 """`hood bench`: what a sandboxed run costs, side by side with what it is compared to, in one go.
 
 Machines are shared and noisy, so every figure is a ratio of two things measured in turns, never one after the other.
-`measures` knows what is measured, `rivals` what it is measured against, `timing` how; this module prints.
+`measures`, `sessions` and `transfers` know what is measured, `rivals` what it is measured against, `timing` how; this
+module prints.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import sys
 
 import anyio
 
-from fumehood.cli.bench.measures import Row, measure
+from fumehood.cli.bench.measures import measure
+from fumehood.cli.bench.rows import Row
 
 
 def build_parser() -> argparse.ArgumentParser:

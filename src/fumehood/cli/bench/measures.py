@@ -6,12 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import asdict, dataclass
 
 import anyio
 from anyio import to_thread
 
-from fumehood.cli.bench import rivals
+from fumehood.cli.bench import rivals, sessions, transfers
+from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns, per_second, private_memory_mib
 from fumehood.environments import EnvironmentStore, Wishes
 from fumehood.errors import FumehoodError
@@ -20,25 +20,6 @@ from fumehood.sandbox import Sandbox
 
 _PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "resources": {"memory": "2G"}}
 _AT_ONCE = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line: `value` against `against`, both in `unit`."""
-
-    name: str
-    value: float = 0.0
-    unit: str = "ms"
-    against: float | None = None
-    budget: str = ""
-    missing: str = ""
-
-    @property
-    def ratio(self) -> float | None:
-        return None if self.against is None else self.value / self.against
-
-    def to_dict(self) -> dict[str, object]:
-        return {**asdict(self), "ratio": self.ratio}
 
 
 async def measure(rounds: int) -> AsyncIterator[Row]:
@@ -50,6 +31,10 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
     async for row in _cold(plain, rounds):
         yield row
     yield await _pandas(rounds)
+    async for row in sessions.measure(plain, rounds):
+        yield row
+    async for row in transfers.measure():
+        yield row
 
 
 def _runner(box: Sandbox, code: str) -> Callable[[], Awaitable[object]]:
