@@ -87,7 +87,5 @@ def test_what_is_forbidden_fails_at_once_with_a_clear_word(session: SyncSession,
 def test_the_snapshot_is_as_it_was() -> None:
     before = subprocess.run(["sha256sum", EXAMPLE / "snapshots" / "sales.csv"], capture_output=True).stdout
     with SyncSandbox(Policy.load(EXAMPLE / "policy.yaml"), session=True) as box:
-        assert (
-            "Read-only" in box.run("import os\nfor name in os.listdir('/data'): os.truncate('/data/' + name, 0)").stderr
-        )
+        assert "Read-only" in box.run("import os\nos.truncate('/data/sales.csv', 0)").stderr
     assert subprocess.run(["sha256sum", EXAMPLE / "snapshots" / "sales.csv"], capture_output=True).stdout == before

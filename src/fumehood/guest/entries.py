@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from .resolution import ChangedError
+
 # With links of full length and every character escaped, one entry has some 26 kB; a body must stay below 1 MiB.
 _BATCH_BYTES = 256 * 1024
 
@@ -39,10 +41,18 @@ def _description(folder: int, name: str, details: os.stat_result) -> dict[str, A
         "size": details.st_size,
         "mode": stat.S_IMODE(details.st_mode),
         "modified_ns": details.st_mtime_ns,
-        "target": os.readlink(name, dir_fd=folder) if kind == "link" else None,
+        "target": _target(folder, name) if kind == "link" else None,
         # Together with the size: equal as long as nobody has written to it.
         "version": [details.st_ino, details.st_ctime_ns],
     }
+
+
+def _target(folder: int, name: str) -> str:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError as error:
+        # It was a link a moment ago.
+        raise ChangedError from error
 
 
 def batches(folder: int, limit: int) -> Iterator[bytes]:
@@ -70,6 +80,6 @@ def _descriptions(folder: int, limit: int) -> Iterator[dict[str, Any]]:
                 return
             try:
                 yield _description(folder, entry.name, entry.stat(follow_symlinks=False))
-            except OSError:
+            except (OSError, ChangedError):
                 continue
             limit -= 1

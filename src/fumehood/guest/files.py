@@ -20,79 +20,23 @@ from typing import Any
 
 from . import entries, frames
 from .drafts import Draft, hidden_name
+from .host import Host, HungUpError, Incoming, RefusedError
 from .removal import remove_tree
 from .resolution import ChangedError, Follow, OutsideError, Place, Spot, find
 
 _CHUNK_BYTES = 1024 * 1024
 
 
-class _RefusedError(Exception):
-    """For what the kernel has no number for."""
-
-    def __init__(self, reason: str, **details: int | str) -> None:
-        super().__init__(reason)
-        self.details = details
-
-
-class _HungUpError(Exception):
-    """The host is gone, or does not want to hear more."""
-
-
 def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "/workspace") -> None:
     """Answers until the host hangs up."""
-    service = _Service(_Host(conversation), root, workspace)
-    with suppress(_HungUpError):
+    service = _Service(Host(conversation), root, workspace)
+    with suppress(HungUpError):
         while True:
             service.answer_next()
 
 
-class _Host:
-    """The other end; its silence is not to be mistaken for an error of the file system."""
-
-    def __init__(self, conversation: frames.Conversation) -> None:
-        self._conversation = conversation
-
-    def send(self, header: frames.Header, body: bytes | memoryview = b"") -> None:
-        try:
-            self._conversation.send(header, body)
-        except OSError as error:
-            raise _HungUpError from error
-
-    def receive(self) -> tuple[frames.Header, bytes]:
-        try:
-            message = self._conversation.receive()
-        except OSError as error:
-            raise _HungUpError from error
-        if message is None:
-            raise _HungUpError
-        return message
-
-
-class _Incoming:
-    """The data of one file on its way in. The host may take it back until the end."""
-
-    def __init__(self, host: _Host, header: frames.Header, body: bytes) -> None:
-        self._host, self._header, self._body = host, header, body
-
-    def chunks(self) -> Iterator[bytes]:
-        yield self._body
-        while not self._header["last"]:
-            self._host.send({"more": True})
-            self._header, self._body = self._host.receive()
-            yield self._body
-
-    def check(self, sha256: str) -> None:
-        """The host ends with the digest of what it sent; without one it has taken everything back."""
-        if self._header.get("sha256") != sha256:
-            raise _RefusedError("digest")
-
-    def skip_rest(self) -> None:
-        while not self._header["last"]:
-            self._header, _ = self._host.receive()
-
-
 class _Service:
-    def __init__(self, host: _Host, root: str, workspace: str) -> None:
+    def __init__(self, host: Host, root: str, workspace: str) -> None:
         self._host = host
         self._root = Place(root, "", is_confined=False)
         self._workspace = Place(workspace, "/workspace", is_confined=True)
@@ -108,11 +52,11 @@ class _Service:
 
     def answer_next(self) -> None:
         header, body = self._host.receive()
-        incoming = _Incoming(self._host, header, body) if header["do"] == "write" else None
+        incoming = Incoming(self._host, header, body) if header["do"] == "write" else None
         try:
             done = self._write(header, incoming) if incoming else self._operations[header["do"]](header)
             self._host.send({"done": done})
-        except (OSError, OutsideError, ChangedError, _RefusedError) as error:
+        except (OSError, OutsideError, ChangedError, RefusedError) as error:
             self._host.send({"error": _told(error)})
             if incoming:
                 incoming.skip_rest()
@@ -175,7 +119,7 @@ class _Service:
                 raise
         return {}
 
-    def _write(self, header: frames.Header, incoming: _Incoming) -> frames.Header:
+    def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
         mode = 0o755 if header["executable"] else 0o644
         digest, size = hashlib.sha256(), 0
         with self._find(header, Follow.PARENTS, make_parents=True) as spot:
@@ -200,7 +144,7 @@ class _Service:
         with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
             left = os.fstat(file).st_size
             if left > header["limit"]:
-                raise _RefusedError("too large", size=left)
+                raise RefusedError("too large", size=left)
             digest, size, buffer = hashlib.sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
             while left:
                 count = os.readv(file, [buffer[: min(left, len(buffer))]])
@@ -235,7 +179,7 @@ def _check_regular(details: os.stat_result) -> None:
     if stat.S_ISDIR(details.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(details.st_mode):
-        raise _RefusedError("not a file", kind=entries.kind_of(details))
+        raise RefusedError("not a file", kind=entries.kind_of(details))
 
 
 def _refuse_folder(spot: Spot) -> None:
@@ -251,7 +195,7 @@ def _refuse_folder(spot: Spot) -> None:
 
 def _refuse_the_top(spot: Spot) -> None:
     if spot.name == ".":
-        raise _RefusedError("the top")
+        raise RefusedError("the top")
 
 
 def _told(error: Exception) -> dict[str, Any]:
@@ -262,7 +206,7 @@ def _told(error: Exception) -> dict[str, Any]:
             return {"reason": "outside"}
         case ChangedError():
             return {"reason": "changed"}
-        case _RefusedError():
+        case RefusedError():
             return {"reason": str(error), **error.details}
         case _:
             raise error

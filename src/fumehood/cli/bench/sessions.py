@@ -15,9 +15,7 @@ from fumehood.sandbox import Sandbox
 
 _IDLE_SESSIONS = 200
 # Writes the time at which it writes, and waits in between: what is measured is the way out.
-_TICKING = (
-    "import os, time\nfor n in range({}):\n    os.write(1, b'%d\\n' % time.monotonic_ns())\n    time.sleep(0.005)"
-)
+_TICKING = "import os, time\nfor n in range({}):\n  os.write(1, b'%d\\n' % time.monotonic_ns())\n  time.sleep(0.005)"
 
 
 async def measure(plain: list[str], rounds: int) -> AsyncIterator[Row]:

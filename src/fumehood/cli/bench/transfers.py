@@ -30,7 +30,6 @@ async def measure() -> AsyncIterator[Row]:
             peak = _peak_mib()
             baseline = await to_thread.run_sync(_copy, source, copy)
             yield Row(f"upload {_FILE_MIB} MiB / cp", await _speed(box.upload(source, "big")), "M/s", baseline)
-            source.unlink()
             baseline = await to_thread.run_sync(_copy, copy, Path(disk, "copied"))
             target = Path(disk, "target")
             yield Row(f"download {_FILE_MIB} MiB / cp", await _speed(box.download("big", target)), "M/s", baseline)

@@ -1,0 +1,185 @@
+"""Files in and out: what the caller puts in the program finds, and what the program makes the caller can have."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fumehood import DeniedError, FumehoodError, SyncSandbox, UsageError
+
+OpenBox = Callable[..., SyncSandbox]
+OUT = {"outputs": ["**"]}
+
+
+@pytest.fixture
+def box(open_box: OpenBox) -> SyncSandbox:
+    return open_box(filesystem=OUT)
+
+
+NAMES = ["data.csv", "two\nlines", os.fsdecode(b"\xff\xfe"), "x" * 255, "-rf", "漢字"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_what_is_written_a_program_reads_and_the_other_way_round(box: SyncSandbox, name: str) -> None:
+    box.write(f"in/{name}", b"from the host")
+    code = f"name = {name!a}\nprint(open('in/' + name).read())\nopen('out-' + name[:200], 'w').write('back')"
+    assert box.run(code).stdout == "from the host\n"
+    assert box.read(f"out-{name[:200]}") == b"back"
+    assert [entry.name for entry in box.list("in")] == [name]
+
+
+def test_files_can_be_written_before_the_first_run_and_read_after_the_last(box: SyncSandbox) -> None:
+    box.write("a/b", "text")
+    assert box.read("/workspace/a/b") == b"text"
+    assert box.stat("a").kind == "folder"
+    box.remove("a", recursive=True)
+    assert box.list() == []
+
+
+def test_a_program_may_change_and_execute_what_was_put_in(box: SyncSandbox) -> None:
+    box.write("tool.sh", "#!/bin/sh\necho ran", executable=True)
+    assert box.run(argv=["./tool.sh"]).stdout == "ran\n"
+    assert box.run("open('tool.sh', 'a').write('x'); import os; os.remove('tool.sh')").ok
+    assert box.list() == []
+
+
+def test_five_megabytes_arrive_whole(box: SyncSandbox) -> None:
+    data = os.urandom(5_000_000)
+    box.write("x", data)
+    assert box.read("x") == data
+
+
+def test_a_tree_goes_in_and_comes_out(box: SyncSandbox, tmp_path: Path) -> None:
+    (tmp_path / "project/src").mkdir(parents=True)
+    (tmp_path / "project/src/main.py").write_text("print('hello')")
+    (tmp_path / "project/link").symlink_to("src/main.py")
+    (tmp_path / "project/out").symlink_to("/etc")
+    sent = box.upload(tmp_path / "project", "project")
+    assert (sent.files, [item.path for item in sent.skipped]) == (1, ["out"])
+    assert box.run(argv=["python3", "project/link"]).stdout == "hello\n"
+    got = box.download("project", tmp_path / "copy")
+    assert (got.files, got.skipped) == (1, ())
+    assert (tmp_path / "copy/link").read_text() == "print('hello')"
+
+
+def test_what_comes_out_is_data(box: SyncSandbox, tmp_path: Path) -> None:
+    code = """if True:
+        import os, socket
+        os.makedirs('out/.git/hooks')
+        open('out/.git/hooks/pre-commit', 'w').write('evil')
+        open('out/tool', 'w').write('x')
+        os.chmod('out/tool', 0o777)
+        os.symlink('/etc/passwd', 'out/absolute')
+        os.symlink('../../../../../etc/passwd', 'out/relative')
+        os.symlink('tool', 'out/fine')
+        os.mkfifo('out/pipe')
+        socket.socket(socket.AF_UNIX).bind('out/socket')
+    """
+    assert box.run(code).ok
+    got = box.download("out", tmp_path / "copy")
+    assert sorted(os.listdir(tmp_path / "copy")) == ["fine", "tool"]
+    assert {item.path for item in got.skipped} == {
+        f"out/{name}" for name in (".git", "absolute", "relative", "pipe", "socket")
+    }
+    assert stat.S_IMODE((tmp_path / "copy/tool").stat().st_mode) & 0o7111 == 0
+    with_git = box.download("out", tmp_path / "with-git", git=True)
+    assert with_git.files == 2
+
+
+def test_only_what_outputs_name_leaves(open_box: OpenBox, tmp_path: Path) -> None:
+    box = open_box(filesystem={"outputs": ["out/*.csv"]})
+    assert box.run("import os; os.mkdir('out'); [open(n, 'w') for n in ('out/a.csv', 'out/b.txt', 'c.csv')]").ok
+    assert box.read("out/a.csv") == b""
+    for path in ("out/b.txt", "c.csv", "out/../c.csv", "/etc/hostname"):
+        with pytest.raises(DeniedError):
+            box.read(path)
+    got = box.download("out", tmp_path / "copy")
+    assert (os.listdir(tmp_path / "copy"), [item.path for item in got.skipped]) == (["a.csv"], ["out/b.txt"])
+    assert len(box.list("out")) == 2
+
+
+def test_without_outputs_nothing_leaves(open_box: OpenBox, tmp_path: Path) -> None:
+    box = open_box()
+    box.write("x", b"")
+    with pytest.raises(DeniedError, match=r"filesystem\.outputs"):
+        box.read("x")
+    with pytest.raises(DeniedError, match=r"filesystem\.outputs"):
+        box.download("", tmp_path / "copy")
+
+
+BAD: dict[str, tuple[Callable[[SyncSandbox, Path], object], type[FumehoodError], str]] = {
+    "reading a folder": (lambda box, here: box.read("folder"), UsageError, "is a folder"),
+    "reading what is not there": (lambda box, here: box.read("missing"), UsageError, "does not exist"),
+    "reading a pipe": (lambda box, here: box.read("pipe"), UsageError, "is a pipe"),
+    "reading a link out": (lambda box, here: box.read("passwd"), UsageError, "leads out of the workspace"),
+    "reading above": (lambda box, here: box.read("../etc/passwd"), UsageError, "leads out of the workspace"),
+    "writing to a read-only mount": (lambda box, here: box.write("/data/x", b""), DeniedError, "read-only"),
+    "writing to the system": (lambda box, here: box.write("/usr/bin/x", b""), DeniedError, "read-only"),
+    "writing to a folder": (lambda box, here: box.write("folder", b""), UsageError, "is a folder"),
+    "writing more than fits": (lambda box, here: box.write("x", bytes(5_000_000)), DeniedError, "workspace is full"),
+    "writing to scratch": (lambda box, here: box.write("/tmp/x", b""), UsageError, "made anew for each run"),
+    "removing what is full": (lambda box, here: box.remove("folder"), UsageError, "recursive=True"),
+    "making a folder twice": (lambda box, here: box.mkdir("folder", parents=False), UsageError, "exists already"),
+    "uploading what is not there": (lambda box, here: box.upload(here / "no", "x"), UsageError, "No such file"),
+    "downloading over something": (lambda box, here: box.download("file", here / "taken"), UsageError, "exists"),
+    "a path with NUL": (lambda box, here: box.list("a\0b"), UsageError, "NUL"),
+}
+
+
+@pytest.mark.parametrize(("action", "kind", "words"), BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_done_is_one_clear_error(
+    open_box: OpenBox,
+    tmp_path: Path,
+    action: Callable[[SyncSandbox, Path], object],
+    kind: type[FumehoodError],
+    words: str,
+) -> None:
+    (tmp_path / "taken").touch()
+    (tmp_path / "data").mkdir()
+    mount = {"source": str(tmp_path / "data"), "target": "/data"}
+    box = open_box(filesystem={**OUT, "mounts": [mount], "workspace": {"size": "4M"}})
+    prepare = (
+        "import os\nos.mkfifo('pipe'); os.makedirs('folder/x'); open('file', 'w')\nos.symlink('/etc/passwd', 'passwd')"
+    )
+    assert box.run(prepare).ok
+    before = {entry.name for entry in box.list()}
+    with pytest.raises(kind, match=words):
+        action(box, tmp_path)
+    assert {entry.name for entry in box.list()} == before
+    assert box.run("print('still here')").stdout == "still here\n"
+
+
+def test_a_writable_mount_can_be_written_to(open_box: OpenBox, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    mount = {"source": str(tmp_path / "data"), "target": "/data", "mode": "rw"}
+    box = open_box(filesystem={"mounts": [mount]})
+    box.write("/data/sub/x", b"x")
+    assert (tmp_path / "data/sub/x").read_bytes() == b"x"
+    assert [entry.name for entry in box.list("/data")] == ["sub"]
+
+
+def test_files_of_two_sandboxes_are_apart(open_box: OpenBox) -> None:
+    one, other = open_box(filesystem=OUT), open_box(filesystem=OUT)
+    one.write("x", b"1")
+    assert other.list() == []
+
+
+def test_the_smallest_limits_leave_room_for_files(open_box: OpenBox) -> None:
+    box = open_box(filesystem=OUT, resources={"open_files": 16, "processes": 1, "output": 3, "memory": "16M"})
+    box.write("a/b/c", b"x")
+    assert box.read("a/b/c") == b"x"
+
+
+def test_files_can_be_used_while_a_program_runs(open_box: OpenBox) -> None:
+    box = open_box(filesystem=OUT)
+    code = (
+        "import os, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('went')"
+    )
+    events = box.stream(code)
+    assert next(events).data == b"ready\n"
+    box.write("go", b"")
+    assert [event.data for event in events if hasattr(event, "data")] == [b"went\n"]

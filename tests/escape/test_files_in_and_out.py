@@ -1,0 +1,171 @@
+"""Files in and out, while a hostile program works on the same folder: what comes out was inside, and goes nowhere else.
+
+| attack | stopped by | succeeds without it |
+|---|---|---|
+| swapping what is read for a link | one name at a time, no link followed (`guest/resolution`) | (unit tests: races) |
+| reaching the host through the service | the service has the isolation of a run | `minimal-root` |
+| pipes and sockets that keep a reader waiting | looking before opening, and never waiting to open | |
+| names and links that mean something on the host | checked on the host, written through descriptors | |
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from escape.conftest import MakeSandbox
+from escape.laboratory import lingering_attack, number_of
+
+from fumehood import Sandbox, UsageError
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+READS, LISTS, DOWNLOADS = 5000, 4500, 500
+
+# Each leaves a child behind that does it until the sandbox ends.
+SWAPS = {
+    "a file and a link": """
+        os.makedirs("out/sub", exist_ok=True)
+        open("out/x", "w").write("inside"); open("out/sub/x", "w").write("inside")
+        os.symlink(secret, "link")
+        swap = lambda: call(renameat2, -100, b"out/x", -100, b"link", 2)
+    """,
+    "a folder and a link": """
+        os.makedirs("out/sub", exist_ok=True)
+        open("out/x", "w").write("inside"); open("out/sub/x", "w").write("inside")
+        os.symlink(os.path.dirname(secret), "link")
+        swap = lambda: call(renameat2, -100, b"out", -100, b"link", 2)
+    """,
+    "a folder and a link up": """
+        os.makedirs("out/sub", exist_ok=True)
+        open("out/x", "w").write("inside"); open("out/sub/x", "w").write("inside")
+        os.symlink("../../../../../../../../" + os.path.dirname(secret), "link")
+        swap = lambda: call(renameat2, -100, b"out/sub", -100, b"link", 2)
+    """,
+    "a file and a pipe": """
+        os.makedirs("out/sub", exist_ok=True)
+        open("out/x", "w").write("inside"); open("out/sub/x", "w").write("inside")
+        os.mkfifo("pipe")
+        swap = lambda: call(renameat2, -100, b"out/x", -100, b"pipe", 2)
+    """,
+    "a link to the service's own files": """
+        os.makedirs("out/sub", exist_ok=True)
+        open("out/x", "w").write("inside"); open("out/sub/x", "w").write("inside")
+        os.symlink("/proc/self/environ", "link")
+        swap = lambda: call(renameat2, -100, b"out/x", -100, b"link", 2)
+    """,
+    "moving a folder about": """
+        os.makedirs("out/sub", exist_ok=True)
+        os.makedirs("deep/er", exist_ok=True)
+        open("out/x", "w").write("inside"); open("out/sub/x", "w").write("inside")
+        os.symlink("../../../../" + secret, "out/sub/up")
+        swap = lambda: (os.rename("out/sub", "deep/er/sub"), os.rename("deep/er/sub", "out/sub"))
+    """,
+}
+FOR_EVER = """
+    if os.fork() == 0:
+        while True:
+            outcome(swap)
+    found = "at work"
+"""
+
+
+@pytest.fixture
+async def box(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+    async with make_sandbox(filesystem={"outputs": ["**"]}, resources={"timeout": 280}) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def downloads(host_folder: Path) -> Path:
+    (host_folder / "downloads").mkdir()
+    return host_folder / "downloads"
+
+
+def known(host_secret: Path) -> dict[str, object]:
+    return {"secret": str(host_secret), "renameat2": number_of("renameat2")}
+
+
+@pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS.keys())
+async def test_nothing_but_the_inside_comes_out_during(
+    box: Sandbox, host_secret: Path, downloads: Path, swap: str
+) -> None:
+    async with lingering_attack(box, swap + FOR_EVER, **known(host_secret)) as found:
+        assert found == "at work"
+        contents, names = set[bytes](), set[str]()
+        for number in range(READS):
+            with suppress(UsageError):
+                contents.add(await box.read(("out/x", "out/sub/x", "out/sub/up")[number % 3]))
+        for number in range(LISTS):
+            with suppress(UsageError):
+                names |= {entry.name for entry in await box.list(("out", "out/sub")[number % 2])}
+        for number in range(DOWNLOADS):
+            with suppress(UsageError):
+                await box.download("out", downloads / str(number))
+    assert contents <= {b"inside"}
+    assert names <= {"x", "sub", "up"}
+    for folder, _, files in os.walk(downloads):
+        assert {Path(folder, name).read_bytes() for name in files} <= {b"inside"}
+
+
+WRITES = {
+    "a link to a folder of the host": "os.symlink(os.path.dirname(secret), 'in')",
+    "a link up": "os.symlink('../' * 20 + os.path.dirname(secret), 'in')",
+    "a link to a read-only place": "os.symlink('/usr', 'in')",
+}
+
+
+@pytest.mark.parametrize("plant", WRITES.values(), ids=WRITES.keys())
+async def test_an_upload_goes_nowhere_else(box: Sandbox, host_secret: Path, canary: str, plant: str) -> None:
+    async with lingering_attack(box, f"{plant}\nfound = True", secret=str(host_secret)):
+        with pytest.raises(UsageError, match="leads out of the workspace"):
+            await box.write("in/secret.txt", b"overwritten")
+        with pytest.raises(UsageError, match="leads out of the workspace"):
+            await box.mkdir("in/made")
+        with pytest.raises(UsageError, match="leads out of the workspace"):
+            await box.remove("in/secret.txt")
+    assert host_secret.read_text() == canary
+    assert os.listdir(host_secret.parent) == ["secret.txt"]
+
+
+async def test_a_secret_of_the_host_has_no_path_in_the_sandbox(box: Sandbox, host_secret: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        await box.stat(str(host_secret))
+    with pytest.raises(UsageError, match="does not exist"):
+        await box.list(str(host_secret.parent))
+
+
+async def test_the_service_cannot_be_seen_traced_or_stopped(box: Sandbox) -> None:
+    """It is a process beside the run's; from inside the run there is no such process."""
+    await box.write("x", b"")
+    code = """
+        found = [outcome(lambda: os.kill(-1, 9)), sorted(name for name in os.listdir("/proc") if name.isdigit())]
+    """
+    async with lingering_attack(box, code) as found:
+        assert len(found[1]) <= 2
+        assert await box.read("x") == b""
+
+
+async def test_a_tree_made_to_exhaust_comes_out_bounded(box: Sandbox, downloads: Path) -> None:
+    code = """
+        os.mkdir("out"); os.chdir("out")
+        for _ in range(3000):
+            os.mkdir("d" * 200); os.chdir("d" * 200)
+        os.chdir("/workspace/out")
+        with open("holes", "wb") as stream:
+            stream.truncate(200 * 2 ** 20)
+        for number in range(200):
+            os.link("holes", f"name {number}")
+        found = True
+    """
+    async with lingering_attack(box, code):
+        with pytest.raises(Exception, match="more than the 256M that the workspace can hold"):
+            await box.download("out", downloads / "copy")
+        assert os.listdir(downloads) == []
+        await box.remove("out", recursive=True)
+        assert await box.list() == []
+    shutil.rmtree(downloads)
