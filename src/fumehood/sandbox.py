@@ -24,7 +24,6 @@ from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
-from fumehood.files.artifacts import Seen
 from fumehood.policy import Environment, Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
@@ -56,7 +55,6 @@ class Sandbox(Files):
         self._opened: BackendSandbox | None = None
         self._stack = AsyncExitStack()
         self._background: list[BackgroundRun] = []
-        self._seen_artifacts: Seen = {}
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -162,7 +160,7 @@ class Sandbox(Files):
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
         if not self.policy.filesystem.outputs:
             return result
-        collection = await self.artifacts(self._seen_artifacts)
+        collection = await self._new_artifacts()
         if collection.problem is None or not result.ok:
             return replace(result, artifacts=collection.artifacts)
         return replace(result, status=Status.RESOURCE_EXCEEDED, cause=Cause.OUTPUT, detail=collection.problem)

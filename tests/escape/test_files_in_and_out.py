@@ -15,6 +15,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from escape.conftest import MakeSandbox
@@ -94,7 +95,7 @@ def known(host_secret: Path) -> dict[str, object]:
 async def test_nothing_but_the_inside_comes_out_during(
     box: Sandbox, host_secret: Path, downloads: Path, swap: str
 ) -> None:
-    async with lingering_attack(box, swap + FOR_EVER, **known(host_secret)) as found:
+    async with lingering_attack(box, dedent(swap) + dedent(FOR_EVER), **known(host_secret)) as found:
         assert found == "at work"
         contents, names = set[bytes](), set[str]()
         for number in range(READS):

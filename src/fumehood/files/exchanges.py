@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
@@ -33,6 +33,12 @@ class Source(Protocol):
         ...
 
     def sha256(self) -> str: ...
+
+
+class Stored(NamedTuple):
+    size: int
+    version: tuple[int, int]
+    """As a folder's entries tell it: what somebody puts in its place has another."""
 
 
 class Sink(Protocol):
@@ -98,7 +104,7 @@ async def fetch(conversation: Conversation, path: str, sink: Sink, *, limit: int
     return size
 
 
-async def store(conversation: Conversation, request: Request, source: Source) -> int:
+async def store(conversation: Conversation, request: Request, source: Source) -> Stored:
     """Sends a file. If the source fails, with OSError, the service is told to forget what it has."""
     with whole(conversation):
         try:
@@ -109,8 +115,9 @@ async def store(conversation: Conversation, request: Request, source: Source) ->
         else:
             for _ in range(waiting):
                 await _more(conversation)
-            _check((size, source.sha256()), _receipt(await _done(conversation)), str(request["path"]))
-            return size
+            done = await _done(conversation)
+            _check((size, source.sha256()), _receipt(done), str(request["path"]))
+            return Stored(size, _version(done))
     raise failure
 
 
@@ -215,6 +222,14 @@ def _receipt(done: dict[str, Any]) -> tuple[int, str]:
     if type(size) is not int or not isinstance(sha256, str) or len(sha256) != hashlib.sha256().digest_size * 2:
         raise _broken("it sent no digest")
     return size, sha256
+
+
+def _version(done: dict[str, Any]) -> tuple[int, int]:
+    match done.get("version"):
+        case [int(inode), int(changed_ns)]:
+            return inode, changed_ns
+        case _:
+            raise _broken("it did not say what it has stored")
 
 
 def _check(ours: tuple[int, str], theirs: tuple[int, str], path: str) -> None:

@@ -31,13 +31,14 @@ class Files:
         self._policy = policy
         self._outputs = Outputs(policy.filesystem.outputs)
         self._converse = converse
+        self._seen: Seen = {}
 
     async def write(self, path: AnyPath, data: bytes | str, *, executable: bool = False) -> None:
         """Put a file in place at once, instead of what has its name; folders on the way are made."""
         place, content = sandbox_path(path), data.encode() if isinstance(data, str) else data
         async with self._talk("write", place) as conversation:
             request = {"do": "write", "path": place, "executable": executable}
-            await exchanges.store(conversation, request, MemorySource(content))
+            self._note(place, await exchanges.store(conversation, request, MemorySource(content)))
 
     async def read(self, path: AnyPath, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
         """The content of a file that `filesystem.outputs` names."""
@@ -81,7 +82,7 @@ class Files:
         if names_folder(path):
             place = joined(place, own_name(source))
         async with self._talk("upload", place) as conversation:
-            return await Upload(conversation, source, place).run()
+            return await Upload(conversation, source, place, self._note).run()
 
     async def download(self, path: AnyPath, local: AnyPath, *, git: bool = False) -> Transfer:
         """Copy what `filesystem.outputs` names out, to a place where nothing is yet, or into a folder.
@@ -93,12 +94,14 @@ class Files:
         async with self._talk("download", place) as conversation:
             return await Download(conversation, self._outputs, place, git=git, limit=limit).into(os.fspath(local))
 
-    async def artifacts(self, seen: Seen) -> Collection:
-        """What has changed among the files that may leave since `seen`, which is brought up to date."""
-        if not self._outputs.patterns:
-            return Collection(())
+    async def _new_artifacts(self) -> Collection:
+        """What has changed since the last time among the files that may leave, and was not put there by the caller."""
         async with self._talk("collect", "") as conversation:
-            return await collect(conversation, self._outputs, self._policy.resources, seen)
+            return await collect(conversation, self._outputs, self._policy.resources, self._seen)
+
+    def _note(self, place: str, stored: exchanges.Stored) -> None:
+        if self._outputs.match(place):
+            self._seen[place] = (*stored.version, stored.size)
 
     @asynccontextmanager
     async def _talk(self, action: str, place: str) -> AsyncIterator[Conversation]:

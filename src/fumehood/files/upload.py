@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import anyio
 import anyio.to_thread
@@ -21,8 +21,10 @@ from fumehood.files.paths import joined
 class Upload:
     """One upload of `local`, which becomes what `path` names."""
 
-    def __init__(self, conversation: Conversation, local: str, path: str) -> None:
-        self._conversation, self._local, self._path = conversation, local, path
+    def __init__(
+        self, conversation: Conversation, local: str, path: str, note: Callable[[str, exchanges.Stored], None]
+    ) -> None:
+        self._conversation, self._local, self._path, self._note = conversation, local, path, note
         self._tally = Tally()
 
     async def run(self) -> Transfer:
@@ -60,7 +62,9 @@ class Upload:
                 if not source.is_regular:
                     return False
                 request = {"do": "write", "path": path, "executable": source.is_executable}
-                self._tally.add(await exchanges.store(self._conversation, request, source))
+                stored = await exchanges.store(self._conversation, request, source)
+                self._tally.add(stored.size)
+                self._note(path, stored)
         except OSError as error:
             raise UsageError(f"{local!r} cannot be read: {error.strerror}") from error
         return True

@@ -47,6 +47,10 @@ class Draft:
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
+    def version(self) -> list[int]:
+        details = os.fstat(self._file)
+        return [details.st_ino, details.st_ctime_ns]
+
     def publish(self, name: str) -> None:
         """Takes the place of what has the name, unless that is a folder."""
         if self._name is None:

@@ -11,7 +11,6 @@ full disk at once and not when it has sent everything.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -37,6 +36,10 @@ def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "
 
 class _Service:
     def __init__(self, host: Host, root: str, workspace: str) -> None:
+        # Imported here and not in the cell: it brings OpenSSL along, which no other run needs to carry.
+        from hashlib import sha256
+
+        self._sha256 = sha256
         self._host = host
         self._root = Place(root, "", is_confined=False)
         self._workspace = Place(workspace, "/workspace", is_confined=True)
@@ -121,7 +124,7 @@ class _Service:
 
     def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
         mode = 0o755 if header["executable"] else 0o644
-        digest, size = hashlib.sha256(), 0
+        digest, size = self._sha256(), 0
         with self._find(header, Follow.PARENTS, make_parents=True) as spot:
             _refuse_folder(spot)
             with Draft(spot.folder, mode) as draft:
@@ -131,7 +134,8 @@ class _Service:
                     size += len(chunk)
                 incoming.check(digest.hexdigest())
                 draft.publish(spot.name)
-        return {"size": size, "sha256": digest.hexdigest()}
+                version = draft.version()
+        return {"size": size, "sha256": digest.hexdigest(), "version": version}
 
     def _read(self, header: frames.Header) -> frames.Header:
         return self._go_through(header, lambda chunk: self._host.send({"data": True}, chunk))
@@ -145,7 +149,7 @@ class _Service:
             left = os.fstat(file).st_size
             if left > header["limit"]:
                 raise RefusedError("too large", size=left)
-            digest, size, buffer = hashlib.sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
+            digest, size, buffer = self._sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
             while left:
                 count = os.readv(file, [buffer[: min(left, len(buffer))]])
                 if not count:

@@ -16,9 +16,11 @@ from pathlib import Path
 from fumehood.backends.conversation import SocketConversation
 from fumehood.backends.interface import Conversation
 from fumehood.files import Files
+from fumehood.files.artifacts import Collection, Seen, collect
 from fumehood.guest import files as guest_files
 from fumehood.guest import frames
 from fumehood.policy import Policy
+from fumehood.policy.outputs import Outputs
 
 EVERYTHING = {"filesystem": {"outputs": ["**"]}}
 
@@ -38,6 +40,10 @@ class Room:
     @property
     def files(self) -> Files:
         return Files(self.policy, self.converse)
+
+    async def artifacts(self, seen: Seen) -> Collection:
+        async with self.converse() as conversation:
+            return await collect(conversation, Outputs(self.policy.filesystem.outputs), self.policy.resources, seen)
 
     @asynccontextmanager
     async def converse(self) -> AsyncIterator[Conversation]:
