@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-GUEST, NATIVE = "guest", "backends/native"
+GUEST, NATIVE, RUNS = "guest", "backends/native", "backends/runs"
 ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation.py", f"{GUEST}/rootfs.py", f"{GUEST}/cell.py"
 
 # What a root that is not minimal would show.
@@ -33,7 +33,7 @@ def _plan_without(function: str) -> Patch:
 
 PROTECTIONS: dict[str, list[Patch]] = {
     # System calls and privileges.
-    "seccomp": [_plan_without("_filter_system_calls(")],
+    "seccomp": [_plan_without("install_filter(")],
     "landlock": [Patch(f"{GUEST}/landlock.py", 'plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF', '0 and (""')],
     "capabilities": [
         Patch(ISOLATION, "for capability in range(last + 1):", "for capability in ():"),
@@ -141,7 +141,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch("backends/verdict.py", "if code == 0:", "if 0:"),
     ],
     "text-encoded": [
-        Patch(f"{NATIVE}/descriptors.py", "list(request.arguments)", "' '.join(request.arguments).split()"),
+        Patch(f"{RUNS}/descriptors.py", "list(request.arguments)", "' '.join(request.arguments).split()"),
     ],
     # Limits.
     "cgroups": [_plan_without("_join_cgroups(")],

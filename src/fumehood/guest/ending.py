@@ -18,8 +18,6 @@ import weakref
 from types import ModuleType
 from typing import Any, TextIO
 
-from .rootfs import RUN_FOLDER
-
 INTERRUPTED = -signal.SIGINT
 _FAILED = 1
 _FLUSH_FAILED = 120
@@ -27,7 +25,7 @@ _LARGEST_EXIT_CODE = 2**63
 _EXHAUSTED = ".exhausted"
 
 
-def after_exception(error: BaseException) -> int:
+def after_exception(error: BaseException, run_folder: str) -> int:
     """Show it, as the program wants it shown; returns the exit code."""
     if isinstance(error, SystemExit):
         return exit_code(error)
@@ -35,7 +33,7 @@ def after_exception(error: BaseException) -> int:
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     error.__traceback__ = frames
     code = call_excepthook(error)
-    _note_exhaustion(error)
+    _note_exhaustion(error, run_folder)
     return code
 
 
@@ -164,14 +162,14 @@ def kind_of_exhaustion(error: BaseException) -> str:
     return ""
 
 
-def _note_exhaustion(error: BaseException) -> None:
+def _note_exhaustion(error: BaseException, run_folder: str) -> None:
     """Leave a word on it where the cell will look."""
     kind = kind_of_exhaustion(error)
     if not kind:
         return
     try:
         # A link needs no space, which may be what has run out.
-        os.symlink(kind, f"{RUN_FOLDER}/{_EXHAUSTED}")
+        os.symlink(kind, f"{run_folder}/{_EXHAUSTED}")
     except OSError:
         return  # no inode left either: the file system's own count tells
 

@@ -17,6 +17,7 @@ from .landlock import FileRules
 from .plan import Plan
 from .rootfs import HARMLESS, RUN_FOLDER
 from .spec import CellSpec, Limits
+from .syscall_filter import install_filter
 from .users import SANDBOX_UID, user_map_files
 
 # Where the run's process finds what it was handed, so that all other descriptors can be closed at once.
@@ -47,7 +48,8 @@ class Isolation:
         _drop_privileges(self.before)
         rules = FileRules(spec["writable"])
         rules.prepare(self.before)
-        _filter_system_calls(self.before, seccomp_program)
+        self.before.step("installing the system call filter")
+        install_filter(self.before, seccomp_program)
         rules.enforce(self.last)
 
 
@@ -144,7 +146,7 @@ def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
         resource.RLIMIT_RTPRIO: 0,
     }
     if limits["address_space_bytes"] is not None:
-        fixed[resource.RLIMIT_AS] = _own_address_space() + limits["address_space_bytes"]
+        fixed[resource.RLIMIT_AS] = own_address_space() + limits["address_space_bytes"]
     rlimits = [(kind, value, value) for kind, value in fixed.items()]
     if limits["cpu_seconds"] is not None:
         # At the soft limit the kernel sends SIGXCPU, which a program may ignore; at the hard one SIGKILL.
@@ -153,7 +155,7 @@ def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
     return rlimits
 
 
-def _own_address_space() -> int:
+def own_address_space() -> int:
     """What the warm interpreter takes is not the program's; a cgroup does not charge it to the program either."""
     with open("/proc/self/statm", encoding="ascii") as stream:
         return int(stream.read().split()[0]) * resource.getpagesize()
@@ -184,15 +186,3 @@ def _drop_privileges(plan: Plan) -> None:
     plan.call("prctl", kernel.PR_SET_SECUREBITS, kernel.SECUREBITS_LOCKED, 0, 0, 0)
     plan.call("capset", struct.pack("=Ii", kernel.CAPABILITY_VERSION_3, 0), bytes(24))
     plan.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-
-
-def _filter_system_calls(plan: Plan, program: bytes) -> None:
-    plan.step("installing the system call filter")
-    instructions = ctypes.create_string_buffer(program, len(program))
-    header = _FilterProgram(len(program) // 8, ctypes.cast(instructions, ctypes.c_void_p))
-    plan.call("prctl", kernel.PR_SET_SECCOMP, kernel.SECCOMP_MODE_FILTER, ctypes.byref(header), 0, 0)
-    plan.keep(instructions, header)
-
-
-class _FilterProgram(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))

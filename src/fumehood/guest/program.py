@@ -53,6 +53,7 @@ class Interpreter:
         site.sethelper()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._fork_hooks: list[dict[str, Any]] = []
+        self.run_folder = RUN_FOLDER
 
     def preload(self, modules: list[str]) -> None:
         """Import ahead of time. What they want done after a fork is put aside: it is for the program's forks."""
@@ -82,10 +83,10 @@ class Interpreter:
 
     def become(self, request: dict[str, Any], source: bytes, descriptors: list[int]) -> NoReturn:
         """What `request` asks for. The descriptors are its standard streams, or what takes their place."""
-        _check(request)
+        _check(request, self.run_folder)
         _set_environment(request["environment"])
         stdio = terminal.open_streams(descriptors[0], request["terminal"]) if request["terminal"] else descriptors
-        script = _write_script(request["script"], source) if request["script"] else None
+        script = _write_script(f"{self.run_folder}/{request['script']}", source) if request["script"] else None
         _keep_only(stdio)
         if request["interpreter"] is None and script is not None:
             self._become_python(script, source, request["arguments"])
@@ -131,7 +132,7 @@ def _import(name: str) -> None:
         raise PreloadError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _check(request: dict[str, Any]) -> None:
+def _check(request: dict[str, Any], run_folder: str) -> None:
     """Whatever can be refused is refused while there is still somebody to tell."""
     missing = toolchain.find_commands(request)
     if missing:
@@ -143,13 +144,12 @@ def _check(request: dict[str, Any]) -> None:
             f"cwd {request['cwd']!r} cannot be entered in the sandbox: {error.strerror}"
         ) from error
     try:
-        toolchain.hand_over(request)
+        toolchain.hand_over(request, run_folder)
     except OSError as error:
         raise RequestRefusedError(f"there is no way from the compiler to the program: {error}") from error
 
 
-def _write_script(name: str, source: bytes) -> str:
-    path = f"{RUN_FOLDER}/{name}"
+def _write_script(path: str, source: bytes) -> str:
     with open(path, "wb") as stream:
         stream.write(source)
     return path
@@ -197,5 +197,5 @@ def _run(path: str, source: bytes) -> int:
     try:
         exec(compile(source, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
     except BaseException as error:
-        return ending.after_exception(error)
+        return ending.after_exception(error, os.path.dirname(path))
     return 0

@@ -9,7 +9,6 @@ import gc
 import os
 import select
 import socket
-import sys
 import time
 from contextlib import suppress
 from typing import NoReturn
@@ -20,6 +19,7 @@ from .seccomp import build_filter
 from .spec import CellSpec
 from .steps import StepError, step
 from .supervision import Nursery, Run
+from .warming import preload, take_out_of_sight
 
 _REAPER = f"{rootfs.RUN_FOLDER}/reaper"
 _MAX_STARTING = 4
@@ -61,9 +61,9 @@ class Cell:
             rootfs.open_workspaces()
             rootfs.write_executable(_REAPER, reaper.executable(os.uname().machine))
         interpreter = program.Interpreter(self._spec["environment"], self._spec["module_path"])
-        self._ours = _take_out_of_sight()
+        self._ours = take_out_of_sight()
         with rootfs.scratch():
-            _preload(interpreter, self._spec["preload"])
+            preload(interpreter, self._spec["preload"])
         with step("preparing the isolation of runs"):
             isolation = Isolation(self._spec, rootfs.proc_masks(), build_filter(os.uname().machine))
         self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)
@@ -203,29 +203,8 @@ class Cell:
         self._poll.unregister(descriptor)
 
 
-def _preload(interpreter: program.Interpreter, modules: list[str]) -> None:
-    # Numeric libraries start a thread for each core when they are imported; a forked run could not use them.
-    threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    usual = dict(os.environ)
-    for variable in threads:
-        os.environ[variable] = "1"
-    try:
-        interpreter.preload(modules)
-    except program.PreloadError as error:
-        raise StepError("preloading modules", str(error)) from error
-    for variable in threads:
-        del os.environ[variable]
-    os.environ.update(usual)
-
-
 def _refuse(descriptors: list[int], failure: StepError) -> None:
     """Tell the host why a request of its is not carried out."""
     with socket.socket(fileno=descriptors[0]) as reply, suppress(OSError):
         wire.send(reply, failure.as_message())
     wire.close_all(descriptors[1:])
-
-
-def _take_out_of_sight() -> list[object]:
-    """Our own modules leave the table that the program will see; held on to, because freeing them would cost."""
-    names = [name for name in sys.modules if name.partition(".")[0] == "guest"]
-    return [sys.modules.pop(name) for name in names]

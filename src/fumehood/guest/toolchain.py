@@ -33,13 +33,24 @@ def find_commands(request: dict[str, Any]) -> str | None:
     return None
 
 
-def hand_over(request: dict[str, Any]) -> None:
+def hand_over(request: dict[str, Any], run_folder: str = RUN_FOLDER) -> None:
     """Make the folder that a compiler is to fill, or take over what is in it. Raises OSError."""
     if request["leaves"]:
         os.mkdir(request["leaves"], 0o700)
     if request["takes"]:
-        shutil.copytree(request["takes"], PRODUCT_FOLDER, symlinks=True)
+        shutil.copytree(request["takes"], _product_folder(run_folder), symlinks=True)
         shutil.rmtree(request["takes"])
+
+
+def relocate(request: dict[str, Any], run_folder: str) -> None:
+    """For a run whose folder is not the usual one: the host names the product's place without knowing that."""
+    if request["takes"] and run_folder != RUN_FOLDER:
+        place = _product_folder(run_folder)
+        request["interpreter"] = [word.replace(PRODUCT_FOLDER, place) for word in request["interpreter"]]
+
+
+def _product_folder(run_folder: str) -> str:
+    return run_folder + PRODUCT_FOLDER.removeprefix(RUN_FOLDER)
 
 
 def _find(command: str) -> str | None:

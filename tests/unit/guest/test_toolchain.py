@@ -49,13 +49,14 @@ def test_a_command_of_the_callers_is_not_looked_for(folder: Path) -> None:
     assert toolchain.find_commands({"language": "text", "interpreter": None, "commands": None}) is None
 
 
-def test_a_product_is_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain, "PRODUCT_FOLDER", str(tmp_path / "place"))
+def test_a_product_is_moved(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
     folder = tmp_path / "build"
     toolchain.hand_over({"leaves": str(folder), "takes": None})
     (folder / "program").touch(0o755)
-    toolchain.hand_over({"leaves": None, "takes": str(folder)})
-    assert (tmp_path / "place" / "program").stat().st_mode & 0o777 == 0o755
+    toolchain.hand_over({"leaves": None, "takes": str(folder)}, str(place))
+    assert (place / "build" / "program").stat().st_mode & 0o777 == 0o755
     assert not folder.exists()
 
 

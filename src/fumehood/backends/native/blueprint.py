@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import glob
-import math
 import os
 import secrets
 from pathlib import Path
 
+from fumehood.backends import surroundings
 from fumehood.backends.interface import PackageFolder
+from fumehood.backends.mounts import existing_source
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UsageError
 from fumehood.guest.rootfs import WORKSPACE
@@ -29,13 +30,6 @@ _SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # Java's folders hold what is a part of the program elsewhere: Debian's packages only link to it from /usr.
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/java-*-openjdk")
 _FOLDERS = [WORKSPACE, "/tmp", "/run", "/proc", "/dev/pts", "/dev/shm", "/etc", "/var/empty"]
-
-# Modules that ordinary scripts use; a run starts with them loaded.
-_PRELOAD = [
-    "collections", "contextlib", "copy", "csv", "dataclasses", "datetime", "enum", "functools", "itertools", "json",
-    "linecache", "math", "operator", "os", "pathlib", "random", "re", "string", "subprocess", "tempfile", "threading",
-    "time", "traceback", "types", "typing", "uuid", "warnings",
-]  # fmt: skip
 
 _FILES = {
     "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nsandbox:x:{SANDBOX_UID}:{SANDBOX_UID}::{WORKSPACE}:/bin/sh\n"
@@ -76,7 +70,7 @@ def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None
         "hierarchies": [],
         "entrances": [],
         "limits": _limits(policy, machine),
-        "preload": [*_PRELOAD, *policy.environment.preload],
+        "preload": [*surroundings.PRELOAD, *policy.environment.preload],
         "module_path": [PACKAGES_PLACE] if packages else [],
         "environment": _environment(policy, machine, packages),
         "standbys": STANDBYS,
@@ -86,27 +80,8 @@ def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None
 
 def _environment(policy: Policy, machine: Machine, packages: PackageFolder | None) -> dict[str, str]:
     own = os.path.dirname(machine.interpreter.executable)
-    threads = str(max(1, min(len(machine.cpus), math.ceil(policy.resources.cpus))))
-    installed = [f"{PACKAGES_PLACE}/bin"] if packages else []
-    path = dict.fromkeys([*installed, own, "/usr/local/bin", "/usr/bin", "/bin"])
-    return {
-        "PATH": ":".join(path),
-        "HOME": WORKSPACE,
-        "USER": "sandbox",
-        "LOGNAME": "sandbox",
-        "LANG": "C.UTF-8",
-        "TMPDIR": "/tmp",
-        # Not in the workspace: what programs keep there for themselves is none of the caller's files.
-        "XDG_CACHE_HOME": "/tmp/.cache",
-        "XDG_CONFIG_HOME": "/tmp/.config",
-        "PYTHONUNBUFFERED": "1",
-        # Numeric libraries and Go count the host's CPUs, and would start more threads than the limits allow.
-        "OMP_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
-        "GOMAXPROCS": threads,
-        # For interpreters that the program starts; its own has the folder in its path.
-        **({"PYTHONPATH": PACKAGES_PLACE} if packages else {}),
-    }
+    path = (own, "/usr/local/bin", "/usr/bin", "/bin")
+    return surroundings.environment(policy, path, len(machine.cpus), PACKAGES_PLACE if packages else None)
 
 
 def _system_binds() -> tuple[list[BindSpec], dict[str, str]]:
@@ -142,29 +117,9 @@ def _policy_binds(policy: Policy, uid_base: int | None) -> list[BindSpec]:
     owner = None if uid_base is None else uid_base + SANDBOX_UID
     binds: list[BindSpec] = []
     for mount in policy.filesystem.mounts:
-        source = _existing(mount.source)
+        source = existing_source(mount.source)
         binds.append({"source": source, "target": mount.target, "mode": mount.mode, "owner": owner})
     return binds
-
-
-def mount_identities(policy: Policy) -> list[str]:
-    """The folders themselves, not their names: an old cell still shows one that was removed and made anew."""
-    return [identity(_existing(mount.source)) for mount in policy.filesystem.mounts]
-
-
-def identity(path: str) -> str:
-    details = os.stat(path)
-    return f"{details.st_dev}:{details.st_ino}"
-
-
-def _existing(source: str) -> str:
-    try:
-        resolved = str(Path(source).resolve(strict=True))
-        os.stat(resolved)
-    except (OSError, RuntimeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "its symbolic links form a loop"
-        raise UsageError(f"mount source {source!r} cannot be used: {reason}. Check the path in the policy.") from error
-    return resolved
 
 
 def _read_only(path: str) -> BindSpec:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fumehood.backends.conversation import SocketConversation
-from fumehood.backends.native.descriptors import RunDescriptors
+from fumehood.backends.runs.descriptors import RunDescriptors
 
 
 class FileService:

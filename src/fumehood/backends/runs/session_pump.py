@@ -12,8 +12,8 @@ from contextlib import suppress
 import anyio
 
 from fumehood.backends.interface import Output
-from fumehood.backends.native.descriptors import RunDescriptors
-from fumehood.backends.native.pump import Pump
+from fumehood.backends.runs.descriptors import RunDescriptors
+from fumehood.backends.runs.pump import Pump
 from fumehood.guest import frames
 from fumehood.guest.session.bundle import MAX_DISPLAY_BYTES, decode_bundle
 from fumehood.results import Display

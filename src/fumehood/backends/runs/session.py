@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from fumehood.backends.interface import Output, RunRequest
-from fumehood.backends.native.session_pump import SessionPump
+from fumehood.backends.runs.session_pump import SessionPump
 from fumehood.backends.verdict import HostView, judge
 from fumehood.errors import StepFailedError
 from fumehood.guest import frames
@@ -25,7 +25,7 @@ _EXIT_CODES = range(256)
 _MISUSED = "the program closed or misused the link by which its session is told what to do"
 
 
-class NativeSession:
+class RunSession:
     """One run at a time. When its process is gone it is of no more use."""
 
     def __init__(self, pump: SessionPump, resources: Resources) -> None:
@@ -103,7 +103,7 @@ class NativeSession:
 class SessionExecution:
     """One run in a session."""
 
-    def __init__(self, session: NativeSession, pump: SessionPump, timeout_seconds: float, resources: Resources) -> None:
+    def __init__(self, session: RunSession, pump: SessionPump, timeout_seconds: float, resources: Resources) -> None:
         self._session = session
         self._pump = pump
         self._timeout_seconds = timeout_seconds

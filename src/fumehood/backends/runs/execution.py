@@ -7,12 +7,12 @@ import os
 import struct
 import termios
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 
 from fumehood.backends.interface import Output, TerminalSize
-from fumehood.backends.native.pump import Pump
+from fumehood.backends.runs.pump import Pump
 from fumehood.backends.verdict import HostView, judge
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Resources
@@ -20,12 +20,12 @@ from fumehood.results import Outcome
 
 _KILL_PATIENCE_SECONDS = 5.0
 _SHORT_SECONDS = 0.01
-# The cell keeps the time, from the moment that it has a place for the run; we act only when it is silent far too long.
+# The guest keeps the time, from the moment that it has a place for the run; we act only when it is silent far too long.
 _OVERTIME_SECONDS = 30.0
 
 
-class NativeExecution:
-    """A run in a cell, from the moment its request was sent."""
+class RunExecution:
+    """A run, from the moment its request was sent."""
 
     def __init__(self, pump: Pump, timeout_seconds: float, resources: Resources) -> None:
         self._pump = pump
@@ -35,6 +35,8 @@ class NativeExecution:
         self._ended: float | None = None
         self._cancelled = False
         self._is_listening = False
+        self.resize_elsewhere: Callable[[TerminalSize], None] | None = None
+        """For a terminal that is not on this machine."""
 
     async def output(self, *, live: bool) -> AsyncIterator[Output]:
         if not live:
@@ -57,7 +59,7 @@ class NativeExecution:
         with anyio.move_on_after(self._timeout_seconds + _OVERTIME_SECONDS):
             await anyio.wait_readable(self._pump.fileno())
             return
-        raise StepFailedError("stopping a run at its time limit", "the cell did not answer")
+        raise StepFailedError("stopping a run at its time limit", "the guest did not answer")
 
     def _step(self) -> list[Output]:
         outputs = self._pump.step()
@@ -99,7 +101,9 @@ class NativeExecution:
         self._pump.tell({"do": "signal", "number": number})
 
     def resize(self, size: TerminalSize) -> None:
-        if self._pump.input is not None:
+        if self.resize_elsewhere:
+            self.resize_elsewhere(size)
+        elif self._pump.input is not None:
             fcntl.ioctl(self._pump.input, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
 
     def kill(self) -> None:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from fumehood.backends.interface import Output
-from fumehood.backends.native.descriptors import RunDescriptors
-from fumehood.backends.native.feed import Feed
+from fumehood.backends.runs.descriptors import RunDescriptors
+from fumehood.backends.runs.feed import Feed
 
 _CHUNK_BYTES = 64 * 1024
 

@@ -21,6 +21,7 @@ class RunDescriptors:
 
     def __init__(self, header: wire.Message, source: bytes, owner: int | None) -> None:
         self._owner = owner
+        self.kind: str = header["kind"]
         self.streams: dict[int, int] = {}
         """Descriptor to read from -> stream of the program's, 1 or 2."""
         self.input: int | None = None

@@ -1,0 +1,100 @@
+"""A sandbox as every backend with such runs has it. What differs is how a run is handed over, and what is done when
+a guest does not answer any more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from fumehood.backends.interface import Conversation, EnforcementReport, Input, RunRequest
+from fumehood.backends.runs.descriptors import (
+    RunDescriptors,
+    files_descriptors,
+    program_descriptors,
+    session_descriptors,
+)
+from fumehood.backends.runs.execution import RunExecution
+from fumehood.backends.runs.file_service import FileService, FileServices
+from fumehood.backends.runs.pump import Pump
+from fumehood.backends.runs.session import START_SECONDS, RunSession
+from fumehood.backends.runs.session_pump import SessionPump
+from fumehood.guest import wire
+from fumehood.policy import Policy
+
+T = TypeVar("T")
+
+
+class Place(ABC):
+    """One policy, one workspace, any number of runs."""
+
+    def __init__(self, policy: Policy, report: EnforcementReport) -> None:
+        self._policy = policy
+        self._file_services = FileServices(self._open_file_service)
+        self.report = report
+
+    @abstractmethod
+    async def _launched(self, launch: Callable[[], T]) -> T:
+        """What `launch` returns, in a guest that is there."""
+
+    @abstractmethod
+    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message) -> None:
+        """Ask the guest for a run; whatever goes wrong, nothing of it is left."""
+
+    @abstractmethod
+    async def _give_up(self) -> None:
+        """The guest does not answer: end it as a whole. Nothing may refuse that."""
+
+    @property
+    def _owner(self) -> int | None:
+        """The host's uid of the sandbox's user, where the pipes are to belong to that."""
+        return None
+
+    @asynccontextmanager
+    async def start(self, request: RunRequest) -> AsyncIterator[RunExecution]:
+        execution = await self._launched(partial(self._launch, request))
+        try:
+            if request.terminal:
+                await execution.wait_terminal()
+            yield execution
+        finally:
+            await self._end(execution)
+
+    @asynccontextmanager
+    async def open_session(self) -> AsyncIterator[RunSession]:
+        session = await self._launched(self._launch_session)
+        try:
+            await session.wait_ready()
+            yield session
+        finally:
+            await self._end(session)
+
+    def files(self) -> AbstractAsyncContextManager[Conversation]:
+        return self._file_services.converse()
+
+    async def _end(self, run: RunExecution | RunSession) -> None:
+        if not await run.end():
+            await self._give_up()
+
+    def _launch(self, request: RunRequest) -> RunExecution:
+        descriptors = program_descriptors(request, self._owner)
+        self._hand_over(descriptors, {"timeout": request.timeout_seconds})
+        stdin = None if request.stdin is Input.LIVE else request.stdin
+        pump = Pump(descriptors, stdin, self._policy.resources.output)
+        return RunExecution(pump, request.timeout_seconds, self._policy.resources)
+
+    def _launch_session(self) -> RunSession:
+        descriptors = session_descriptors(self._owner)
+        self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True})
+        return RunSession(SessionPump(descriptors, self._policy.resources.output), self._policy.resources)
+
+    async def _open_file_service(self) -> FileService:
+        return await self._launched(self._launch_file_service)
+
+    def _launch_file_service(self) -> FileService:
+        descriptors = files_descriptors()
+        # What it writes counts as its own memory, although it stays when the service is gone.
+        self._hand_over(descriptors, {"timeout": None, "spare_memory_bytes": self._policy.workspace_bytes})
+        return FileService(descriptors)

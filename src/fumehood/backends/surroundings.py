@@ -1,0 +1,39 @@
+"""What every program finds around itself, on every backend: its variables, and modules that are loaded already."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fumehood.guest.rootfs import WORKSPACE
+from fumehood.policy import Policy
+
+# Modules that ordinary scripts use; a run starts with them loaded.
+PRELOAD = [
+    "collections", "contextlib", "copy", "csv", "dataclasses", "datetime", "enum", "functools", "itertools", "json",
+    "linecache", "math", "operator", "os", "pathlib", "random", "re", "string", "subprocess", "tempfile", "threading",
+    "time", "traceback", "types", "typing", "uuid", "warnings",
+]  # fmt: skip
+
+
+def environment(policy: Policy, path: Sequence[str], cpu_count: int, packages_place: str | None) -> dict[str, str]:
+    threads = str(max(1, min(cpu_count, math.ceil(policy.resources.cpus))))
+    installed = [f"{packages_place}/bin"] if packages_place else []
+    return {
+        "PATH": ":".join(dict.fromkeys([*installed, *path])),
+        "HOME": WORKSPACE,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",
+        # Not in the workspace: what programs keep there for themselves is none of the caller's files.
+        "XDG_CACHE_HOME": "/tmp/.cache",
+        "XDG_CONFIG_HOME": "/tmp/.config",
+        "PYTHONUNBUFFERED": "1",
+        # Numeric libraries and Go count the host's CPUs, and would start more threads than the limits allow.
+        "OMP_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "GOMAXPROCS": threads,
+        # For interpreters that the program starts; its own has the folder in its path.
+        **({"PYTHONPATH": packages_place} if packages_place else {}),
+    }
