@@ -7,5 +7,5 @@ it is imported as the top-level package `guest`, from its own folder alone.
 Read it in this order, which is the order of one run:
 `cell` (enters namespaces) -> `rootfs` (what can be seen) -> `service` (keeps runs on standby) -> `supervision` (starts,
 watches and ends a run) -> `standby` (the run's process) -> `isolation` (what it gives up) -> `program` (becomes the
-user's code) -> `ending` (how that ends).
+user's code) -> `ending` (how that ends). In a container `relay` takes the place of the first half.
 """

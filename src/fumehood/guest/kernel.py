@@ -152,6 +152,23 @@ def die_with_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, "PR_SET_PDEATHSIG", 9)
 
 
+def set_option(option: int, value: int) -> None:
+    """Of this process, for those of prctl's that are a number."""
+    _prctl(option, str(option), value)
+
+
+def landlock_ruleset(attributes: bytes) -> int:
+    return _syscall(SYS_LANDLOCK_CREATE_RULESET, "landlock_create_ruleset", attributes, len(attributes), 0)
+
+
+def landlock_allow(ruleset: int, rule: bytes) -> None:
+    _syscall(SYS_LANDLOCK_ADD_RULE, "landlock_add_rule", ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
+
+
+def landlock_restrict(ruleset: int) -> None:
+    _syscall(SYS_LANDLOCK_RESTRICT_SELF, "landlock_restrict_self", ruleset, 0)
+
+
 def set_dumpable(dumpable: bool) -> None:
     """Undumpable processes cannot be traced, and their /proc entries belong to nobody inside."""
     _prctl(PR_SET_DUMPABLE, "PR_SET_DUMPABLE", int(dumpable))

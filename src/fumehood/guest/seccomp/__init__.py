@@ -11,7 +11,7 @@ from typing import NamedTuple
 from . import numbers_aarch64, numbers_x86_64
 from .compiler import Segment, compile_filter, segments
 from .decisions import KILL_PROCESS
-from .profile import ABSENT, decisions
+from .profile import ABSENT, decisions, own_process_only
 
 
 class _Architecture(NamedTuple):
@@ -32,9 +32,13 @@ _ARCHITECTURES = {
 }
 
 
-def build_filter(machine: str) -> bytes:
-    """The filter for a machine named as in os.uname(), as an array of struct sock_filter."""
+def build_filter(machine: str, *, is_shared: bool = False) -> bytes:
+    """The filter for a machine named as in os.uname(), as an array of struct sock_filter.
+
+    Shared: for a process namespace in which there are others of the same user, whose limits are not the program's.
+    """
     if machine not in _ARCHITECTURES:
         raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
     audit, numbers, beyond = _ARCHITECTURES[machine]
-    return compile_filter(audit, [*segments(decisions(numbers), ABSENT), *beyond])
+    decided = {**decisions(numbers), **(own_process_only(numbers) if is_shared else {})}
+    return compile_filter(audit, [*segments(decided, ABSENT), *beyond])

@@ -86,3 +86,4 @@ SAME_NAMESPACES = Check(0, (0,), ALLOW, REFUSE, mask=_NEW_NAMESPACES | _SIBLING)
 ORDINARY_SOCKETS = _ordinary_sockets()
 NO_TERMINAL_TAKEOVER = Check(1, _TERMINAL_TAKEOVERS, REFUSE, ALLOW)  # ioctl(unsigned int fd, unsigned int cmd, ...)
 KNOWN_PERSONALITIES = Check(0, _PERSONALITIES, ALLOW, REFUSE)  # personality(unsigned int)
+ITSELF_AT_FIRST, ITSELF_AT_SECOND = (Check(index, (0,), ALLOW, REFUSE) for index in (0, 1))  # a pid_t or int

@@ -12,6 +12,8 @@ import errno
 from collections.abc import Mapping
 
 from .arguments import (
+    ITSELF_AT_FIRST,
+    ITSELF_AT_SECOND,
     KNOWN_PERSONALITIES,
     NO_TERMINAL_TAKEOVER,
     ORDINARY_SOCKETS,
@@ -123,3 +125,14 @@ RULES: tuple[tuple[Decision, str], ...] = (
 def decisions(numbers: Mapping[str, int]) -> dict[int, Decision]:
     """The rules by number on one architecture. A name that it does not have is a call that nobody can make there."""
     return {numbers[name]: decision for decision, names in RULES for name in names.split() if name in numbers}
+
+
+# Whoever has the same user may change these of a process. By the number 0 a process means itself.
+_OWN_PROCESS_RULES: tuple[tuple[Decision, str], ...] = (
+    (ITSELF_AT_FIRST, "prlimit64 sched_setparam sched_setscheduler sched_setattr"),
+    (ITSELF_AT_SECOND, "setpriority ioprio_set"),
+)
+
+
+def own_process_only(numbers: Mapping[str, int]) -> dict[int, Decision]:
+    return {numbers[name]: rule for rule, names in _OWN_PROCESS_RULES for name in names.split() if name in numbers}

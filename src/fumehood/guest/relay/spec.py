@@ -1,0 +1,29 @@
+"""What the host tells the guest of a container: plain data, written by the host, trusted by the guest."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class RunLimits(TypedDict):
+    """Of a run, as far as they are not the whole container's."""
+
+    open_files: int
+    file_bytes: int
+    cpu_seconds: float | None
+    address_space_bytes: int | None
+    """Set where running out of memory would end the whole container."""
+    processes: int
+
+
+class RelaySpec(TypedDict):
+    limits: RunLimits
+    writable: list[str]
+    """Targets of writable mounts."""
+    preload: list[str]
+    module_path: list[str]
+    environment: dict[str, str]
+    user: list[int] | None
+    """The uid and gid of programs, where the guest has another one and may change it."""
+    groups: bool
+    """Whether the guest holds its runs by groups, which only a kernel of the container's own lets it do."""

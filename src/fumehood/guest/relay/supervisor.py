@@ -1,0 +1,209 @@
+"""One run: starts its program, keeps its time, ends it, and tells the host how it went.
+
+It is a process of its own for each run, between the nursery and the program. When it says that a run is over, it has
+seen that nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
+
+from .. import ending, kernel, program, rootfs, wire
+from ..steps import StepError
+from . import birth, scratch, usage
+from .confinement import Confinement
+from .groups import Group
+from .holding import Tree
+
+
+class Birth(NamedTuple):
+    """What a new run needs to know."""
+
+    confinement: Confinement
+    interpreter: program.Interpreter
+    message: wire.Message
+    descriptors: list[int]
+    """Its reply socket, its request, and then what takes the place of its standard streams."""
+    folder: str
+    gate: socket.socket
+
+
+# What a session has between the interrupt at its time limit and its end.
+_GRACE_SECONDS = 0.2
+_DISKS = (*scratch.FOLDERS, rootfs.WORKSPACE)
+
+
+def main(confinement: Confinement, interpreter: program.Interpreter, gate: socket.socket) -> NoReturn:
+    """Waits for a run, then is its supervisor, and ends with it."""
+    try:
+        kernel.die_with_parent()
+        os.setsid()
+        told, descriptors = wire.receive(gate)
+        if told is not None:
+            _supervise(Birth(confinement, interpreter, told["message"], descriptors, told["folder"], gate))
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        os._exit(1)
+
+
+def _supervise(run: Birth) -> None:
+    try:
+        Supervisor(run).watch()
+    except StepError as error:
+        _refuse(run, error)
+
+
+class Supervisor:
+    def __init__(self, run: Birth) -> None:
+        self._run = run
+        self._reply = socket.socket(fileno=run.descriptors[0])
+        self._is_interruptible: bool = run.message["interruptible"]
+        self._is_warned = False
+        self._status: int | None = None
+        self._counts = usage.failures()
+        self._deaths = _notice_deaths()
+        self._household = self._make_household()
+        self._full = _full_disks()
+        self._channel, theirs = wire.socket_pair()
+        with theirs:
+            self._program = os.fork()
+            if self._program == 0:
+                birth.main(run, self._household, theirs, (self._reply, self._channel, run.gate))
+        wire.close_all(run.descriptors[1:])
+        self._allow(run.message["timeout"])
+
+    def _make_household(self) -> Tree | Group:
+        spec = self._run.confinement.spec
+        return Group(spec["limits"]["processes"]) if spec["groups"] else Tree()
+
+    def watch(self) -> NoReturn:
+        poll = select.poll()
+        poll.register(self._reply, select.POLLIN)
+        poll.register(self._deaths, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll(self._patience_ms()):
+                if descriptor == self._deaths:
+                    self._bury()
+                elif not self._obey():
+                    self._end("kill")
+            if self._status is not None:
+                self._end("exit")
+            if self._deadline is not None and self._deadline <= time.monotonic() and not self._warn():
+                self._end("wall_time")
+
+    def _patience_ms(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000 + 1
+
+    def _allow(self, seconds: float | None) -> None:
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._is_warned = False
+
+    def _bury(self) -> None:
+        os.read(self._deaths, 4096)
+        with suppress(ChildProcessError):
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if process == 0:
+                    return
+                if process == self._program:
+                    self._status = status
+
+    def _obey(self) -> bool:
+        """The host has something to say; false when the run is to end."""
+        message: wire.Message | None = None
+        with suppress(ConnectionResetError):
+            message, _ = wire.receive(self._reply)
+        match (message or {"do": "end"})["do"]:
+            case "signal":
+                self._signal(message["number"])  # type: ignore[index]
+            case "allow":
+                self._allow(message["seconds"])  # type: ignore[index]
+            case "rest":
+                self._allow(None)
+                self._tell({"usage": usage.of_process(self._program)})
+            case _:
+                return False
+        return True
+
+    def _signal(self, number: int) -> None:
+        """It is our child and not buried yet, so the number is still its own."""
+        if self._status is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._program, number)
+
+    def _warn(self) -> bool:
+        """At the time limit a session is interrupted first: it may keep its state. False when it had its chance."""
+        if not self._is_interruptible or self._is_warned:
+            return False
+        self._signal(signal.SIGINT)
+        self._deadline, self._is_warned = time.monotonic() + _GRACE_SECONDS, True
+        return True
+
+    def _end(self, ended_by: str) -> NoReturn:
+        """Kill what is left, wait for the proof, have it cleared up, and only then tell the host."""
+        others = self._household.count_others(self._program) if self._status else 0
+        self._household.kill()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        answer: dict[str, Any] = {
+            "status": self._status if ended_by == "exit" else None,
+            "ended_by": ended_by,
+            "cpu_ms": (used.ru_utime + used.ru_stime) * 1000,
+            "peak_memory_bytes": used.ru_maxrss * 1024,
+            "trouble": None if self._status == 0 else self._trouble(others),
+        }
+        wire.send(self._run.gate, {"over": True})
+        wire.receive(self._run.gate)
+        self._tell(answer)
+        os._exit(0)
+
+    def _trouble(self, others: int) -> dict[str, Any]:
+        """Everything that can tell why a program failed."""
+        refusal, _ = wire.receive(self._channel)
+        now = usage.failures()
+        folder = os.open(self._run.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return {
+            "refusal": refusal,
+            "processes": others + 1,
+            "exhausted": ending.read_exhausted(folder),
+            "disk_full": bool(_full_disks() - self._full),
+            "out_of_memory_kills": (now.memory or 0) - (self._counts.memory or 0),
+            "refused_processes": None if now.processes is None else now.processes - (self._counts.processes or 0),
+        }
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):  # the host is gone, and with it everyone who could want to know
+            wire.send(self._reply, message)
+
+
+def _refuse(run: Birth, failure: StepError) -> None:
+    """Nothing has been started. Tell the nursery that we are done, and the host why."""
+    wire.send(run.gate, {"over": True})
+    wire.receive(run.gate)
+    with socket.socket(fileno=os.dup(run.descriptors[0])) as reply, suppress(OSError):
+        wire.send(reply, failure.as_message())
+
+
+def _ignore(number: int, frame: object) -> None:
+    """What matters is the byte that Python writes when the signal arrives."""
+
+
+def _notice_deaths() -> int:
+    """Readable when a child has ended."""
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.signal(signal.SIGCHLD, _ignore)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
+
+
+def _full_disks() -> set[str]:
+    usages = {folder: os.statvfs(folder) for folder in _DISKS}
+    return {folder for folder, used in usages.items() if used.f_bavail == 0 or (used.f_files and used.f_favail == 0)}
