@@ -61,7 +61,7 @@ bench: setup
 	$(BIN)/hood bench
 
 lock: $(READY)
-	$(BIN)/uv pip compile pyproject.toml --group dev --extra environments \
+	$(BIN)/uv pip compile pyproject.toml --group dev --extra environments --extra docker \
 		--universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 		--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 		--quiet --output-file requirements-dev.lock

@@ -11,8 +11,6 @@ from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
 
 _LATER = {
-    "docker": "containers",
-    "gvisor": "containers on gVisor",
     "microvm": "virtual machines",
     "remote": "sandboxes on other machines",
 }
@@ -25,6 +23,8 @@ def select_backend(policy: Policy) -> Backend:
         raise UnenforceableError(
             "backend", backend=name, reason=f"{_LATER[name]} are not built in yet", remedy="Use backend: native."
         )
+    if name in ("docker", "gvisor"):
+        return _docker(os.getpid(), name)
     return _native(os.getpid())
 
 
@@ -34,6 +34,15 @@ def _native(process: int) -> Backend:
     from fumehood.backends.native import NativeBackend
 
     backend = NativeBackend()
+    atexit.register(_close_own, backend.close, process)
+    return backend
+
+
+@cache
+def _docker(process: int, name: str) -> Backend:
+    from fumehood.backends.docker import DockerBackend
+
+    backend = DockerBackend(name)
     atexit.register(_close_own, backend.close, process)
     return backend
 

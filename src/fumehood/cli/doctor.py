@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import get_args
 
+from fumehood.backends.docker.diagnosis import examine as examine_containers
 from fumehood.backends.native.doctor import Check, Condition, Diagnosis, examine
 from fumehood.backends.selection import select_backend
 from fumehood.cli import exitcodes
@@ -71,6 +72,9 @@ def _backends(native_works: bool) -> list[BackendState]:
     states: list[BackendState] = []
     for name in get_args(Policy.model_fields["backend"].annotation):
         if name == "auto":
+            continue
+        if name in ("docker", "gvisor"):
+            states.append(BackendState(name, *examine_containers(name)))
             continue
         try:
             select_backend(Policy(backend=name))

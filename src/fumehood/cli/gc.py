@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 
+from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.native.cgroups import remove_stale_everywhere
 from fumehood.cli.arguments import Parser
 
 
 def build_parser() -> argparse.ArgumentParser:
-    return Parser(prog="hood gc", description="Remove the cgroups that killed processes left behind.")
+    return Parser(prog="hood gc", description="Remove the cgroups and containers that killed processes left behind.")
 
 
 def execute(arguments: list[str]) -> int:
     build_parser().parse_args(arguments)
     removed = remove_stale_everywhere()
-    for folder in removed:
-        print(f"removed {folder}")
-    print(f"removed {len(removed)} cgroups" if removed else "nothing to remove")
+    containers = remove_ownerless()
+    for name in (*removed, *containers):
+        print(f"removed {name}")
+    counts = [f"{len(found)} {kind}" for found, kind in ((removed, "cgroups"), (containers, "containers")) if found]
+    print(f"removed {' and '.join(counts)}" if counts else "nothing to remove")
     return 0

@@ -1,0 +1,151 @@
+"""The door of the backends that are built on an engine: `docker`, `gvisor`, and any other runtime by its name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from fumehood.backends.docker import enforcement
+from fumehood.backends.docker.configuration import Design
+from fumehood.backends.docker.container import Container, start_container
+from fumehood.backends.docker.engine import Engine, host_of
+from fumehood.backends.docker.pool import ContainerPool
+from fumehood.backends.docker.sandbox import DockerSandbox
+from fumehood.backends.interface import EnforcementReport, PackageFolder
+from fumehood.backends.mounts import mount_identities
+from fumehood.errors import UnenforceableError
+from fumehood.interpreter import own_interpreter
+from fumehood.policy import Policy
+from fumehood.portal import LoopThread
+
+DEFAULT_IMAGE = "fumehood:latest"
+RUNTIMES = {"docker": None, "gvisor": "runsc"}
+
+T = TypeVar("T")
+
+
+class DockerBackend:
+    """Has an event loop in a thread of its own: connections, containers and the bytes of their runs live there.
+
+    Sandboxes are used from any thread and any event loop; the engine's connections belong to one.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._thread: LoopThread | None = None
+        self._engines: dict[tuple[str, ...], Engine] = {}
+        self._pool: ContainerPool | None = None
+
+    def check(self, policy: Policy) -> None:
+        enforcement.refuse_unknown(policy, self.name)
+
+    @asynccontextmanager
+    async def open(self, policy: Policy, packages: PackageFolder | None) -> AsyncIterator[DockerSandbox]:
+        enforcement.refuse_unknown(policy, self.name)
+        identities = mount_identities(policy)
+        design, container = await self._in_loop(partial(self._open, policy, packages, identities), self._dispose)
+        try:
+            report = self._decide(design, container)
+            sandbox = DockerSandbox(self._portal(), container, policy, report)
+            try:
+                yield sandbox
+            finally:
+                sandbox.close()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._in_loop(container.close)
+
+    def _decide(self, design: Design, container: Container) -> EnforcementReport:
+        own = own_interpreter().version
+        if design.packages and container.python != own:
+            wanted, found = (".".join(map(str, version)) for version in (own, container.python))
+            raise UnenforceableError(
+                "environment.packages",
+                backend=self.name,
+                reason=f"they are installed for Python {wanted} and image {design.image.reference!r} has {found}",
+                remedy="Use an image with the same version, or one that has the packages.",
+            )
+        return self._report(design, container.layers)
+
+    def _report(self, design: Design, layers: tuple[str, ...]) -> EnforcementReport:
+        return enforcement.decide(
+            design.policy,
+            self.name,
+            design.facts,
+            user=design.user,
+            has_own_kernel=design.has_own_kernel,
+            packages=design.packages,
+            layers=layers,
+        )
+
+    async def _open(
+        self, policy: Policy, packages: PackageFolder | None, identities: list[str]
+    ) -> tuple[Design, Container]:
+        """In the loop."""
+        engine = self._engine(policy)
+        facts = await engine.facts()
+        image = await engine.image(policy.docker.image or DEFAULT_IMAGE)
+        runtime = policy.docker.runtime or RUNTIMES[self.name] or facts.default_runtime
+        enforcement.refuse_machine(policy, self.name, runtime, facts, image)
+        design = Design(policy, facts, image, runtime, packages)
+        # A strict policy is refused before anything starts; what the guest adds later is only ever more.
+        self._report(design, layers=())
+        digest = packages.digest if packages else "no packages"
+        key = " ".join((policy.digest, engine.host, image.digest, runtime, digest, *identities))
+        assert self._pool is not None
+        return design, await self._pool.take(key, partial(start_container, engine, design))
+
+    def _engine(self, policy: Policy) -> Engine:
+        section = policy.docker
+        key = (host_of(section), section.tls_ca or "", section.tls_cert or "", section.tls_key or "")
+        if key not in self._engines:
+            self._engines[key] = Engine(section)
+        return self._engines[key]
+
+    def _portal(self) -> Any:
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread()
+                self._thread.__enter__()
+                self._pool = ContainerPool()
+            return self._thread.portal
+
+    async def _in_loop(self, work: Callable[[], Any], dispose: Callable[[Future[Any]], None] | None = None) -> Any:
+        """Do it in the backend's loop, while ours goes on. A result that nobody waits for any more is disposed of."""
+        portal = await anyio.to_thread.run_sync(self._portal)
+        future: Future[Any] = portal.start_task_soon(work)
+        try:
+            return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            future.cancel()
+            if dispose:
+                future.add_done_callback(dispose)
+            raise
+
+    def _dispose(self, done: Future[Any]) -> None:
+        """In the loop: the caller was cancelled, perhaps when its container was there already."""
+        if not done.cancelled() and done.exception() is None and self._pool:
+            self._pool.discard(done.result()[1])
+
+    def close(self) -> None:
+        """Everything that was started ends here: spare containers, connections, the thread."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.portal.call(self._wind_up)
+            thread.__exit__(None, None, None)
+
+    async def _wind_up(self) -> None:
+        if self._pool:
+            await self._pool.close()
+        for engine in self._engines.values():
+            await engine.close()
+        self._engines.clear()

@@ -1,0 +1,201 @@
+"""Turns a policy into a container's configuration and what the guest inside is told. Pure but for mount sources."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fumehood.backends import surroundings
+from fumehood.backends.docker import delivery, profile
+from fumehood.backends.docker.engine import EngineFacts, ImageFacts
+from fumehood.backends.interface import PackageFolder
+from fumehood.backends.mounts import existing_source
+from fumehood.guest.relay import groups
+from fumehood.guest.relay.nursery import SUPERVISORS
+from fumehood.guest.relay.spec import RelaySpec
+from fumehood.guest.rootfs import RUN_FOLDER, WORKSPACE
+from fumehood.interpreter import PACKAGES_PLACE
+from fumehood.policy import Policy
+
+HOSTNAME = "sandbox"
+NOBODY = "65534:65534"
+MIB = 1024 * 1024
+# What the guest itself takes: its interpreter, and a supervisor for each run that is under way.
+GUEST_MEMORY_BYTES = 32 * MIB
+GUEST_PROCESSES = 2 + SUPERVISORS
+# With a kernel of the container's own the guest is root to that kernel, and nobody to the host's: it makes groups
+# for runs and makes them another user's. No program gets any of this.
+_GUEST_ROOT = "0:0"
+_OWN_KERNEL_CAPABILITIES = ("DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_ADMIN")
+KERNEL_MEMORY_BYTES = 160 * MIB
+KERNEL_THREADS = 512
+_OPEN_FILES = 4096
+_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_NUMERIC_USER = re.compile(r"(\d+)(?::(\d+))?")
+
+# The engine's own, which naming any replaces; then what else anyone may read there that is about the host. Of /sys
+# only the container's own cgroups are left, by whose counters the guest knows which limit a program ran into.
+_ENGINE_MASKS = (
+    "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+)  # fmt: skip
+_OUR_MASKS = (
+    "/proc/cmdline", "/proc/config.gz", "/proc/diskstats", "/proc/interrupts", "/proc/kallsyms", "/proc/locks",
+    "/proc/modules", "/proc/partitions", "/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/pressure",
+    "/proc/tty", "/proc/key-users", "/proc/sysrq-trigger", "/sys/block", "/sys/bus", "/sys/class", "/sys/dev",
+    "/sys/devices",
+    "/sys/hypervisor", "/sys/kernel", "/sys/module", "/sys/power", "/sys/fs/bpf", "/sys/fs/btrfs", "/sys/fs/ext4",
+    "/sys/fs/f2fs", "/sys/fs/fuse", "/sys/fs/pstore", "/sys/fs/selinux", "/sys/fs/xfs", "/sys/fs/erofs",
+    "/sys/fs/nilfs2", "/sys/fs/smackfs", "/sys/fs/resctrl",
+)  # fmt: skip
+_READ_ONLY = ("/proc/sys",)
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """All that decides what a container is like: two with equal designs are interchangeable."""
+
+    policy: Policy
+    facts: EngineFacts
+    image: ImageFacts
+    runtime: str
+    packages: PackageFolder | None
+
+    @property
+    def has_own_kernel(self) -> bool:
+        return "runsc" in self.runtime
+
+    @property
+    def user(self) -> str:
+        """The image's, if that is not root."""
+        name = self.image.user.partition(":")[0]
+        return NOBODY if name in ("", "0", "root") else self.image.user
+
+    @property
+    def numeric_user(self) -> list[int]:
+        """One that has a name only the image knows by its number."""
+        found = _NUMERIC_USER.fullmatch(self.user) or _NUMERIC_USER.fullmatch(NOBODY)
+        assert found is not None
+        return [int(found[1]), int(found[2] or found[1])]
+
+
+def container_configuration(design: Design, labels: dict[str, str]) -> dict[str, Any]:
+    return {
+        "Image": design.image.digest,
+        "Entrypoint": [],
+        "Cmd": list(delivery.COMMAND),
+        "User": _GUEST_ROOT if design.has_own_kernel else design.user,
+        "Hostname": HOSTNAME,
+        "WorkingDir": "/",
+        "Env": [],
+        "Labels": labels,
+        "Healthcheck": {"Test": ["NONE"]},
+        "StopSignal": "SIGKILL",
+        # The first client that hangs up is the last: the guest sees the end of its input, and ends.
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "HostConfig": _host_configuration(design),
+    }
+
+
+def _host_configuration(design: Design) -> dict[str, Any]:
+    resources = design.policy.resources
+    memory = resources.memory + (KERNEL_MEMORY_BYTES if design.has_own_kernel else GUEST_MEMORY_BYTES)
+    seccomp = profile.seccomp_profile(design.facts.machine)
+    return {
+        "Runtime": design.runtime,
+        "AutoRemove": True,
+        # What goes over the standard streams is nobody's to keep.
+        "LogConfig": {"Type": "none"},
+        "NetworkMode": "none",
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        # Otherwise it would find the host's own name servers written down.
+        "Dns": ["127.0.0.1"],
+        "DnsSearch": ["."],
+        "ReadonlyRootfs": True,
+        "CapDrop": ["ALL"],
+        "CapAdd": list(_OWN_KERNEL_CAPABILITIES) if design.has_own_kernel else [],
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={seccomp}"],
+        "Memory": memory,
+        "MemorySwap": memory,
+        "NanoCpus": round(min(resources.cpus, design.facts.cpu_count) * 1e9),
+        "PidsLimit": _processes(design),
+        "Ulimits": [_ulimit("core", 0), _ulimit("nofile", max(_OPEN_FILES, resources.open_files))],
+        "Tmpfs": _tmpfs(design),
+        "Mounts": _mounts(design),
+        "MaskedPaths": [*_ENGINE_MASKS, *_OUR_MASKS],
+        "ReadonlyPaths": list(_READ_ONLY),
+    }
+
+
+def _processes(design: Design) -> int:
+    """A kernel that is a process itself has threads of its own and several for each process inside; it counts too."""
+    most = design.policy.resources.processes
+    return KERNEL_THREADS + 4 * most if design.has_own_kernel else most + GUEST_PROCESSES
+
+
+def _ulimit(name: str, value: int) -> dict[str, Any]:
+    return {"Name": name, "Soft": value, "Hard": value}
+
+
+def _tmpfs(design: Design) -> dict[str, str]:
+    resources = design.policy.resources
+    owner = _owner(design.user)
+    # gVisor does not know how to count files.
+    common = "rw,nosuid,nodev,exec" + ("" if design.has_own_kernel else f",nr_inodes={resources.inodes}")
+    scratch = f"{common},size={resources.disk}"
+    workspace = f"{common},size={design.policy.workspace_bytes}"
+    return {
+        WORKSPACE: f"{workspace},mode=755{owner}" if owner else f"{workspace},mode=777",
+        RUN_FOLDER: f"{scratch},mode=755{owner}" if owner else f"{scratch},mode=777",
+        "/tmp": f"{scratch},mode=1777",
+        "/dev/shm": f"{scratch},mode=1777",
+        **({groups.PLACE: f"{common},size=1m,mode=700"} if design.has_own_kernel else {}),
+    }
+
+
+def _owner(user: str) -> str:
+    """As mount options; an image's user that has a name only the image knows by number."""
+    found = _NUMERIC_USER.fullmatch(user)
+    return f",uid={found[1]},gid={found[2] or found[1]}" if found else ""
+
+
+def _mounts(design: Design) -> list[dict[str, Any]]:
+    entries = [
+        _bind(existing_source(mount.source), mount.target, is_writable=mount.mode == "rw")
+        for mount in design.policy.filesystem.mounts
+    ]
+    if design.packages:
+        entries.append(_bind(design.packages.path, PACKAGES_PLACE, is_writable=False))
+    return entries
+
+
+def _bind(source: str, target: str, *, is_writable: bool) -> dict[str, Any]:
+    # What is mounted below the source is not shown: an engine would leave it writable.
+    options = {"Propagation": "rprivate", "NonRecursive": True}
+    return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": not is_writable, "BindOptions": options}
+
+
+def guest_specification(design: Design) -> RelaySpec:
+    policy, packages = design.policy, PACKAGES_PLACE if design.packages else None
+    return {
+        "limits": {
+            "open_files": policy.resources.open_files,
+            "file_bytes": max(policy.resources.disk, policy.workspace_bytes),
+            "cpu_seconds": policy.resources.cpu_time,
+            "address_space_bytes": policy.resources.memory if design.has_own_kernel else None,
+            "processes": policy.resources.processes,
+        },
+        "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
+        "preload": [*surroundings.PRELOAD, *policy.environment.preload],
+        "module_path": [packages] if packages else [],
+        "environment": surroundings.environment(policy, _PATH, design.facts.cpu_count, packages),
+        "user": design.numeric_user if design.has_own_kernel else None,
+        "groups": design.has_own_kernel,
+    }

@@ -1,0 +1,103 @@
+"""One container with a guest in it that is ready for runs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from fumehood.backends.docker import delivery, ownership
+from fumehood.backends.docker.bridge import Bridge
+from fumehood.backends.docker.configuration import Design, container_configuration, guest_specification
+from fumehood.backends.docker.engine import Engine, EngineError, speaking_to
+from fumehood.errors import StepFailedError
+from fumehood.guest import wire
+
+_START_SECONDS = 60.0
+
+
+class Container:
+    """Belongs to the backend's event loop."""
+
+    def __init__(self, engine: Engine, container: Any, bridge: Bridge, word: wire.Message) -> None:
+        self._engine = engine
+        self._container = container
+        self.bridge = bridge
+        self.loop = asyncio.get_running_loop()
+        self.python: tuple[int, ...] = tuple(word["ready"])
+        self.layers: tuple[str, ...] = tuple(map(str, word["confined_by"]))
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.bridge.is_over
+
+    async def close(self) -> None:
+        """When this returns nothing of it is left, or the engine does not answer."""
+        await self.bridge.close()
+        await _remove(self._container)
+
+
+async def start_container(engine: Engine, design: Design) -> Container:
+    with speaking_to(engine.host):
+        container = await engine.client.containers.create(
+            container_configuration(design, ownership.labels(design.policy.digest))
+        )
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            return await _started(engine, container, design)
+    except TimeoutError as error:
+        await _remove(container)
+        raise StepFailedError("starting a container", f"its guest was not ready in {_START_SECONDS:.0f} s") from error
+    except BaseException:
+        await _remove(container)
+        raise
+
+
+async def _started(engine: Engine, container: Any, design: Design) -> Container:
+    stream = container.attach(stdin=True, stdout=True, stderr=True)
+    try:
+        with speaking_to(engine.host):
+            await stream.__aenter__()
+            await container.start()
+    except EngineError as error:
+        await stream.close()
+        raise _explained(error, design) from error
+    except BaseException:
+        await stream.close()
+        raise
+    bridge = Bridge(stream, partial(engine.ran_out_of_memory, container.id))
+    try:
+        bridge.send_raw(delivery.packed(guest_specification(design)))
+        word = await bridge.first_word()
+        if word is None:
+            said = bridge.last_words() or "it ended without a word"
+            raise StepFailedError("starting the guest in a container", said)
+        if "failed" in word:
+            raise StepFailedError(str(word["failed"]), str(word.get("detail")))
+        return Container(engine, container, bridge, word)
+    except BaseException:
+        await bridge.close()
+        raise
+
+
+def _explained(error: EngineError, design: Design) -> EngineError:
+    text = str(error)
+    if "executable file not found" in text or "no such file or directory" in text:
+        return EngineError(
+            f"image {design.image.reference!r} has no python3, which the guest needs. Use one that has, or make one "
+            "with `hood image build`."
+        )
+    if "exec format error" in text:
+        return EngineError(f"image {design.image.reference!r} is for another machine than {design.facts.machine}.")
+    return error
+
+
+async def _remove(container: Any) -> None:
+    """It removes itself when it ends, so that somebody may have been quicker; that is as good."""
+    import aiohttp
+    from aiodocker import DockerError
+
+    with suppress(DockerError, aiohttp.ClientError, OSError, TimeoutError):
+        async with asyncio.timeout(10.0):
+            await container.delete(force=True)

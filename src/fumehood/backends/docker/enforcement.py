@@ -1,0 +1,135 @@
+"""Decides, before a container is made, how an engine enforces each control of a policy, or that it does not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fumehood.backends.docker.engine import EngineFacts, ImageFacts
+from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
+from fumehood.errors import UnenforceableError
+from fumehood.policy import Policy, controls
+
+_ENFORCED = frozenset(
+    {"filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker"}
+)
+_NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
+INSTALL_RUNSC = (
+    "Install gVisor (`sudo apt-get install runsc`), then `sudo runsc install` and `sudo systemctl restart docker`."
+)
+
+
+def refuse_unknown(policy: Policy, backend: str) -> None:
+    for control in controls(policy):
+        if not any(control == known or control.startswith(known + ".") for known in _ENFORCED):
+            raise UnenforceableError(
+                control,
+                backend=backend,
+                reason="this backend has no mechanism for it",
+                remedy="Remove it from the policy.",
+            )
+
+
+def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFacts, image: ImageFacts) -> None:
+    """What this engine, or this image on it, cannot do."""
+
+    def refuse(control: str, reason: str, remedy: str) -> None:
+        raise UnenforceableError(control, backend=backend, reason=reason, remedy=remedy)
+
+    if runtime not in facts.runtimes:
+        known = ", ".join(facts.runtimes)
+        remedy = INSTALL_RUNSC if "runsc" in runtime else f"Register it with the engine, or use one of: {known}."
+        refuse("docker.runtime", f"the engine at {facts.host} has no runtime {runtime!r}", remedy)
+    if image.machine != facts.machine:
+        reason = (
+            f"image {image.reference!r} is for {image.machine} and the engine at {facts.host} is on {facts.machine}"
+        )
+        refuse("docker.image", reason, "Use an image for that machine.")
+    for limit in ("memory", "cpus", "processes"):
+        if limit not in facts.limits:
+            reason = f"the engine at {facts.host} cannot limit it"
+            refuse(f"resources.{limit}", reason, _NO_CGROUPS.format("pids" if limit == "processes" else limit[:6]))
+    if not any("seccomp" in option for option in facts.security):
+        refuse("system calls", f"the engine at {facts.host} has no seccomp", "Use an engine with seccomp.")
+    if policy.filesystem.mounts and not facts.is_local:
+        reason = f"the engine at {facts.host} is elsewhere, and paths of this machine mean nothing to it"
+        refuse("filesystem.mounts", reason, "Write files into the workspace instead, or use a local engine.")
+
+
+def decide(
+    policy: Policy,
+    backend: str,
+    facts: EngineFacts,
+    *,
+    user: str,
+    has_own_kernel: bool,
+    packages: PackageFolder | None,
+    layers: tuple[str, ...],
+) -> EnforcementReport:
+    """`layers` are what the guest could put on programs besides."""
+    entries = (
+        *_isolation(user, has_own_kernel, layers),
+        *_packages(packages),
+        *_limits(policy, facts, has_own_kernel),
+    )
+    for entry in entries:
+        if entry.partial and policy.strict:
+            raise UnenforceableError(
+                entry.control,
+                backend=backend,
+                reason=f"strict is on and here it is only {entry.mechanism}",
+                remedy="Remove it from the policy, or turn strict off.",
+            )
+    return EnforcementReport(entries)
+
+
+def _isolation(user: str, has_own_kernel: bool, layers: tuple[str, ...]) -> Iterator[Enforcement]:
+    behind = ", ".join(layers) or "nothing behind it"
+    kernel = "gVisor, a kernel of the sandbox's own; then " if has_own_kernel else ""
+    yield Enforcement("filesystem", f"container with a read-only root ({behind} for each program)")
+    yield Enforcement("filesystem.mounts", "bind mounts, read-only unless the policy says otherwise")
+    yield Enforcement("filesystem.outputs", "file service in the container, asked by the host for these paths alone")
+    yield Enforcement("network", "network namespace with a loopback device only")
+    yield Enforcement("processes", "process and IPC namespaces of the container")
+    yield Enforcement("privileges", f"user {user} for programs; no capabilities; no_new_privs")
+    yield Enforcement("system calls", f"{kernel}seccomp allow list of the container, and a second one for programs")
+    yield Enforcement("environment", "empty environment; all descriptors closed")
+    yield Enforcement("docker", "the engine, image and runtime that it names")
+
+
+def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
+    if packages is not None:
+        yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
+
+
+def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterator[Enforcement]:
+    cgroup = f"cgroup of the container (version {facts.cgroup_version})"
+    shared = "for all runs of the sandbox together"
+    yield Enforcement("resources.timeout", "clock in the container, which kills the run; then the host's")
+    if has_own_kernel:
+        yield Enforcement("resources.memory", f"RLIMIT_AS for a program, and memory {cgroup} {shared}")
+        yield Enforcement("resources.processes", f"counted by the guest, and pids {cgroup}")
+    else:
+        yield _memory(facts, cgroup, shared)
+        yield Enforcement("resources.processes", f"pids {cgroup}, {shared}")
+    yield Enforcement("resources.cpus", f"cpu quota, {cgroup}, {shared}")
+    yield Enforcement("resources.disk", "tmpfs size, of each of /tmp, /dev/shm and /run")
+    if has_own_kernel:
+        yield Enforcement("resources.inodes", "bounded by memory alone: gVisor does not count files", partial=True)
+    else:
+        yield Enforcement("resources.inodes", "tmpfs inode count")
+    yield Enforcement("resources.output", "counted by the host, which kills the run")
+    yield Enforcement("resources.open_files", "RLIMIT_NOFILE")
+    yield Enforcement("resources.artifacts", "counted by the host")
+    yield Enforcement("resources.artifacts_size", "counted by the host before anything is read")
+    if policy.resources.cpu_time is not None:
+        yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
+
+
+def _memory(facts: EngineFacts, cgroup: str, shared: str) -> Enforcement:
+    if "swap" not in facts.limits:
+        return Enforcement("resources.memory", f"memory {cgroup}, without swap, {shared}", partial=True)
+    if facts.cgroup_version == "1":
+        # Version 1 counts them apart, and engines no longer set that limit.
+        apart = "but not the buffers of internet sockets"
+        return Enforcement("resources.memory", f"memory {cgroup}, swap included, {apart}, {shared}", partial=True)
+    return Enforcement("resources.memory", f"memory {cgroup}, swap included, {shared}")

@@ -1,0 +1,60 @@
+"""A sandbox in a container: hands its runs to the container's bridge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from fumehood.backends.docker.container import Container
+from fumehood.backends.interface import EnforcementReport, RunRequest, TerminalSize
+from fumehood.backends.runs.descriptors import RunDescriptors
+from fumehood.backends.runs.execution import RunExecution
+from fumehood.backends.runs.places import Place
+from fumehood.errors import SandboxError
+from fumehood.guest import wire
+from fumehood.policy import Policy
+
+T = TypeVar("T")
+
+
+class DockerSandbox(Place):
+    def __init__(self, portal: Any, container: Container, policy: Policy, report: EnforcementReport) -> None:
+        super().__init__(policy, report)
+        self._portal = portal
+        self._container = container
+        self._loop = container.loop
+        self._next_terminal = 0
+
+    async def _launched(self, launch: Callable[[], T]) -> T:
+        if not self._container.is_alive:
+            said = self._container.bridge.last_words()
+            raise SandboxError(f"the sandbox is gone and its workspace with it; open a new one. {said}")
+        return launch()
+
+    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message) -> None:
+        usual = {"kind": descriptors.kind, "interruptible": False}
+        bridge = self._container.bridge
+        reply, request, *others = (os.dup(descriptor) for descriptor in descriptors.guest)
+        descriptors.close_guest()
+        with open(request, "rb") as stream:
+            stream.seek(0)
+            content = stream.read()
+        open_run = partial(bridge.open_run, {**usual, **wishes}, content, [reply, *others], self._next_terminal)
+        self._loop.call_soon_threadsafe(open_run)
+
+    def _launch(self, request: RunRequest) -> RunExecution:
+        self._next_terminal += 1
+        execution = super()._launch(request)
+        execution.resize_elsewhere = partial(self._resize, self._next_terminal)
+        return execution
+
+    def _resize(self, terminal: int, size: TerminalSize) -> None:
+        self._loop.call_soon_threadsafe(self._container.bridge.resize, terminal, size)
+
+    async def _give_up(self) -> None:
+        self._portal.start_task_soon(self._container.close)
+
+    def close(self) -> None:
+        self._file_services.close()
