@@ -5,18 +5,38 @@ A backend joins by being added to BACKENDS; no test may ask which one it runs on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import differences
+import engine
 import pytest
+from requirements import require
 
 from fumehood import Policy, SyncSandbox
 
-BACKENDS = ["native"]
+# An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
+BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
+
+
+NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if not _takes_too_long(item)]
+    differences.mark(items)
+
+
+def _takes_too_long(item: pytest.Item) -> bool:
+    """These are about interpreters and compilers, not about the backend, and gVisor takes many minutes for them."""
+    return item.path.name in NOT_ON_GVISOR and "[gvisor" in item.name
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
+    if request.param in engine.BACKENDS:
+        require(engine.missing() is None, engine.missing() or "")
     return request.param
 
 

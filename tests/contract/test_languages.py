@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import anyio
+import engine
 import pytest
 from requirements import require
 
@@ -73,7 +74,7 @@ def run(box: SyncSandbox, source: str, language: str, **options: object) -> RunR
     try:
         return box.run(source, language=language, **options)  # type: ignore[arg-type]
     except UsageError as error:
-        require("is not available in this sandbox" not in str(error), str(error))
+        _excuse(box.policy, error)
         raise
 
 
@@ -82,7 +83,15 @@ async def demand(box: Sandbox, language: str) -> None:
     try:
         await box.run("", language=language)
     except UsageError as error:
-        require("is not available in this sandbox" not in str(error), str(error))
+        _excuse(box.policy, error)
+
+
+def _excuse(policy: Policy, error: UsageError) -> None:
+    """A machine for tests has every language; the image of the tests' own engine is kept small."""
+    is_missing = "is not available in this sandbox" in str(error)
+    if is_missing and policy.backend in engine.BACKENDS:
+        pytest.skip(str(error))
+    require(not is_missing, str(error))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -1,0 +1,212 @@
+"""What a backend does otherwise than the shared tests say, and why. Every entry is itself a test.
+
+A test that is named here has to fail on that backend: one that passes is a failure, and its entry must go. Names are
+those of the tests, with their parameters where only some differ. No entry here is a way out of a sandbox.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+CONTAINERS = ("docker", "gvisor")
+DOCKER, GVISOR = ("docker",), ("gvisor",)
+
+
+class Difference(NamedTuple):
+    backends: tuple[str, ...]
+    reason: str
+    tests: tuple[str, ...]
+    is_certain: bool = True
+    """Whether it shows every time."""
+
+
+DIFFERENCES = (
+    Difference(
+        CONTAINERS,
+        "mounts keep their owners and modes, and the sandbox's user is a stranger to them: an engine maps no ids",
+        (
+            "test_a_writable_mount_can_be_written_to",
+            "test_files_of_the_caller_are_readable_whatever_their_mode",
+            "test_what_is_written_to_a_writable_mount_is_the_callers",
+            "test_a_single_file_can_be_mounted",
+            "test_a_source_through_a_symbolic_link_is_followed",
+            "test_a_link_inside_a_mount_does_not_lead_out_of_it",
+            "test_changes_on_the_host_are_seen_inside",
+            "test_a_mount_over_a_folder_of_the_interpreter_is_refused_or_works",
+            "test_what_is_written_belongs_to_the_owner_of_the_folder",
+            "test_a_set_uid_file_cannot_be_left_on_the_host_by[fchmod]",
+        ),
+    ),
+    Difference(
+        CONTAINERS,
+        "the guest's processes are in the same process namespace, where everyone sees them and nobody can touch them",
+        (
+            "test_nothing_but_the_workspace_is_shared",
+            "test_only_own_processes_are_in_proc",
+            "test_the_service_cannot_be_seen_traced_or_stopped",
+            "test_no_process_shows_a_secret_of_the_host",
+        ),
+    ),
+    Difference(
+        CONTAINERS,
+        "runs of one sandbox at the same time are in one container: they share /tmp, ports and terminals",
+        (
+            "test_two_sessions_of_a_sandbox_share_the_workspace_and_nothing_else",
+            "test_two_runs_do_not_see_each_others[processes]",
+            "test_two_runs_do_not_see_each_others[TCP ports]",
+            "test_two_runs_do_not_see_each_others[abstract sockets]",
+            "test_two_runs_do_not_see_each_others[shared memory]",
+            "test_two_runs_do_not_see_each_others[files in /dev/shm]",
+            "test_two_runs_do_not_see_each_others[terminals]",
+            *(
+                f"test_two_runs_have_each_their_own_namespace[{kind}]"
+                for kind in ("mnt", "pid", "net", "ipc", "user", "cgroup")
+            ),
+            "test_two_policies_never_share_a_cell",
+            "test_a_process_of_another_run_cannot_be_signalled",
+        ),
+    ),
+    Difference(DOCKER, "processes are counted for all runs together", ("test_a_limit_on_processes_is_each_runs_own",)),
+    Difference(
+        DOCKER,
+        "the guest has memory on top of the limit, which a program can take; each scratch folder has the whole limit",
+        (
+            *(
+                f"test_a_process_cannot_hoard_memory_in[{way}]"
+                for way in ("one large block", "many small blocks", "a private mapping", "a shared mapping")
+            ),
+            "test_a_disk_cannot_be_overfilled_by[/tmp, /dev/shm and /run together]",
+        ),
+    ),
+    Difference(
+        CONTAINERS,
+        "the image has another release of Python than the tests: tracebacks through its library differ",
+        (
+            "test_a_program_behaves_as_under_plain_python[an error in a thread]",
+            "test_a_program_behaves_as_under_plain_python[encodings]",
+            "test_a_program_behaves_as_under_plain_python[stdout is full]",
+            "test_a_program_behaves_as_under_plain_python[a failing task]",
+        ),
+    ),
+    Difference(
+        CONTAINERS,
+        "the root is the image's: it has these places, and nothing of the host's is in them",
+        (
+            *(
+                f"test_a_place_of_the_host_is_not_there[{place}]"
+                for place in (
+                    "/var/lib",
+                    "/var/log",
+                    "/var/tmp",
+                    "/var/run",
+                    "/sys",
+                    "/root/.ssh",
+                    "/root/.bashrc",
+                    "/dev/mqueue",
+                    "/etc/shadow",
+                    "/etc/gshadow",
+                    "/etc/hostname",
+                    "/home",
+                    "/srv",
+                    "/opt",
+                    "/mnt",
+                    "/media",
+                    "/boot",
+                )
+            ),
+            "test_the_root_holds_nothing_but_the_system",
+            "test_the_way_to_the_interpreter_has_no_side_doors",
+            "test_the_hosts_accounts_are_not_listed",
+            "test_the_root_cannot_be_changed[a new file in /var/empty]",
+            *(
+                f"test_a_device_of_the_host_cannot_be_touched[{name}]"
+                for name in ("null", "zero", "full", "random", "urandom", "tty")
+            ),
+            "test_no_mount_honours_set_uid_and_only_device_nodes_are_devices",
+            "test_the_hosts_name_servers_are_unknown",
+            "test_sysfs_is_not_there[/sys/fs/cgroup]",
+            "test_only_harmless_kinds_of_file_systems_are_mounted",
+        ),
+    ),
+    Difference(
+        CONTAINERS,
+        "the engine's own way of doing it, as strong but with another error or another sign",
+        (
+            "test_a_mount_has_no_way_out[up from a folder that was moved meanwhile]",
+            "test_a_listener_on_the_hosts_loopback_cannot_be_reached[IPv6]",
+            "test_the_network_cannot_be_administered_by[a privileged port]",
+            "test_a_namespace_does_not_lead_to[the owner]",
+            "test_there_is_one_user_in_the_map",
+            "test_capabilities_cannot_be_had_by[keeping them]",
+            "test_new_privileges_are_forbidden_also_after_executing",
+            "test_output_that_is_taken_back_cannot_make_the_host_wait",
+        ),
+    ),
+    Difference(
+        GVISOR,
+        "gVisor looks at permissions before it looks at what is read-only",
+        (
+            "test_what_cannot_be_done_is_one_clear_error[writing to a read-only mount]",
+            "test_what_cannot_be_done_is_one_clear_error[writing to the system]",
+        ),
+    ),
+    Difference(
+        GVISOR,
+        "gVisor's terminals send no signals, neither for control-C nor for a new size",
+        ("test_a_terminal_can_be_resized", "test_control_c_interrupts_what_runs_in_a_terminal"),
+    ),
+    Difference(
+        GVISOR,
+        "gVisor does not count files, so that a strict policy is refused",
+        (
+            "test_a_full_disk_is_told_as_such[files-/workspace]",
+            "test_a_full_disk_is_told_as_such[files-/tmp]",
+            "test_a_full_disk_is_told_as_such[files-/dev/shm]",
+            "test_a_strict_policy_opens_only_where_every_control_is_whole",
+        ),
+    ),
+    Difference(
+        DOCKER,
+        "with cgroups of version 1 the buffers of sockets are not counted, so that a strict policy is refused",
+        (
+            "test_a_strict_policy_opens_only_where_every_control_is_whole",
+            "test_a_run_cannot_hoard_memory_in[buffers of TCP]",
+            "test_a_run_cannot_hoard_memory_in[buffers of UDP]",
+        ),
+        is_certain=False,
+    ),
+    Difference(
+        DOCKER,
+        "the host counts pipes by user, and refuses earlier",
+        ("test_a_run_cannot_hoard_memory_in[pipes]",),
+        False,
+    ),
+)
+
+# Weaknesses of the native backend that containers do not have: known failures there, and none here.
+STRONGER = {"test_a_lock_on_a_system_file_is_not_seen_by_others": CONTAINERS}
+
+
+def mark(items: list[pytest.Item]) -> None:
+    known = {(backend, test): entry for entry in DIFFERENCES for backend in entry.backends for test in entry.tests}
+    for item in items:
+        backend, names = _names(item)
+        if backend in STRONGER.get(names[0], ()):
+            item.own_markers = [marker for marker in item.own_markers if marker.name != "xfail"]
+        for name in names:
+            if (backend, name) in known:
+                entry = known[backend, name]
+                item.add_marker(pytest.mark.xfail(reason=entry.reason, strict=entry.is_certain))
+
+
+def _names(item: pytest.Item) -> tuple[str, tuple[str, str]]:
+    """Of the backend, and of the test without and with its parameters."""
+    callspec = getattr(item, "callspec", None)
+    plain = item.name.partition("[")[0]
+    if callspec is None or "backend" not in callspec.params:
+        return "", (plain, plain)
+    backend = callspec.params["backend"]
+    parameters = "-".join(part for part in callspec._idlist if part != backend)
+    return backend, (plain, f"{plain}[{parameters}]")

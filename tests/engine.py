@@ -1,0 +1,154 @@
+"""A Docker engine of the tests' own: started once for all who test at the same time, ended when the last is gone.
+
+Whoever uses it holds a shared lock, which the kernel takes back however they end. A keeper process starts the daemon
+and waits for the lock as its only holder; then nobody is left, and it ends the daemon and itself. What the daemon keeps
+on disk stays in the cache folder: making the image takes a minute, and need not be done twice.
+
+Run as a program it is the keeper: `python tests/engine.py FOLDER`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+IMAGE = "fumehood:latest"
+COMPONENTS = ("dockerd", "docker", "runsc", "mmdebstrap")
+BACKENDS = ("docker", "gvisor")
+_PACKAGES = "python3,gcc,libc6-dev"
+_USER = (
+    'echo "sandbox:x:1000:1000::/workspace:/bin/sh" >> "$1/etc/passwd"; echo "sandbox:x:1000:" >> "$1/etc/group"; '
+    'rm -f "$1/etc/hostname"'
+)
+_RUNTIMES = {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--platform=ptrace", "--network=none"]}}
+_START_SECONDS = 60
+_STOP_SECONDS = 20
+_keepers: list[subprocess.Popen[bytes]] = []
+"""Held, because nobody waits for them: they end after us."""
+
+
+def missing() -> str | None:
+    """Why there can be none here."""
+    if os.geteuid() != 0:
+        return "a Docker engine of one's own needs root"
+    absent = [name for name in COMPONENTS if shutil.which(name) is None]
+    return f"needs {', '.join(absent)} (apt-get install docker.io runsc mmdebstrap)" if absent else None
+
+
+def folder() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "fumehood" / "test-engine"
+
+
+def address(place: Path) -> str:
+    return f"unix://{place / 'engine.sock'}"
+
+
+def use() -> str:
+    """Start it if nobody has, and hold it as long as this process lives. Returns its address."""
+    place = folder()
+    place.mkdir(parents=True, exist_ok=True)
+    # Never closed: that is what says that we are still here.
+    users = os.open(place / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with _locked(place / "start.lock"):
+        # While a keeper is winding up this waits, and then there is no daemon any more.
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if not _answers(place):
+            _start_keeper(place)
+        _make_image(place)
+    return address(place)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _answers(place: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.settimeout(5)
+            line.connect(str(place / "engine.sock"))
+            line.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return line.recv(64).startswith(b"HTTP/1.0 200")
+        except OSError:
+            return False
+
+
+def _start_keeper(place: Path) -> None:
+    with open(place / "keeper.log", "wb") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, __file__, str(place)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    _keepers.append(keeper)
+    for _ in range(_START_SECONDS * 20):
+        if _answers(place):
+            return
+        if keeper.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise RuntimeError(f"no Docker engine: {(place / 'keeper.log').read_text(errors='replace')[-2000:]}")
+
+
+def docker(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["docker", "--host", address(place), *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def _make_image(place: Path) -> None:
+    if docker(place, "image", "inspect", IMAGE).returncode == 0:
+        return
+    tarball = place / "image.tar"
+    if not tarball.exists():
+        draft = place / "draft.tar"
+        command = ["mmdebstrap", "--variant=minbase", f"--include={_PACKAGES}", f"--customize-hook={_USER}"]
+        subprocess.run([*command, "bookworm", str(draft)], check=True, capture_output=True)
+        draft.rename(tarball)
+    done = docker(place, "import", "--change", "USER 1000:1000", str(tarball), IMAGE)
+    assert done.returncode == 0, done.stderr
+
+
+def keep(place: Path) -> None:
+    """The keeper's whole life."""
+    (place / "daemon.json").write_text(json.dumps({"runtimes": _RUNTIMES}))
+    command = ["dockerd", "--config-file", str(place / "daemon.json"), "--data-root", str(place / "data")]
+    command += ["--exec-root", str(place / "exec"), "--pidfile", str(place / "engine.pid"), "--host", address(place)]
+    command += ["--iptables=false", "--bridge=none"]
+    (place / "engine.pid").unlink(missing_ok=True)
+    daemon = subprocess.Popen(command, preexec_fn=_die_with_parent)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    users = os.open(place / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(users, fcntl.LOCK_EX)
+    daemon.terminate()
+    try:
+        daemon.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]))

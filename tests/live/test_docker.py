@@ -1,0 +1,268 @@
+"""Containers and what can happen to them: their owner dies, they are killed, the engine is elsewhere, or not there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import anyio
+import engine
+import pytest
+from requirements import require
+
+from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, SyncSandbox, UnenforceableError
+from fumehood.backends.docker import profile
+from fumehood.backends.docker.cleaning import remove_ownerless
+from fumehood.backends.docker.ownership import OWNER, is_gone, labels
+
+OWNER_OF_TEN = """
+import sys, threading
+from fumehood import Policy, SyncSandbox
+boxes = [SyncSandbox(Policy(backend="docker", resources={"memory": "77M"})) for _ in range(10)]
+threads = [threading.Thread(target=box.__enter__) for box in boxes]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place() -> Iterator[Path]:
+    require(engine.missing() is None, engine.missing() or "")
+    before = os.environ.get("DOCKER_HOST")
+    os.environ["DOCKER_HOST"] = engine.use()
+    yield engine.folder()
+    if before is None:
+        del os.environ["DOCKER_HOST"]
+
+
+def containers(place: Path, label: str) -> list[str]:
+    done = engine.docker(place, "ps", "--all", "--quiet", "--filter", f"label={label}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.serial
+def test_nothing_is_left_of_a_host_that_was_killed_with_ten_containers(place: Path) -> None:
+    digest = Policy(backend="docker", resources={"memory": "77M"}).digest
+    command = [sys.executable, "-c", OWNER_OF_TEN]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "open\n"
+        assert len(containers(place, f"fumehood.policy={digest}")) == 10
+        host.kill()
+    with Deadline(5) as is_over:
+        while left := containers(place, f"fumehood.policy={digest}"):
+            assert not is_over(), left
+
+
+class Deadline:
+    """`with ... as is_over`: whether the seconds have passed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._over = threading.Event()
+        self._timer = threading.Timer(seconds, self._over.set)
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._timer.start()
+        return self._over.is_set
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+
+
+@pytest.mark.anyio
+async def test_a_container_that_is_killed_from_outside_is_lost_and_says_so(place: Path) -> None:
+    policy = Policy(backend="docker", resources={"memory": "78M"})
+    async with Sandbox(policy) as box:
+        run = await box.start("print('here', flush=True)\nimport signal\nsignal.pause()")
+        async for _ in run.stream():
+            break
+        (container,) = containers(place, f"fumehood.policy={policy.digest}")
+        engine.docker(place, "kill", container)
+        result = await run.wait()
+        assert (result.status, result.cause) == (Status.ERROR, Cause.LOST)
+        with pytest.raises(FumehoodError, match="open a new one"):
+            await box.run("pass")
+    assert containers(place, f"fumehood.policy={policy.digest}") == []
+
+
+def test_a_container_that_runs_out_of_memory_as_a_whole_says_so(place: Path) -> None:
+    """On gVisor the kernel of the host knows one process: the sandbox."""
+    hoard = (
+        "import os, signal\nfor _ in range(4):\n    if os.fork() == 0:\n        x = b'x' * (90 * 2**20)\n"
+        "        signal.pause()\nsignal.pause()"
+    )
+    with SyncSandbox(Policy(backend="gvisor", resources={"memory": "100M", "timeout": "60s"})) as box:
+        result = box.run(hoard)
+    assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.MEMORY)
+
+
+def test_a_closed_sandbox_leaves_no_container(place: Path) -> None:
+    policy = Policy(backend="docker", resources={"memory": "79M"})
+    with SyncSandbox(policy) as box:
+        assert box.run("print(1)").ok
+        assert len(containers(place, f"fumehood.policy={policy.digest}")) == 1
+    assert containers(place, f"fumehood.policy={policy.digest}") == []
+
+
+def test_containers_of_a_dead_owner_are_collected_and_others_are_left(place: Path) -> None:
+    dead = labels("x")[OWNER].rpartition(" ")[0] + " 1"
+    assert is_gone(dead)
+    made = [
+        engine.docker(place, "create", "--label", f"{OWNER}={owner}", engine.IMAGE, "true").stdout.strip()
+        for owner in (dead, labels("x")[OWNER])
+    ]
+    try:
+        assert len(remove_ownerless()) == 1
+        assert containers(place, OWNER)[0] in made[1]
+    finally:
+        engine.docker(place, "rm", "--force", made[1])
+
+
+def test_an_engine_is_reached_over_tcp(place: Path) -> None:
+    """By way of a relay: what counts is that nothing but the address is local."""
+    with (
+        Relayed(place / "engine.sock") as port,
+        SyncSandbox(Policy(backend="docker", docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
+    ):
+        assert box.run("print(6 * 7)").stdout == "42\n"
+        box.write("file", b"x" * 300_000)
+        assert box.run("import os; print(os.stat('file').st_size)").stdout == "300000\n"
+
+
+class Relayed:
+    """A TCP port of this machine with a Unix socket behind it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._server = socket.create_server(("127.0.0.1", 0))
+
+    def __enter__(self) -> int:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self._server.getsockname()[1]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=_relay, args=(caller, self._path), daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+
+def _relay(caller: socket.socket, path: Path) -> None:
+    with caller, socket.socket(socket.AF_UNIX) as behind:
+        behind.connect(str(path))
+        back = threading.Thread(target=_copy, args=(behind, caller), daemon=True)
+        back.start()
+        _copy(caller, behind)
+        back.join()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+WRONG = {
+    "no engine": ({"host": "unix:///nowhere/docker.sock"}, "no Docker engine answers at unix:///nowhere/docker.sock"),
+    "no image": ({"image": "no-such-image:1"}, "image 'no-such-image:1' is not on the engine .*`hood image build`"),
+    "ssh": ({"host": "ssh://somebody@somewhere"}, "ssh is not built in"),
+}
+
+
+@pytest.mark.parametrize(("section", "message"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_with_an_engine_is_one_clear_error(section: dict[str, str], message: str) -> None:
+    with pytest.raises(FumehoodError, match=message), SyncSandbox(Policy(backend="docker", docker=section)):
+        pytest.fail("it opened")
+
+
+def test_a_runtime_that_is_missing_is_refused_with_what_is_there() -> None:
+    policy = Policy(backend="docker", docker={"runtime": "kata"})
+    with pytest.raises(UnenforceableError, match=r"no runtime 'kata'.*runsc"), SyncSandbox(policy):
+        pytest.fail("it opened")
+
+
+def test_an_engine_that_lets_nobody_in_says_what_to_do(tmp_path: Path) -> None:
+    """As root every socket lets us in, so the words are all that can be tried."""
+    from fumehood.backends.docker.engine import EngineError, speaking_to
+
+    with pytest.raises(EngineError, match="usermod -aG docker"), speaking_to("unix:///x"):
+        raise PermissionError(13, "Permission denied")
+
+
+class _OldEngine(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b'{"ApiVersion": "1.24", "Version": "1.12"}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_engine_that_is_too_old_is_told_apart() -> None:
+    with HTTPServer(("127.0.0.1", 0), _OldEngine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        policy = Policy(backend="docker", docker={"host": f"tcp://127.0.0.1:{server.server_port}"})
+        with pytest.raises(FumehoodError, match=r"speaks API 1\.24.*Docker 20\.10"), SyncSandbox(policy):
+            pytest.fail("it opened")
+        server.shutdown()
+
+
+def test_a_sandbox_that_comes_from_the_pool_is_as_new(place: Path) -> None:
+    policy = Policy(backend="docker", resources={"memory": "81M"})
+    for _ in range(3):
+        with SyncSandbox(policy) as box:
+            assert box.run("import os; print(os.listdir()); open('x', 'w')").stdout == "[]\n"
+
+
+def test_parallel_opens_do_not_wait_for_each_other(place: Path) -> None:
+    async def open_all() -> list[str]:
+        said: list[str] = []
+
+        async def one() -> None:
+            async with Sandbox(Policy(backend="docker", resources={"memory": "82M"})) as box:
+                said.append((await box.run("print('here')")).stdout)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(6):
+                tasks.start_soon(one)
+        return said
+
+    assert anyio.run(open_all) == ["here\n"] * 6
+
+
+def test_the_engines_profile_leaves_one_rule_to_the_guests_own_filter() -> None:
+    assert profile.unsaid() == ["ioctl"]
+
+
+def test_a_signal_to_the_guest_does_nothing(place: Path) -> None:
+    with SyncSandbox(Policy(backend="docker")) as box:
+        kill = (
+            "import os, signal\nfor n in sorted(int(n) for n in os.listdir('/proc') if n.isdigit()):\n"
+            "    if n != os.getpid():\n        try: os.kill(n, signal.SIGKILL); print('reached', n)\n"
+            "        except OSError: pass\nprint('on')"
+        )
+        assert box.run(kill).stdout.splitlines()[-1] == "on"
+        assert box.run("print('on')").stdout == "on\n"
