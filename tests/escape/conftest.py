@@ -13,6 +13,8 @@ import pytest
 
 from fumehood import Policy, Sandbox
 
+pytest.register_assert_rewrite("escape.laboratory")
+
 BACKENDS = ["native"]
 _unused_inode_limits = itertools.count(40_000)
 

@@ -27,6 +27,7 @@ _RUNS_BETWEEN_COLLECTIONS = 1000
 # What a session has between the interrupt at its time limit and its end.
 _GRACE_SECONDS = 0.2
 _CPU_CLOCK_OF_PROCESS = 2
+_NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
 
 class Nursery:
@@ -78,7 +79,7 @@ class Run:
         # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
         kernel.unshare(kernel.CLONE_NEWPID)
         try:
-            self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {})
+            self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
             self._process = self._fork()
             if self._process == 0:
                 standby.main(self._nursery.isolation, self._nursery.interpreter)
