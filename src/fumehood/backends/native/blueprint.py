@@ -12,6 +12,7 @@ from fumehood.backends.interface import PackageFolder
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UsageError
 from fumehood.guest.rootfs import WORKSPACE
+from fumehood.guest.session import ipython, ipython_parts
 from fumehood.guest.spec import BindSpec, CellSpec, Limits
 from fumehood.guest.users import SANDBOX_UID, UID_RANGE
 from fumehood.interpreter import PACKAGES_PLACE
@@ -76,12 +77,18 @@ def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None
         "hierarchies": [],
         "entrances": [],
         "limits": _limits(policy, machine),
-        "preload": [*_PRELOAD, *policy.environment.preload],
+        "preload": [*_PRELOAD, *policy.environment.preload, *_shell_modules(packages)],
         "module_path": [PACKAGES_PLACE] if packages else [],
         "environment": _environment(policy, machine, packages),
         "standbys": STANDBYS,
         "idle_seconds": IDLE_SECONDS,
     }
+
+
+def _shell_modules(packages: PackageFolder | None) -> list[str]:
+    """What a session in IPython's shell would otherwise have to import before it can start."""
+    has_shell = packages is not None and Path(packages.path, ipython_parts.PACKAGE).is_dir()
+    return list(ipython.PRELOAD) if has_shell else []
 
 
 def _environment(policy: Policy, machine: Machine, packages: PackageFolder | None) -> dict[str, str]:
