@@ -107,6 +107,9 @@ class Interpreter:
     def _become_python(self, path: str, source: bytes, arguments: list[str]) -> NoReturn:
         sys.argv = [path, *arguments]
         sys.orig_argv = [sys.executable, *sys.argv]
+        folder = os.path.dirname(path)
+        if folder != RUN_FOLDER:
+            sys.path[0] = folder
         sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
         _make_main_module(path)
         gc.enable()
@@ -149,6 +152,8 @@ def _check(request: dict[str, Any]) -> None:
 
 
 def _write_script(name: str, source: bytes) -> str:
+    if name.startswith("/"):
+        return name  # it lies there already
     path = f"{RUN_FOLDER}/{name}"
     with open(path, "wb") as stream:
         stream.write(source)
