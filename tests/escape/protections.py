@@ -148,6 +148,22 @@ PROTECTIONS: dict[str, list[Patch]] = {
         ),
     ],
     "uploads-confined": [Patch(f"{GUEST}/files.py", "is_confined=True", "is_confined=False")],
+    # As if the service opened paths by their names, as most programs do.
+    "paths-walked": [
+        Patch(
+            f"{GUEST}/resolution.py",
+            "            name = _Search(place, trail, follow, make_parents).go(path)\n"
+            "            yield Spot(trail.folder, name)\n",
+            "            target = os.path.join(place.path, path)\n"
+            "            with suppress(OSError):\n"
+            "                target = os.path.realpath(target)\n"
+            "            folder = os.open(os.path.dirname(target), os.O_RDONLY)\n"
+            "            try:\n"
+            "                yield Spot(folder, os.path.basename(target))\n"
+            "            finally:\n"
+            "                os.close(folder)\n",
+        )
+    ],
     "cells-by-policy": [Patch(CELLS, "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
     # What comes from the host, or from the machinery.
     "empty-environment": [
@@ -301,6 +317,7 @@ COMBINATIONS: list[tuple[str, ...]] = [
     ("inner-user-namespace", "capabilities", "landlock"),
     ("inner-user-namespace", "capabilities", "landlock", "seccomp"),
     ("minimal-root", "landlock"),
+    ("minimal-root", "paths-walked"),
     ("fresh-proc", "landlock"),
     ("process-namespace", "landlock"),
     ("process-namespace", "fresh-proc", "landlock"),
