@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fumehood.events import Event, Finished, Stderr, Stdout
+    from fumehood.files import FileEntry, Transfer
     from fumehood.policy import Policy
     from fumehood.results import Artifact, Cause, Display, RunResult, Status
     from fumehood.sandbox import Sandbox
@@ -44,6 +45,7 @@ _HOMES = {
         "UsageError",
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
+    "files": ("FileEntry", "Transfer"),
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Display", "RunResult", "Status"),
     "sandbox": ("Sandbox",),
@@ -58,6 +60,7 @@ __all__ = [
     "DeniedError",
     "Display",
     "Event",
+    "FileEntry",
     "Finished",
     "FumehoodError",
     "NewOutput",
@@ -74,6 +77,7 @@ __all__ = [
     "SyncBackgroundRun",
     "SyncSandbox",
     "SyncSession",
+    "Transfer",
     "UnenforceableError",
     "UsageError",
     "run",

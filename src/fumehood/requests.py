@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import posixpath
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +33,10 @@ class RunOptions(TypedDict, total=False):
     args: Sequence[str]
     """What the script finds in sys.argv or $1, $2 and so on."""
     name: str | None
-    """The script's file name, as tracebacks and compilers show it."""
+    """The script's file name, as tracebacks and compilers show it.
+
+    An absolute path tells where in the sandbox the same source lies already: the script then finds itself there.
+    """
     stdin: bytes | str | int | None
     """Data, or a descriptor to read from; nothing by default."""
     env: Mapping[str, str] | None
@@ -137,12 +141,20 @@ def _checked_source(code: str | bytes) -> bytes:
 
 def _checked_name(name: str, language: Language) -> str:
     _check_text(name, "script name")
+    if name.startswith("/") and not language.toolchain:
+        return _checked_place(name)
     if name in ("", ".", "..") or "/" in name or len(os.fsencode(name)) > 255:
         raise UsageError(f"script name {name!r} must be a plain file name")
     if language.toolchain and not name.lower().endswith(language.suffixes):
         wanted = " or ".join(language.suffixes)
         raise UsageError(f"script name {name!r} must end in {wanted}: compilers of {language.name} go by it")
     return name
+
+
+def _checked_place(path: str) -> str:
+    if posixpath.normpath(path) != path or path.startswith("//"):
+        raise UsageError(f"script name {path!r} must be a plain file name, or the path of a file without detours")
+    return path
 
 
 def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -176,8 +176,12 @@ def test_the_smallest_limits_leave_room_for_files(open_box: OpenBox) -> None:
 
 def test_files_can_be_used_while_a_program_runs(open_box: OpenBox) -> None:
     box = open_box(filesystem=OUT)
-    code = "import os, time\nos.write(1, b'ready\\n')\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('went')"
-    events = box.stream(code)
-    assert next(events).data == b"ready\n"
+    code = (
+        "import os, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('went')"
+    )
+    run = box.start(code)
+    said = b""
+    while said != b"ready\n":
+        said += run.read().stdout
     box.write("go", b"")
-    assert [event.data for event in events if hasattr(event, "data")] == [b"went\n"]
+    assert run.wait().stdout == "ready\nwent\n"

@@ -90,3 +90,16 @@ def test_from_future_imports_work_and_ours_do_not_leak(box: SyncSandbox) -> None
 def test_an_unknown_language_names_those_that_exist(box: SyncSandbox) -> None:
     with pytest.raises(UsageError, match=r"unknown language 'perl'; available: .*python.*sh.*bash"):
         box.run("print 1", language="perl")
+
+
+WHERE_AM_I = "import os, sys\nimport neighbour\nprint(__file__, sys.argv[0], sys.path[0], os.getcwd())\n1 / 0\n"
+
+
+def test_a_script_that_lies_in_the_workspace_finds_itself_there(box: SyncSandbox) -> None:
+    box.write("sub/neighbour.py", "")
+    box.write("sub/script.py", WHERE_AM_I)
+    result = box.run(WHERE_AM_I, name="/workspace/sub/script.py")
+    assert result.stdout == "/workspace/sub/script.py /workspace/sub/script.py /workspace/sub /workspace\n"
+    assert 'File "/workspace/sub/script.py", line 4' in result.stderr
+    box.write("script.sh", "echo $0")
+    assert box.run("echo $0", language="sh", name="/workspace/script.sh").stdout == "/workspace/script.sh\n"

@@ -17,6 +17,8 @@ from requirements import require
 
 from fumehood import Policy, Sandbox
 
+pytest.register_assert_rewrite("escape.laboratory")
+
 # An engine of the tests' own needs root; an ordinary user attacks what an ordinary user has. gVisor is not among them:
 # its kernel refuses the same things with other errors, and one round of all attacks takes it half an hour.
 BACKENDS = ["native", *(["docker"] if os.geteuid() == 0 else [])]

@@ -17,7 +17,7 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from fumehood import RunResult, Sandbox, Stdout
+from fumehood import Cause, Finished, RunResult, Sandbox, Stdout
 from fumehood.guest.seccomp import numbers_aarch64, numbers_x86_64
 
 ENDED = "the attack ran to its end: "
@@ -109,18 +109,21 @@ async def lingering_attack(sandbox: Sandbox, code: str, **known: object) -> Asyn
 
     async def follow(*, task_status: TaskStatus[Any]) -> None:
         output, is_told = b"", False
+        nonlocal result
         async for event in sandbox.stream(program(code, **known) + "sys.stdin.read()\n", stdin=read):
+            result = event.result if isinstance(event, Finished) else None
             output += event.data if isinstance(event, Stdout) else b""
             if not is_told and ENDED.encode() in output and output.endswith(b"\n"):
                 task_status.started(told(output.decode()))
                 is_told = True
 
-    failure: AssertionError | None = None
+    failure: BaseException | None = None
+    result: RunResult | None = None
     try:
         async with anyio.create_task_group() as tasks:
             try:
                 yield await tasks.start(follow)
-            except AssertionError as error:
+            except (AssertionError, pytest.fail.Exception) as error:
                 failure = error  # to be seen as it is, not as one of a group
             finally:
                 os.close(write)
@@ -128,6 +131,8 @@ async def lingering_attack(sandbox: Sandbox, code: str, **known: object) -> Asyn
         os.close(read)
     if failure:
         raise failure
+    assert result is not None
+    assert result.cause is Cause.EXIT  # nobody ended it before
 
 
 def number_of(call: str) -> int:

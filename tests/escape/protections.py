@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 GUEST, NATIVE, RUNS = "guest", "backends/native", "backends/runs"
 ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation.py", f"{GUEST}/rootfs.py", f"{GUEST}/cell.py"
+PROGRAM, ENDING, SERVICE = f"{GUEST}/program.py", f"{GUEST}/ending.py", f"{GUEST}/service.py"
+BLUEPRINT, CELLS, PUMP = f"{NATIVE}/blueprint.py", f"{NATIVE}/cells.py", f"{RUNS}/pump.py"
 
 # What a root that is not minimal would show.
 HOST_PLACES = (
@@ -45,6 +47,9 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ISOLATION, 'plan.call("unshare", kernel.CLONE_NEWUSER | kernel.CLONE_NEWCGROUP)', "pass"),
         Patch(ISOLATION, "in user_map_files(SANDBOX_UID, uid, uid):", "in ():"),
     ],
+    "user-map": [
+        Patch(ISOLATION, "in user_map_files(SANDBOX_UID, uid, uid):", "in (('/proc/self/setgroups', 'deny'),):"),
+    ],
     "stepping-down": [
         Patch(CELL, "kernel.setns(namespace, kernel.CLONE_NEWUSER)", "pass"),
         Patch(ISOLATION, "if uid:", "if 0:"),
@@ -73,17 +78,30 @@ PROTECTIONS: dict[str, list[Patch]] = {
     # Files.
     "minimal-root": [
         Patch(
-            f"{NATIVE}/blueprint.py",
+            BLUEPRINT,
             "    interpreter = machine.interpreter\n",
             f"    binds += [_read_only(place) for place in {HOST_PLACES} if os.path.exists(place)]\n"
             "    interpreter = machine.interpreter\n",
         )
     ],
     "synthetic-etc": [
-        Patch(f"{NATIVE}/blueprint.py", '"/etc/resolv.conf": "",', '"/etc/resolv.conf": "nameserver 192.0.2.1",'),
-        Patch(f"{NATIVE}/blueprint.py", "nobody:x:65534", "somebody:x:1234:1234::/:/bin/sh\\nnobody:x:65534"),
+        Patch(BLUEPRINT, '"/etc/resolv.conf": "",', '"/etc/resolv.conf": "nameserver 192.0.2.1",'),
+        Patch(BLUEPRINT, '"/etc/hosts": "', '"/etc/hosts": "192.0.2.7 example.com\\n'),
+        Patch(BLUEPRINT, "nobody:x:65534", "somebody:x:1234:1234::/:/bin/sh\\nnobody:x:65534"),
     ],
-    "hidden-packages": [Patch(f"{NATIVE}/blueprint.py", "if Path(path).is_dir()]", "if False]")],
+    "interpreter-alone": [Patch(BLUEPRINT, "[_read_only(prefix)]", "[_read_only(str(Path(prefix).parent))]")],
+    "files-mounted-alone": [
+        Patch(
+            BLUEPRINT,
+            '        binds.append({"source": source,',
+            "        if os.path.isfile(source):\n"
+            "            folder, place = os.path.dirname(source), os.path.dirname(mount.target)\n"
+            '            binds.append({"source": folder, "target": place, "mode": "rw", "owner": None})\n'
+            '        binds.append({"source": source,',
+        ),
+    ],
+    "mounts-by-owner": [Patch(ROOTFS, 'if entry["owner"] is not None:', "if 0:")],
+    "hidden-packages": [Patch(BLUEPRINT, "if Path(path).is_dir()]", "if False]")],
     "read-only-root": [
         Patch(ROOTFS, "kernel.MS_BIND | kernel.MS_RDONLY | HARMLESS", "kernel.MS_BIND | HARMLESS"),
     ],
@@ -95,6 +113,15 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "proc-masks": [Patch(ISOLATION, "for path, cover in masks:", "for path, cover in ():")],
     "read-only-proc-sys": [Patch(ISOLATION, '"/proc/sys", kernel.MOUNT_ATTR_RDONLY)', '"/proc/sys")')],
+    "hidden-processes": [Patch(ISOLATION, '"hidepid=2"', '"hidepid=0"')],
+    # What lies below the cell's own /proc is the host's.
+    "proc-of-the-host": [
+        Patch(
+            ISOLATION,
+            'plan.call("mount", "proc", "/proc", "proc", HARMLESS | kernel.MS_NOEXEC, "hidepid=2")',
+            'plan.call("umount2", "/proc", kernel.MNT_DETACH)',
+        ),
+    ],
     "fresh-proc": [
         Patch(ISOLATION, 'plan.call("mount", "proc", "/proc", "proc"', '0 and (""'),
     ],
@@ -108,40 +135,138 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ISOLATION, '(("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777), ', "("),
         Patch(ISOLATION, '("run", RUN_FOLDER, 0o755)):', '("run", RUN_FOLDER, 0o755),):'),
     ],
-    "workspaces": [Patch(f"{NATIVE}/cells.py", "workspace = next(self._workspaces)", "workspace = 1")],
-    "cells-by-policy": [Patch(f"{NATIVE}/cells.py", "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
+    "workspaces": [Patch(CELLS, "workspace = next(self._workspaces)", "workspace = 1")],
+    "workspaces-removed": [
+        Patch(SERVICE, 'self._workspaces.discard(message["workspace"])', "pass"),
+        Patch(SERVICE, 'rootfs.unmount_workspace(message["workspace"])', "pass"),
+    ],
+    "workspaces-kept": [
+        Patch(
+            SERVICE,
+            "if identifier not in self._workspaces:",
+            "if identifier in self._workspaces:\n            rootfs.unmount_workspace(identifier)\n        if True:",
+        ),
+    ],
+    "uploads-confined": [Patch(f"{GUEST}/files.py", "is_confined=True", "is_confined=False")],
+    # As if the service opened paths by their names, as most programs do.
+    "paths-walked": [
+        Patch(
+            f"{GUEST}/resolution.py",
+            "            name = _Search(place, trail, follow, make_parents).go(path)\n"
+            "            yield Spot(trail.folder, name)\n",
+            "            target = os.path.join(place.path, path)\n"
+            "            with suppress(OSError):\n"
+            "                target = os.path.realpath(target)\n"
+            "            folder = os.open(os.path.dirname(target), os.O_RDONLY)\n"
+            "            try:\n"
+            "                yield Spot(folder, os.path.basename(target))\n"
+            "            finally:\n"
+            "                os.close(folder)\n",
+        )
+    ],
+    "cells-by-policy": [Patch(CELLS, "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
     # What comes from the host, or from the machinery.
     "empty-environment": [
-        Patch(f"{NATIVE}/cells.py", 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
-        Patch(f"{GUEST}/program.py", "os.environ.clear()", "pass"),
+        Patch(CELLS, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
+        Patch(PROGRAM, "os.environ.clear()", "pass"),
     ],
+    # The machinery's channel, and one descriptor of the host's that can be inherited, stay open.
     "descriptors-closed": [
-        Patch(f"{NATIVE}/cells.py", "pass_fds=(control, *opened)", "close_fds=False"),
         Patch(
-            f"{NATIVE}/cells.py",
-            "return subprocess.Popen(",
-            "return [os.set_inheritable(number, True) for number in (control, *opened)] and subprocess.Popen(",
+            CELLS,
+            "pass_fds=(control, *opened)",
+            "pass_fds=(control, *opened, *[os.dup2(number, 200) for number in range(3, 200)"
+            " if os.path.exists(f'/proc/self/fd/{number}') and os.get_inheritable(number)][:1])",
         ),
-        Patch(ISOLATION, 'plan.call("syscall", kernel.SYS_CLOSE_RANGE', '0 and (""'),
-        Patch(f"{GUEST}/program.py", "os.closerange(3, _MOST_DESCRIPTORS)", "pass"),
+        Patch(ISOLATION, 'plan.call("dup3", copy, number, os.O_CLOEXEC)', 'plan.call("dup3", copy, number, 0)'),
+        Patch(ISOLATION, "kernel.SYS_CLOSE_RANGE, end, 0xFFFFFFFF, 0", "kernel.SYS_CLOSE_RANGE, end, 199, 0"),
+        Patch(PROGRAM, "os.closerange(len(descriptors), _MOST_DESCRIPTORS)", "pass"),
+    ],
+    "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
+    "command-line-renamed": [
+        Patch(CELL, "kernel.rename_process([sys.executable])", "pass"),
+        Patch(CELLS, "map(int, sys.argv[1:])", "map(int, sys.argv[1:4])"),
+        Patch(CELLS, "str(folder)],", "str(folder), str(Path(fumehood.guest.__file__).parent)],"),
     ],
     "host-forgotten": [
         Patch(CELL, "os.setsid()", "pass"),
         Patch(ISOLATION, 'plan.call("setsid")', "pass"),
         Patch(CELL, "signal.pthread_sigmask(signal.SIG_SETMASK, [])", "pass"),
         Patch(CELL, "in signal.valid_signals() - ", "in set() - "),
-        Patch(f"{GUEST}/program.py", "os.umask(0o022)", "pass"),
-        Patch(f"{GUEST}/program.py", 'os.chdir(os.path.join(WORKSPACE, request["cwd"]))', "pass"),
-        Patch(f"{NATIVE}/cells.py", 'cwd="/",', ""),
+        Patch(PROGRAM, "os.umask(0o022)", "pass"),
     ],
-    "randomness": [Patch(f"{GUEST}/program.py", "randomness.renew()", "pass")],
+    "own-folder": [
+        Patch(PROGRAM, 'os.chdir(os.path.join(WORKSPACE, request["cwd"]))', "pass"),
+        Patch(CELLS, 'cwd="/",', ""),
+    ],
+    "randomness": [Patch(PROGRAM, "randomness.renew()", "pass")],
     "notes-checked": [
-        Patch(f"{GUEST}/ending.py", 'kind if kind in ("memory", "disk", "processes") else ""', '"memory"'),
+        Patch(ENDING, 'kind if kind in ("memory", "disk", "processes") else ""', '"memory"'),
         Patch(f"{GUEST}/supervision.py", "None if status == 0 else self._trouble(others)", "self._trouble(others)"),
         Patch("backends/verdict.py", "if code == 0:", "if 0:"),
     ],
+    "notes-of-any-kind": [
+        Patch(
+            ENDING,
+            'except OSError:\n        return ""\n    return kind',
+            'except FileNotFoundError:\n        return ""\n    return kind',
+        ),
+    ],
+    "answers-apart": [
+        Patch(
+            PUMP,
+            "        data = data[: self._charge(len(data))]\n",
+            "        for line in data.splitlines():\n            if line.startswith(b'{\"status\"'):\n"
+            "                self.told = json.loads(line)\n        data = data[: self._charge(len(data))]\n",
+        ),
+        Patch(f"{RUNS}/execution.py", "= self._pump.answer\n", "= getattr(self._pump, 'told', self._pump.answer)\n"),
+    ],
+    "streams-apart": [Patch(f"{RUNS}/descriptors.py", "self.streams[read] = stream", "self.streams[read] = 1")],
+    "output-as-bytes": [
+        Patch(
+            PUMP,
+            "os.read(descriptor, _CHUNK_BYTES)",
+            "os.read(descriptor, _CHUNK_BYTES).decode('utf-8', 'replace').encode()",
+        ),
+    ],
+    "pipes-that-never-block": [Patch(f"{RUNS}/descriptors.py", "os.set_blocking(read, False)", "pass")],
+    "exit-codes-in-range": [
+        Patch(ENDING, "return code & 0xFF if", "return code if"),
+        Patch(PROGRAM, "os._exit(code & 0xFF)", "os._exit(code)"),
+    ],
+    "every-signal-known": [Patch("backends/verdict.py", 'f"SIGRTMIN+{number - signal.SIGRTMIN}"', '""')],
+    "children-of-its-own": [Patch(f"{GUEST}/seccomp/arguments.py", "_NEW_NAMESPACES | _SIBLING", "_NEW_NAMESPACES")],
+    "refusals-told": [Patch(f"{GUEST}/standby.py", 'wire.send(channel, {"refused": str(error)})', "pass")],
+    "failed-starts-told": [
+        Patch(PROGRAM, "except OSError as error:\n        _fail(", "except ConnectionError as error:\n        _fail("),
+    ],
     "text-encoded": [
         Patch(f"{RUNS}/descriptors.py", "list(request.arguments)", "' '.join(request.arguments).split()"),
+        Patch(
+            f"{RUNS}/descriptors.py",
+            "dict(request.environment)",
+            "dict(line.partition('=')[::2] for line in"
+            " '\\n'.join(map('='.join, request.environment.items())).split('\\n') if line)",
+        ),
+    ],
+    "text-checked": [Patch("requests.py", "if len(_encoded(text, what)) > _MAX_ARGUMENT_BYTES:", "if 0:")],
+    "scripts-by-path": [
+        Patch(PROGRAM, "(source)\n    return path", "(source)\n    os.chdir(RUN_FOLDER)\n    return name"),
+    ],
+    "request-before-source": [
+        Patch(
+            f"{GUEST}/wire.py",
+            'header, _, body = data.partition(b"\\n")',
+            'header, body = [line for line in data.splitlines() if line[:1] == b"{"][-1], data.partition(b"\\n")[2]',
+        ),
+    ],
+    "requests-unread": [
+        Patch(
+            SERVICE,
+            "self._waiting.append((message, descriptors))",
+            "self._waiting.append((message, descriptors)); vars(self).setdefault('read', []).append("
+            "wire.read_sealed_file(descriptors[1]))",
+        ),
     ],
     # Limits.
     "cgroups": [_plan_without("_join_cgroups(")],
@@ -154,19 +279,36 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ROOTFS, "size={limits['workspace_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
     ],
     "output-limit": [
-        Patch(f"{NATIVE}/execution.py", "if len(data) > self._room:", "if 0:"),
-        Patch(f"{NATIVE}/execution.py", "data[: self._room]", "data"),
+        Patch(PUMP, "if size > self._room:", "if 0:"),
+        Patch(PUMP, "granted = min(size, self._room)", "granted = size"),
     ],
-    "wall-time": [Patch(f"{GUEST}/supervision.py", '+ message["timeout"]', '+ message["timeout"] + 1000')],
+    "recursion-limit": [Patch(PROGRAM, "gc.enable()\n", "gc.enable()\n        sys.setrecursionlimit(10**9)\n")],
+    "wall-time": [Patch(f"{GUEST}/supervision.py", '(message["timeout"])', '(message["timeout"] + 1000)')],
 }  # fmt: skip
+
+# The program is the host's root, in namespaces of its own. What the attacks get then is harmless by design.
+PROTECTIONS["real-root"] = [
+    patch
+    for name in (
+        *("stepping-down", "inner-user-namespace", "capabilities", "no-new-privileges", "seccomp", "landlock"),
+        *("rlimits", "read-only-mounts", "read-only-root", "read-only-proc-sys", "harmless-mounts", "proc-masks"),
+    )
+    for patch in PROTECTIONS[name]
+]
 
 # Without these alone no run would start: what follows them needs them.
 ONLY_TOGETHER = {"no-new-privileges", "inner-user-namespace", "stepping-down"}
 
+# Not for all attacks (as for pytest -k). Others would find what is not theirs to touch, or trip over the difference.
+AIMED_AT = {
+    "proc-of-the-host": "test_only_own_processes_are_in_proc or test_the_process_numbers_of_the_host",
+    "own-folder": "test_the_current_folder",
+}
+
 # Several walls around the same thing: these are seen through only when all of them are down.
 COMBINATIONS: list[tuple[str, ...]] = [
     ("seccomp", "capabilities"),
-    ("seccomp", "no-new-privileges"),
+    ("seccomp", "no-new-privileges", "landlock"),
     ("seccomp", "capabilities", "landlock"),
     ("read-only-root", "landlock"),
     ("read-only-mounts", "landlock"),
@@ -175,13 +317,14 @@ COMBINATIONS: list[tuple[str, ...]] = [
     ("inner-user-namespace", "capabilities", "landlock"),
     ("inner-user-namespace", "capabilities", "landlock", "seccomp"),
     ("minimal-root", "landlock"),
+    ("minimal-root", "paths-walked"),
     ("fresh-proc", "landlock"),
+    ("process-namespace", "landlock"),
     ("process-namespace", "fresh-proc", "landlock"),
     ("cgroups", "rlimits"),
     ("disk-limits", "rlimits"),
-    # The program is the host's root, in namespaces of its own. What the attacks get then is harmless by design.
-    (
-        *("stepping-down", "inner-user-namespace", "capabilities", "no-new-privileges", "seccomp", "landlock"),
-        *("rlimits", "read-only-mounts", "read-only-root", "read-only-proc-sys", "harmless-mounts", "proc-masks"),
-    ),
+    ("real-root", "minimal-root"),
+    ("user-map", "capabilities"),
+    ("own-session", "landlock"),
+    ("workspaces", "workspaces-removed"),
 ]

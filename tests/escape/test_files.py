@@ -3,10 +3,12 @@
 | attack | stopped by | succeeds without it (`ablation.py`) |
 |---|---|---|
 | reading host paths, in whatever spelling | minimal root: nothing of the host is mounted | `minimal-root` |
+| what lies beside the interpreter | its folder alone is mounted | `interpreter-alone` |
+| the folders of process 1 | it is another user's, and sees no more | `real-root, minimal-root` |
 | the host's packages | empty folder over site-packages | `hidden-packages` |
 | changing the sandbox's root | foreign owner (not rootless), read-only root, Landlock | `read-only-root, landlock` |
 | changing /usr and the interpreter | foreign owner, read-only mounts, Landlock | `real-root` |
-| touching devices | read-only device mounts | as it is: they are writable |
+| touching devices | read-only device mounts | `read-only-mounts` |
 | set-uid programs, device files | nosuid and nodev mounts | `harmless-mounts` |
 """
 

@@ -6,6 +6,8 @@
 | leaving a mount by `..` or planted links | minimal root: the rest is not mounted | `minimal-root` |
 | set-uid files on a writable mount | seccomp, which looks at every mode | `seccomp` |
 | devices, file capabilities | no capabilities in the host's user namespace | `real-root` |
+| leaving files of a stranger's | mounts are shown as owned by the sandbox's user | `mounts-by-owner` |
+| neighbours of a file | it is mounted alone | `files-mounted-alone` |
 """
 
 from __future__ import annotations
@@ -166,6 +168,7 @@ async def test_a_writable_mount_takes_no_special_files(writing_sandbox: Sandbox,
 async def test_what_is_written_belongs_to_the_owner_of_the_folder(
     writing_sandbox: Sandbox, shared_folder: Path
 ) -> None:
+    os.chmod(shared_folder, 0o777)  # so that a stranger could write as well, and leave files of his own
     await attack(writing_sandbox, "found = open('/data/new', 'w').write('x')")
     owners = {owner for _, owner, *_ in snapshot(shared_folder).values()}
     assert owners == {os.getuid()}

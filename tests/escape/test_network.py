@@ -3,9 +3,9 @@
 | attack | stopped by | succeeds without it (`ablation.py`) |
 |---|---|---|
 | the host's loopback, devices, routes | network namespace with a loopback device alone | `network-namespace` |
-| the host's name servers | synthetic /etc | `synthetic-etc` |
+| the host's name servers and names | synthetic /etc | `synthetic-etc` |
 | unusual kinds of sockets | seccomp | `seccomp`, for those that this kernel has |
-| administering the network | no capabilities in the namespace's user namespace | `capabilities-of-the-cell` |
+| administering the network | no capabilities in the namespace's user namespace | `real-root` |
 
 Addresses outside are only looked up in the routing table: connecting a datagram socket sends nothing.
 """

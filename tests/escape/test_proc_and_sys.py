@@ -3,11 +3,12 @@
 | attack | stopped by | succeeds without it (`ablation.py`) |
 |---|---|---|
 | the host's facts and folders | masks over /proc | `proc-masks` |
-| switches of the IPC namespace | /proc/sys is read-only | `read-only-proc-sys` (rootless) |
+| switches of the IPC namespace | /proc/sys is read-only, foreign owner | `real-root` |
 | switches of the host, oom_score_adj | no capabilities in the host's user namespace | `real-root` |
-| seeing other processes | process namespace and a fresh /proc | `process-namespace`, `fresh-proc` |
-| looking into process 1 | another user's, or in another user namespace | `inner-user-namespace, landlock` (rootless) |
-| host paths in command lines | nothing | as it is: they name the folder of the package |
+| seeing other processes | process namespace, a fresh /proc, hidepid | `proc-of-the-host`, `hidden-processes` |
+| looking into process 1 | hidepid, another user's, or in another user namespace | `real-root` |
+| host paths in command lines | the cell is renamed | `command-line-renamed` |
+| widening the user map | it can be written once | `user-map, capabilities` |
 | the host's cgroup path | cgroup namespace | `cgroup-namespace` |
 | the host's name | UTS namespace | `uts-namespace` |
 | sysfs, cgroupfs, debugfs | minimal root | `minimal-root` |
@@ -158,9 +159,10 @@ async def test_the_program_cannot_save_itself_from_the_out_of_memory_killer(sand
 
 
 @pytest.mark.parametrize("table", ["uid_map", "gid_map", "projid_map"])
-async def test_the_user_map_cannot_be_widened(sandbox: Sandbox, table: str) -> None:
-    code = "found = outcome(lambda: write(path, '0 0 4294967295'))"
-    assert await attack(sandbox, code, path=f"/proc/self/{table}") == "EPERM"
+@pytest.mark.parametrize("users", ["0 0 4294967295", "0 0 1", "0 1000 1"])
+async def test_the_user_map_cannot_be_widened(sandbox: Sandbox, users: str, table: str) -> None:
+    code = "found = outcome(lambda: write(path, users))"
+    assert await attack(sandbox, code, path=f"/proc/self/{table}", users=users) == "EPERM"
 
 
 async def test_groups_stay_given_up(sandbox: Sandbox) -> None:

@@ -4,7 +4,8 @@
 |---|---|---|
 | the host's environment, in variables, /proc and memory | the cell starts with an empty one | `empty-environment` |
 | inherited descriptors | closed at the start of the cell, of the run, of the program | `descriptors-closed` |
-| terminal, signal settings, umask, cwd | the cell forgets the host | `host-forgotten` |
+| terminal, signal settings, umask, cwd | the cell forgets the host | `host-forgotten`, `own-folder` |
+| core files | RLIMIT_CORE | `rlimits` |
 | key rings, typing into terminals | seccomp | `seccomp` |
 | abstract sockets | network namespace, Landlock scope | `network-namespace, landlock` |
 """
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.anyio
 
 OWN_VARIABLES = {
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "PYTHONUNBUFFERED"),
-    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "GOMAXPROCS", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"),
 }
 
 
@@ -216,6 +217,8 @@ async def test_the_kernels_messages_are_out_of_reach(sandbox: Sandbox) -> None:
 async def test_a_crash_leaves_no_core(sandbox: Sandbox) -> None:
     code = """
         def crash():
+            most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+            resource.setrlimit(resource.RLIMIT_CORE, (most, most))
             os.kill(os.getpid(), signal.SIGSEGV)
 
         found = [in_child(crash), [name for name in os.listdir(".") if "core" in name]]

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -250,3 +251,18 @@ def test_a_blocking_sandbox_closed_by_one_thread_while_another_runs_in_it() -> N
         assert started.wait(10)
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_process_1_of_a_run_holds_no_descriptor() -> None:
+    """Nobody inside can reach it; if somebody could, there would be nothing to find."""
+    with SyncSandbox() as box:
+        run = box.start("input()")
+        reapers = [pid for pid in descendants(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "reaper\n"]
+        assert len(reapers) >= 1
+        for reaper in reapers:
+            if os.geteuid() == 0:
+                assert os.listdir(f"/proc/{reaper}/fd") == []
+            else:
+                with pytest.raises(PermissionError):
+                    os.listdir(f"/proc/{reaper}/fd")
+        run.kill()

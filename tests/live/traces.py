@@ -12,6 +12,7 @@ from pathlib import Path
 from fumehood.backends.native.blueprint import STANDBYS
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
+_ENGINES = ("/docker", "/containerd", "/overlay2/", "/netns/", "-engine/")
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
@@ -68,7 +69,9 @@ def run_cgroups_of(process: int) -> list[Path]:
 
 
 def mounts(process: int | str = "self") -> list[str]:
-    return Path(f"/proc/{process}/mountinfo").read_text().splitlines()
+    """Without those of container engines, which come and go as others on this machine use them."""
+    lines = Path(f"/proc/{process}/mountinfo").read_text().splitlines()
+    return [line for line in lines if not any(word in line for word in _ENGINES)]
 
 
 def private_kib(process: int) -> int:

@@ -22,7 +22,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [name for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md") if (ROOT / name).exists()]
+DOCUMENTS = [
+    name for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "docs/integrations.md") if (ROOT / name).exists()
+]
 ALIASES = {"sh": "console", "bash": "console", "shell": "console", "py": "python", "python3": "python"}
 FENCE = re.compile(
     r"(?:^[ ]*<!--[ ]*(?P<verb>not executed|file):?(?P<text>.*?)-->[ ]*\n\n?)?"

@@ -99,6 +99,8 @@ MISTAKES: dict[str, tuple[dict[str, object], str]] = {
         {"code": "x", "language": "c++", "name": "x.txt"},
         r"script name 'x.txt' must end in .cpp or .cc or .cxx",
     ),
+    "a place by a detour": ({"code": "x", "name": "/workspace/../x.py"}, "without detours"),
+    "a place for a compiler": ({"code": "x", "language": "c", "name": "/workspace/x.c"}, "must be a plain file name"),
     "no time": ({"code": "x", "timeout": 0}, "timeout 0 must be a number of seconds above zero"),
     "negative time": ({"code": "x", "timeout": -2.5}, "timeout -2.5 must be"),
     "endless time": ({"code": "x", "timeout": float("inf")}, "timeout inf must be"),

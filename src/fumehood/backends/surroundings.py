@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
+from fumehood.backends.interface import PackageFolder
 from fumehood.guest.rootfs import WORKSPACE
+from fumehood.guest.session import ipython, ipython_parts
 from fumehood.policy import Policy
 
 # Modules that ordinary scripts use; a run starts with them loaded.
@@ -14,6 +17,12 @@ PRELOAD = [
     "linecache", "math", "operator", "os", "pathlib", "random", "re", "string", "subprocess", "tempfile", "threading",
     "time", "traceback", "types", "typing", "uuid", "warnings",
 ]  # fmt: skip
+
+
+def shell_modules(packages: PackageFolder | None) -> list[str]:
+    """What a session in IPython's shell would otherwise have to import before it can start."""
+    has_shell = packages is not None and Path(packages.path, ipython_parts.PACKAGE).is_dir()
+    return list(ipython.PRELOAD) if has_shell else []
 
 
 def environment(policy: Policy, path: Sequence[str], cpu_count: int, packages_place: str | None) -> dict[str, str]:

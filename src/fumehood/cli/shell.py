@@ -32,6 +32,8 @@ A program in the sandbox writes to your terminal as it is: one that you do not
 trust at all belongs into `hood run`, which shows text and colours only.
 """
 _CHUNK_BYTES = 4096
+# So that nobody takes it for the shell outside.
+_PROMPT = r"(hood) \w \$ "
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,7 +51,9 @@ def execute(arguments: list[str]) -> int:
     # Somebody sits there, and leaves when done: a run's usual limits would end the shell in the middle of a word.
     policy = overrides.load_policy(chosen, Policy(resources={"timeout": "12h", "output": "1G"}))
     environment = overrides.environment(chosen.env, os.environ)
-    result = anyio.run(_converse, policy, command or ["bash"], environment)
+    if not command:
+        command, environment = ["bash"], {"PS1": _PROMPT, **environment}
+    result = anyio.run(_converse, policy, command, environment)
     if result.cause is not Cause.EXIT:
         say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")
     return exitcodes.for_result(result)

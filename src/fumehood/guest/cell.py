@@ -26,6 +26,7 @@ _HOSTNAME = "sandbox"
 
 def main(control_descriptor: int, spec: CellSpec) -> NoReturn:
     control = socket.socket(fileno=control_descriptor)
+    _keep_to_ourselves([control_descriptor, spec["host_process"], *(h["descriptor"] for h in spec["hierarchies"])])
     try:
         _forget_the_host(spec)
         _isolate(spec)
@@ -43,6 +44,12 @@ def main(control_descriptor: int, spec: CellSpec) -> NoReturn:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(1)
+
+
+def _keep_to_ourselves(descriptors: list[int]) -> None:
+    """They had to be inheritable to get here; from here on nothing that is executed gets them."""
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
 
 
 def _forget_the_host(spec: CellSpec) -> None:

@@ -79,14 +79,14 @@ class Interpreter:
         for stream in open_streams():
             stream.detach()
         _make_main_module("")
-        _run("", b"")
+        _run("", b"", self.run_folder)
 
     def become(self, request: dict[str, Any], source: bytes, descriptors: list[int]) -> NoReturn:
         """What `request` asks for. The descriptors are its standard streams, or what takes their place."""
         _check(request, self.run_folder)
         _set_environment(request["environment"])
         stdio = terminal.open_streams(descriptors[0], request["terminal"]) if request["terminal"] else descriptors
-        script = _write_script(f"{self.run_folder}/{request['script']}", source) if request["script"] else None
+        script = _write_script(self.run_folder, request["script"], source) if request["script"] else None
         _keep_only(stdio)
         if request["interpreter"] is None and script is not None:
             self._become_python(script, source, request["arguments"])
@@ -108,10 +108,13 @@ class Interpreter:
     def _become_python(self, path: str, source: bytes, arguments: list[str]) -> NoReturn:
         sys.argv = [path, *arguments]
         sys.orig_argv = [sys.executable, *sys.argv]
+        folder = os.path.dirname(path)
+        if folder != self.run_folder:
+            sys.path[0] = folder
         sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
         _make_main_module(path)
         gc.enable()
-        code = ending.finish(self._last_module, _run(path, source))
+        code = ending.finish(self._last_module, _run(path, source, self.run_folder))
         if code == ending.INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
@@ -149,7 +152,10 @@ def _check(request: dict[str, Any], run_folder: str) -> None:
         raise RequestRefusedError(f"there is no way from the compiler to the program: {error}") from error
 
 
-def _write_script(path: str, source: bytes) -> str:
+def _write_script(run_folder: str, name: str, source: bytes) -> str:
+    if name.startswith("/"):
+        return name  # it lies there already
+    path = f"{run_folder}/{name}"
     with open(path, "wb") as stream:
         stream.write(source)
     return path
@@ -193,9 +199,9 @@ def _make_main_module(path: str) -> None:
     sys.modules["__main__"] = main
 
 
-def _run(path: str, source: bytes) -> int:
+def _run(path: str, source: bytes, run_folder: str) -> int:
     try:
         exec(compile(source, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
     except BaseException as error:
-        return ending.after_exception(error, os.path.dirname(path))
+        return ending.after_exception(error, run_folder)
     return 0

@@ -26,7 +26,10 @@ from .steps import StepError
 _RUNS_BETWEEN_COLLECTIONS = 1000
 # What a session has between the interrupt at its time limit and its end.
 _GRACE_SECONDS = 0.2
+# An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
+_INTERRUPT_AGAIN_SECONDS = 1.0
 _CPU_CLOCK_OF_PROCESS = 2
+_NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
 
 class Nursery:
@@ -62,6 +65,7 @@ class Run:
         self.reply: socket.socket | None = None
         self.workspace: int | None = None
         self._is_interruptible = self._is_warned = False
+        self._interrupt_at: float | None = None
         self._workspace_folder: int | None = None
         try:
             self._cgroups.make(nursery.spec["limits"])
@@ -78,7 +82,7 @@ class Run:
         # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
         kernel.unshare(kernel.CLONE_NEWPID)
         try:
-            self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {})
+            self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
             self._process = self._fork()
             if self._process == 0:
                 standby.main(self._nursery.isolation, self._nursery.interpreter)
@@ -128,7 +132,13 @@ class Run:
 
     def _allow(self, seconds: float | None) -> None:
         self.deadline = None if seconds is None else time.monotonic() + seconds
-        self._is_warned = False
+        self._is_warned, self._interrupt_at = False, None
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When `tick` has something to do."""
+        times = [moment for moment in (self.deadline, self._interrupt_at) if moment is not None]
+        return min(times, default=None)
 
     def obey(self) -> bool:
         """The host has something to say about a run under way; false when the run is to end."""
@@ -141,6 +151,8 @@ class Run:
             case "signal":
                 with suppress(ProcessLookupError):  # it has just ended
                     signal.pidfd_send_signal(self.pidfd, message["number"])
+            case "interrupt":
+                self._interrupt(_INTERRUPT_AGAIN_SECONDS)
             case "allow":
                 self._allow(message["seconds"])
             case "rest":
@@ -150,14 +162,22 @@ class Run:
                 return False
         return True
 
-    def warn(self) -> bool:
-        """At the time limit a session is interrupted first: it may keep its state. False when it had its chance."""
+    def tick(self, now: float) -> bool:
+        """False when its time is over. A session is interrupted first: it may keep its state."""
+        if self._interrupt_at is not None and self._interrupt_at <= now:
+            self._interrupt(_INTERRUPT_AGAIN_SECONDS)
+        if self.deadline is None or self.deadline > now:
+            return True
         if not self._is_interruptible or self._is_warned:
             return False
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGINT)
-        self.deadline, self._is_warned = time.monotonic() + _GRACE_SECONDS, True
+        self.deadline, self._is_warned = now + _GRACE_SECONDS, True
+        self._interrupt(_GRACE_SECONDS / 2)
         return True
+
+    def _interrupt(self, again_seconds: float) -> None:
+        self._interrupt_at = time.monotonic() + again_seconds
+        with suppress(ProcessLookupError):  # it has just ended
+            signal.pidfd_send_signal(self.pidfd, signal.SIGINT)
 
     def _tell_usage(self) -> None:
         """What the session has used since its start, by the kernel's count."""

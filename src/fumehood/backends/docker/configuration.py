@@ -193,7 +193,7 @@ def guest_specification(design: Design) -> RelaySpec:
             "processes": policy.resources.processes,
         },
         "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
-        "preload": [*surroundings.PRELOAD, *policy.environment.preload],
+        "preload": [*surroundings.PRELOAD, *policy.environment.preload, *surroundings.shell_modules(design.packages)],
         "module_path": [packages] if packages else [],
         "environment": surroundings.environment(policy, _PATH, design.facts.cpu_count, packages),
         "user": design.numeric_user if design.has_own_kernel else None,

@@ -70,7 +70,7 @@ def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None
         "hierarchies": [],
         "entrances": [],
         "limits": _limits(policy, machine),
-        "preload": [*surroundings.PRELOAD, *policy.environment.preload],
+        "preload": [*surroundings.PRELOAD, *policy.environment.preload, *surroundings.shell_modules(packages)],
         "module_path": [PACKAGES_PLACE] if packages else [],
         "environment": _environment(policy, machine, packages),
         "standbys": STANDBYS,

@@ -38,7 +38,8 @@ _REMEDIES = {
 # The folder goes as a descriptor: the command line stays visible inside, and is not to tell where we are installed.
 _BOOT = (
     "import sys; control, data, folder = map(int, sys.argv[1:]); sys.path.insert(0, f'/proc/self/fd/{folder}'); "
-    "from guest import cell, wire; spec, _ = wire.read_sealed_file(data); del sys.path[0]; cell.main(control, spec)"
+    "from guest import cell, wire; spec, _ = wire.read_sealed_file(data); del sys.path[0]; "
+    "wire.close_all((data, folder)); cell.main(control, spec)"
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -70,7 +69,7 @@ class RunSession:
     def _send_interrupt(self) -> None:
         if self._is_interrupt_wanted and self._pump.is_started and self._pump.done is None:
             self._is_interrupt_wanted = False
-            self._pump.tell({"do": "signal", "number": int(signal.SIGINT)})
+            self._pump.tell({"do": "interrupt"})
 
     async def step(self) -> list[Output | Display]:
         """Wait for something, and take it."""

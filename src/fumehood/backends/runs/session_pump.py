@@ -19,6 +19,8 @@ from fumehood.guest.session.bundle import MAX_DISPLAY_BYTES, decode_bundle
 from fumehood.results import Display
 
 _CHUNK_BYTES = 256 * 1024
+# What a display costs us besides what is in it: ever so many empty ones are not free.
+_DISPLAY_BYTES = 256
 
 
 class SessionPump(Pump):
@@ -67,7 +69,8 @@ class SessionPump(Pump):
         if "ready" in header:
             self.shell = str(header["ready"])
         elif "display" in header:
-            if self._charge(len(body)) == len(body):
+            size = len(body) + _DISPLAY_BYTES
+            if self._charge(size) == size:
                 self.displays.append(Display(*decode_bundle(header, body)))
         elif "started" in header:
             self.is_started = True

@@ -65,6 +65,8 @@ class Nursery:
             )
 
     def serve(self) -> NoReturn:
+        # Some modules write when they are imported.
+        scratch.clear()
         gc.collect()
         gc.freeze()
         gc.disable()

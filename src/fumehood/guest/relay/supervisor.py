@@ -38,6 +38,8 @@ class Birth(NamedTuple):
 
 # What a session has between the interrupt at its time limit and its end.
 _GRACE_SECONDS = 0.2
+# An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
+_INTERRUPT_AGAIN_SECONDS = 1.0
 _DISKS = (*scratch.FOLDERS, rootfs.WORKSPACE)
 
 
@@ -97,15 +99,16 @@ class Supervisor:
                     self._end("kill")
             if self._status is not None:
                 self._end("exit")
-            if self._deadline is not None and self._deadline <= time.monotonic() and not self._warn():
+            if not self._tick(time.monotonic()):
                 self._end("wall_time")
 
     def _patience_ms(self) -> float | None:
-        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000 + 1
+        times = [moment for moment in (self._deadline, self._interrupt_at) if moment is not None]
+        return max(0.0, min(times) - time.monotonic()) * 1000 + 1 if times else None
 
     def _allow(self, seconds: float | None) -> None:
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._is_warned = False
+        self._is_warned, self._interrupt_at = False, None
 
     def _bury(self) -> None:
         os.read(self._deaths, 4096)
@@ -125,6 +128,8 @@ class Supervisor:
         match (message or {"do": "end"})["do"]:
             case "signal":
                 self._signal(message["number"])  # type: ignore[index]
+            case "interrupt":
+                self._interrupt(_INTERRUPT_AGAIN_SECONDS)
             case "allow":
                 self._allow(message["seconds"])  # type: ignore[index]
             case "rest":
@@ -140,13 +145,21 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 os.kill(self._program, number)
 
-    def _warn(self) -> bool:
-        """At the time limit a session is interrupted first: it may keep its state. False when it had its chance."""
+    def _tick(self, now: float) -> bool:
+        """False when its time is over. A session is interrupted first: it may keep its state."""
+        if self._interrupt_at is not None and self._interrupt_at <= now:
+            self._interrupt(_INTERRUPT_AGAIN_SECONDS)
+        if self._deadline is None or self._deadline > now:
+            return True
         if not self._is_interruptible or self._is_warned:
             return False
-        self._signal(signal.SIGINT)
-        self._deadline, self._is_warned = time.monotonic() + _GRACE_SECONDS, True
+        self._deadline, self._is_warned = now + _GRACE_SECONDS, True
+        self._interrupt(_GRACE_SECONDS / 2)
         return True
+
+    def _interrupt(self, again_seconds: float) -> None:
+        self._interrupt_at = time.monotonic() + again_seconds
+        self._signal(signal.SIGINT)
 
     def _end(self, ended_by: str) -> NoReturn:
         """Kill what is left, wait for the proof, have it cleared up, and only then tell the host."""

@@ -9,7 +9,8 @@ Read it in this order: `loop` (the conversation) -> `plain` and `ipython` (two s
 The host sends `{"do": "execute", "run": n, "source_bytes": k}` with the source and then the standard input as the body.
 The guest says `{"ready": shell}` once, and for each run `{"started": n}`, any number of displays (see `bundle`), and
 `{"done": n, "ended": "ok" | "error" | "exit" | "interrupted", "code": c, "exhausted": ""}`. SIGINT interrupts the run
-when it arrives between "started" and "done", and is ignored at any other time.
+when it arrives between "started" and "done", and is ignored at any other time. Who interrupts should do so again until
+the run is done: Python does not see an interrupt in the moment before a system call blocks.
 """
 
 from .loop import serve as serve

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import CoroutineType, FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from .interrupts import Gate
+
+_PATIENCE_SECONDS = 1.0
+
+T = TypeVar("T", bound=BaseException | None)
 
 
 class EventLoop:
@@ -15,8 +19,7 @@ class EventLoop:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._loop: Any = None
-        self.was_interrupted = False
-        """Whether an interrupt has cancelled what was awaited last."""
+        self._was_interrupted = False
 
     def run(self, coroutine: CoroutineType[Any, Any, object]) -> object:
         import asyncio  # costs more than most sessions' whole start, and many never need it
@@ -25,27 +28,40 @@ class EventLoop:
             self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._task = self._loop.create_task(coroutine)
-        self.was_interrupted = False
+        self._was_interrupted = False
         self._gate.diverted(self._cancel_instead)
         try:
             return self._loop.run_until_complete(self._task)
         except asyncio.CancelledError as error:
-            if not self.was_interrupted:
-                raise
-            raise KeyboardInterrupt().with_traceback(_below(coroutine, error)) from None
+            error.__traceback__ = _below(coroutine, error)
+            raise self.interruption_of(error) from None
         except BaseException as error:
             error.__traceback__ = _below(coroutine, error)
             raise
         finally:
             self._gate.diverted(None)
             if not self._task.done():
-                self._task.cancel()
+                self._wind_up(asyncio.wait)
+
+    def _wind_up(self, wait: Any) -> None:
+        """Left by an exception from elsewhere. What was awaited has a moment to end, and not to end in a later run."""
+        self._task.cancel()
+        self._loop.run_until_complete(wait([self._task], timeout=_PATIENCE_SECONDS))
+
+    def interruption_of(self, error: T) -> T | KeyboardInterrupt:
+        """What was cancelled because of an interrupt ended by an interrupt."""
+        asyncio = sys.modules.get("asyncio")
+        if not self._was_interrupted or error is None or asyncio is None:
+            return error
+        if not isinstance(error, asyncio.CancelledError):
+            return error
+        return KeyboardInterrupt().with_traceback(error.__traceback__)
 
     def _cancel_instead(self, frame: FrameType) -> bool:
         """An exception between two callbacks would lose one for ever; there, cancel the task and wake the loop."""
         if _is_in_callback(frame):
             return False
-        self.was_interrupted = True
+        self._was_interrupted = True
         self._task.cancel()
         self._loop.call_soon_threadsafe(_do_nothing)
         return True

@@ -7,14 +7,8 @@ import ast
 import importlib.util
 import linecache
 from types import CodeType
-from typing import NamedTuple
 
 _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
-
-
-class Parts(NamedTuple):
-    statements: CodeType | None
-    last_value: CodeType | None
 
 
 class Compiler:
@@ -23,14 +17,15 @@ class Compiler:
     def __init__(self) -> None:
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
-    def compile(self, source: bytes, name: str) -> Parts:
+    def compile(self, source: bytes, name: str) -> list[CodeType]:
+        """Statements evaluate to None, the last expression to its value."""
         _remember(source, name)
         try:
             tree = compile(source, name, "exec", self._flags | ast.PyCF_ONLY_AST, dont_inherit=True)
             assert isinstance(tree, ast.Module)
             last = _take_last_value(tree, source)
-            statements = self._compile(tree, name, "exec") if tree.body else None
-            return Parts(statements, self._compile(last, name, "eval") if last else None)
+            statements = [self._compile(tree, name, "exec")]
+            return statements + [self._compile(expression, name, "eval") for expression in last]
         except SyntaxError as error:
             _add_line(error, name)
             raise
@@ -41,13 +36,13 @@ class Compiler:
         return code
 
 
-def _take_last_value(tree: ast.Module, source: bytes) -> ast.Expression | None:
+def _take_last_value(tree: ast.Module, source: bytes) -> list[ast.Expression]:
     match tree.body:
         case [*_, ast.Expr() as last] if not _is_followed_by_semicolon(last, source):
             tree.body.pop()
-            return ast.Expression(last.value)
+            return [ast.Expression(last.value)]
         case _:
-            return None
+            return []
 
 
 def _is_followed_by_semicolon(statement: ast.Expr, source: bytes) -> bool:
@@ -60,7 +55,7 @@ def _is_followed_by_semicolon(statement: ast.Expr, source: bytes) -> bool:
 
 def _remember(source: bytes, name: str) -> None:
     """For tracebacks and `inspect`. Without a time, so that nobody looks for a file that has changed."""
-    lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+    lines = [f"{line}\n" for line in source.decode("utf-8", "replace").splitlines()]
     linecache.cache[name] = (len(source), None, lines, name)
 
 

@@ -39,7 +39,7 @@ class Gate:
         self._users_handler: Handler = self._handler
         self._users_mask = signal.pthread_sigmask(signal.SIG_SETMASK, _HELD_BACK)
         # In the order in which they call each other; a second interrupt may strike while the first is decided on.
-        self._safe = {function.__code__ for function in (Gate.call, Gate.shielded, Gate._decide, self._handler.__new__)}
+        self._safe = {function.__code__ for function in (Gate.call, Gate._decide, self._handler.__new__)}
         # For those who compare with it, as asyncio does, and for those who put it back.
         signal.default_int_handler = self._handler
         signal.signal(signal.SIGINT, self._handler)
@@ -48,10 +48,10 @@ class Gate:
         """From here on an interrupt is meant for the next call, even if that has not begun."""
         self._is_kept, self._is_waiting = True, False
 
-    def call(self, work: Work) -> BaseException | None:
-        """Do it with the gate open; returns what it raised, whatever that is."""
+    def call(self, work: Work, *, is_open: bool = True) -> BaseException | None:
+        """Returns what it raised, whatever that is. With the gate closed an interrupt waits until it is opened."""
         ended: BaseException | None = None
-        self._is_open = True
+        self._is_open = is_open
         try:
             self._enter(work)
         except BaseException as error:
@@ -70,14 +70,27 @@ class Gate:
         if get_ident() != self._thread or not self._is_open:
             work()
             return
-        self._is_open, self._is_kept = False, True
+        self.close(False)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             work()
         finally:
-            self._is_open, self._is_kept = True, False
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self.open()
+
+    def open(self) -> bool:
+        """Within a call: what follows is the user's code. Returns what `close` wants to know."""
+        was_open = self._is_open
+        # In this order, and the reverse below: at no moment is an interrupt neither raised nor kept.
+        self._is_open = True
+        self._is_kept = False
         self._strike_if_waiting()
+        return was_open
+
+    def close(self, was_open: bool) -> None:
+        """Within a call: what follows is ours again, unless it was the user's already."""
+        self._is_kept = not was_open
+        self._is_open = was_open
 
     def diverted(self, divert: Callable[[FrameType], bool] | None) -> None:
         """Ask this function first: it may take an interrupt at some frame upon itself."""
@@ -92,17 +105,18 @@ class Gate:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._users_mask)
         if self._users_handler is not self._handler:
             signal.signal(signal.SIGINT, self._users_handler)
-        self._is_kept = False
-        self._strike_if_waiting()
+        if self._is_open:
+            self.open()
         work()
 
     def _leave(self) -> None:
         sys.settrace(None)
         sys.setprofile(None)
         self._users_mask = signal.pthread_sigmask(signal.SIG_SETMASK, _HELD_BACK)
-        # None is one that was not installed from Python, and cannot be put back.
-        self._users_handler = signal.getsignal(signal.SIGINT) or self._handler
-        if self._users_handler is not self._handler:
+        handler: Handler = signal.getsignal(signal.SIGINT)
+        # Not from one run to the next: the default action, which ends the process, and what is not Python's.
+        self._users_handler = self._handler if handler in (signal.SIG_DFL, None) else handler
+        if handler is not self._handler:
             signal.signal(signal.SIGINT, self._handler)
 
     def _strike_if_waiting(self) -> None:

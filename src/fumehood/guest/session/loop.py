@@ -83,7 +83,7 @@ class _Session:
         source, data = body[: header["source_bytes"]], body[header["source_bytes"] :]
         self._gate.expect()
         self._publisher.say({"started": header["run"]})
-        error = self._gate.call(partial(stdio.prepare, data)) or self._shell.run(source, header["run"])
+        error = self._gate.call(partial(stdio.prepare, data), is_open=False) or self._shell.run(source, header["run"])
         late = self._gate.call(self._wind_up)
         if late is not None:
             self._gate.call(partial(tracebacks.show, late))

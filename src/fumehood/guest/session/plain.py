@@ -43,14 +43,21 @@ class PlainShell:
         # Where each run starts at line 1, a warning in this one is not one that was shown before.
         self._namespace.pop("__warningregistry__", None)
         parts = self._compiler.compile(source, name)
-        if parts.statements is not None:
-            self._evaluate(parts.statements)
-        if parts.last_value is not None:
-            sys.displayhook(self._evaluate(parts.last_value))
+        if any(part.co_flags & _IS_COROUTINE for part in parts):
+            value = self._event_loop.run(self._evaluate_in_loop(parts))
+        else:
+            value = None
+            for part in parts:
+                value = eval(part, self._namespace)  # noqa: S307
+        sys.displayhook(value)
 
-    def _evaluate(self, code: CodeType) -> object:
-        value = eval(code, self._namespace)  # noqa: S307
-        return self._event_loop.run(value) if code.co_flags & _IS_COROUTINE else value
+    async def _evaluate_in_loop(self, parts: list[CodeType]) -> object:
+        value = None
+        for part in parts:
+            value = eval(part, self._namespace)  # noqa: S307
+            if part.co_flags & _IS_COROUTINE:
+                value = await value
+        return value
 
     def _show_value(self, value: object) -> None:
         if not displays.displays_itself(value):

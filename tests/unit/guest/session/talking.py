@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,19 @@ SITE_PACKAGES = sysconfig.get_paths()["purelib"]
 
 # The guest's folder is imported as a package of its own and taken out of sight; the session is a fork of that.
 _BOOT = """
-import gc, os, socket, sys
-number, folder, scratch, preload, *module_path = sys.argv[1:]
+import os, site, socket, sys
+number, folder, scratch, preload, hidden, *module_path = sys.argv[1:]
 sys.path.insert(0, folder)
 from guest import frames, program, streams
 from guest.session import loop
 del sys.path[0]
 ours = [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "guest"]
 sys.path[:] = [os.getcwd(), *sys.path, *module_path]
+for name in filter(None, hidden.split(",")):
+    sys.modules[name] = None
 for name in filter(None, preload.split(",")):
     __import__(name)
+site.setquit()
 last = next(reversed(sys.modules))
 child = os.fork()
 if child:
@@ -74,7 +78,14 @@ class SessionEndedError(Exception):
 class Session:
     """Starts with `execute`, because the process is ready only when it says so."""
 
-    def __init__(self, folder: Path, *, packages: Iterable[str] = (), preload: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        packages: Iterable[str] = (),
+        preload: Iterable[str] = (),
+        hidden: Iterable[str] = (),
+    ) -> None:
         workspace, self.scratch = folder / "workspace", folder / "scratch"
         workspace.mkdir()
         self.scratch.mkdir()
@@ -85,7 +96,7 @@ class Session:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", "-c", _BOOT, str(theirs.fileno()), str(guest), str(self.scratch)),
-                    *(",".join(preload), *packages),
+                    *(",".join(preload), ",".join(hidden), *packages),
                 ],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -93,6 +104,7 @@ class Session:
                 stderr=subprocess.PIPE,
                 env={"LC_ALL": "C.UTF-8", "HOME": str(workspace), "PATH": os.environ["PATH"]},
                 cwd=workspace,
+                start_new_session=True,
             )
         assert self.process.stdout
         self.pid = int(self.process.stdout.readline())
@@ -116,17 +128,17 @@ class Session:
     def close(self) -> tuple[int, str, str]:
         """Hang up; returns the exit code and the last words."""
         self._socket.close()
-        try:
-            output, errors = self.process.communicate(timeout=60)
-        except ValueError:
-            return self.process.wait(60), "", ""
-        finally:
-            self.process.kill()
         self._selector.close()
-        return self.process.returncode, output.decode(), errors.decode()
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        try:
+            code = self.process.wait(60)
+        finally:
+            # In a sandbox the namespace ends with the session; here an interrupted run may have left a child.
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.stdout is None or self.process.stdout.closed:
+            return code, "", ""
+        output, errors = self.process.communicate()
+        return code, output.decode(), errors.decode()
 
     def interrupt(self) -> None:
         os.kill(self.pid, signal.SIGINT)
@@ -151,9 +163,14 @@ class Session:
                 if key.fd in self._outputs:
                     self._read(key.fd)
 
-    def finish(self, answer: Answer) -> Answer:
+    def finish_interrupted(self, answer: Answer) -> Answer:
+        """Interrupt it, again and again: Python does not see an interrupt in the moment before a system call blocks."""
+        self.interrupt()
+        return self.finish(answer, interrupting=True)
+
+    def finish(self, answer: Answer, *, interrupting: bool = False) -> Answer:
         while True:
-            header, body = self.next_message()
+            header, body = self.next_message(interrupting=interrupting)
             if "done" in header:
                 break
             _take(answer, header, body)
@@ -166,9 +183,12 @@ class Session:
             output.clear()
         return answer
 
-    def next_message(self) -> tuple[frames.Header, bytes]:
+    def next_message(self, *, interrupting: bool = False) -> tuple[frames.Header, bytes]:
         while (message := self._decoder.next()) is None:
-            for key, _ in self._selector.select():
+            events = self._selector.select(1 if interrupting else None)
+            if not events:
+                self.interrupt()
+            for key, _ in events:
                 if key.fd in self._outputs:
                     self._read(key.fd)
                 else:

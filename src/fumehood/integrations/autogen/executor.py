@@ -1,0 +1,191 @@
+"""AutoGen's interface, and a sandbox behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+from autogen_core import CancellationToken, Component
+from autogen_core.code_executor import CodeBlock, CodeExecutor
+
+from fumehood.errors import DeniedError, UsageError
+from fumehood.integrations.autogen.blocks import Script, read_block
+from fumehood.integrations.autogen.calls import Calls
+from fumehood.integrations.autogen.functions import Function, module_source, required_packages, stub
+from fumehood.integrations.autogen.furnishing import furnish, is_alive, make_host_folder
+from fumehood.integrations.autogen.options import SandboxCodeExecutorConfig, read_options
+from fumehood.integrations.autogen.planning import make_plan
+from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
+from fumehood.integrations.autogen.reports import Report, SandboxCodeResult
+from fumehood.policy import Policy
+from fumehood.sandbox import Sandbox
+
+
+class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
+    """Runs code blocks in a Fumehood sandbox, with the options of AutoGen's executor for Docker.
+
+    Blocks run in order, up to the first that fails. Files stay from block to block and call to call, until `stop`.
+    Without a policy nothing is allowed that an option does not ask for; options beside a policy only tighten it.
+    """
+
+    component_config_schema = SandboxCodeExecutorConfig
+    component_provider_override = "fumehood.integrations.autogen.SandboxCodeExecutor"
+
+    def __init__(
+        self,
+        image: str | None = None,
+        container_name: str | None = None,
+        *,
+        policy: Policy | Mapping[str, object] | str | os.PathLike[str] | None = None,
+        functions: Sequence[Function] = (),
+        **options: object,
+    ) -> None:
+        """The options are the fields of `SandboxCodeExecutorConfig` and those in `arguments`."""
+        given = _read_policy(policy)
+        stored = None if given is None else given.model_dump(mode="json", exclude_defaults=True)
+        said = {"image": image, "container_name": container_name, "policy": stored, **options}
+        self._config = read_options(said)
+        self._functions = tuple(functions)
+        self._functions_source = module_source(self._functions) if self._functions else None
+        self._plan = make_plan(self._config, given, required_packages(self._functions))
+        self._turn = anyio.Lock()
+        self._calls = Calls()
+        self._opened: Sandbox | None = None
+        self._lifetime = AsyncExitStack()
+
+    @property
+    def policy(self) -> Policy:
+        """What is enforced: the policy and the options together."""
+        return self._plan.policy
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The open sandbox, to bring files in and out."""
+        if self._opened is None:
+            raise ExecutorError("the executor is not running; use it inside `async with executor:`, or start it first")
+        return self._opened
+
+    @property
+    def timeout(self) -> float:
+        return self.policy.resources.timeout
+
+    @property
+    def work_dir(self) -> Path:
+        """The folder of the host's that blocks work in; if there is none, the sandbox's own."""
+        return Path(self._plan.host_folder or self._plan.folder)
+
+    @property
+    def functions_module(self) -> str:
+        return self._config.functions_module
+
+    def format_functions_for_prompt(self) -> str:
+        """For a model: which functions there are, and how to get at them."""
+        names = "\n\n".join(stub(function) for function in self._functions)
+        return f"These functions can be imported from the module `{self.functions_module}`:\n\n{names}"
+
+    async def start(self) -> None:
+        async with self._turn:
+            if self._opened is None:
+                await self._open()
+
+    async def stop(self) -> None:
+        """End whatever runs and remove the sandbox; only the files of a work_dir stay."""
+        async with self._turn:
+            await self._close()
+
+    async def restart(self) -> None:
+        """End whatever runs and prepare anew. Files stay, unless the sandbox itself was lost."""
+        async with self._turn:
+            box = self.sandbox
+            await self._calls.end()
+            if await is_alive(box):
+                await self._furnish(box)
+            else:
+                await self._close()
+                await self._open()
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> SandboxCodeResult:
+        """When the token cancels, the run is ended with all that it started, and the result says so."""
+        if not code_blocks:
+            raise ExecutorError("there are no code blocks to execute")
+        box, report = self.sandbox, Report()
+        with self._calls.begin(cancellation_token) as scope:
+            await self._run_blocks(box, code_blocks, report)
+        if scope.cancelled_caught:
+            report.cancel()
+        return report.conclude()
+
+    async def _run_blocks(self, box: Sandbox, blocks: Sequence[CodeBlock], report: Report) -> None:
+        await anyio.lowlevel.checkpoint()  # a token that was cancelled before lets nothing begin
+        for block in blocks:
+            try:
+                await self._run_block(box, read_block(block, self._plan.folder), report)
+            except (UsageError, DeniedError) as error:
+                report.refuse(error)
+            if report.has_failed:
+                return
+
+    async def _run_block(self, box: Sandbox, script: Script, report: Report) -> None:
+        await box.write(script.path, script.source)
+        report.files.append(self._as_seen_outside(script.path))
+        try:
+            result = await box.run(
+                script.source,
+                language=script.language.name,
+                name=script.run_name,
+                cwd=self._plan.folder,
+                env=self._plan.environment,
+            )
+        finally:
+            if self._config.delete_tmp_files and not script.is_named:
+                await _remove(box, script.path)
+        report.add(result)
+
+    def _as_seen_outside(self, path: str) -> str:
+        host, folder = self._plan.host_folder, self._plan.folder
+        return path if host is None else os.path.join(host, os.path.relpath(path, folder))
+
+    async def _open(self) -> None:
+        if self._plan.host_folder is not None:
+            make_host_folder(self._plan.host_folder)
+        async with AsyncExitStack() as stack:
+            box = await stack.enter_async_context(Sandbox(self.policy))
+            await self._furnish(box)
+            self._opened, self._lifetime = box, stack.pop_all()
+
+    async def _furnish(self, box: Sandbox) -> None:
+        source = self._functions_source
+        modules = {} if source is None else {f"{self.functions_module}.py": source}
+        await furnish(box, self._plan, modules, self._config.init_command)
+
+    async def _close(self) -> None:
+        self._opened = None  # from here on, no call begins
+        await self._calls.end()
+        await self._lifetime.aclose()
+
+    def _to_config(self) -> SandboxCodeExecutorConfig:
+        if self._functions:
+            raise OptionError("functions", "cannot be stored; leave them out of an executor that is to be dumped")
+        return self._config
+
+    @classmethod
+    def _from_config(cls, config: SandboxCodeExecutorConfig) -> SandboxCodeExecutor:
+        return cls(**config.model_dump(exclude_none=True))
+
+
+def _read_policy(policy: Policy | Mapping[str, object] | str | os.PathLike[str] | None) -> Policy | None:
+    if policy is None or isinstance(policy, Policy):
+        return policy
+    return Policy(**policy) if isinstance(policy, Mapping) else Policy.load(policy)
+
+
+async def _remove(box: Sandbox, path: str) -> None:
+    """Also when cancelled. A program may have removed it itself."""
+    with anyio.CancelScope(shield=True), suppress(UsageError):
+        await box.remove(path)

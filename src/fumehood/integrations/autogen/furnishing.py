@@ -1,0 +1,49 @@
+"""What has to be in a sandbox before the first block runs there."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping
+
+from fumehood.errors import SandboxError
+from fumehood.integrations.autogen.planning import Plan
+from fumehood.integrations.autogen.refusals import OptionError
+from fumehood.results import Cause, RunResult
+from fumehood.sandbox import Sandbox
+
+
+def make_host_folder(path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise OptionError("work_dir", f"{path!r} cannot be made: {error.strerror}") from error
+
+
+async def furnish(box: Sandbox, plan: Plan, modules: Mapping[str, str], init_command: str | None) -> None:
+    """Can be done again: a restart does."""
+    if plan.host_folder is None:
+        await box.mkdir(plan.folder)
+    for place, mount in plan.links.items():
+        await box.mkdir(posixpath.dirname(place))
+        _expect(await box.run(argv=["ln", "-sfn", "--", mount, place]), "volumes")
+    if init_command is not None:
+        _expect(await box.run(init_command, language="sh", cwd=plan.folder, env=plan.environment), "init_command")
+    for name, source in modules.items():
+        path = posixpath.join(plan.folder, name)
+        await box.write(path, source)
+        _expect(await box.run(source, name=path, cwd=plan.folder, env=plan.environment), "functions")
+
+
+async def is_alive(box: Sandbox) -> bool:
+    """Whether it can still run something."""
+    try:
+        return (await box.run(argv=["true"])).cause is not Cause.LOST
+    except SandboxError:
+        return False
+
+
+def _expect(result: RunResult, option: str) -> None:
+    if not result.ok:
+        words = result.detail or f"exit code {result.exit_code}"
+        raise OptionError(option, f"failed in the sandbox ({words}): {result.stderr or result.stdout}")

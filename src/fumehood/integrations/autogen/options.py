@@ -1,0 +1,65 @@
+"""What can be said of an executor, as plain data: AutoGen stores it with a team and makes the executor from it again.
+
+The options that describe a container stand beside these fields, under their own names; `arguments` knows them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fumehood.integrations.autogen.refusals import OptionError
+
+
+class SandboxCodeExecutorConfig(BaseModel):
+    """The names are those of AutoGen's executor for Docker; `policy` and `backend` are ours."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    policy: dict[str, object] | None = None
+    backend: str | None = None
+    image: str | None = None
+    container_name: str | None = None
+    """The policy's name in reports; there is no container to find by it."""
+    timeout: float | None = None
+    """Seconds for each block; 60 unless the policy says otherwise."""
+    work_dir: str | None = None
+    """A folder of the host's that the code works in and may change; inside /workspace, one of the sandbox's own."""
+    bind_dir: str | None = None
+    """Another name for the folder of the host's."""
+    functions_module: str = "functions"
+    init_command: str | None = None
+    """For the shell, once whenever the executor starts."""
+    delete_tmp_files: bool = False
+    """Of blocks that name no file, none is left."""
+
+    @property
+    def container(self) -> Mapping[str, object]:
+        return self.model_extra or {}
+
+
+def read_options(options: Mapping[str, object]) -> SandboxCodeExecutorConfig:
+    """What was not said, or said to be None, is left out."""
+    said = {name: plain(value) for name, value in options.items() if value is not None}
+    try:
+        config = SandboxCodeExecutorConfig.model_validate(said)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise OptionError(str(first["loc"][0]), first["msg"]) from None
+    if not config.functions_module.isidentifier():
+        raise OptionError("functions_module", f"{config.functions_module!r} cannot be the name of a Python module")
+    return config
+
+
+def plain(value: object) -> object:
+    """Paths as text and collections as lists and dicts, all the way down: what JSON can hold."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in cast("Iterable[object]", value)]
+    return value

@@ -1,0 +1,38 @@
+"""SEEN.md: which attacks succeeded without which protection. `ablation.py` writes its table, people write the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from pathlib import Path
+
+DOCUMENT = Path(__file__).with_name("SEEN.md")
+_ROW = re.compile(r"^\| `(.+)`( \(rootless\))? \| (.*) \|\n", re.MULTILINE)
+_NAME = re.compile(r"`(test_\w+)`")
+_HEAD = "|---|---|\n"
+ROOTLESS = " (rootless)"
+
+
+def rows() -> dict[str, set[str]]:
+    """Attacks by what was taken away."""
+    found = _ROW.findall(DOCUMENT.read_text())
+    return {protections + suffix: set(_NAME.findall(tests)) for protections, suffix, tests in found}
+
+
+def unseen() -> set[str]:
+    """The attacks that are listed below the table, with the reason."""
+    return set(re.findall(r"^- `(test_\w+)`", DOCUMENT.read_text(), re.MULTILINE))
+
+
+def keep(row: str, tests: Set[str], *, add: bool) -> None:
+    table = rows()
+    table[row] = table.get(row, set()) | tests if add else set(tests)
+    before, _, after = _ROW.sub("", DOCUMENT.read_text()).partition(_HEAD)
+    text = "".join(_line(row, table[row]) for row in sorted(table) if table[row])
+    DOCUMENT.write_text(before + _HEAD + text + after)
+
+
+def _line(row: str, tests: Set[str]) -> str:
+    protections = row.removesuffix(ROOTLESS)
+    suffix = row.removeprefix(protections)
+    return f"| `{protections}`{suffix} | {', '.join(f'`{test}`' for test in sorted(tests))} |\n"
