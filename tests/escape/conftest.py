@@ -21,7 +21,7 @@ pytest.register_assert_rewrite("escape.laboratory")
 
 # An engine of the tests' own needs root; an ordinary user attacks what an ordinary user has. gVisor is not among them:
 # its kernel refuses the same things with other errors, and one round of all attacks takes it half an hour.
-BACKENDS = ["native", *(["docker"] if os.geteuid() == 0 else [])]
+BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
 _unused_inode_limits = itertools.count(40_000)
 
 MakeSandbox = Callable[..., Sandbox]
