@@ -4,7 +4,8 @@ Whoever uses it holds a shared lock, which the kernel takes back however they en
 and waits for the lock as its only holder; then nobody is left, and it ends the daemon and itself. What the daemon keeps
 on disk stays in the cache folder: making the image takes a minute, and need not be done twice.
 
-Run as a program it is the keeper: `python tests/engine.py FOLDER`.
+Run as a program, `python tests/engine.py keep FOLDER` is the keeper, and `python tests/engine.py with COMMAND...` runs
+a command that finds the engine as DOCKER_HOST; where there can be none, without.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _answers(place: Path) -> bool:
 def _start_keeper(place: Path) -> None:
     with open(place / "keeper.log", "wb") as log:
         keeper = subprocess.Popen(
-            [sys.executable, __file__, str(place)],
+            [sys.executable, __file__, "keep", str(place)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -150,5 +151,14 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
+def main(verb: str, *words: str) -> int:
+    if verb == "keep":
+        keep(Path(words[0]))
+        return 0
+    if missing() is None:
+        os.environ["DOCKER_HOST"] = use()
+    return subprocess.run(words, check=False).returncode
+
+
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

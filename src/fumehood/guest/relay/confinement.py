@@ -16,6 +16,7 @@ from ..landlock import FileRules
 from ..plan import Plan
 from ..seccomp import build_filter
 from ..syscall_filter import install_filter
+from . import leftovers
 from .spec import RelaySpec, RunLimits
 
 # gVisor has nothing behind these that could be used too much.
@@ -38,7 +39,9 @@ class Confinement:
             rules.enforce(self.plan)
         self.plan.step("installing the system call filter")
         self.plan.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        install_filter(self.plan, build_filter(os.uname().machine, is_shared=True))
+        # What the next run would find, because nobody can remove it, no run may make.
+        unclean = leftovers.irremovable()
+        install_filter(self.plan, build_filter(os.uname().machine, is_shared=True, absent=unclean))
 
 
 def _become_ordinary(plan: Plan, user: list[int] | None) -> None:

@@ -143,10 +143,13 @@ def test_last_words_arrive_although_not_everything_was_heard(ends: Ends) -> None
 
 def test_more_than_was_asked_for_is_refused(ends: Ends) -> None:
     pipe_through(ends)
-    flood = b"x" * (1 << 16)
-    with pytest.raises(FrameError, match="more than it may"):
+
+    def flood() -> None:
         for _ in range(100):
-            ends.right.take({"do": "data", "channel": NUMBER}, flood)
+            ends.right.take({"do": "data", "channel": NUMBER}, b"x" * (1 << 16))
+
+    with pytest.raises(FrameError, match="more than it may"):
+        flood()
 
 
 def test_an_unknown_word_is_refused_and_a_late_one_is_not(ends: Ends) -> None:
