@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 IMAGE = "fumehood:latest"
 COMPONENTS = ("dockerd", "docker", "runsc", "mmdebstrap")
@@ -65,7 +66,7 @@ def use() -> str:
     with _locked(place / "start.lock"):
         # While a keeper is winding up this waits, and then there is no daemon any more.
         fcntl.flock(users, fcntl.LOCK_SH)
-        if not _answers(place):
+        if not answers(place):
             _start_keeper(place)
         _make_image(place)
     return address(place)
@@ -81,7 +82,7 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _answers(place: Path) -> bool:
+def answers(place: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as line:
         try:
             line.settimeout(5)
@@ -103,7 +104,7 @@ def _start_keeper(place: Path) -> None:
         )
     _keepers.append(keeper)
     for _ in range(_START_SECONDS * 20):
-        if _answers(place):
+        if answers(place):
             return
         if keeper.poll() is not None:
             break
@@ -129,14 +130,19 @@ def _make_image(place: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def keep(place: Path) -> None:
-    """The keeper's whole life."""
+def start_daemon(place: Path, log: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """One that ends with us."""
     (place / "daemon.json").write_text(json.dumps({"runtimes": _RUNTIMES}))
     command = ["dockerd", "--config-file", str(place / "daemon.json"), "--data-root", str(place / "data")]
     command += ["--exec-root", str(place / "exec"), "--pidfile", str(place / "engine.pid"), "--host", address(place)]
     command += ["--iptables=false", "--bridge=none"]
     (place / "engine.pid").unlink(missing_ok=True)
-    daemon = subprocess.Popen(command, preexec_fn=_die_with_parent)
+    return subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_parent)
+
+
+def keep(place: Path) -> None:
+    """The keeper's whole life."""
+    daemon = start_daemon(place)
     signal.signal(signal.SIGTERM, lambda *_: None)
     users = os.open(place / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(users, fcntl.LOCK_EX)

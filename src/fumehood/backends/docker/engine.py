@@ -10,7 +10,7 @@ import os
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,15 @@ class Engine:
                 self._out_of_memory[str(event["Actor"]["ID"])] = time.monotonic()
             elif event.get("Action") == "destroy":
                 asyncio.get_running_loop().call_later(_NEWS_SECONDS, self._forget, str(event["Actor"]["ID"]))
+        await self._stop_listening()
+
+    async def _stop_listening(self) -> None:
+        """Whatever the connection ended with; then the next one can begin."""
+        import aiohttp
+        from aiodocker import DockerError
+
+        with suppress(DockerError, aiohttp.ClientError, OSError):
+            await self.client.events.stop()
 
     def _forget(self, container: str) -> None:
         self._out_of_memory.pop(container, None)
@@ -119,6 +128,7 @@ class Engine:
     async def close(self) -> None:
         if self._watch:
             self._watch.cancel()
+        await self._stop_listening()
         await self.client.close()
 
 
