@@ -63,6 +63,32 @@ def test_nothing_is_left_of_a_host_that_was_killed_with_ten_containers(place: Pa
             assert not is_over(), left
 
 
+SILENT_OWNER = """
+import os, signal
+from fumehood import Policy, SyncSandbox
+from fumehood.backends.docker import configuration
+configuration.PATIENCE_SECONDS = 6.0
+with SyncSandbox(Policy(backend="docker", resources={"memory": "76M"})) as box:
+    print(box.run("print('open')").stdout, end="", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_guest_that_is_left_alone_ends_although_nobody_hung_up(place: Path) -> None:
+    """As with an engine that was killed, or one behind a network that is gone."""
+    digest = Policy(backend="docker", resources={"memory": "76M"}).digest
+    with subprocess.Popen([sys.executable, "-c", SILENT_OWNER], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "open\n"
+        assert containers(place, f"fumehood.policy={digest}")
+        try:
+            with Deadline(60) as is_over:
+                while left := containers(place, f"fumehood.policy={digest}"):
+                    assert not is_over(), left
+        finally:
+            host.kill()
+
+
 class Deadline:
     """`with ... as is_over`: whether the seconds have passed."""
 

@@ -28,6 +28,8 @@ GUEST_PROCESSES = 2 + SUPERVISORS
 # for runs and makes them another user's. No program gets any of this.
 _GUEST_ROOT = "0:0"
 _OWN_KERNEL_CAPABILITIES = ("DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_ADMIN")
+# A guest that hears nothing for so long is alone; the host says something far more often.
+PATIENCE_SECONDS = 60.0
 KERNEL_MEMORY_BYTES = 160 * MIB
 KERNEL_THREADS = 512
 _OPEN_FILES = 4096
@@ -198,4 +200,5 @@ def guest_specification(design: Design) -> RelaySpec:
         "environment": surroundings.environment(policy, _PATH, design.facts.cpu_count, packages),
         "user": design.numeric_user if design.has_own_kernel else None,
         "groups": design.has_own_kernel,
+        "patience_seconds": PATIENCE_SECONDS,
     }

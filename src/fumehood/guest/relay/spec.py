@@ -27,3 +27,5 @@ class RelaySpec(TypedDict):
     """The uid and gid of programs, where the guest has another one and may change it."""
     groups: bool
     """Whether the guest holds its runs by groups, which only a kernel of the container's own lets it do."""
+    patience_seconds: float
+    """How long the host may be silent."""
