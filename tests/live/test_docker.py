@@ -202,7 +202,7 @@ def test_a_runtime_that_is_missing_is_refused_with_what_is_there() -> None:
 
 def test_an_engine_that_lets_nobody_in_says_what_to_do(tmp_path: Path) -> None:
     """As root every socket lets us in, so the words are all that can be tried."""
-    from fumehood.backends.docker.engine import EngineError, speaking_to
+    from fumehood.backends.docker.troubles import EngineError, speaking_to
 
     with pytest.raises(EngineError, match="usermod -aG docker"), speaking_to("unix:///x"):
         raise PermissionError(13, "Permission denied")
