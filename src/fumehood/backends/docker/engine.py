@@ -135,10 +135,19 @@ class Engine:
     async def close(self) -> None:
         if self._watch:
             self._watch.cancel()
-        await self.client.close()
+        await self._hang_up()
         if self._ssh:
             await self._ssh.close()
             await self._ssh.wait_closed()
+
+    async def _hang_up(self) -> None:
+        """Also when the engine is gone: the library would stop at the news that no longer come."""
+        import aiohttp
+
+        try:
+            await self.client.close()
+        except (aiohttp.ClientError, OSError):
+            await self.client.session.close()
 
     def _connect(self, section: DockerSection) -> Any:
         import aiodocker

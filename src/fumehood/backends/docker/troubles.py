@@ -45,7 +45,9 @@ def _explain(host: str, said: str) -> str:
             f"the Docker engine at {host} shows a certificate that is not to be trusted: {said}. Name the authority "
             "that signed it as docker.tls_ca in the policy, and the engine by a name that the certificate has."
         )
-    if any(word in said.upper() for word in _WANTS_CERTIFICATE):
+    # The refusal itself is often lost: the server hangs up while we still write.
+    has_hung_up = "https://" in said and any(word in said for word in ("reset by peer", "Broken pipe", "disconnected"))
+    if has_hung_up or any(word in said.upper() for word in _WANTS_CERTIFICATE):
         return (
             f"the Docker engine at {host} does not accept our certificate, or wants one: {said}. Set docker.tls_cert "
             "and docker.tls_key in the policy to a pair that its authority has signed."
