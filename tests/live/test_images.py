@@ -198,10 +198,36 @@ def test_a_base_without_python_is_refused(place: Path, tmp_path: Path) -> None:
         engine.docker(place, "image", "rm", "fumehood-test-empty:1")
 
 
+def test_nothing_opens_in_an_image_without_python(place: Path, tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "root.tar", file("bin/true"))
+    engine.docker(place, "import", str(archive), "fumehood-test-bare:1")
+    try:
+        bare = Policy(backend="docker", image="fumehood-test-bare:1")
+        with pytest.raises(FumehoodError, match=r"has no python3.*`hood image build`"), SyncSandbox(bare):
+            pytest.fail("it opened")
+    finally:
+        engine.docker(place, "image", "rm", "--force", "fumehood-test-bare:1")
+
+
 def test_without_mmdebstrap_there_is_another_way(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match=r"apt-get install mmdebstrap.*--base"):
         build_image(Recipe.of(Policy(), name="fumehood-test-never:1"))
+
+
+def test_a_user_without_a_range_of_ids_is_told_how_to_get_one(place: Path, tmp_path: Path) -> None:
+    program = (
+        "import os, sys\nfrom pathlib import Path\nfrom fumehood import Policy, UsageError\n"
+        "from fumehood.images import Recipe, debian, workshop\n"
+        "place, recipe = workshop.Workshop(Path(sys.argv[1]), 2), Recipe.of(Policy())\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try:\n    debian.make_root(recipe, 'x86_64', place, made_at=0, progress=print, heartbeat=lambda: None)\n"
+        "except UsageError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], check=False, capture_output=True, text=True)
+    assert "this user cannot" in done.stdout, done.stderr
+    assert "apt-get install uidmap" in done.stdout
+    assert "--base" in done.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
