@@ -101,6 +101,8 @@ class RunResult:
     peak_memory_bytes: int
     run_id: str
     policy_digest: str
+    image_digest: str | None = None
+    """Of the image that the program ran in; None where there is none, as on the native backend."""
     signal: str | None = None
     detail: str = ""
     """One sentence on what ended the run and what to change, empty for a plain exit."""
@@ -112,7 +114,7 @@ class RunResult:
     """Of a session: it had lost its state, and this run began with a new one."""
 
     @classmethod
-    def of(cls, record: Record, run_id: str, policy_digest: str) -> RunResult:
+    def of(cls, record: Record, run_id: str, policy_digest: str, image_digest: str | None = None) -> RunResult:
         outcome = record.outcome
         return cls(
             status=outcome.status,
@@ -126,6 +128,7 @@ class RunResult:
             peak_memory_bytes=outcome.peak_memory_bytes,
             run_id=run_id,
             policy_digest=policy_digest,
+            image_digest=image_digest,
             signal=outcome.signal,
             detail=outcome.detail,
             displays=record.displays,

@@ -17,7 +17,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
+from fumehood.backends.interface import Backend, BackendSandbox, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
 from fumehood.compilation import plan_build, run_compiled, stream_compiled
@@ -62,15 +62,17 @@ class Sandbox(Files):
         backend = select_backend(self.policy)
         backend.check(self.policy)
         async with AsyncExitStack() as stack:
-            packages = await self._install_packages(stack)
+            packages = await self._install_packages(backend, stack)
             self._opened = await stack.enter_async_context(backend.open(self.policy, packages))
             self._stack = stack.pop_all()
         return self
 
-    async def _install_packages(self, stack: AsyncExitStack) -> PackageFolder | None:
+    async def _install_packages(self, backend: Backend, stack: AsyncExitStack) -> PackageFolder | None:
         """In a worker thread, which notices when we are cancelled and ends the installation before we go on."""
         section = self.policy.environment
-        if not section.packages and section.requirements is None:
+        if not section.has_packages:
+            return None
+        if await backend.has_packages(self.policy, await anyio.to_thread.run_sync(_request, section)):
             return None
         lease = await anyio.to_thread.run_sync(_use_environment, section, self._progress)
         stack.callback(lease.close)
@@ -154,7 +156,8 @@ class Sandbox(Files):
         return await self._with_artifacts(self._result(taken))
 
     def _result(self, taken: Record) -> RunResult:
-        return RunResult.of(taken, f"run_{secrets.token_hex(8)}", self.policy.digest)
+        image_digest = self._opened.image_digest if self._opened else None
+        return RunResult.of(taken, f"run_{secrets.token_hex(8)}", self.policy.digest, image_digest)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
@@ -169,6 +172,12 @@ class Sandbox(Files):
         if self._opened is None:
             raise UsageError("the sandbox is not open; use it inside `async with Sandbox(policy) as box:`")
         return self._opened
+
+
+def _request(section: Environment) -> str:
+    from fumehood.environments import Wishes
+
+    return Wishes.of(section).request
 
 
 def _use_environment(section: Environment, progress: Callable[[str], None] | None) -> Lease:

@@ -167,6 +167,11 @@ class BackendSandbox(Protocol):
     @property
     def report(self) -> EnforcementReport: ...
 
+    @property
+    def image_digest(self) -> str | None:
+        """Of what its root file system comes from, where that has one."""
+        ...
+
     def start(self, request: RunRequest) -> AbstractAsyncContextManager[LiveExecution]:
         """Leaving the block ends the run, whatever state it is in."""
         ...
@@ -186,6 +191,11 @@ class Backend(Protocol):
 
     def check(self, policy: Policy) -> None:
         """Raises when the policy cannot be enforced here; asked before anything is prepared for the sandbox."""
+        ...
+
+    async def has_packages(self, policy: Policy, request: str) -> bool:
+        """Whether its sandboxes have the policy's packages without being given them, as in an image that was made
+        with them. `request` is a digest of what the policy asks for."""
         ...
 
     def open(self, policy: Policy, packages: PackageFolder | None) -> AbstractAsyncContextManager[BackendSandbox]: ...

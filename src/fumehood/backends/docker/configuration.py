@@ -63,6 +63,12 @@ class Design:
     image: ImageFacts
     runtime: str
     packages: PackageFolder | None
+    """To be mounted; the image may have the packages itself."""
+    packages_in_image: bool = False
+
+    @property
+    def packages_place(self) -> str | None:
+        return PACKAGES_PLACE if self.packages or self.packages_in_image else None
 
     @property
     def has_own_kernel(self) -> bool:
@@ -185,7 +191,7 @@ def _bind(source: str, target: str, *, is_writable: bool) -> dict[str, Any]:
 
 
 def guest_specification(design: Design) -> RelaySpec:
-    policy, packages = design.policy, PACKAGES_PLACE if design.packages else None
+    policy, packages = design.policy, design.packages_place
     return {
         "limits": {
             "open_files": policy.resources.open_files,

@@ -10,9 +10,10 @@ from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, controls
 
 _ENFORCED = frozenset(
-    {"filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker"}
+    {"filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker", "image"}
 )
 _NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
+MAKE_IMAGE = "Make an image that has them: `hood image build --policy FILE`."
 INSTALL_RUNSC = (
     "Install gVisor (`sudo apt-get install runsc`), then `sudo runsc install` and `sudo systemctl restart docker`."
 )
@@ -29,7 +30,14 @@ def refuse_unknown(policy: Policy, backend: str) -> None:
             )
 
 
-def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFacts, image: ImageFacts) -> None:
+def refuse_machine(
+    policy: Policy,
+    backend: str,
+    runtime: str,
+    facts: EngineFacts,
+    image: ImageFacts,
+    packages: PackageFolder | None = None,
+) -> None:
     """What this engine, or this image on it, cannot do."""
 
     def refuse(control: str, reason: str, remedy: str) -> None:
@@ -43,7 +51,7 @@ def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFact
         reason = (
             f"image {image.reference!r} is for {image.machine} and the engine at {facts.host} is on {facts.machine}"
         )
-        refuse("docker.image", reason, "Use an image for that machine.")
+        refuse("image", reason, "Use an image for that machine; `hood image build` makes one.")
     for limit in ("memory", "cpus", "processes"):
         if limit not in facts.limits:
             reason = f"the engine at {facts.host} cannot limit it"
@@ -53,6 +61,9 @@ def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFact
     if policy.filesystem.mounts and not facts.is_local:
         reason = f"the engine at {facts.host} is elsewhere, and paths of this machine mean nothing to it"
         refuse("filesystem.mounts", reason, "Write files into the workspace instead, or use a local engine.")
+    if packages and not facts.is_local:
+        reason = f"the engine at {facts.host} is elsewhere, and image {image.reference!r} was not made with them"
+        refuse("environment.packages", reason, MAKE_IMAGE)
 
 
 def decide(
@@ -68,7 +79,7 @@ def decide(
     """`layers` are what the guest could put on programs besides."""
     entries = (
         *_isolation(user, has_own_kernel, layers),
-        *_packages(packages),
+        *_packages(policy, packages),
         *_limits(policy, facts, has_own_kernel),
     )
     for entry in entries:
@@ -94,11 +105,14 @@ def _isolation(user: str, has_own_kernel: bool, layers: tuple[str, ...]) -> Iter
     yield Enforcement("system calls", f"{kernel}seccomp allow list of the container, and a second one for programs")
     yield Enforcement("environment", "empty environment; all descriptors closed")
     yield Enforcement("docker", "the engine, image and runtime that it names")
+    yield Enforcement("image", "compared with the engine's, by its digest if the policy has one")
 
 
-def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
+def _packages(policy: Policy, packages: PackageFolder | None) -> Iterator[Enforcement]:
     if packages is not None:
         yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
+    elif policy.environment.has_packages:
+        yield Enforcement("environment.packages", "folder of the image, which was made with them")
 
 
 def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterator[Enforcement]:

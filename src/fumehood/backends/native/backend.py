@@ -35,6 +35,9 @@ class NativeBackend:
     def check(self, policy: Policy) -> None:
         enforcement.decide(policy, self._machine)
 
+    async def has_packages(self, policy: Policy, request: str) -> bool:
+        return False
+
     @asynccontextmanager
     async def open(self, policy: Policy, packages: PackageFolder | None) -> AsyncIterator[NativeSandbox]:
         report = enforcement.decide(policy, self._machine, packages)
