@@ -75,8 +75,7 @@ class Connection:
         """A connection to the server of an opening, in place of the one before, if any."""
         self.leave()
         self._lease = self.way.quotas.enter(opening)
-        async with self.way.looking_up:
-            self._far = await dial(opening, self.way.book, self.way.resolve, self.way.limits.connect_seconds)
+        self._far = await dial(opening, self.way.book, self.way.look_up, self.way.limits.connect_seconds)
         return PlainStream(self._far, self._count)
 
     def hand_over(self) -> None:

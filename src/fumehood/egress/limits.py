@@ -17,7 +17,7 @@ class Limits:
     """For finding and reaching a server, all its addresses together."""
     idle_seconds: float = 900.0
     """For a connection on which nothing moves in either direction."""
-    look_ups: int = 16
+    look_ups: int = 8
     """At a time, for one sandbox; further ones wait."""
     new_names: int = 100
     """Names below a wildcard that may be new at once ..."""
