@@ -148,7 +148,7 @@ _FAMILIES = {
     "git": _family(
         "-C -c --git-dir --work-tree --namespace --super-prefix --config-env --exec-path --list-cmds --attr-source",
         "-p --paginate -P --no-pager --bare --no-replace-objects --literal-pathspecs --no-optional-locks -v -h "
-        "--version --glob-pathspecs --noglob-pathspecs --icase-pathspecs --help --html-path --man-path --info-path --no-advice",
+        "--version --glob-pathspecs --noglob-pathspecs --icase-pathspecs --help --html-path --no-advice",
         _GIT_COMMANDS,
     ),
     "docker": _family(
