@@ -11,11 +11,12 @@ from fumehood.cli import exitcodes
 from fumehood.cli.colours import BOLD, GREEN, RED, paint
 from fumehood.cli.columns import wrapped
 from fumehood.cli.terminal import neutralise
-from fumehood.policy.file import PolicyFile
-from fumehood.policy.rulings import Judge, Ruling, parse_attempt
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns
+
+    from fumehood.policy.file import PolicyFile
+    from fumehood.policy.rulings import Ruling
 
 _DETAILS = """\
 attempts:
@@ -46,12 +47,15 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
         epilog=_DETAILS,
     )
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("attempt", nargs="+", metavar="ATTEMPT", help='such as "connect api.github.com:443"')
+    parser.add_argument("attempt", nargs="+", metavar="ATTEMPT", help="in quotes, such as 'connect api.github.com:443'")
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.set_defaults(act=execute)
 
 
 def execute(chosen: Arguments) -> int:
+    from fumehood.policy.file import PolicyFile
+    from fumehood.policy.rulings import Judge, parse_attempt
+
     file = PolicyFile.load(chosen.file)
     attempt = parse_attempt(_joined(chosen.attempt))
     ruling = Judge(file.policy).decide(attempt.kind, attempt.target)

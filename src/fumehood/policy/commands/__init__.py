@@ -2,7 +2,6 @@
 
     verdict = judge(policy.commands, "git -C /x push && ls")
     verdict.allowed, verdict.refusals        # which part of the line, why, which rule, the smallest change
-    [trial.holds for trial in try_commands(policy)]
 
 How a line is judged, top to bottom:
 
@@ -17,8 +16,7 @@ What cannot be analysed is denied: a name that is put together while it runs, te
 that two readers understand differently. Must not know: how a command is run, or that there is a sandbox.
 """
 
-from fumehood.policy.commands.expectations import Trial, try_commands
 from fumehood.policy.commands.judging import judge, judge_argv
 from fumehood.policy.commands.verdict import Refusal, Verdict
 
-__all__ = ["Refusal", "Trial", "Verdict", "judge", "judge_argv", "try_commands"]
+__all__ = ["Refusal", "Verdict", "judge", "judge_argv"]
