@@ -20,6 +20,7 @@ _COMMANDS: tuple[Path, ...] = (("commands", "allow"), ("commands", "deny"))
 @dataclass(frozen=True)
 class PolicyFile:
     name: str
+    """As it can be shown."""
     policy: Policy
     lines: Mapping[str, int]
     """The line of each key, as rulings and findings spell it: `network.allow[0]`, `filesystem.mounts[/data]`."""
@@ -29,7 +30,7 @@ class PolicyFile:
         name, base = os.fspath(path), os.path.dirname(os.path.abspath(path))
         data, source = parse(read_file(path), name=name, base=base)
         policy = Policy.model_validate(data, context=source)
-        return cls(name, policy, {**_numbered(source), **dict(_named(data, source))})
+        return cls(visible(name), policy, {**_numbered(source), **dict(_named(data, source))})
 
     def line_of(self, key: str) -> int | None:
         """None for what the file does not say, which is the default."""
@@ -38,7 +39,7 @@ class PolicyFile:
     def place_of(self, key: str) -> str:
         """The key and where it stands, such as `network.allow[0] (web.yaml:7)`."""
         line = self.line_of(key)
-        return f"{key} (not in {visible(self.name)})" if line is None else f"{key} ({visible(self.name)}:{line})"
+        return f"{key} (not in {self.name})" if line is None else f"{key} ({self.name}:{line})"
 
 
 def _numbered(source: Source) -> dict[str, int]:

@@ -80,5 +80,5 @@ def _rehearse(
     try:
         return rehearse(policy, results)
     except FumehoodError as error:
-        problems.append(f"{visible(file.name)}: cannot be tried in a sandbox: {error}")
+        problems.append(f"{file.name}: cannot be tried in a sandbox: {error}")
         return {}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from fumehood.policy.loading import MAX_BYTES
+from fumehood.errors import PolicyError
+from fumehood.policy.loading import read_file
 from fumehood.policy.source import visible
 
 _SUFFIXES = (".yaml", ".yml")
-_VERSION = re.compile(rb"^\s*\{?\s*[\"']?version[\"']?:\s*1\b", re.MULTILINE)
+_VERSION = re.compile(rb"^\s*\{?\s*[\"']?version[\"']?:\s*1\s*(?:[#,}]|$)", re.MULTILINE)
 _SECTION = re.compile(
     rb"^(?:backend|strict|filesystem|network|resources|environment|secrets|commands|approvals|docker|tests):",
     re.MULTILINE,
@@ -23,50 +24,38 @@ _SECTION = re.compile(
 _TEST = re.compile(rb"\bexpect[\"']?:\s*[\"']?(?:allow|deny)\b")
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Found:
-    policies: list[str] = field(default_factory=list[str])
-    problems: list[str] = field(default_factory=list[str])
+    policies: list[str]
+    problems: list[str]
     """What could not be looked at, one line each."""
 
 
 def find_policies(paths: list[str]) -> Found:
-    found = Found()
+    policies, problems = dict[str, str](), list[str]()
     for path in paths:
-        if os.path.isdir(path):
-            _search(path, found)
-        else:
-            # Whatever is wrong with a file that was named, loading it will tell.
-            found.policies.append(path)
-    found.policies = list(dict.fromkeys(found.policies))
-    if not found.policies and not found.problems:
-        found.problems.append(f"{', '.join(map(visible, paths))}: there is no policy here; name a file or a folder")
-    return found
+        # Whatever is wrong with a file that was named, loading it will tell.
+        for found in _search(path, problems) if os.path.isdir(path) else (path,):
+            policies.setdefault(os.path.abspath(found), found)
+    if not policies and not problems:
+        problems.append(f"{', '.join(map(visible, paths))}: there is no policy here; name a file or another folder")
+    return Found(list(policies.values()), problems)
 
 
-def _search(folder: str, found: Found) -> None:
+def _search(folder: str, problems: list[str]) -> Iterator[str]:
     def note(error: OSError) -> None:
-        found.problems.append(f"{visible(str(error.filename))}: cannot be searched: {error.strerror}")
+        problems.append(f"{visible(str(error.filename))}: cannot be searched: {error.strerror}")
 
-    for path in _yaml_files(folder, note):
-        try:
-            if _is_policy(path):
-                found.policies.append(path)
-        except OSError as error:
-            found.problems.append(f"{visible(path)}: cannot be read: {error.strerror}")
-
-
-def _yaml_files(folder: str, note: object) -> Iterator[str]:
-    assert callable(note)
     for place, folders, files in os.walk(folder, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = os.path.normpath(os.path.join(place, name))
-            if name.endswith(_SUFFIXES) and os.path.isfile(path):
-                yield path
+            try:
+                if name.endswith(_SUFFIXES) and _is_policy(read_file(path)):
+                    yield path
+            except PolicyError as error:
+                problems += error.problems
 
 
-def _is_policy(path: str) -> bool:
-    with open(path, "rb") as file:
-        text = file.read(MAX_BYTES + 1)
+def _is_policy(text: bytes) -> bool:
     return _TEST.search(text) is not None or (_VERSION.search(text) is not None and _SECTION.search(text) is not None)

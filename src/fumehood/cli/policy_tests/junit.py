@@ -28,7 +28,7 @@ def write(path: str, examinations: list[Examination], problems: list[str]) -> No
 
 
 def _suite(found: Examination) -> ElementTree.Element:
-    name = neutralise(found.name)
+    name = found.name
     suite = ElementTree.Element("testsuite", name=name, file=name)
     for outcome in found.outcomes:
         assert found.file is not None
@@ -44,7 +44,7 @@ def _suite(found: Examination) -> ElementTree.Element:
 
 
 def _case(outcome: Outcome, file: PolicyFile) -> ElementTree.Element:
-    name, expectation = neutralise(file.name), outcome.result.expectation
+    name, expectation = file.name, outcome.result.expectation
     title = f"{expectation.expect} {expectation.attempt}"
     case = ElementTree.Element("testcase", classname=name, name=title, file=name, line=str(outcome.line))
     if not outcome.passed:

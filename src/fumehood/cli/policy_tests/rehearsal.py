@@ -64,19 +64,18 @@ async def _rehearse(policy: Policy, results: list[TestResult]) -> dict[int, Seen
     async with Sandbox(policy) as box:
         for start in range(0, len(probes), _AT_ONCE):
             seen |= await _try_probes(box, dict(probes[start : start + _AT_ONCE]))
-        for index, found in plans.items():
-            match found:
-                case Probe():
-                    continue
-                case Demand():
-                    seen[index] = await _try_demand(box, found)
-                case Command():
-                    seen[index] = await _try_command(box, found)
-                case Spared():
-                    seen[index] = Seen(None, found.reason)
-                case _:
-                    assert_never(found)
+    for index, found in plans.items():
+        if not isinstance(found, Probe):
+            seen[index] = await _try_alone(policy, found)
     return seen
+
+
+async def _try_alone(policy: Policy, found: Demand | Command | Spared) -> Seen:
+    """In a sandbox of its own: where the whole of it has the limit, one that asks for too much takes it along."""
+    if isinstance(found, Spared):
+        return Seen(None, found.reason)
+    async with Sandbox(policy) as box:
+        return await (_try_demand(box, found) if isinstance(found, Demand) else _try_command(box, found))
 
 
 def plan(policy: Policy, result: TestResult) -> Probe | Demand | Command | Spared:

@@ -9,7 +9,6 @@ from fumehood.cli import exitcodes
 from fumehood.cli.colours import DIM, GREEN, RED, YELLOW, paint
 from fumehood.cli.columns import wrapped
 from fumehood.cli.policy_tests.examining import Examination, Outcome
-from fumehood.cli.terminal import neutralise
 from fumehood.policy.file import PolicyFile
 
 _INDENT = "      "
@@ -96,7 +95,7 @@ def _file_lines(found: Examination, *, is_verbose: bool) -> Iterator[str]:
         yield from _problem_lines(problem)
     if found.problems:
         return
-    name, count, failed = neutralise(found.name), len(found.outcomes), len(found.failures)
+    name, count, failed = found.name, len(found.outcomes), len(found.failures)
     if not count:
         yield f"{paint('none', YELLOW)}  {name}: no tests"
     elif failed:
@@ -108,7 +107,7 @@ def _file_lines(found: Examination, *, is_verbose: bool) -> Iterator[str]:
 def _outcome_lines(outcome: Outcome, file: PolicyFile) -> Iterator[str]:
     word = paint("pass", GREEN) if outcome.passed else paint("fail", RED)
     expectation = outcome.result.expectation
-    yield f"{word}  {neutralise(f'{file.name}:{outcome.line}: {expectation.expect} {expectation.attempt}')}"
+    yield f"{word}  {file.name}:{outcome.line}: {expectation.expect} {expectation.attempt}"
     for words in failure_words(outcome, file):
         yield from wrapped(words, indent=_INDENT)
     if outcome.seen is not None and outcome.seen.verdict is None:

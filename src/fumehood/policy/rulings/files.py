@@ -61,7 +61,7 @@ def _shown(policy: Policy, path: str) -> str:
         return "" if places.is_covered(path) else "/proc tells of the sandbox's own processes"
     if places.is_in_any(path, (*places.SYSTEM, own_interpreter().prefix)):
         return "programs and libraries of the system are shown to every sandbox"
-    if places.is_in_any(path, (*places.FILES_OF_ETC, *places.DEVICES)):
+    if places.is_furniture(path):
         return "it is one of the few that every sandbox has, with nothing of the host's in it"
     if _has_packages(policy) and is_inside(path, PACKAGES_PLACE):
         return "the packages of environment are there"

@@ -6,16 +6,16 @@ container's image may show more of its own (never of the host's); only a real sa
 
 from __future__ import annotations
 
+import re
+
 from fumehood.policy.paths import WORKSPACE, is_inside
 
 # Memory of the sandbox's own: made anew, gone with it.
 OWN = (WORKSPACE, "/tmp", "/dev/shm", "/run")
-# Programs and libraries, read-only.
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC = (
-    *("passwd", "group", "hosts", "nsswitch.conf", "resolv.conf", "mtab", "ld.so.cache", "alternatives"),
-    *("java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "java-25-openjdk"),
-)
+# Programs and libraries, read-only, and a folder with nothing in it.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/empty")
+_ETC = ("passwd", "group", "hosts", "nsswitch.conf", "resolv.conf", "mtab", "ld.so.cache", "alternatives")
+_JAVA = re.compile(r"/etc/java-[^/]*-openjdk(?:/.*)?", re.DOTALL)
 _DEVICES = (
     *("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"),
     *("fd", "stdin", "stdout", "stderr"),
@@ -33,6 +33,11 @@ DEVICES = tuple(f"/dev/{name}" for name in _DEVICES)
 
 def is_in_any(path: str, folders: tuple[str, ...]) -> bool:
     return any(is_inside(path, folder) for folder in folders)
+
+
+def is_furniture(path: str) -> bool:
+    """One of the few files and devices that programs expect to find anywhere."""
+    return is_in_any(path, (*FILES_OF_ETC, *DEVICES)) or _JAVA.fullmatch(path) is not None
 
 
 def is_covered(path: str) -> bool:
