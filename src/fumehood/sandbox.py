@@ -132,7 +132,7 @@ class Sandbox(Files):
 
     def session(self) -> Session:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
-        return Session(self.policy, lambda: self._backend_sandbox().open_session(), self._report)
+        return Session(self.policy, lambda: self._backend_sandbox().open_session(None), self._report)
 
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]

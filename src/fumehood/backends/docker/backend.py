@@ -48,7 +48,9 @@ class DockerBackend:
         enforcement.refuse_unknown(policy, self.name)
 
     @asynccontextmanager
-    async def open(self, policy: Policy, packages: PackageFolder | None) -> AsyncIterator[DockerSandbox]:
+    async def open(
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
+    ) -> AsyncIterator[DockerSandbox]:
         enforcement.refuse_unknown(policy, self.name)
         identities = mount_identities(policy)
         design, container = await self._in_loop(partial(self._open, policy, packages, identities), self._dispose)
