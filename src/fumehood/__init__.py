@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fumehood.events import Event, Finished, Stderr, Stdout
     from fumehood.files import FileEntry, Transfer
     from fumehood.policy import Policy
-    from fumehood.results import Artifact, Cause, Display, RunResult, Status
+    from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
     from fumehood.sandbox import Sandbox
     from fumehood.session import Session
 
@@ -47,7 +47,7 @@ _HOMES = {
     "events": ("Event", "Finished", "Stderr", "Stdout"),
     "files": ("FileEntry", "Transfer"),
     "policy": ("Policy",),
-    "results": ("Artifact", "Cause", "Display", "RunResult", "Status"),
+    "results": ("Artifact", "Cause", "Denial", "Display", "RunResult", "Status"),
     "sandbox": ("Sandbox",),
     "session": ("Session",),
 }
@@ -57,6 +57,7 @@ __all__ = [
     "Artifact",
     "BackgroundRun",
     "Cause",
+    "Denial",
     "DeniedError",
     "Display",
     "Event",

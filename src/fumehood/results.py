@@ -77,6 +77,31 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class Denial:
+    """Something that a program tried on its way out and that the policy refused."""
+
+    kind: str
+    """`dns`, `connect`, `tls` or `http`: how far it came."""
+    what: str
+    """The attempt in one line, such as `connect example.com:443`."""
+    why: str
+    rule: str = ""
+    """The key of the rule that decided, such as `network.allow[0]`; empty when no rule covers the attempt."""
+    remedy: str = ""
+    """The smallest change of the policy that would allow it; empty when none would."""
+    host: str = ""
+    port: int = 0
+    method: str = ""
+    path: str = ""
+    count: int = 1
+    """How often the same was tried."""
+
+    def __str__(self) -> str:
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        return f"{self.what}: {self.why}{times}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """All that a run left, as a backend saw it. Without its output when that was streamed."""
 
@@ -106,6 +131,8 @@ class RunResult:
     """One sentence on what ended the run and what to change, empty for a plain exit."""
     displays: tuple[Display, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
+    denials: tuple[Denial, ...] = ()
+    """What the program tried on its way out and was refused, in order; the same things are counted, not repeated."""
     compilation: RunResult | None = None
     """Of a compiled language: how the compiler's own run ended. If it failed, the program never ran."""
     restarted: bool = False

@@ -16,20 +16,45 @@ from fumehood.policy.section import Text
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
+_EXACT = 1000
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 
 def check_host(text: str) -> str:
     """A name without wildcard, or an address, in its one spelling."""
     host = check_host_pattern(text)
-    if "*" in host:
-        raise ValueError("must be one host, without a wildcard")
+    if "*" in host or "/" in host:
+        raise ValueError("must be one host, without a wildcard or a block of addresses")
     return host
 
 
+def covers(pattern: str, host: str) -> bool:
+    """Is this host meant? `*` and `*.name` mean names only, and `*.name` not the name itself; a block, addresses."""
+    if "/" in pattern:
+        return is_address(host) and ipaddress.ip_address(host) in ipaddress.ip_network(pattern)
+    if pattern == "*":
+        return not is_address(host)
+    return host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+
+
+def specificity(pattern: str) -> int:
+    """How exactly a pattern means the hosts that it covers; of two that cover the same host, the narrower has more."""
+    if "/" in pattern:
+        return ipaddress.ip_network(pattern).prefixlen
+    if pattern.startswith("*"):
+        return len(pattern)
+    return _EXACT
+
+
+def is_address(host: str) -> bool:
+    """Whether a checked host is an address; a checked name never looks like one."""
+    return ":" in host or host.rpartition(".")[2].isdigit()
+
+
 def check_host_pattern(text: str) -> str:
-    """A name, `*.name`, `*`, or an address, in its one spelling: lower case, no final dot."""
-    address = _address(text)
+    """A name, `*.name`, `*`, an address or a block of addresses, in its one spelling: lower case, no final dot."""
+    address = _address(text) or _block(text)
     if address is not None:
         return address
     if text == "*":
@@ -67,7 +92,22 @@ def _address(text: str) -> str | None:
         return None
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         raise ValueError("must not name a network interface")
-    return str(address)
+    # The kernel connects to the IPv4 address within, so that is what it is.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _block(text: str) -> str | None:
+    address, slash, length = text.partition("/")
+    if not slash or _address(address) is None:
+        return None
+    try:
+        block = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"is no block of addresses: {error}; write it like 10.0.0.0/8") from None
+    if not length.isdigit() or (isinstance(block, ipaddress.IPv6Network) and block.subnet_of(_MAPPED)):
+        raise ValueError("must be a plain block of addresses, such as 10.0.0.0/8 or 2001:db8::/32")
+    return str(block.network_address) if block.num_addresses == 1 else str(block)
 
 
 def _check_name(name: str) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
 
+from fumehood.policy.egress.addresses import METADATA, Reach, classify
 from fumehood.policy.hazards import path_hazards
+from fumehood.policy.hosts import covers, is_address
 from fumehood.policy.network import NetworkRule
 from fumehood.policy.quantities import GIB, MIB
 from fumehood.policy.secret import Secret
@@ -34,8 +37,7 @@ _HUGE: dict[str, float] = {
     "resources.artifacts_size": 16 * GIB,
     "filesystem.workspace.size": 16 * GIB,
 }
-# Where clouds hand out the machine's own credentials.
-_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "100.100.100.200", "metadata.google.internal"})
+_METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-data"})
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,33 @@ def _network(policy: Policy) -> Iterator[Finding]:
 
 
 def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
-    if rule.host == "*":
+    if rule.host in ("*", "0.0.0.0/0", "::/0"):
         yield Finding(
-            "danger", key, "* opens every host, so anything that is read can be sent anywhere; name the hosts"
+            "danger",
+            key,
+            f"{rule.host} opens every host, so anything that is read can be sent anywhere; name the hosts",
         )
     elif rule.host.startswith("*.") and "." not in rule.host[2:]:
         yield Finding("danger", key, f"{rule.host} covers names that anybody can register; name the hosts")
     if rule.private:
         message = "private: true reaches hosts behind the firewall and, at link-local addresses, cloud credentials"
-        yield Finding("danger" if "*" in rule.host or rule.host in _METADATA else "warning", key, message)
-    if rule.protocol == "http" or (rule.protocol is None and 80 in rule.ports):
+        yield Finding("danger" if "*" in rule.host or _gives_credentials(rule.host) else "warning", key, message)
+    elif _is_private(rule.host):
+        yield Finding("warning", key, f"{rule.host} is not public, so nothing gets there without private: true")
+    if any(rule.protocol_on(port) == "http" for port in rule.ports):
         yield Finding("warning", key, "plain http can be read and changed on the way; use tls")
+
+
+def _gives_credentials(host: str) -> bool:
+    return host in _METADATA_NAMES or (is_address(host) and "/" not in host and ip_address(host) in METADATA)
+
+
+def _is_private(host: str) -> bool:
+    if "/" in host:
+        block = ip_network(host)
+        first, last = classify(block.network_address), classify(block.broadcast_address)
+        return first == last and first[0] is not Reach.PUBLIC
+    return is_address(host) and classify(ip_address(host))[0] is not Reach.PUBLIC
 
 
 def _limits(policy: Policy) -> Iterator[Finding]:
@@ -124,16 +142,17 @@ def _secrets(policy: Policy) -> Iterator[Finding]:
 
 def _secret(key: str, secret: Secret, rules: tuple[NetworkRule, ...]) -> Iterator[Finding]:
     host = secret.inject.host
-    matching = [rule for rule in rules if _covers(rule.host, host)]
+    matching = [rule for rule in rules if covers(rule.host, host) and _speaks_tls(rule)]
     if not matching:
-        yield Finding("warning", key, f"{secret.name} is never used: no rule in network.allow opens {host}")
+        message = f"{secret.name} is never used: no rule in network.allow opens {host} with protocol tls"
+        yield Finding("warning", key, message)
     if any(not rule.narrows_requests for rule in matching):
         message = f"{secret.name} goes with every request to {host}; give its rule in network.allow methods and paths"
         yield Finding("warning", key, message)
 
 
-def _covers(pattern: str, host: str) -> bool:
-    return pattern in ("*", host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+def _speaks_tls(rule: NetworkRule) -> bool:
+    return any(rule.protocol_on(port) == "tls" for port in rule.ports)
 
 
 def _engine(policy: Policy) -> Iterator[Finding]:

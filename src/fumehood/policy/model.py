@@ -116,11 +116,16 @@ class Policy(Section):
 
     @field_validator("secrets")
     @classmethod
-    def _keep_names_apart(cls, secrets: tuple[Secret, ...]) -> tuple[Secret, ...]:
+    def _keep_secrets_apart(cls, secrets: tuple[Secret, ...]) -> tuple[Secret, ...]:
         ordered = sorted(secrets, key=lambda secret: secret.name)
         for first, second in pairwise(ordered):
             if first.name == second.name:
                 raise ValueError(f"two secrets have the name {first.name}; give each its own")
+        places: dict[tuple[str, str], str] = {}
+        for secret in ordered:
+            place = secret.inject.host, secret.inject.header.lower()
+            if (other := places.setdefault(place, secret.name)) != secret.name:
+                raise ValueError(f"{other} and {secret.name} are for the same header of the same host; choose one")
         return tuple(ordered)
 
     @model_validator(mode="wrap")

@@ -31,16 +31,21 @@ Method = Annotated[Text, AfterValidator(_check_method)]
 UrlPath = Annotated[Text, AfterValidator(_check_path)]
 
 
-class NetworkRule(Section):
-    """One opening. Without `protocol` the gateway accepts TLS and HTTP and tells them apart; raw TCP must be asked for.
+Protocol = Literal["tls", "http", "tcp"]
+_USUAL: dict[int, Protocol] = {443: "tls", 80: "http"}
 
-    `methods` and `paths` narrow it to some requests (none given: any). `private` admits private and link-local
-    addresses. `max_rate` counts new connections a second.
+
+class NetworkRule(Section):
+    """One opening. What may be spoken there is `protocol`, or without it: TLS on port 443, HTTP on 80, else any TCP.
+
+    `host` is a name, `*.name`, `*` (any name), an address or a block of addresses. `methods` and `paths` narrow it to
+    some requests (none given: any). `private` admits addresses that are not public. Limits hold for a sandbox:
+    `max_bytes` in both directions together, `max_connections` at a time, `max_rate` new connections a second.
     """
 
     host: HostPattern
     ports: Annotated[Distinct[Port], NonEmpty]
-    protocol: Literal["tls", "http", "tcp"] | None = None
+    protocol: Protocol | None = None
     methods: Annotated[Distinct[Method], NonEmpty] | None = None
     paths: Annotated[Distinct[UrlPath], NonEmpty] | None = None
     private: bool = False
@@ -50,8 +55,12 @@ class NetworkRule(Section):
 
     @model_validator(mode="after")
     def _refuse_requests_in_raw_tcp(self) -> Self:
-        if self.protocol == "tcp" and (self.methods is not None or self.paths is not None):
-            raise ValueError("methods and paths cannot be checked with protocol tcp; use tls or http")
+        raw = [port for port in self.ports if self.protocol_on(port) == "tcp"]
+        if self.narrows_requests and raw:
+            raise ValueError(
+                f"methods and paths cannot be checked with protocol tcp, which is that of port {raw[0]}; "
+                "set protocol to tls or http"
+            )
         return self
 
     @property
@@ -59,8 +68,11 @@ class NetworkRule(Section):
         """Whether the gateway must read each request to decide."""
         return self.methods is not None or self.paths is not None
 
+    def protocol_on(self, port: int) -> Protocol:
+        return self.protocol or _USUAL.get(port, "tcp")
+
 
 class Network(Section):
-    """The rules, in the order in which the gateway tries them."""
+    """The rules. Their order says nothing: of those that cover a host, the most exact ones decide, together."""
 
     allow: Ordered[NetworkRule] = Field(default=())

@@ -1,71 +1,26 @@
-"""Which files may leave: the patterns of `filesystem.outputs`, matched name by name. Pure, and linear in the path.
-
-`*`, `?` and `[...]` stand for characters of one name, hidden names included; `**` stands for any number of folders, and
-at the end for everything below.
-"""
+"""Which files may leave: the patterns of `filesystem.outputs`. Pure."""
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Iterable
 
-_ANY_DEPTH = "**"
+from fumehood.policy.globs import PathGlob
 
 
 class Outputs:
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = tuple(patterns)
-        self._machines = [_Machine(pattern) for pattern in self.patterns]
+        self._globs = [PathGlob(pattern) for pattern in self.patterns]
 
     def match(self, path: str) -> bool:
         """May the file at this path, below the workspace, leave?"""
-        return any(machine.accepts(path) for machine in self._machines)
+        return any(glob.accepts(path) for glob in self._globs)
 
     def reach(self, folder: str) -> bool:
         """Could anything below this folder match? The empty path is the workspace."""
-        return any(machine.goes_on_below(folder) for machine in self._machines)
+        return any(glob.goes_on_below(folder) for glob in self._globs)
 
     @property
     def ask_for_git(self) -> bool:
         """Version control folders run code when tools look at them, so they have to be named."""
         return any(".git" in pattern.split("/") for pattern in self.patterns)
-
-
-class _Machine:
-    """Follows all readings of one pattern at once; a state is the number of its parts that are behind us."""
-
-    def __init__(self, pattern: str) -> None:
-        parts = pattern.split("/")
-        self._end = len(parts)
-        self._parts = [None if part == _ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts]
-
-    def accepts(self, path: str) -> bool:
-        return self._end in self._states_after(path)
-
-    def goes_on_below(self, folder: str) -> bool:
-        return any(state < self._end for state in self._states_after(folder))
-
-    def _states_after(self, path: str) -> set[int]:
-        states = self._with_skipped({0})
-        for name in path.split("/") if path else ():
-            states = self._with_skipped({after for state in states for after in self._step(state, name)})
-            if not states:
-                break
-        return states
-
-    def _step(self, state: int, name: str) -> tuple[int, ...]:
-        if state == self._end:
-            return ()
-        part = self._parts[state]
-        if part is not None:
-            return (state + 1,) if part.match(name) else ()
-        return (state, self._end) if state + 1 == self._end else (state,)
-
-    def _with_skipped(self, states: set[int]) -> set[int]:
-        """`**` may stand for no folder at all, but at the end for at least one name."""
-        complete = set(states)
-        for state in range(self._end - 1):
-            if state in complete and self._parts[state] is None:
-                complete.add(state + 1)
-        return complete

@@ -14,7 +14,12 @@ from fumehood.policy.section import Section, Text
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 # Headers that decide where a message goes or ends; setting one would let a secret's text split requests.
-_FRAMING = frozenset({"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer"})
+_FRAMING = frozenset(
+    {
+        *("host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "expect"),
+        *("keep-alive", "proxy-connection", "accept-encoding"),
+    }
+)
 
 
 def _check_variable(text: str) -> str:
@@ -39,7 +44,7 @@ Variable = Annotated[Text, AfterValidator(_check_variable)]
 
 
 class Injection(Section):
-    """Where the gateway puts a secret: one header, to one host."""
+    """Where the gateway puts a secret: one header, to one host, over TLS, in requests that the rules allow."""
 
     host: Host
     header: Annotated[Text, AfterValidator(_check_header)] = "Authorization"

@@ -66,6 +66,9 @@ def test_any_mount_that_can_be_written_deserves_a_look() -> None:
         ({"private": True}, "warning", "behind the firewall"),
         ({"private": True, "host": "*.a.example"}, "danger", "behind the firewall"),
         ({"private": True, "host": "169.254.169.254"}, "danger", "cloud credentials"),
+        ({"host": "0.0.0.0/0"}, "danger", "every host"),
+        ({"host": "10.1.2.3"}, "warning", "without private: true"),
+        ({"host": "10.0.0.0/8"}, "warning", "without private: true"),
         ({"protocol": "http"}, "warning", "plain http"),
         ({"ports": [80, 443]}, "warning", "plain http"),
     ],
@@ -136,6 +139,12 @@ def test_a_credential_for_some_requests_is_fine() -> None:
 def test_a_credential_without_a_way_out_is_found() -> None:
     (finding,) = secret_findings({"host": "github.com"})
     assert "never used" in finding.message
+
+
+def test_a_credential_that_would_have_to_go_in_the_open_is_found() -> None:
+    for protocol in ("http", "tcp"):
+        findings = secret_findings({"host": "api.github.com", "protocol": protocol})
+        assert "is never used: no rule in network.allow opens api.github.com with protocol tls" in str(findings[-1])
 
 
 def test_a_finding_reads_as_a_line() -> None:

@@ -35,7 +35,7 @@ MOUNTS = st.lists(
 RULES = st.lists(
     st.fixed_dictionaries(
         {
-            "host": st.sampled_from(["a.com", "*.b.com", "::1"]),
+            "host": st.sampled_from(["a.com", "*.b.com", "::1", "10.0.0.0/8"]),
             "ports": st.lists(st.sampled_from([80, 443]), unique=True, min_size=1),
         },
         optional={
@@ -59,7 +59,7 @@ SECRETS = st.lists(
         }
     ),
     max_size=2,
-    unique_by=lambda secret: secret["name"],
+    unique_by=(lambda secret: secret["name"], lambda secret: secret["inject"].get("header")),
 )
 TREES = section(
     version=st.just(1),

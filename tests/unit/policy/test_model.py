@@ -162,6 +162,10 @@ def test_a_relative_source_in_a_vanished_folder_is_refused(tmp_path: Path, monke
         ("2001:DB8:0::1", "2001:db8::1"),
         ("localhost", "localhost"),
         ("_srv.example.com", "_srv.example.com"),
+        ("10.0.0.0/8", "10.0.0.0/8"),
+        ("10.0.0.1/32", "10.0.0.1"),
+        ("2001:DB8::/32", "2001:db8::/32"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
     ],
 )
 def test_a_host_has_one_spelling(host: str, normal: str) -> None:
@@ -191,6 +195,10 @@ def test_a_host_has_one_spelling(host: str, normal: str) -> None:
         ("[::1]", "bare name"),
         ("a\0.com", "control or invisible"),
         ("a" * 64 + ".com", "no host name"),
+        ("10.0.0.1/8", "no block of addresses"),
+        ("10.0.0.0/33", "no block of addresses"),
+        ("10.0.0.0/255.0.0.0", "plain block"),
+        ("::ffff:10.0.0.0/104", "plain block"),
     ],
 )
 def test_a_host_that_could_be_read_in_two_ways_is_refused(host: str, message: str) -> None:
@@ -214,6 +222,7 @@ def test_a_host_that_could_be_read_in_two_ways_is_refused(host: str, message: st
         ({"paths": ["/a/../b"]}, "not contain .."),
         ({"protocol": "udp"}, "must be one of tls, http, tcp"),
         ({"protocol": "tcp", "methods": ["GET"]}, "cannot be checked with protocol tcp"),
+        ({"ports": [443, 8443], "paths": ["/x"]}, "which is that of port 8443; set protocol to tls or http"),
         ({"max_bytes": 0}, "a size is"),
         ({"max_connections": 0}, "must be from 1"),
         ({"max_rate": 0}, "must be from 0.001"),
@@ -231,6 +240,7 @@ def test_a_rule_that_cannot_be_meant_is_refused(fields: dict[str, object], messa
         ({"from_file": "/run/token"}, "exactly one of from_env and from_file"),
         ({"name": "NOT-A-NAME"}, "letters, digits and _"),
         ({"inject": {"host": "*.github.com"}}, "without a wildcard"),
+        ({"inject": {"host": "10.0.0.0/8"}}, "without a wildcard or a block"),
         ({"inject": {"host": "a.com", "header": "Host"}}, "may carry a credential"),
         ({"inject": {"host": "a.com", "header": "A\r\nB"}}, "control or invisible"),
         ({"inject": {"host": "a.com", "format": "Bearer"}}, "must hold {} once"),
@@ -244,6 +254,23 @@ def test_a_secret_that_cannot_be_meant_is_refused(fields: dict[str, object], mes
 
 def test_two_secrets_need_two_names() -> None:
     assert "two secrets have the name TOKEN" in refusal(secrets=[*secret(), *secret()])
+
+
+def test_two_secrets_need_two_places() -> None:
+    other = secret(name="OTHER", inject={"host": "API.github.com", "header": "authorization"})
+    assert "OTHER and TOKEN are for the same header of the same host" in refusal(secrets=[*secret(), *other])
+
+
+@pytest.mark.parametrize(
+    ("port", "protocol", "spoken"),
+    [(443, None, "tls"), (80, None, "http"), (5432, None, "tcp"), (443, "tcp", "tcp"), (8443, "tls", "tls")],
+)
+def test_what_is_spoken_on_a_port_is_what_is_usual_there_unless_the_rule_says_otherwise(
+    port: int, protocol: str | None, spoken: str
+) -> None:
+    assert (
+        NetworkRule.model_validate({"host": "a.com", "ports": [port], "protocol": protocol}).protocol_on(port) == spoken
+    )
 
 
 def test_what_stands_below_secrets_is_never_repeated_in_an_error() -> None:

@@ -1,0 +1,29 @@
+"""What may leave a sandbox, as pure decisions: the gateway, `hood policy test` and `explain` ask the same questions.
+
+Must not know: sockets, resolvers, certificates, time. Limits of bytes, connections and rates are counted by whoever
+sees them happen.
+
+    book = Rulebook(policy)
+    book.decide_name("api.github.com"), book.decide_connection("api.github.com", 443)
+    opening = book.opening("api.github.com", 443)
+    book.decide_address(opening, address), book.decide_hello(opening, "api.github.com")
+    book.decide_request(opening, "GET", "/repos/x?y=z", "api.github.com")
+"""
+
+from fumehood.policy.egress.addresses import Address, Reach, classify
+from fumehood.policy.egress.decision import Attempt, Decision, shown
+from fumehood.policy.egress.opening import NumberedRule, Opening
+from fumehood.policy.egress.rulebook import Rulebook, normalise
+
+__all__ = [
+    "Address",
+    "Attempt",
+    "Decision",
+    "NumberedRule",
+    "Opening",
+    "Reach",
+    "Rulebook",
+    "classify",
+    "normalise",
+    "shown",
+]

@@ -1,0 +1,65 @@
+"""What somebody tried, and what the rules say to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fumehood.policy.hosts import endpoint
+from fumehood.results import Denial
+
+Kind = Literal["dns", "connect", "tls", "http"]
+_MOST_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One name looked up, connection made, handshake begun or request sent, as the program chose it."""
+
+    kind: Kind
+    host: str
+    port: int = 0
+    method: str = ""
+    path: str = ""
+    secure: bool = False
+
+    def __str__(self) -> str:
+        place = endpoint(self.host, self.port) if self.port else self.host
+        if self.kind == "http":
+            place = f"{self.method} http{'s' if self.secure else ''}://{place}{self.path}"
+        return shown(f"{self.kind} {place}" if self.kind != "http" else place)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Allowed when nothing speaks against it. `rule` is the key of the rule that decided, empty when none covers it."""
+
+    attempt: Attempt
+    rule: str = ""
+    why: str = ""
+    remedy: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        return not self.why
+
+    def denial(self) -> Denial:
+        """The record of a refusal."""
+        attempt = self.attempt
+        return Denial(
+            kind=attempt.kind,
+            what=str(attempt),
+            why=self.why,
+            rule=self.rule,
+            remedy=self.remedy,
+            host=shown(attempt.host),
+            port=attempt.port,
+            method=shown(attempt.method),
+            path=shown(attempt.path),
+        )
+
+
+def shown(text: str) -> str:
+    """Text that a program chose, safe to print: nothing invisible, and not too long."""
+    safe = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text[:_MOST_SHOWN])
+    return safe + "..." if len(text) > _MOST_SHOWN else safe

@@ -1,0 +1,245 @@
+"""The rules of a policy, asked one question at a time: a name, a connection, an address, a handshake, a request.
+
+No rule that covers an attempt is a denial. Where several do:
+
+1. The rules whose `host` means it most exactly decide, the others are silent: a name or address before `*.name`, a
+   longer `*.name` before a shorter one, `*` last, a small block of addresses before a large one.
+2. Among rules with that same host, the strictest of each matter holds: TLS before HTTP before TCP, private addresses
+   only if all say so, every limit counts. If one lists methods or paths, a request needs a rule that lists and covers
+   it; one that lists nothing opens nothing beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from ipaddress import ip_address
+
+from fumehood.policy.egress.addresses import Address, Reach, classify, plain
+from fumehood.policy.egress.decision import Attempt, Decision
+from fumehood.policy.egress.opening import NumberedRule, Opening
+from fumehood.policy.egress.targets import AmbiguousPathError, readings, split_target
+from fumehood.policy.hosts import check_host, covers, is_address, specificity
+from fumehood.policy.model import Policy
+from fumehood.policy.section import refuse_control_characters
+
+# What may stand in front of a wildcard's own name. A longer name carries data to whoever answers for that domain.
+MOST_WILDCARD_CHARACTERS = 64
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,20}", re.ASCII)
+# Headers by which some frameworks take a request for another one than its first line says.
+_OVERRIDES = frozenset(
+    {
+        *("x-http-method-override", "x-http-method", "x-method-override", "x-original-method"),
+        *("x-original-url", "x-rewrite-url", "x-original-uri", "x-forwarded-uri", "x-forwarded-prefix"),
+    }
+)
+_HOST_HEADER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+
+
+def normalise(text: str) -> str:
+    """A name or address as a program wrote it, in its one spelling, or ValueError saying why it has none."""
+    refuse_control_characters(text)
+    return check_host(text)
+
+
+class Rulebook:
+    """Pure: the same question has the same answer, and nothing is asked of the network."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._rules = [NumberedRule(rule, index) for index, rule in enumerate(policy.network.allow)]
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Every port that some rule opens."""
+        return tuple(sorted({port for rule in self.policy.network.allow for port in rule.ports}))
+
+    def decide_name(self, name: str) -> Decision:
+        """May this name be looked up? It may if it is open on any port."""
+        attempt = Attempt("dns", name)
+        try:
+            host = normalise(name)
+        except ValueError as error:
+            return Decision(attempt, why=f"the name {error}")
+        attempt = replace(attempt, host=host)
+        if is_address(host):
+            return Decision(attempt, why="is an address, which needs no look-up")
+        covering = self._most_exact([rule for rule in self._rules if covers(rule.rule.host, host)])
+        if not covering:
+            return Decision(attempt, why="no rule opens this name", remedy=_opens(host, 443))
+        return self._check_length(attempt, covering[0])
+
+    def decide_connection(self, host: str, port: int) -> Decision:
+        """May a connection be made, as far as name and port can tell? `opening` gives what holds on it."""
+        attempt = Attempt("connect", host, port)
+        try:
+            host = normalise(host)
+        except ValueError as error:
+            return Decision(attempt, why=f"the name {error}")
+        attempt = replace(attempt, host=host)
+        opening = self.opening(host, port)
+        if opening is None:
+            return self._not_open(attempt)
+        decision = self._check_length(attempt, opening.rules[0])
+        return self._check_literal(decision, opening) if decision.allowed else decision
+
+    def opening(self, host: str, port: int) -> Opening | None:
+        """What the rules say together of a host, in its one spelling, and a port."""
+        covering = [rule for rule in self._rules if port in rule.rule.ports and covers(rule.rule.host, host)]
+        rules = self._most_exact(covering)
+        if not rules:
+            return None
+        opening = Opening(host, port, rules)
+        if opening.protocol != "tls":
+            # A credential is never sent where everybody on the way could read it.
+            return opening
+        return replace(opening, secrets=tuple(secret for secret in self.policy.secrets if secret.inject.host == host))
+
+    def decide_address(self, opening: Opening, address: Address) -> Decision:
+        """May the gateway connect to the address that it found for an opening?"""
+        reach, kind = classify(address)
+        attempt = Attempt("connect", opening.host, opening.port)
+        match reach:
+            case Reach.PUBLIC:
+                return Decision(attempt, opening.key)
+            case Reach.PRIVATE if opening.private:
+                return Decision(attempt, opening.key)
+            case Reach.METADATA if opening.private and opening.names_its_address:
+                return Decision(attempt, opening.key)
+            case Reach.PRIVATE:
+                remedy = f"set private: true in {opening.key}"
+            case Reach.METADATA:
+                listed = f"{{host: {plain(address)}, ports: [{opening.port}], private: true}}"
+                remedy = f"add {listed} to network.allow"
+            case Reach.NEVER:
+                remedy = ""
+        place = "" if str(address) == opening.host else f"{opening.host} leads to "
+        return Decision(attempt, opening.key, f"{place}{address}, which is {kind}", remedy)
+
+    def decide_own_address(self, opening: Opening, address: Address) -> Decision:
+        """May the gateway connect to an address that turned out to be this machine's own, whatever its kind?"""
+        attempt = Attempt("connect", opening.host, opening.port)
+        if opening.private:
+            return Decision(attempt, opening.key)
+        remedy = f"set private: true in {opening.key}"
+        return Decision(attempt, opening.key, f"{opening.host} leads to {address}, which is this machine", remedy)
+
+    def decide_hello(
+        self, opening: Opening, server_name: str | None, *, encrypted: bool = False, protocols: Sequence[str] = ()
+    ) -> Decision:
+        """May this TLS handshake go on? `encrypted` says that it hides its real name, `protocols` is its ALPN offer."""
+        attempt = Attempt("tls", opening.host, opening.port)
+        if encrypted:
+            return Decision(attempt, opening.key, "the handshake hides its server name (ECH)", "")
+        if server_name is None:
+            if is_address(opening.host):
+                return self._check_protocols(attempt, opening, protocols)
+            return Decision(attempt, opening.key, "the handshake names no server (SNI)", _raw(opening))
+        try:
+            if server_name.endswith("."):
+                raise ValueError("ends in a dot")
+            name = normalise(server_name)
+        except ValueError as error:
+            return Decision(attempt, opening.key, f"the server name of the handshake {error}")
+        if name != opening.host:
+            remedy = "" if is_address(name) else _opens(name, opening.port)
+            return Decision(attempt, opening.key, f"the handshake names another server, {name}", remedy)
+        return self._check_protocols(attempt, opening, protocols)
+
+    def decide_request(
+        self, opening: Opening, method: str, target: str, host: str, headers: Collection[str] = ()
+    ) -> Decision:
+        """May this request be sent? `target` and `host` are as in its first line and its Host header.
+
+        `headers` are the names of all its headers, in lower case.
+        """
+        attempt = Attempt("http", opening.host, opening.port, method, target.partition("?")[0])
+        attempt = replace(attempt, secure=opening.protocol == "tls")
+        denial = replace(Decision(attempt, opening.key), remedy="")
+        if _TOKEN.fullmatch(method) is None or method in ("CONNECT", "PRI"):
+            return replace(denial, why="the method makes no sense here")
+        if not _same_host(host, opening):
+            return replace(denial, why=f"the Host header names another server than {opening.host}")
+        if method == "TRACE" and opening.secrets:
+            return replace(denial, why="TRACE would send the credential back")
+        if opening.narrowing and (tricks := _OVERRIDES.intersection(headers)):
+            return replace(denial, why=f"{min(tricks)} asks the server for another request than this one")
+        try:
+            path = "*" if target == "*" and method == "OPTIONS" else split_target(target)
+            found = readings(path) if any(rule.rule.paths for rule in opening.narrowing) else {path}
+        except AmbiguousPathError as error:
+            return replace(denial, why=str(error))
+        return self._check_narrowing(attempt, opening, found)
+
+    def _check_narrowing(self, attempt: Attempt, opening: Opening, found: set[str]) -> Decision:
+        rules = opening.narrowing
+        fitting = [rule for rule in rules if all(rule.covers_path(path) for path in found)]
+        allowing = [rule for rule in fitting if rule.covers_method(attempt.method)]
+        if not rules or allowing:
+            return Decision(attempt, allowing[0].key if allowing else opening.key)
+        if fitting:
+            methods = ", ".join(fitting[0].rule.methods or ())
+            remedy = f"add {attempt.method} to methods of {fitting[0].key}"
+            return Decision(attempt, fitting[0].key, f"the rule allows only {methods} here", remedy)
+        rule = next((rule for rule in rules if rule.covers_method(attempt.method)), rules[0])
+        remedy = f"add {attempt.path} to paths of {rule.key}"
+        if not rule.covers_method(attempt.method):
+            remedy += f", and {attempt.method} to its methods"
+        return Decision(attempt, rule.key, "no rule allows this path", remedy)
+
+    def _check_protocols(self, attempt: Attempt, opening: Opening, protocols: Sequence[str]) -> Decision:
+        if opening.reads_requests and protocols and "http/1.1" not in protocols:
+            why = "its rule is about requests, which are read as HTTP/1.1 only, and the client does not offer that"
+            return Decision(attempt, opening.key, why, f"leave methods and paths out of {opening.key}")
+        return Decision(attempt, opening.key)
+
+    def _check_literal(self, decision: Decision, opening: Opening) -> Decision:
+        if not is_address(opening.host):
+            return decision
+        return self.decide_address(opening, ip_address(opening.host))
+
+    def _check_length(self, attempt: Attempt, rule: NumberedRule) -> Decision:
+        pattern = rule.rule.host
+        if pattern.startswith("*") and len(attempt.host) - len(pattern[1:]) > MOST_WILDCARD_CHARACTERS:
+            why = f"more than {MOST_WILDCARD_CHARACTERS} characters stand for the wildcard, which could carry data out"
+            return Decision(attempt, rule.key, why, _opens(attempt.host, attempt.port or 443))
+        return Decision(attempt, rule.key)
+
+    def _most_exact(self, covering: list[NumberedRule]) -> tuple[NumberedRule, ...]:
+        best = max((specificity(rule.rule.host) for rule in covering), default=0)
+        return tuple(rule for rule in covering if specificity(rule.rule.host) == best)
+
+    def _not_open(self, attempt: Attempt) -> Decision:
+        covering = self._most_exact([rule for rule in self._rules if covers(rule.rule.host, attempt.host)])
+        if not covering:
+            kind = "address" if is_address(attempt.host) else "name"
+            return Decision(attempt, why=f"no rule opens this {kind}", remedy=_opens(attempt.host, attempt.port))
+        rule = covering[0]
+        why = f"the rule opens only {', '.join(map(str, rule.rule.ports))} there"
+        return Decision(attempt, rule.key, why, f"add {attempt.port} to ports of {rule.key}")
+
+
+def _opens(host: str, port: int) -> str:
+    extra = ""
+    if is_address(host):
+        reach, _ = classify(ip_address(host))
+        if reach is Reach.NEVER:
+            return ""
+        extra = "" if reach is Reach.PUBLIC else ", private: true"
+        host = f'"{host}"' if ":" in host else host
+    return f"add {{host: {host}, ports: [{port}]{extra}}} to network.allow"
+
+
+def _raw(opening: Opening) -> str:
+    return "" if opening.reads_requests else f"set protocol: tcp in {opening.key}"
+
+
+def _same_host(header: str, opening: Opening) -> bool:
+    match = _HOST_HEADER.fullmatch(header)
+    if match is None or (match["port"] is not None and int(match["port"]) != opening.port):
+        return False
+    try:
+        return normalise(match["host"].removeprefix("[").removesuffix("]")) == opening.host
+    except ValueError:
+        return False

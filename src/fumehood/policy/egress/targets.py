@@ -1,0 +1,73 @@
+"""Paths of requests: every way in which a server might read one, so that a rule holds for all of them.
+
+A server may decode a path once, twice or not at all, may take a backslash for a slash and drop what follows a
+semicolon. Where readings differ, a rule has to cover each; where one of them climbs, the request is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from urllib.parse import unquote_to_bytes
+
+# Everything visible but #, which a client keeps to itself.
+_TARGET = re.compile(r"/[!-\"$-~]*", re.ASCII)
+_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_UNRESERVED = re.compile(r"%(?:2[dD]|2[eE]|3[0-9]|4[1-9a-fA-F]|5[0-9aA]|5[fF]|6[1-9a-fA-F]|7[0-9aA]|7[eE])")
+_MOST_DECODINGS = 4
+
+
+class AmbiguousPathError(ValueError):
+    """A path that servers could read as another one; the text says how."""
+
+
+def split_target(target: str) -> str:
+    """The path of a target in origin form, such as `/a?b`; everything else is refused."""
+    if _TARGET.fullmatch(target) is None:
+        raise AmbiguousPathError("the target is no plain path, such as /a/b?c=d")
+    return target.partition("?")[0]
+
+
+def readings(path: str) -> set[str]:
+    """Every path that a server might take this for; refused when one of them could climb or has a hidden end."""
+    found = {_decode_unreserved(path)}
+    current = path
+    for _ in range(_MOST_DECODINGS):
+        decoded = _decode(current)
+        if decoded == current:
+            break
+        current = decoded
+        found.add(current)
+    else:
+        raise AmbiguousPathError("the path is encoded again and again")
+    found |= {reading.replace("\\", "/") for reading in found}
+    found |= {unicodedata.normalize("NFKC", reading) for reading in found}
+    for reading in found:
+        _refuse_tricks(reading)
+    return found
+
+
+def _decode_unreserved(path: str) -> str:
+    """Escapes that mean the same as the character itself (RFC 3986, 6.2.2.2)."""
+    if _ESCAPE.search(path) is not None:
+        raise AmbiguousPathError("the path has a % that escapes nothing")
+    return _UNRESERVED.sub(lambda match: chr(int(match[0][1:], 16)), path)
+
+
+def _decode(path: str) -> str:
+    try:
+        return unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise AmbiguousPathError("the path does not decode to UTF-8") from None
+
+
+def _refuse_tricks(path: str) -> None:
+    if any(character < " " or character == "\x7f" for character in path):
+        raise AmbiguousPathError("the path hides control characters")
+    if "#" in path:
+        raise AmbiguousPathError("the path hides a #, where some servers stop reading")
+    names = path.split("/")
+    if any(name.partition(";")[0].strip() in (".", "..") for name in names):
+        raise AmbiguousPathError("the path climbs with . or ..")
+    if "" in names[1:-1]:
+        raise AmbiguousPathError("the path has an empty name between two slashes")
