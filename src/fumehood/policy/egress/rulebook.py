@@ -55,6 +55,10 @@ class Rulebook:
         """Every port that some rule opens."""
         return tuple(sorted({port for rule in self.policy.network.allow for port in rule.ports}))
 
+    def lists(self, host: str) -> bool:
+        """Whether a rule spells this host out, rather than covering it with a wildcard."""
+        return any(rule.rule.host == host for rule in self._rules)
+
     def decide_name(self, name: str) -> Decision:
         """May this name be looked up? It may if it is open on any port."""
         attempt = Attempt("dns", name)

@@ -1,0 +1,25 @@
+"""The only way out of a sandbox: a gateway on the host that knows names, ports, protocols, methods and paths.
+
+Owns what happens between a connection that a program inside made and the server it is meant for. What may happen is
+decided by `fumehood.policy.egress`; how connections come out of a sandbox is the backends' matter, and neither knows
+the other.
+
+    gateway = Gateway()                      one for a process; one thread, made with the first sandbox
+    way = gateway.admit(policy, "box_1")     one sandbox: way.ports, way.trust, way.environment(path)
+    visit = way.visit("run_1")               one run: visit.listen(sockets), visit.serve(connection, destination)
+    visit.end()                              closes all, returns what was refused
+
+    visit        listeners, and who serves which destination     stub      DNS, which asks nobody
+    proxy        CONNECT, SOCKS5, plain requests                  tunnel    one host and port: raw, TLS, requests
+    exchange     request by request                               dialling  resolve, check, connect to what was checked
+    relay        bytes that nobody looks at                       hello, http1, dns   parsers without I/O
+"""
+
+from fumehood.egress.gateway import Gateway
+from fumehood.egress.limits import Limits
+from fumehood.egress.proxy import PORT as PROXY_PORT
+from fumehood.egress.resolution import Resolver
+from fumehood.egress.visit import Visit
+from fumehood.egress.way_out import WayOut
+
+__all__ = ["PROXY_PORT", "Gateway", "Limits", "Resolver", "Visit", "WayOut"]

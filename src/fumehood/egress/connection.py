@@ -1,0 +1,168 @@
+"""One connection from inside a sandbox, from its acceptance to its end, whatever is spoken on it.
+
+Owns both sockets, the place in the quotas and the way it ends: whatever goes wrong with one connection, it is this one
+that is closed, and nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from fumehood.egress.dialling import dial
+from fumehood.egress.http1 import MalformedMessageError
+from fumehood.egress.quotas import Lease
+from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.relay import Relay
+from fumehood.egress.streams import PlainStream, reset, silence
+from fumehood.policy.egress import Decision, Opening
+
+if TYPE_CHECKING:
+    from fumehood.egress.visit import Visit
+
+_log = logging.getLogger(__name__)
+Destination = tuple[str, int]
+Service = Callable[["Connection", Destination], Awaitable[None]]
+
+
+class Connection:
+    """Lives in the gateway's thread."""
+
+    def __init__(self, visit: Visit, near: socket.socket) -> None:
+        self.visit, self.way = visit, visit.way
+        self.near = PlainStream(near, self._touch)
+        self.opening: Opening | None = None
+        self._far: socket.socket | None = None
+        self._lease: Lease | None = None
+        self._relay: Relay | None = None
+        self._touched = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, service: Service, destination: Destination) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(service, destination))
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        return [self.near.connection] if self._far is None else [self.near.connection, self._far]
+
+    @property
+    def idle_seconds(self) -> float:
+        return time.monotonic() - self._touched
+
+    def judge(self, host: str, port: int, *, looked_up: bool) -> Opening:
+        """What holds for a host and port; raises what the rules have against it.
+
+        A name that did not come through the name server (`looked_up`) is counted here as it would have been there.
+        """
+        book = self.way.book
+        decision = book.decide_connection(host, port)
+        opening = book.opening(decision.attempt.host, port)
+        if not decision.allowed or opening is None:
+            raise RefusedError(decision)
+        self.opening = opening
+        if not looked_up:
+            _, why = self.way.names.admit(opening.host, listed=book.lists(opening.host))
+            if why:
+                raise RefusedError(Decision(decision.attempt, decision.rule, why))
+        return opening
+
+    async def reach(self, opening: Opening) -> PlainStream:
+        """A connection to the server of an opening, in place of the one before, if any."""
+        self.leave()
+        self._lease = self.way.quotas.enter(opening)
+        async with self.way.looking_up:
+            self._far = await dial(opening, self.way.book, self.way.resolve, self.way.limits.connect_seconds)
+        return PlainStream(self._far, self._count)
+
+    def hand_over(self) -> None:
+        """Let the kernel move all further bytes; this connection now lives without a task."""
+        if self._far is None or self._lease is None:
+            raise AssertionError("nothing to hand over to")
+        self._relay = Relay(
+            self.near.connection,
+            self._far,
+            self.way.pipes,
+            allowance=self._lease.allowance,
+            count=self._count,
+            on_end=self._on_relay_end,
+        )
+        self._relay.start()
+
+    def refuse(self, decision: Decision) -> None:
+        self.visit.ledger.record(decision)
+
+    def leave(self) -> None:
+        """Give up the server, keep the client."""
+        if self._lease is not None:
+            self._lease.leave()
+            self._lease = None
+        if self._far is not None:
+            reset(self._far)
+            self._far = None
+
+    def hang_up(self) -> None:
+        """Nothing more from or to the server; whoever waits for it sees the end."""
+        if self._far is not None:
+            silence(self._far)
+
+    def abort(self) -> None:
+        """End at once, wherever it stands."""
+        if self._relay is not None:
+            self._relay.finish(ConnectionAbortedError())
+        elif self._task is not None and not self._task.done():
+            # Nothing moves from here on; closing waits for the task, which may still have the sockets in its hands.
+            for connection in self.sockets:
+                silence(connection)
+            self._task.cancel()
+
+    async def wait(self) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _run(self, service: Service, destination: Destination) -> None:
+        try:
+            await service(self, destination)
+        except RefusedError as error:
+            self.refuse(error.decision)
+            self._end(abruptly=True)
+        except (OSError, UnreachableError, TimeoutError, MalformedMessageError, ssl.SSLError):
+            self._end(abruptly=True)
+        except asyncio.CancelledError:
+            self._end(abruptly=True)
+            raise
+        except Exception as error:
+            # The text of a stranger's exception could hold anything, a credential too.
+            _log.error("a connection was closed: unexpected %s in %s", type(error).__name__, service.__name__)
+            self._end(abruptly=True)
+        else:
+            if self._relay is None:
+                self._end()
+
+    def _on_relay_end(self, error: Exception | None) -> None:
+        if isinstance(error, RefusedError):
+            self.refuse(error.decision)
+        self._end(abruptly=error is not None)
+
+    def _end(self, *, abruptly: bool = False) -> None:
+        if self._far is not None and not abruptly:
+            self._far.close()
+            self._far = None
+        self.leave()
+        if abruptly:
+            reset(self.near.connection)
+        else:
+            self.near.connection.close()
+        self.visit.forget(self)
+
+    def _count(self, moved: int) -> None:
+        self._touch(moved)
+        if self._lease is not None:
+            self._lease.count(moved)
+
+    def _touch(self, _: int) -> None:
+        self._touched = time.monotonic()

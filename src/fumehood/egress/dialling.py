@@ -1,0 +1,80 @@
+"""Reaching the server behind an opening: find its addresses, check each, connect to exactly one that was checked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.resolution import Resolver
+from fumehood.policy.egress import Address, Decision, Opening, Rulebook
+from fumehood.policy.hosts import endpoint, is_address
+
+_MOST_ADDRESSES = 4
+
+
+async def dial(opening: Opening, book: Rulebook, resolve: Resolver, seconds: float) -> socket.socket:
+    """A connection to the opening's server, or why there is none."""
+    place = endpoint(opening.host, opening.port)
+    try:
+        async with asyncio.timeout(seconds):
+            found = [ip_address(opening.host)] if is_address(opening.host) else await resolve(opening.host)
+            addresses = _allowed(found, opening, book)
+            return await _connect_first(addresses, opening, seconds)
+    except TimeoutError:
+        raise UnreachableError(f"{place} does not answer") from None
+    except OSError as error:
+        raise UnreachableError(f"{place} cannot be reached: {error.strerror or type(error).__name__}") from None
+
+
+def _allowed(found: Sequence[Address], opening: Opening, book: Rulebook) -> list[Address]:
+    decisions = [(address, _decide(address, opening, book)) for address in found]
+    allowed = [address for address, decision in decisions if decision.allowed]
+    if allowed:
+        return allowed[:_MOST_ADDRESSES]
+    if decisions:
+        raise RefusedError(decisions[0][1])
+    raise UnreachableError(f"{opening.host} has no address")
+
+
+def _decide(address: Address, opening: Opening, book: Rulebook) -> Decision:
+    decision = book.decide_address(opening, address)
+    if decision.allowed and _is_own(address, opening.port):
+        return book.decide_own_address(opening, address)
+    return decision
+
+
+def _is_own(address: Address, port: int) -> bool:
+    """Whether this machine has that address itself: the route to it then begins where it ends. Sends nothing."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), port))
+        except OSError:
+            return False
+        return ip_address(probe.getsockname()[0]) == address
+
+
+async def _connect_first(addresses: Sequence[Address], opening: Opening, seconds: float) -> socket.socket:
+    """The first that answers; each has its share of the time, the last all that is left."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(seconds / len(addresses)):
+                return await _connect(address, opening.port)
+    return await _connect(addresses[-1], opening.port)
+
+
+async def _connect(address: Address, port: int) -> socket.socket:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(connection, (str(address), port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,340 @@
+"""Requests and responses, one after the other: each request is judged, rewritten and sent on by itself.
+
+What leaves is written anew from what was understood, so that no byte that the rules have not seen gets out beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from fumehood.egress.connection import Connection
+from fumehood.egress.credentials import Redactor
+from fumehood.egress.http1 import (
+    Body,
+    Headers,
+    MalformedMessageError,
+    Request,
+    Response,
+    forwarded,
+    framing,
+    parse_request,
+    parse_response,
+    serialise,
+)
+from fumehood.egress.messages import CutOffError, Messages
+from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.streams import PlainStream, Stream, TlsStream
+from fumehood.policy.egress import Attempt, Decision, Opening
+from fumehood.policy.hosts import endpoint
+
+_ABSOLUTE = re.compile(r"http://([^/?#@\s]+)(/[^\s#]*|\?[^\s#]*)?", re.ASCII)
+_REASONS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
+_USUAL_PORTS = {"tls": 443, "http": 80}
+
+
+class Route(Protocol):
+    """Where a request goes: its opening, and its target in origin form."""
+
+    @property
+    def opening(self) -> Opening | None:
+        """The only one there is, if so."""
+        ...
+
+    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]: ...
+
+
+class FixedRoute:
+    """Every request of the connection goes to one server."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+
+    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
+        return self.opening, request.target
+
+
+class ProxyRoute:
+    """Each request says itself where it goes, as a proxy's client does: `GET http://host/path`."""
+
+    opening = None
+
+    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
+        match = _ABSOLUTE.fullmatch(request.target)
+        if match is None:
+            raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
+        host, port = split_authority(match[1], 80)
+        opening = connection.judge(host, port, looked_up=False)
+        if opening.protocol != "http":
+            attempt = Attempt("http", opening.host, opening.port, request.method)
+            why = f"the rule is for {opening.protocol}, and this is plain http"
+            raise RefusedError(Decision(attempt, opening.key, why, f"set protocol: http in {opening.key}"))
+        target = match[2] or "/"
+        return opening, target if target.startswith("/") else f"/{target}"
+
+
+def split_authority(text: str, usual_port: int | None) -> tuple[str, int]:
+    """Host and port of `host:port`, as they were written."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(usual_port or "")
+    if re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) is None or not 0 < int(port) < 65536:
+        raise MalformedMessageError("it names no port from 1 to 65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Exchange:
+    """All requests of one client."""
+
+    def __init__(self, connection: Connection, client: Stream, route: Route) -> None:
+        self._connection, self._route = connection, route
+        self._limits = connection.way.limits
+        self._client = Messages(client)
+        self._server: Messages | None = None
+        self._reached: Opening | None = None
+        self._answered = False
+
+    async def run(self) -> None:
+        while True:
+            self._answered = False
+            try:
+                request = await self._next_request()
+                if request is None:
+                    return None
+                if not await self._serve(request):
+                    return await self._client.stream.farewell()
+            except MalformedMessageError as error:
+                return await self._refuse(self._unreadable(error), 400)
+            except RefusedError as error:
+                return await self._refuse(error.decision, 403)
+            except UnreachableError as error:
+                return await self._answer(502, {"error": "the server cannot be reached", "why": str(error)})
+
+    async def _next_request(self) -> Request | None:
+        try:
+            head = await self._client.head(self._limits.hello_seconds, idle_seconds=self._limits.idle_seconds)
+        except CutOffError:
+            return None
+        return None if head is None else parse_request(head)
+
+    async def _serve(self, request: Request) -> bool:
+        """One request and its response; whether another may follow."""
+        opening, target = self._route(self._connection, request)
+        names = [name.lower() for name, _ in request.headers]
+        decision = self._connection.way.book.decide_request(opening, request.method, target, request.host, names)
+        if not decision.allowed:
+            raise RefusedError(decision)
+        server = await self._reach(opening)
+        await server.stream.write(self._request_head(request, opening, target))
+        async with self._uploading(server.stream, request.body) as upload:
+            response = await self._response(server, request)
+            redactor = self._connection.way.credentials.redactor(opening.secrets)
+            if response.status == 101:
+                await self._switch(server, response, redactor)
+                return False
+            await self._pass_back(server, request, response, redactor)
+            finished = upload is None or (upload.done() and upload.result())
+        if not (finished and response.keeps_alive) or response.body is Body.UNTIL_CLOSE:
+            self._server = None
+            self._connection.leave()
+        return finished and request.keeps_alive and response.body is not Body.UNTIL_CLOSE
+
+    async def _reach(self, opening: Opening) -> Messages:
+        """The server of the opening: the one that is connected already, if it is the same and still there."""
+        current, same = self._server, self._reached == opening
+        if current is not None and same and current.is_empty and current.stream.is_fresh():
+            return current
+        self._server, self._reached = None, opening
+        below = await self._connection.reach(opening)
+        stream = below if opening.protocol == "http" else await self._secure(below, opening)
+        self._server = Messages(stream)
+        return self._server
+
+    async def _secure(self, below: PlainStream, opening: Opening) -> TlsStream:
+        context = self._connection.way.upstream_context()
+        stream = TlsStream(below, context, server_name=opening.host, server=False)
+        try:
+            async with asyncio.timeout(self._limits.hello_seconds):
+                await stream.handshake()
+        except ssl.SSLCertVerificationError as error:
+            raise UnreachableError(f"{opening.host} has no valid certificate: {error.verify_message}") from None
+        except (OSError, TimeoutError):
+            raise UnreachableError(f"{opening.host} broke off the TLS handshake") from None
+        return stream
+
+    def _request_head(self, request: Request, opening: Opening, target: str) -> bytes:
+        credentials = self._connection.way.credentials.headers(opening.secrets)
+        slots = [name.lower().replace("_", "-") for name, _ in credentials]
+        replaced = ["host", *slots, *(["accept-encoding"] if credentials else [])]
+        headers: Headers = [("Host", _host_header(opening)), *forwarded(request.headers, replaced)]
+        # A body that is compressed could bring a credential back unseen.
+        headers += [*credentials, *([("Accept-Encoding", "identity")] if credentials else [])]
+        headers += framing(request.body, always=request.method in ("POST", "PUT", "PATCH"))
+        if request.wants_websocket:
+            headers += [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+        return serialise(f"{request.method} {target} HTTP/1.1", headers)
+
+    async def _response(self, server: Messages, request: Request) -> Response:
+        """The final response, or 101; what comes before it is passed on."""
+        while True:
+            response = await self._read_response(server, request.method)
+            if response.status == 101 and not request.wants_websocket:
+                raise UnreachableError("the server changed the protocol without being asked")
+            if response.status >= 200 or response.status == 101:
+                return response
+            if request.version == 1:
+                await self._client.stream.write(serialise(f"HTTP/1.1 {response.status} {response.reason}", []))
+
+    async def _read_response(self, server: Messages, method: str) -> Response:
+        idle = self._limits.idle_seconds
+        try:
+            head = await server.head(self._limits.hello_seconds, idle_seconds=idle)
+            if head is None:
+                raise UnreachableError("the server closed the connection without a response")
+            return parse_response(head, method)
+        except MalformedMessageError as error:
+            raise UnreachableError(f"the response of the server is malformed: {error}") from None
+        except (OSError, TimeoutError):
+            raise UnreachableError("the server broke off its response") from None
+
+    async def _pass_back(self, server: Messages, request: Request, response: Response, redactor: Redactor) -> None:
+        body = Body.UNTIL_CLOSE if request.version == 0 and response.body is Body.CHUNKED else response.body
+        headers = _redacted(forwarded(response.headers, ["alt-svc"]), redactor)
+        headers += _kept_length(request, response) or framing(body, always=_may_have_body(request, response))
+        if not request.keeps_alive or body is Body.UNTIL_CLOSE:
+            headers.append(("Connection", "close"))
+        self._answered = True
+        waiting = serialise(f"HTTP/1.1 {response.status} {redactor.text(response.reason)}", headers)
+        async for piece in _redacted_body(server.body(response.body), redactor):
+            await self._client.stream.write(waiting + _chunk(piece) if body is Body.CHUNKED else waiting + piece)
+            waiting = b""
+        waiting += b"0\r\n\r\n" if body is Body.CHUNKED else b""
+        if waiting:
+            await self._client.stream.write(waiting)
+
+    async def _switch(self, server: Messages, response: Response, redactor: Redactor) -> None:
+        """A WebSocket from here on: the request for it was judged, what is said on it is not read."""
+        self._answered = True
+        headers = _redacted(forwarded(response.headers), redactor)
+        headers += [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+        await self._client.stream.write(serialise("HTTP/1.1 101 Switching Protocols", headers) + server.rest())
+        await server.stream.write(self._client.rest())
+        ways = [
+            asyncio.ensure_future(_copy(self._client.stream, server.stream)),
+            asyncio.ensure_future(_copy(server.stream, self._client.stream)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _uploading(self, server: Stream, body: int | Body) -> AsyncIterator[asyncio.Task[bool] | None]:
+        """A body on its way out, while the response may already be on its way in."""
+        if body == 0:
+            yield None
+            return
+        task = asyncio.ensure_future(self._upload(server, body))
+        try:
+            yield task
+        finally:
+            if not task.done():
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                # If the client's body was at fault, that is what ended the response.
+                await task
+
+    async def _upload(self, server: Stream, body: int | Body) -> bool:
+        """Whether the server took all of it; it may have its answer ready before."""
+        try:
+            async for piece in self._client.body(body):
+                if not await _delivered(server, _chunk(piece) if body is Body.CHUNKED else piece):
+                    return False
+            return body is not Body.CHUNKED or await _delivered(server, b"0\r\n\r\n")
+        except Exception:
+            # Nobody will answer half a request.
+            self._connection.hang_up()
+            raise
+
+    def _unreadable(self, error: MalformedMessageError) -> Decision:
+        opening = self._route.opening
+        host, port, rule = ("proxy", 0, "") if opening is None else (opening.host, opening.port, opening.key)
+        return Decision(Attempt("http", host, port), rule, f"the request could be read in two ways: {error}")
+
+    async def _refuse(self, decision: Decision, status: int) -> None:
+        self._connection.refuse(decision)
+        denial = decision.denial()
+        content = {"error": "denied by the policy of this sandbox", "what": denial.what, "why": denial.why}
+        await self._answer(status, {**content, "rule": denial.rule, "remedy": denial.remedy})
+
+    async def _answer(self, status: int, content: dict[str, str]) -> None:
+        if self._answered:
+            # Half of another answer is out already; a reset is the only clear word left.
+            raise ConnectionAbortedError
+        await self._client.stream.farewell(answer(status, content))
+
+
+def answer(status: int, content: dict[str, str]) -> bytes:
+    """A response of the gateway's own."""
+    body = json.dumps(content).encode() + b"\n"
+    headers: Headers = [
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+        ("X-Fumehood", "denied" if status != 502 else "unreachable"),
+    ]
+    return serialise(f"HTTP/1.1 {status} {_REASONS[status]}", headers) + body
+
+
+async def _delivered(server: Stream, data: bytes) -> bool:
+    try:
+        await server.write(data)
+    except OSError:
+        return False
+    return True
+
+
+async def _copy(source: Stream, sink: Stream) -> None:
+    while data := await source.read():
+        await sink.write(data)
+
+
+async def _redacted_body(pieces: AsyncIterator[bytes], redactor: Redactor) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        if clean := redactor.feed(piece):
+            yield clean
+    if rest := redactor.end():
+        yield rest
+
+
+def _redacted(headers: Headers, redactor: Redactor) -> Headers:
+    return [(name, redactor.text(value)) for name, value in headers]
+
+
+def _kept_length(request: Request, response: Response) -> Headers:
+    """Of an answer that has no body, the length that it would have had."""
+    if request.method != "HEAD" and response.status != 304:
+        return []
+    return [(name, value) for name, value in response.headers if name.lower() == "content-length"]
+
+
+def _may_have_body(request: Request, response: Response) -> bool:
+    return request.method != "HEAD" and response.status not in (204, 304)
+
+
+def _chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def _host_header(opening: Opening) -> str:
+    if opening.port == _USUAL_PORTS[opening.protocol]:
+        return f"[{opening.host}]" if ":" in opening.host else opening.host
+    return endpoint(opening.host, opening.port)

@@ -1,0 +1,150 @@
+"""The proxy at 127.0.0.1, for clients that prefer one: CONNECT, plain requests with whole addresses, and SOCKS5."""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+
+from fumehood.egress.connection import Connection, Destination
+from fumehood.egress.exchange import Exchange, ProxyRoute, answer, split_authority
+from fumehood.egress.http1 import MalformedMessageError, parse_request
+from fumehood.egress.messages import Messages
+from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.tunnel import carry
+from fumehood.policy.egress import Attempt, Decision
+
+PORT = 3128
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_SOCKS = 5
+_SOCKS_OK, _SOCKS_REFUSED, _SOCKS_UNREACHABLE, _SOCKS_UNKNOWN_COMMAND, _SOCKS_UNKNOWN_ADDRESS = 0, 2, 4, 7, 8
+
+
+async def serve_proxy(connection: Connection, _: Destination) -> None:
+    async with asyncio.timeout(connection.way.limits.hello_seconds):
+        first = await connection.near.read()
+    connection.near.put_back(first)
+    if not first:
+        return
+    if first[0] == _SOCKS:
+        await _serve_socks(connection)
+    else:
+        await _serve_http(connection)
+
+
+async def _serve_http(connection: Connection) -> None:
+    seconds = connection.way.limits.hello_seconds
+    messages = Messages(connection.near)
+    try:
+        head = await messages.head(seconds, idle_seconds=seconds)
+        request = None if head is None else parse_request(head)
+        destination = split_authority(request.target, None) if request and request.method == "CONNECT" else None
+    except MalformedMessageError as error:
+        decision = Decision(Attempt("http", "proxy"), why=f"the request could be read in two ways: {error}")
+        connection.refuse(decision)
+        return await connection.near.farewell(answer(400, {"error": "denied", "why": decision.why}))
+    if request is None or head is None:
+        return None
+    if destination is None:
+        connection.near.put_back(head + b"\r\n\r\n" + messages.rest())
+        return await Exchange(connection, connection.near, ProxyRoute()).run()
+    if request.body:
+        raise MalformedMessageError("CONNECT has no body")
+    connection.near.put_back(messages.rest())
+    return await _connect(connection, *destination, _HttpWords(connection))
+
+
+async def _serve_socks(connection: Connection) -> None:
+    async with asyncio.timeout(connection.way.limits.hello_seconds):
+        _, count = await _exactly(connection, 2)
+        if 0 not in await _exactly(connection, count):
+            # It insists on a password, and we have none.
+            return await connection.near.farewell(bytes([_SOCKS, 0xFF]))
+        await connection.near.write(bytes([_SOCKS, 0]))
+        version, command, _, kind = await _exactly(connection, 4)
+        host = await _socks_host(connection, kind)
+        port = int.from_bytes(await _exactly(connection, 2), "big")
+    words = _SocksWords(connection)
+    if (version, command) != (_SOCKS, 1):
+        connection.refuse(Decision(Attempt("connect", host or "?", port), why="SOCKS is for TCP connections only"))
+        return await words.end(_SOCKS_UNKNOWN_COMMAND)
+    if host is None:
+        return await words.end(_SOCKS_UNKNOWN_ADDRESS)
+    return await _connect(connection, host, port, words)
+
+
+async def _socks_host(connection: Connection, kind: int) -> str | None:
+    match kind:
+        case 1:
+            return str(ip_address(await _exactly(connection, 4)))
+        case 3:
+            (length,) = await _exactly(connection, 1)
+            return (await _exactly(connection, length)).decode("latin-1")
+        case 4:
+            return str(ip_address(await _exactly(connection, 16)))
+        case _:
+            return None
+
+
+async def _connect(connection: Connection, host: str, port: int, words: _HttpWords | _SocksWords) -> None:
+    """A tunnel, once the client has been told that it is open; before that, a refusal is told in its own words."""
+    try:
+        await carry(connection, connection.judge(host, port, looked_up=False), words.accepted)
+    except RefusedError as error:
+        if words.said:
+            raise
+        connection.refuse(error.decision)
+        await words.refused(error.decision)
+    except UnreachableError as error:
+        if words.said:
+            raise
+        await words.unreachable(str(error))
+
+
+class _HttpWords:
+    def __init__(self, connection: Connection) -> None:
+        self._near = connection.near
+        self.said = False
+
+    async def accepted(self) -> None:
+        self.said = True
+        await self._near.write(_ESTABLISHED)
+
+    async def refused(self, decision: Decision) -> None:
+        denial = decision.denial()
+        content = {"error": "denied by the policy of this sandbox", "what": denial.what, "why": denial.why}
+        await self._near.farewell(answer(403, {**content, "rule": denial.rule, "remedy": denial.remedy}))
+
+    async def unreachable(self, why: str) -> None:
+        await self._near.farewell(answer(502, {"error": "the server cannot be reached", "why": why}))
+
+
+class _SocksWords:
+    def __init__(self, connection: Connection) -> None:
+        self._near = connection.near
+        self.said = False
+
+    async def accepted(self) -> None:
+        self.said = True
+        await self._near.write(_socks_reply(_SOCKS_OK))
+
+    async def refused(self, decision: Decision) -> None:
+        await self.end(_SOCKS_REFUSED)
+
+    async def unreachable(self, why: str) -> None:
+        await self.end(_SOCKS_UNREACHABLE)
+
+    async def end(self, code: int) -> None:
+        await self._near.farewell(_socks_reply(code))
+
+
+def _socks_reply(code: int) -> bytes:
+    return bytes([_SOCKS, code, 0, 1, 0, 0, 0, 0, 0, 0])
+
+
+async def _exactly(connection: Connection, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        if not (more := await connection.near.read(count - len(data))):
+            raise ConnectionResetError
+        data += more
+    return data

@@ -1,0 +1,17 @@
+"""Why a connection ends before its time: the policy, or the world outside."""
+
+from __future__ import annotations
+
+from fumehood.policy.egress import Decision
+
+
+class RefusedError(Exception):
+    """The policy does not allow it."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision.why)
+        self.decision = decision
+
+
+class UnreachableError(Exception):
+    """The policy would allow it, but the server cannot be found, reached or believed; the text says which."""

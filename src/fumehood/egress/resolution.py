@@ -1,0 +1,35 @@
+"""From a name to addresses, on the host, by the host's own rules: its hosts file, its name servers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+
+from fumehood.egress.refusal import UnreachableError
+from fumehood.policy.egress import Address
+
+Resolver = Callable[[str], Awaitable[Sequence[Address]]]
+_THREADS = 32
+
+
+class HostResolver:
+    """getaddrinfo in threads of its own, because it blocks for as long as name servers like."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fumehood-names")
+
+    async def __call__(self, name: str) -> Sequence[Address]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, name)
+
+
+def _look_up(name: str) -> Sequence[Address]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise UnreachableError(f"{name} does not exist, or its name server does not answer") from None
+    # An address with a scope belongs to one link of the host, which no program inside can have meant.
+    texts = dict.fromkeys(str(entry[4][0]) for entry in found)
+    return [ip_address(text) for text in texts if "%" not in text]

@@ -1,0 +1,167 @@
+"""Bytes in and out of a connection, plain or in TLS, with what has been read too early put back in front."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+READ_BYTES = 256 * 1024
+_FAREWELL_SECONDS = 1.0
+_MOST_FAREWELL_BYTES = 1024 * 1024
+_RESET = struct.pack("ii", 1, 0)
+
+
+class Stream(Protocol):
+    async def read(self, most: int = READ_BYTES) -> bytes:
+        """Some bytes; none at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def farewell(self, words: bytes = b"") -> None:
+        """Last words, and the end. They arrive: closing with something unread would reset the connection."""
+        ...
+
+    def is_fresh(self) -> bool:
+        """Whether nothing has arrived that nobody asked for, the end included."""
+        ...
+
+
+class PlainStream:
+    """A socket. `meter` hears of every byte, and may refuse by raising."""
+
+    def __init__(self, connection: socket.socket, meter: Callable[[int], None] | None = None) -> None:
+        self.connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._early = b""
+        self._meter = meter
+
+    def put_back(self, data: bytes) -> None:
+        self._early = data + self._early
+
+    async def read(self, most: int = READ_BYTES) -> bytes:
+        if self._early:
+            data, self._early = self._early[:most], self._early[most:]
+            return data
+        data = await self._loop.sock_recv(self.connection, most)
+        if self._meter is not None:
+            self._meter(len(data))
+        return data
+
+    async def write(self, data: bytes) -> None:
+        if self._meter is not None:
+            self._meter(len(data))
+        await self._loop.sock_sendall(self.connection, data)
+
+    async def farewell(self, words: bytes = b"") -> None:
+        await self.write(words)
+        self.connection.shutdown(socket.SHUT_WR)
+        drained = 0
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                while drained < _MOST_FAREWELL_BYTES and (data := await self.read()):
+                    drained += len(data)
+
+    def is_fresh(self) -> bool:
+        try:
+            self.connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return not self._early
+        except OSError:
+            return False
+        return False
+
+
+class TlsStream:
+    """TLS on top of a plain stream."""
+
+    def __init__(self, below: PlainStream, context: ssl.SSLContext, *, server_name: str | None, server: bool) -> None:
+        self._below = below
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=server_name)
+        # Reading may have something to send as well, and records must not be torn apart.
+        self._sending = asyncio.Lock()
+
+    async def handshake(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._feed()
+            except ssl.SSLError:
+                # What is wrong is told to the other side as well.
+                await self._flush()
+                raise
+            else:
+                return await self._flush()
+
+    async def read(self, most: int = READ_BYTES) -> bytes:
+        while True:
+            try:
+                return self._tls.read(most)
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._feed()
+            except ssl.SSLZeroReturnError:
+                return b""
+
+    async def write(self, data: bytes) -> None:
+        self._tls.write(data)
+        await self._flush()
+
+    async def farewell(self, words: bytes = b"") -> None:
+        if words:
+            self._tls.write(words)
+        # Says that nothing more comes, so that the other side knows that nothing was cut off.
+        with contextlib.suppress(ssl.SSLError):
+            self._tls.unwrap()
+        async with self._sending:
+            await self._below.farewell(self._outgoing.read())
+
+    def is_fresh(self) -> bool:
+        try:
+            self._incoming.write(self._below.connection.recv(READ_BYTES))
+        except BlockingIOError:
+            pass
+        except OSError:
+            return False
+        try:
+            self._tls.read(1)
+        except ssl.SSLWantReadError:
+            return True
+        except ssl.SSLError:
+            return False
+        return False
+
+    async def _feed(self) -> None:
+        data = await self._below.read()
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    async def _flush(self) -> None:
+        if not self._outgoing.pending:
+            return
+        async with self._sending:
+            if data := self._outgoing.read():
+                await self._below.write(data)
+
+
+def reset(connection: socket.socket) -> None:
+    """Close at once: the other side sees a reset, and nothing that is still on its way arrives."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    connection.close()
+
+
+def silence(connection: socket.socket) -> None:
+    """Nothing moves from here on, in any thread; the socket still has to be closed by who uses it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,92 @@
+"""A connection to one host and port: raw, in TLS that is passed through, or request by request."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+
+from fumehood.egress.connection import Connection, Destination
+from fumehood.egress.exchange import Exchange, FixedRoute
+from fumehood.egress.hello import ACCESS_DENIED_ALERT, NoHelloError, parse_hello
+from fumehood.egress.refusal import RefusedError
+from fumehood.egress.streams import TlsStream
+from fumehood.policy.egress import Attempt, Decision, Opening
+
+Announce = Callable[[], Awaitable[None]]
+
+
+async def serve_destination(connection: Connection, destination: Destination) -> None:
+    """A program connected to an address that stands for a name, or to a plain address."""
+    address, port = destination
+    host = connection.way.names.host_at(address)
+    if host == "127.0.0.1" and not connection.way.book.lists(host):
+        # Programs find this one in the hosts file and never ask for it.
+        host = "localhost"
+    opening = connection.judge(host, port, looked_up=True)
+    await carry(connection, opening)
+
+
+async def carry(connection: Connection, opening: Opening, announce: Announce | None = None) -> None:
+    """Everything that follows. `announce` tells a proxy's client that its way is open."""
+    if opening.protocol == "tls" and opening.reads_requests:
+        await _announced(announce)
+        await _intercept(connection, opening)
+    elif opening.protocol == "http":
+        await _announced(announce)
+        await Exchange(connection, connection.near, FixedRoute(opening)).run()
+    else:
+        far = await connection.reach(opening)
+        await _announced(announce)
+        if opening.protocol == "tls":
+            await far.write(await _check_hello(connection, opening))
+        connection.hand_over()
+
+
+async def _intercept(connection: Connection, opening: Opening) -> None:
+    connection.near.put_back(await _check_hello(connection, opening))
+    authority = connection.way.authority
+    if authority is None:
+        raise AssertionError("a rule about requests without an authority")
+    client = TlsStream(connection.near, authority.context(opening.host), server_name=None, server=True)
+    try:
+        async with asyncio.timeout(connection.way.limits.hello_seconds):
+            await client.handshake()
+    except ssl.SSLError:
+        attempt = Attempt("tls", opening.host, opening.port)
+        why = "the client broke off the handshake with the gateway, which reads requests here"
+        remedy = (
+            f"let the program trust the certificates in SSL_CERT_FILE, or leave methods and paths out of {opening.key}"
+        )
+        raise RefusedError(Decision(attempt, opening.key, why, remedy)) from None
+    await Exchange(connection, client, FixedRoute(opening)).run()
+
+
+async def _check_hello(connection: Connection, opening: Opening) -> bytes:
+    """What the client has sent so far, if its handshake may go on; otherwise it gets an alert."""
+    early = b""
+    try:
+        async with asyncio.timeout(connection.way.limits.hello_seconds):
+            while (hello := parse_hello(early)) is None:
+                data = await connection.near.read()
+                if not data:
+                    raise ConnectionResetError
+                early += data
+    except NoHelloError as error:
+        attempt = Attempt("tls", opening.host, opening.port)
+        remedy = "" if opening.reads_requests else f"set protocol in {opening.key} to what is spoken there"
+        raise RefusedError(Decision(attempt, opening.key, str(error), remedy)) from None
+    decision = connection.way.book.decide_hello(
+        opening, hello.server_name, encrypted=hello.encrypted, protocols=hello.protocols
+    )
+    if not decision.allowed:
+        # In the books before the client hears of it, so that nobody sees an error without its reason.
+        connection.refuse(decision)
+        await connection.near.farewell(ACCESS_DENIED_ALERT)
+        raise ConnectionAbortedError
+    return early
+
+
+async def _announced(announce: Announce | None) -> None:
+    if announce is not None:
+        await announce()

@@ -1,0 +1,180 @@
+"""One run's use of its sandbox's way out: its listeners, its connections, and what it was refused.
+
+`listen`, `serve`, `answer` and `end` are thread-safe; everything else lives in the gateway's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fumehood.egress import dns, proxy
+from fumehood.egress.connection import Connection, Destination, Service
+from fumehood.egress.ledger import Ledger
+from fumehood.egress.proxy import serve_proxy
+from fumehood.egress.streams import reset, silence
+from fumehood.egress.tunnel import serve_destination
+from fumehood.errors import StepFailedError
+from fumehood.policy.egress import Attempt, Decision
+from fumehood.results import Denial
+
+if TYPE_CHECKING:
+    from fumehood.egress.way_out import WayOut
+
+DNS_PORT = 53
+_HERE = "127.0.0.1"
+_MOST_AT_ONCE = 64
+_PAUSE_SECONDS = 0.1
+
+
+class Visit:
+    def __init__(self, way: WayOut, run_id: str) -> None:
+        self.way, self.run_id = way, run_id
+        self.ledger = Ledger(way.limits.denials)
+        self._connections: set[Connection] = set()
+        self._sockets: set[socket.socket] = set()
+        self._ended = False
+
+    def listen(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept what arrives at TCP listeners and UDP sockets that were made inside. They belong to the visit now."""
+        for given in sockets:
+            given.setblocking(False)
+        self.way.gateway.call(self._listen, sockets)
+
+    def serve(self, connection: socket.socket, destination: Destination) -> None:
+        """Take one connection that a program made to an address and port inside."""
+        connection.setblocking(False)
+        self.way.gateway.call(self._admit, connection, destination)
+
+    def answer(self, query: bytes) -> bytes | None:
+        """The reply to one DNS message."""
+        return self.way.stub.answer(query, self.ledger.record)
+
+    def end(self) -> tuple[Denial, ...]:
+        """Close everything of this run; what it was refused."""
+        try:
+            self.way.gateway.wait(self.close)
+        except StepFailedError:
+            # The thread hangs or is gone. Nothing may go on for that.
+            for held in [*self._sockets, *(end for connection in self.connections for end in connection.sockets)]:
+                silence(held)
+        return self.ledger.denials()
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self.way.connections -= 1
+
+    @property
+    def connections(self) -> list[Connection]:
+        return list(self._connections)
+
+    def _listen(self, sockets: Sequence[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        for given in sockets:
+            if self._ended:
+                given.close()
+                continue
+            self._sockets.add(given)
+            loop.add_reader(given, self._accept if given.type == socket.SOCK_STREAM else self._hear, given)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                    self._pause(listener)
+                    return
+                continue
+            connection.setblocking(False)
+            address, port, *_ = connection.getsockname()
+            self._admit(connection, (address, port))
+
+    def _pause(self, listener: socket.socket) -> None:
+        """Descriptors are used up; spinning would not bring any back."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener)
+        loop.call_later(_PAUSE_SECONDS, self._resume, listener)
+
+    def _resume(self, listener: socket.socket) -> None:
+        if listener in self._sockets:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _admit(self, connection: socket.socket, destination: Destination) -> None:
+        if self._ended:
+            reset(connection)
+            return
+        if self.way.connections >= self.way.limits.connections:
+            why = f"the sandbox has {self.way.limits.connections} connections already, which is the most it may"
+            attempt = Attempt("connect", self.way.names.host_at(destination[0]), destination[1])
+            self.ledger.record(Decision(attempt, why=why))
+            reset(connection)
+            return
+        if connection.family != socket.AF_UNIX:
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made = Connection(self, connection)
+        self._connections.add(made)
+        self.way.connections += 1
+        made.start(_service(destination), destination)
+
+    def _hear(self, udp: socket.socket) -> None:
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                query, sender = udp.recvfrom(dns.MOST_BYTES + 1)
+                if (reply := self.answer(query)) is not None:
+                    udp.sendto(reply, sender)
+            except OSError:
+                return
+
+    async def close(self) -> None:
+        """In the gateway's thread: end everything at once."""
+        closing = self.connections
+        self.cut()
+        for connection in closing:
+            await connection.wait()
+        self.way.visits.discard(self)
+
+    def cut(self) -> None:
+        self._ended = True
+        loop = asyncio.get_running_loop()
+        for given in self._sockets:
+            loop.remove_reader(given)
+            given.close()
+        self._sockets.clear()
+        for connection in self.connections:
+            connection.abort()
+
+
+def _service(destination: Destination) -> Service:
+    match destination:
+        case (address, port) if (address, port) == (_HERE, DNS_PORT):
+            return serve_names
+        case (address, port) if (address, port) == (_HERE, proxy.PORT):
+            return serve_proxy
+        case _:
+            return serve_destination
+
+
+async def serve_names(connection: Connection, _: Destination) -> None:
+    """DNS over TCP: a length before each message."""
+    seconds = connection.way.limits.hello_seconds
+    buffer = b""
+    while True:
+        async with asyncio.timeout(seconds):
+            while len(buffer) < 2 or len(buffer) < 2 + int.from_bytes(buffer[:2], "big"):
+                if not (more := await connection.near.read(dns.MOST_BYTES)):
+                    return
+                buffer += more
+        end = 2 + int.from_bytes(buffer[:2], "big")
+        reply = connection.visit.answer(buffer[2:end])
+        if reply is None:
+            return
+        await connection.near.write(len(reply).to_bytes(2, "big") + reply)
+        buffer = buffer[end:]

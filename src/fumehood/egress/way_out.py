@@ -1,0 +1,133 @@
+"""The way out of one sandbox: its rules, the names it uses, its credentials, its certificate authority."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from fumehood.egress import proxy
+from fumehood.egress.connection import Connection
+from fumehood.egress.credentials import Credentials
+from fumehood.egress.names import Names
+from fumehood.egress.quotas import Quotas
+from fumehood.egress.stub import Stub
+from fumehood.egress.visit import DNS_PORT, Visit
+from fumehood.errors import UsageError
+from fumehood.policy import Policy
+from fumehood.policy.egress import Opening, Rulebook
+
+if TYPE_CHECKING:
+    from fumehood.egress.authority import Authority
+    from fumehood.egress.gateway import Gateway
+
+_PROXY = f"http://127.0.0.1:{proxy.PORT}"
+_AT_HOME = "localhost,127.0.0.1,::1"
+# Each of these moves the trusted roots of some client: OpenSSL, requests, curl, git, pip, Node, cargo, and so on.
+_TRUST_VARIABLES = (
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"),
+    *("CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "NIX_SSL_CERT_FILE"),
+)
+
+
+class WayOut:
+    """Thread-safe where a method says nothing else; the attributes belong to the gateway's thread."""
+
+    def __init__(self, gateway: Gateway, policy: Policy, sandbox_id: str) -> None:
+        self.gateway, self.sandbox_id, self.limits = gateway, sandbox_id, gateway.limits
+        self.resolve, self.upstream_context, self.pipes = gateway.resolve, gateway.upstream_context, gateway.pipes
+        self.book = Rulebook(policy)
+        self.credentials = Credentials(policy)
+        self.authority = _authority(policy)
+        self.names, self.quotas = Names(self.limits), Quotas()
+        self.stub = Stub(lambda: self.book, self.names)
+        self.looking_up = asyncio.Semaphore(self.limits.look_ups)
+        self.visits: set[Visit] = set()
+        self.connections = 0
+
+    def __repr__(self) -> str:
+        return f"WayOut({self.sandbox_id!r})"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The TCP ports to listen on inside, at every address: those of the rules, DNS, and the proxy."""
+        return tuple(sorted({*self.book.ports, DNS_PORT, proxy.PORT}))
+
+    @property
+    def trust(self) -> bytes:
+        """The roots that programs inside are to trust, as PEM: the host's, and this sandbox's own if it is used."""
+        own = b"" if self.authority is None else self.authority.pem
+        return self.gateway.host_roots() + own
+
+    def environment(self, trust_path: str) -> dict[str, str]:
+        """Variables for programs inside, where `trust` is found at that path."""
+        found = dict.fromkeys(_TRUST_VARIABLES, trust_path)
+        for name, value in (("http_proxy", _PROXY), ("https_proxy", _PROXY), ("no_proxy", _AT_HOME)):
+            found[name] = found[name.upper()] = value
+        return found
+
+    def visit(self, run_id: str) -> Visit:
+        """A run's use of the way out."""
+        visit = Visit(self, run_id)
+        self.gateway.call(self.visits.add, visit)
+        return visit
+
+    def change(self, policy: Policy) -> None:
+        """Other rules from now on. Connections that the new ones do not allow as they are end before this returns."""
+        credentials = Credentials(policy)
+        if self.authority is None and _reads_requests(policy):
+            raise UsageError(
+                "the new rules list methods, paths or secrets and the old ones did not, so programs inside do not "
+                "trust the gateway's certificates; open a new sandbox for them"
+            )
+        self.gateway.wait(self._change, Rulebook(policy), credentials)
+
+    def close(self) -> None:
+        """End all connections and listeners of all runs."""
+        self.gateway.wait(self._close)
+
+    async def _change(self, book: Rulebook, credentials: Credentials) -> None:
+        self.book, self.credentials = book, credentials
+        ended = [connection for visit in self.visits for connection in visit.connections if self._outdated(connection)]
+        for connection in ended:
+            connection.abort()
+        for connection in ended:
+            await connection.wait()
+
+    async def _close(self) -> None:
+        for visit in list(self.visits):
+            await visit.close()
+        self.gateway.ways.discard(self)
+
+    def _outdated(self, connection: Connection) -> bool:
+        old = connection.opening
+        return old is not None and not _same(old, self.book.opening(old.host, old.port))
+
+    def cut(self) -> None:
+        """In the gateway's thread: end everything at once, and wait for nothing."""
+        for visit in self.visits:
+            visit.cut()
+
+    def end_idle(self) -> None:
+        """In the gateway's thread: end what has not moved for too long."""
+        for visit in self.visits:
+            for connection in visit.connections:
+                if connection.idle_seconds > self.limits.idle_seconds:
+                    connection.abort()
+
+
+def _same(old: Opening, new: Opening | None) -> bool:
+    if new is None:
+        return False
+    return [rule.rule for rule in old.rules] == [rule.rule for rule in new.rules] and old.secrets == new.secrets
+
+
+def _reads_requests(policy: Policy) -> bool:
+    return bool(policy.secrets) or any(rule.narrows_requests for rule in policy.network.allow)
+
+
+def _authority(policy: Policy) -> Authority | None:
+    if not _reads_requests(policy):
+        return None
+    from fumehood.egress.authority import Authority
+
+    return Authority()

@@ -1,0 +1,186 @@
+"""Connections that are passed through: raw TCP, and TLS whose name is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+
+import pytest
+from unit.egress.places import NAME, Box, Open, Serve, Trusted, Upstream, echo, read_all, read_exactly
+
+from fumehood.results import Denial
+
+
+def says(connection: socket.socket, words: bytes) -> bytes:
+    connection.sendall(words)
+    return read_exactly(connection, len(words))
+
+
+def test_a_program_reaches_what_a_rule_opens(upstream: Serve, open_box: Open) -> None:
+    server = upstream(echo)
+    box = open_box({"ports": [server.port]})
+    client = box.connect(NAME, server.port)
+    assert says(client, b"hello") == b"hello"
+    client.shutdown(socket.SHUT_WR)
+    assert read_all(client) == b""
+    assert box.looked_up == [NAME]
+    assert box.visit.end() == ()
+
+
+def test_a_server_may_speak_first(upstream: Serve, open_box: Open) -> None:
+    server = upstream(lambda connection: connection.sendall(b"220 welcome"))
+    box = open_box({"ports": [server.port]})
+    assert read_all(box.connect(NAME, server.port)) == b"220 welcome"
+
+
+def test_large_data_arrives_whole_in_both_directions(upstream: Serve, open_box: Open) -> None:
+    size = 32 * 1024**2
+
+    def swallow(connection: socket.socket) -> None:
+        received = len(read_all(connection))
+        connection.sendall(b"%d" % received + b"x" * size)
+
+    server = upstream(swallow)
+    box = open_box({"ports": [server.port]})
+    client = box.connect(NAME, server.port)
+    client.sendall(b"y" * size)
+    client.shutdown(socket.SHUT_WR)
+    answer = read_all(client)
+    assert answer[:8] == b"%d" % size
+    assert len(answer) == 8 + size
+
+
+def test_an_address_that_is_not_listed_is_refused(upstream: Serve, open_box: Open) -> None:
+    server = upstream(echo)
+    box = open_box({"ports": [server.port]})
+    with contextlib.suppress(ConnectionResetError):
+        assert read_all(box.connect_to("127.64.9.9", server.port)) == b""
+    (denial,) = box.visit.end()
+    assert (denial.kind, denial.host, denial.port) == ("connect", "127.64.9.9", server.port)
+    assert denial.why == "no rule opens this address"
+    assert server.accepted == 0
+
+
+def test_a_listed_address_is_reached_without_a_name(upstream: Serve, open_box: Open) -> None:
+    server = upstream(echo)
+    box = open_box({"host": "127.0.0.1", "ports": [server.port]})
+    near, far = socket.socketpair()
+    box.visit.serve(far, ("127.0.0.1", server.port))
+    assert says(near, b"hello") == b"hello"
+    near.close()
+
+
+def test_localhost_is_a_name_that_nobody_looks_up(upstream: Serve, open_box: Open) -> None:
+    server = upstream(echo)
+    box = open_box({"host": "localhost", "ports": [server.port]})
+    near, far = socket.socketpair()
+    box.visit.serve(far, ("127.0.0.1", server.port))
+    assert says(near, b"hello") == b"hello"
+    near.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [("127.0.0.1", "loopback"), ("10.0.0.1", "private"), ("169.254.169.254", "credentials"), ("::1", "loopback")],
+)
+def test_a_name_that_leads_to_a_private_address_is_refused(
+    address: str, kind: str, upstream: Serve, open_box: Open
+) -> None:
+    server = upstream(echo)
+    box = open_box({"ports": [server.port]}, addresses={NAME: [address]}, private=False)
+    assert box.sees(NAME, server.port) == b""
+    (denial,) = box.visit.end()
+    assert denial.why.startswith(f"{NAME} leads to {address}, which is ")
+    assert kind in denial.why
+    assert server.accepted == 0
+
+
+def test_a_name_that_leads_elsewhere_at_the_second_look_is_judged_again(upstream: Serve, open_box: Open) -> None:
+    server = upstream(echo)
+    rule = {"ports": [server.port], "private": True}
+    box = open_box(rule, addresses={NAME: ["127.0.0.1"]})
+    assert says(box.connect(NAME, server.port), b"x") == b"x"
+    box.addresses[NAME] = ["169.254.169.254"]
+    assert box.sees(NAME, server.port) == b""
+    assert box.whys() == [f"{NAME} leads to 169.254.169.254, which is where clouds keep credentials"]
+
+
+def test_only_the_addresses_that_are_allowed_are_tried(upstream: Serve, open_box: Open) -> None:
+    server = upstream(echo)
+    box = open_box({"ports": [server.port]}, addresses={NAME: ["0.0.0.0", "169.254.169.254", "127.0.0.1"]})
+    assert says(box.connect(NAME, server.port), b"x") == b"x"
+
+
+def test_a_server_that_is_not_there_is_a_reset_and_no_denial(open_box: Open) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    box = open_box({"ports": [port]})
+    assert box.sees(NAME, port) == b""
+    assert box.visit.end() == ()
+
+
+@pytest.fixture
+def tls(upstream: Serve, trusted: Trusted) -> Upstream:
+    return upstream(echo, tls=trusted.authority.context(NAME))
+
+
+def open_tls(open_box: Open, server: Upstream, trusted: Trusted, **fields: object) -> Box:
+    return open_box({"ports": [server.port], "protocol": "tls", **fields}, trust=trusted.client_context)
+
+
+def test_tls_is_passed_through_to_the_server_itself(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
+    box = open_tls(open_box, tls, trusted)
+    assert b"Fumehood" not in box.way.trust
+    client = trusted.client_context().wrap_socket(box.connect(NAME, tls.port), server_hostname=NAME)
+    assert says(client, b"hello") == b"hello"
+    assert client.getpeercert(binary_form=True)
+    client.close()
+    assert box.visit.end() == ()
+
+
+def refused_handshake(box: Box, port: int, name: str | None) -> Denial:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
+        context.wrap_socket(box.connect(NAME, port), server_hostname=name)
+    (denial,) = box.visit.end()
+    assert denial.kind == "tls"
+    return denial
+
+
+def test_a_handshake_for_another_server_is_refused(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
+    denial = refused_handshake(open_tls(open_box, tls, trusted), tls.port, "evil.com")
+    assert denial.why == "the handshake names another server, evil.com"
+
+
+def test_a_handshake_without_a_name_is_refused(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
+    denial = refused_handshake(open_tls(open_box, tls, trusted), tls.port, None)
+    assert denial.why == "the handshake names no server (SNI)"
+
+
+def test_something_else_than_tls_is_refused(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
+    box = open_tls(open_box, tls, trusted)
+    client = box.connect(NAME, tls.port)
+    client.sendall(b"GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n")
+    assert read_all(client) == b""
+    assert box.whys() == ["what was sent is no TLS handshake"]
+
+
+def test_a_handshake_in_many_small_pieces_is_one_handshake(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
+    box = open_tls(open_box, tls, trusted)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = trusted.client_context().wrap_bio(incoming, outgoing, server_hostname=NAME)
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    hello = outgoing.read()
+    client = box.connect(NAME, tls.port)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for byte in hello:
+        client.sendall(bytes([byte]))
+    while session.version() is None or not session.cipher():
+        incoming.write(client.recv(65536))
+        with contextlib.suppress(ssl.SSLWantReadError):
+            session.do_handshake()
+    assert box.visit.end() == ()
