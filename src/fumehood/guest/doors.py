@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable
 
 from . import kernel, wire
+from .lookout import lookout
 from .steps import step
 
 DNS_PORT = 53
@@ -45,7 +46,7 @@ class Doors:
             try:
                 if not self._ports:
                     _lead_everything_here()
-                    self._waiting.append(question_socket())
+                    self._waiting += [question_socket(), lookout()]
                 for port in missing:
                     self._waiting.append(listener(port))
                     self._ports.add(port)
@@ -55,7 +56,7 @@ class Doors:
     def pass_on(self, ports: Iterable[int], line: socket.socket) -> None:
         """Those for these ports, to the host; one that nobody is to use is closed, and whoever knocks is refused."""
         wanted = set(ports)
-        passed = [door for door in self._waiting if _port(door) in wanted]
+        passed = [door for door in self._waiting if _port(door) in wanted or door.family == socket.AF_PACKET]
         self._ports -= {_port(door) for door in self._waiting} - wanted
         for start in range(0, len(passed), _SENT_AT_ONCE):
             part = tuple(door.fileno() for door in passed[start : start + _SENT_AT_ONCE])
@@ -92,8 +93,8 @@ def question_socket() -> socket.socket:
     return line
 
 
-def _port(door: socket.socket) -> int:
-    return door.getsockname()[1]
+def _port(door: socket.socket) -> int | None:
+    return door.getsockname()[1] if door.family == socket.AF_INET else None
 
 
 def _lead_everything_here() -> None:

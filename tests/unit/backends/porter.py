@@ -14,6 +14,8 @@ class Porter:
 
     def __init__(self) -> None:
         self.listeners: list[socket.socket] = []
+        self.seen: list[socket.socket] = []
+        """Where copies of packets arrive that went where no door is."""
         self._threads: list[threading.Thread] = []
         self._over, self._close = socket.socketpair()
 
@@ -33,7 +35,7 @@ class Porter:
         self._close.close()
         for thread in self._threads:
             thread.join(10)
-        for line in (*self.listeners, self._over):
+        for line in (*self.listeners, *self.seen, self._over):
             line.close()
 
     def _watch(self, door: socket.socket) -> None:
@@ -48,6 +50,8 @@ class Porter:
     def _take_listeners(self, door: socket.socket) -> bool:
         message, descriptors = wire.receive(door)
         self.listeners += [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        self.seen += [line for line in self.listeners if line.family == socket.AF_PACKET]
+        self.listeners = [line for line in self.listeners if line not in self.seen]
         return message is not None
 
     def _attend(self, listener: socket.socket) -> None:

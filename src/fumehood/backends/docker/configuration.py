@@ -61,6 +61,8 @@ class Design:
     image: ImageFacts
     runtime: str
     packages: PackageFolder | None
+    has_doors: bool = False
+    """Whether its runs may go out."""
 
     @property
     def has_own_kernel(self) -> bool:
@@ -139,12 +141,12 @@ def _capabilities(design: Design) -> list[str]:
     """Of the guest; programs have none."""
     if not design.has_own_kernel:
         return []
-    return [*_OWN_KERNEL_CAPABILITIES, *(["NET_BIND_SERVICE"] if design.policy.network.allow else [])]
+    return [*_OWN_KERNEL_CAPABILITIES, *(["NET_BIND_SERVICE"] if design.has_doors else [])]
 
 
 def _settings(design: Design) -> dict[str, str]:
     """The guest, who is nobody special, opens doors at ports like 443. There is nobody else whom they could serve."""
-    if design.has_own_kernel or not design.policy.network.allow:
+    if design.has_own_kernel or not design.has_doors:
         return {}
     return {"net.ipv4.ip_unprivileged_port_start": "0"}
 

@@ -42,7 +42,8 @@ class NativeBackend:
     ) -> AsyncIterator[NativeSandbox]:
         report = enforcement.decide(policy, self._machine, packages)
         draw = partial(blueprint.draw, policy, self._machine, packages, ports)
-        sandbox = NativeSandbox(self._pool, self._machine, policy, packages, draw, report)
+        key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
+        sandbox = NativeSandbox(self._pool, self._machine, policy, key, draw, report)
         await sandbox.open()
         try:
             yield sandbox
@@ -59,7 +60,7 @@ class NativeSandbox(Place):
         pool: CellPool,
         machine: Machine,
         policy: Policy,
-        packages: PackageFolder | None,
+        key: str,
         draw: Callable[[], CellSpec],
         report: EnforcementReport,
     ) -> None:
@@ -67,7 +68,7 @@ class NativeSandbox(Place):
         self._pool = pool
         self._machine = machine
         self._draw = draw
-        self._key = " ".join((policy.digest, _identity(packages), *mount_identities(policy)))
+        self._key = key
         self._is_used = False
 
     async def open(self) -> None:

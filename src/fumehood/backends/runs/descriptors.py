@@ -125,12 +125,18 @@ def _header(request: RunRequest) -> wire.Message:
         "script": request.script_name if request.source is not None else None,
         "arguments": list(request.arguments),
         "source_bytes": len(request.source or b""),
-        "environment": {**(request.doorway.environment if request.doorway else {}), **request.environment},
+        "environment": _environment(request),
         "cwd": request.cwd,
         "terminal": [request.terminal.columns, request.terminal.rows] if request.terminal else None,
         "leaves": request.leaves,
         "takes": request.takes,
     }
+
+
+def _environment(request: RunRequest) -> dict[str, str]:
+    """What programs need to know of the way out, and what the caller says, which holds."""
+    own = dict(request.environment)
+    return {**request.doorway.environment, **own} if request.doorway else own
 
 
 def _body(request: RunRequest) -> bytes:

@@ -10,6 +10,8 @@ from unit.backends.porter import Porter
 
 from fumehood.backends.interface import BackendSandbox, Doorway, Input
 from fumehood.backends.native import NativeBackend
+from fumehood.egress.lookout import Sighting, sighting
+from fumehood.guest.lookout import SHOWN_BYTES
 from fumehood.policy import Policy
 from fumehood.recording import record
 from fumehood.requests import make_request
@@ -161,3 +163,23 @@ async def test_a_session_has_doors_for_its_life(box: BackendSandbox, porter: Por
             async with session.execute(make_request(Policy(), code, {})) as execution:
                 taken = await record(execution)
     assert taken.stdout == b"127.0.0.1:443\n"
+
+
+async def test_what_goes_where_no_door_is_is_seen_outside(box: BackendSandbox, porter: Porter) -> None:
+    code = """
+def send(address, port):
+    with socket.socket(type=socket.SOCK_DGRAM) as line:
+        line.sendto(b"datagram", (address, port))
+knock("203.0.113.7", 444)
+knock("127.0.0.1", 444)
+send("203.0.113.7", 53)
+send("127.0.0.1", 54)
+send("127.0.0.1", 53)
+"""
+    await run(box, code, porter)
+    (lookout,) = porter.seen
+    lookout.setblocking(False)
+    packets = [sighting(lookout.recv(SHOWN_BYTES)) for _ in range(2)]
+    assert packets == [Sighting("connect", "203.0.113.7", 444), Sighting("udp", "203.0.113.7", 53)]
+    with pytest.raises(BlockingIOError):
+        lookout.recv(SHOWN_BYTES)
