@@ -38,8 +38,8 @@ async def carry(connection: Connection, opening: Opening, announce: Announce | N
     else:
         far = await connection.reach(opening)
         await _announced(announce)
-        if opening.protocol == "tls":
-            await far.write(await _check_hello(connection, opening))
+        early = await _check_hello(connection, opening) if opening.protocol == "tls" else connection.near.take_back()
+        await far.write(early)
         connection.hand_over()
 
 

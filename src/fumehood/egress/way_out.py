@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from fumehood.egress import proxy
@@ -12,7 +13,7 @@ from fumehood.egress.names import Names
 from fumehood.egress.quotas import Quotas
 from fumehood.egress.stub import Stub
 from fumehood.egress.visit import DNS_PORT, Visit
-from fumehood.errors import UsageError
+from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.egress import Opening, Rulebook
 
@@ -83,7 +84,10 @@ class WayOut:
 
     def close(self) -> None:
         """End all connections and listeners of all runs."""
-        self.gateway.wait(self._close)
+        for visit in list(self.visits):
+            visit.end()
+        with contextlib.suppress(StepFailedError):
+            self.gateway.call(self.gateway.ways.discard, self)
 
     async def _change(self, book: Rulebook, credentials: Credentials) -> None:
         self.book, self.credentials = book, credentials
@@ -92,11 +96,6 @@ class WayOut:
             connection.abort()
         for connection in ended:
             await connection.wait()
-
-    async def _close(self) -> None:
-        for visit in list(self.visits):
-            await visit.close()
-        self.gateway.ways.discard(self)
 
     def _outdated(self, connection: Connection) -> bool:
         old = connection.opening
