@@ -13,6 +13,7 @@ import pytest
 from outside import SECRET_VARIABLE, Outside, open_outside
 
 from fumehood import Policy, RunResult, SyncSandbox, UsageError
+from fumehood.policy.learning import learn
 
 TOKEN = f"token-{secrets.token_hex(16)}"
 
@@ -291,9 +292,47 @@ def test_a_missing_secret_is_one_clear_error(make_policy: Callable[..., Policy],
 def test_learning_lets_nothing_out_and_tells_what_was_tried(
     make_policy: Callable[..., Policy], outside: Outside
 ) -> None:
-    asked = len(outside.web.requests)
+    asked = len(outside.web.requests) + len(outside.secure.requests) + outside.raw.connections
+    code = f"""
+for by_proxy in (False, True):
+    get("http://open.example:{outside.web.port}/plain", by_proxy)
+    get("https://secure.example:{outside.secure.port}/secret?a=b", by_proxy)
+get("http://other.example/x")
+get("https://odd.example:12345/", True)
+try:
+    with socket.create_connection(("db.example", 5432), 10) as line:
+        line.sendall(b"\\0\\0\\0\\x08")
+        line.recv(1)
+except OSError:
+    pass
+"""
     with SyncSandbox(make_policy(network={"allow": outside.rules()}), learn=True) as box:
-        result = run(box, f"get('http://open.example:{outside.web.port}/secret'); get('http://other.example/x')")
-    assert len(outside.web.requests) == asked
-    tried = [(denial.host, denial.port, denial.path) for denial in result.denials if denial.kind == "http"]
-    assert tried == [("open.example", outside.web.port, "/secret"), ("other.example", 80, "/x")]
+        result = run(box, code)
+    assert len(outside.web.requests) + len(outside.secure.requests) + outside.raw.connections == asked
+    assert {(denial.kind, denial.host, denial.port, denial.path) for denial in result.denials} == {
+        ("http", "open.example", outside.web.port, "/plain"),
+        ("http", "secure.example", outside.secure.port, "/secret"),
+        ("http", "other.example", 80, "/x"),
+        ("http", "odd.example", 12345, "/"),
+        ("connect", "db.example", 5432, ""),
+    }
+
+
+def test_what_was_learned_works(make_policy: Callable[..., Policy], outside: Outside) -> None:
+    code = f"""
+print(len(get("http://open.example:{outside.web.port}/one")), len(get("https://secure.example:{outside.secure.port}/two")))
+"""
+    # Only the ports are taken from it: those of the tests' servers are not among the usual ones.
+    with SyncSandbox(make_policy(network={"allow": outside.rules()}), learn=True) as box:
+        learned = learn(make_policy(), run(box, code).denials)
+    rules = [rule.model_dump(exclude_none=True) for rule in Policy.loads(learned.to_yaml()).network.allow]
+    assert [(rule["host"], rule["methods"], rule["paths"]) for rule in rules] == [
+        ("open.example", ("GET",), ("/one",)),
+        ("secure.example", ("GET",), ("/two",)),
+    ]
+    # A name says nothing of where it leads, and learning asks nobody: that these are on this machine is for people.
+    reviewed = make_policy(network={"allow": [{**rule, "private": True} for rule in rules]})
+    with SyncSandbox(reviewed) as box:
+        result = run(box, code)
+    assert result.denials == ()
+    assert "0" not in result.stdout.split()

@@ -50,7 +50,7 @@ class Gateway:
 
     def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> WayOut:
         """A way out for one sandbox, by the rules of its policy. A secret without a value is an error now."""
-        way = WayOut(self, policy, sandbox_id)
+        way = WayOut(self, policy, sandbox_id, learns=learn)
         self._start()
         self.call(self.ways.add, way)
         return way

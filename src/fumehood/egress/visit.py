@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from fumehood.egress import dns, proxy
+from fumehood.egress import dns, learning, proxy
 from fumehood.egress.connection import Connection, Destination, Service
 from fumehood.egress.ledger import Ledger
 from fumehood.egress.lookout import Sighting, sighting
@@ -132,6 +132,8 @@ class Visit:
         if seen.port in self.way.ports:
             return None
         decision = self.way.book.decide_connection(host, seen.port)
+        if decision.allowed and self.way.learns:
+            return learning.refusal(decision.attempt)
         return None if decision.allowed else decision
 
     def _accept(self, listener: socket.socket) -> None:
