@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -27,7 +28,8 @@ async def dial(opening: Opening, book: Rulebook, resolve: Resolver, seconds: flo
     except TimeoutError:
         raise UnreachableError(f"{place} does not answer") from None
     except OSError as error:
-        raise UnreachableError(f"{place} cannot be reached: {error.strerror or type(error).__name__}") from None
+        reason = "no answer" if error.errno is None else os.strerror(error.errno)
+        raise UnreachableError(f"{place} cannot be reached: {reason}") from None
 
 
 def _allowed(found: Sequence[Address], opening: Opening, book: Rulebook) -> list[Address]:

@@ -21,8 +21,8 @@ from fumehood.errors import StepFailedError
 from fumehood.policy import Policy
 from fumehood.portal import LoopThread
 
-_WAIT_SECONDS = 10.0
-_SWEEP_SECONDS = 5.0
+WAIT_SECONDS = 10.0
+SWEEP_SECONDS = 5.0
 _Arguments = TypeVarTuple("_Arguments")
 
 
@@ -48,9 +48,9 @@ class Gateway:
         self._care: Future[None] | None = None
         self._starting = threading.Lock()
 
-    def admit(self, policy: Policy, sandbox_id: str) -> WayOut:
+    def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> WayOut:
         """A way out for one sandbox, by the rules of its policy. A secret without a value is an error now."""
-        way = WayOut(self, policy, sandbox_id)
+        way = WayOut(self, policy, sandbox_id, learns=learn)
         self._start()
         self.call(self.ways.add, way)
         return way
@@ -81,7 +81,7 @@ class Gateway:
             coroutine.close()
             raise _gone() from None
         try:
-            done.result(_WAIT_SECONDS)
+            done.result(WAIT_SECONDS)
         except TimeoutError:
             raise StepFailedError("the egress gateway", "its thread does not answer") from None
         except CancelledError:
@@ -116,7 +116,7 @@ class Gateway:
         """End what is idle; and when this thread ends, for whatever reason, everything."""
         try:
             while True:
-                await asyncio.sleep(_SWEEP_SECONDS)
+                await asyncio.sleep(SWEEP_SECONDS)
                 for way in list(self.ways):
                     way.end_idle()
         finally:

@@ -44,6 +44,10 @@ class PlainStream:
     def put_back(self, data: bytes) -> None:
         self._early = data + self._early
 
+    def take_back(self) -> bytes:
+        early, self._early = self._early, b""
+        return early
+
     async def read(self, most: int = READ_BYTES) -> bytes:
         if self._early:
             data, self._early = self._early[:most], self._early[most:]

@@ -190,11 +190,11 @@ def question(name: str, kind: int = 1, identity: int = 7) -> bytes:
 
 def read_all(connection: socket.socket) -> bytes:
     """Everything until the other side ends, in whatever way."""
-    received = b""
+    received = bytearray()
     with contextlib.suppress(ConnectionResetError, ssl.SSLEOFError):
         while data := connection.recv(65536):
             received += data
-    return received
+    return bytes(received)
 
 
 def read_until(connection: socket.socket, end: bytes) -> bytes:

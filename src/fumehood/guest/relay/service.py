@@ -22,6 +22,7 @@ from .. import frames, kernel, wire
 from . import nursery, terminals
 from .channel import Channel
 from .multiplexer import Multiplexer
+from .outlets import Outlets
 from .spec import RelaySpec
 
 _CHUNK_BYTES = 256 * 1024
@@ -83,6 +84,7 @@ class Service:
         """By the channel of a run's reply."""
         self._terminals: dict[int, tuple[socket.socket, int]] = {}
         self._epoll = self._channels.epoll
+        self._outlets = Outlets(self._channels, self._send)
 
     def serve(self) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -103,7 +105,7 @@ class Service:
             self._hear_nursery()
         elif descriptor in self._terminals:
             self._connect_terminal(*self._terminals[descriptor])
-        else:
+        elif not self._outlets.attend(descriptor):
             self._channels.step(descriptor, event)
 
     def _hear_nursery(self) -> None:
@@ -131,6 +133,10 @@ class Service:
                     self._open(header, body)
                 case "size":
                     terminals.resize(self._channels, header)
+                case "ports":
+                    self._outlets.change(header["ports"])
+                case "answer":
+                    self._outlets.answer(header, body)
                 case _:
                     self._channels.take(header, body)
 

@@ -1,0 +1,116 @@
+"""First messages of TLS handshakes, honest and not."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fumehood.egress.hello import ClientHello, NoHelloError, parse_hello
+
+
+def honest(name: str | None = "api.example.com", protocols: list[str] | None = None) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    outgoing = ssl.MemoryBIO()
+    session = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name)
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    return outgoing.read()
+
+
+def extension(kind: int, data: bytes) -> bytes:
+    return kind.to_bytes(2, "big") + len(data).to_bytes(2, "big") + data
+
+
+def server_name(name: bytes, kind: int = 0) -> bytes:
+    entry = bytes([kind]) + len(name).to_bytes(2, "big") + name
+    return extension(0, len(entry).to_bytes(2, "big") + entry)
+
+
+def made(*extensions: bytes, after: bytes = b"") -> bytes:
+    """A handshake with exactly these extensions."""
+    block = b"".join(extensions)
+    body = (
+        b"\x03\x03" + b"r" * 32 + b"\0" + b"\0\x02\x13\x01" + b"\x01\0" + len(block).to_bytes(2, "big") + block + after
+    )
+    message = b"\x01" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
+
+
+NAMED = server_name(b"api.example.com")
+
+
+def test_what_openssl_sends_is_understood() -> None:
+    assert parse_hello(honest(protocols=["h2", "http/1.1"])) == ClientHello(
+        "api.example.com", False, ("h2", "http/1.1")
+    )
+    assert parse_hello(honest(None)) == ClientHello(None, False, ())
+
+
+def test_a_beginning_is_not_yet_a_handshake() -> None:
+    hello = honest()
+    assert all(parse_hello(hello[:length]) is None for length in range(len(hello)))
+
+
+def test_a_handshake_may_be_cut_into_records() -> None:
+    hello = made(NAMED)
+    payload = hello[5:]
+    pieces = [payload[:1], payload[1:7], payload[7:]]
+    records = b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
+    assert parse_hello(records) == parse_hello(hello)
+    many = b"".join(b"\x16\x03\x01\0\x01%c" % byte for byte in payload)
+    with pytest.raises(NoHelloError, match="too many pieces"):
+        parse_hello(many)
+
+
+@pytest.mark.parametrize("kind", [0xFE0D, 0xFFCE, 0xFD00])
+def test_an_encrypted_name_is_seen(kind: int) -> None:
+    hello = parse_hello(made(NAMED, extension(kind, b"anything")))
+    assert hello is not None
+    assert hello.encrypted
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x80\x2e\x01\x03\x01",
+        b"\x16\x02\x00\x00\x05",
+        b"\x17\x03\x03\x00\x05hello",
+        b"\x16\x03\x01\x00\x00",
+        b"\x16\x03\x01\xff\xff",
+        b"\x16\x03\x01\x00\x04\x02\x00\x00\x00",
+        made(NAMED, NAMED),
+        made(NAMED, extension(23, b""), extension(23, b"")),
+        made(server_name(b"")),
+        made(server_name(b"x", kind=1)),
+        made(extension(0, b"\x00\x0c\x00\x00\x03a.b\x00\x00\x03c.d")),
+        made(extension(0, b"\x00\x06\x00\x00\x03a.bx")),
+        made(extension(0, b"\x00\xff\x00\x00\x03a.b")),
+        made(NAMED, after=b"x"),
+    ],
+)
+def test_a_handshake_that_could_be_read_in_two_ways_is_refused(data: bytes) -> None:
+    with pytest.raises(NoHelloError):
+        parse_hello(data)
+
+
+def test_an_endless_handshake_is_refused() -> None:
+    with pytest.raises(NoHelloError, match="too long"):
+        parse_hello(b"\x16\x03\x01\x40\x00\x01\x00\xff\xff" + b"x" * 17000)
+
+
+@given(st.binary(max_size=60), st.integers(0, 200))
+def test_no_bytes_break_the_parser(data: bytes, offset: int) -> None:
+    hello = made(NAMED)
+    for message in (data, hello[:offset] + data + hello[offset + len(data) :]):
+        try:
+            parse_hello(message)
+        except NoHelloError:
+            continue

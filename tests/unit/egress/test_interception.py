@@ -1,0 +1,238 @@
+"""TLS that ends at the gateway: rules about requests, and credentials that never come in."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.egress.places import (
+    NAME,
+    Box,
+    Open,
+    Recorder,
+    Serve,
+    Trusted,
+    Upstream,
+    read_until,
+    response,
+    told,
+)
+
+from fumehood.egress.authority import Authority
+from fumehood.egress.credentials import Credentials
+from fumehood.errors import UsageError
+
+GET = b"GET /public/x HTTP/1.1\r\nHost: api.example.com\r\n\r\n"
+VALUE = "ghp_0123456789abcdef"
+SECRET = {"name": "TOKEN", "from_env": "TOKEN", "inject": {"host": NAME}}
+RULE: dict[str, Any] = {"protocol": "tls", "methods": ["GET", "POST"], "paths": ["/public/**"]}
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def server(upstream: Serve, recorder: Recorder, trusted: Trusted) -> Upstream:
+    return upstream(recorder, tls=trusted.authority.context(NAME))
+
+
+@pytest.fixture
+def box(server: Upstream, trusted: Trusted, open_box: Open) -> Box:
+    return open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context)
+
+
+@pytest.fixture
+def secret_box(server: Upstream, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch) -> Box:
+    monkeypatch.setenv("TOKEN", VALUE)
+    return open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context, secrets=[SECRET])
+
+
+def ask(client: ssl.SSLSocket, request: bytes) -> tuple[int, bytes]:
+    client.sendall(request)
+    status, _, body = response(client)
+    return status, body
+
+
+def test_a_program_that_trusts_its_bundle_notices_nothing(box: Box, server: Upstream, recorder: Recorder) -> None:
+    client = box.secure(box.connect(NAME, server.port))
+    assert ask(client, GET) == (200, b"hi")
+    assert ask(client, GET) == (200, b"hi")
+    assert server.accepted == 1
+    assert recorder.heads[0].startswith("GET /public/x HTTP/1.1\r\nHost: api.example.com:")
+    assert box.visit.end() == ()
+
+
+def test_a_request_that_no_rule_allows_never_reaches_the_server(box: Box, server: Upstream, recorder: Recorder) -> None:
+    client = box.secure(box.connect(NAME, server.port))
+    client.sendall(GET.replace(b"public", b"private"))
+    assert told(client) == (403, "no rule allows this path")
+    (denial,) = box.visit.end()
+    assert denial.what == f"GET https://{NAME}:{server.port}/private/x"
+    assert server.accepted == 0
+
+
+def test_a_host_header_that_differs_from_the_handshake_is_refused(
+    box: Box, server: Upstream, recorder: Recorder
+) -> None:
+    client = box.secure(box.connect(NAME, server.port))
+    client.sendall(GET.replace(b"api.example.com", b"evil.com"))
+    assert told(client) == (403, f"the Host header names another server than {NAME}")
+    assert recorder.heads == []
+
+
+def test_a_client_that_insists_on_another_protocol_is_refused(box: Box, server: Upstream) -> None:
+    with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
+        box.secure(box.connect(NAME, server.port), protocols=["h2"])
+    assert "HTTP/1.1 only" in box.whys()[0]
+    client = box.secure(box.connect(NAME, server.port), protocols=["h2", "http/1.1"])
+    assert client.selected_alpn_protocol() == "http/1.1"
+
+
+def test_a_client_that_does_not_trust_the_gateway_is_explained(box: Box, server: Upstream, trusted: Trusted) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        trusted.client_context().wrap_socket(box.connect(NAME, server.port), server_hostname=NAME)
+    (denial,) = box.visit.end()
+    assert "SSL_CERT_FILE" in denial.remedy
+
+
+def test_a_server_that_the_host_does_not_trust_is_not_talked_to(
+    upstream: Serve, recorder: Recorder, trusted: Trusted, open_box: Open
+) -> None:
+    for context in (Authority().context(NAME), trusted.authority.context("other.example.com")):
+        server = upstream(recorder, tls=context)
+        box = open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context)
+        client = box.secure(box.connect(NAME, server.port))
+        client.sendall(GET)
+        status, why = told(client)
+        assert status == 502
+        assert "has no valid certificate" in why
+    assert recorder.heads == []
+
+
+def test_each_sandbox_has_an_authority_of_its_own(open_box: Open) -> None:
+    first, second = (open_box({**RULE, "ports": [443]}) for _ in range(2))
+    assert first.way.authority is not None
+    assert second.way.authority is not None
+    assert first.way.authority.pem != second.way.authority.pem
+    assert first.way.authority.pem in first.way.trust
+    assert second.way.authority.pem not in first.way.trust
+
+
+def test_a_credential_is_added_outside(secret_box: Box, server: Upstream, recorder: Recorder) -> None:
+    client = secret_box.secure(secret_box.connect(NAME, server.port))
+    assert ask(client, GET) == (200, b"hi")
+    assert f"\r\nAuthorization: Bearer {VALUE}\r\n" in recorder.heads[0]
+
+
+@pytest.mark.parametrize(
+    "slot", ["Authorization: mine", "AUTHORIZATION: mine", "authorization: mine\r\nAuthorization: mine too"]
+)
+def test_a_header_in_the_slot_of_a_credential_is_replaced(
+    slot: str, secret_box: Box, server: Upstream, recorder: Recorder
+) -> None:
+    client = secret_box.secure(secret_box.connect(NAME, server.port))
+    assert ask(client, GET[:-2] + slot.encode() + b"\r\n\r\n") == (200, b"hi")
+    assert recorder.heads[0].lower().count("authorization") == 1
+    assert "mine" not in recorder.heads[0]
+
+
+def test_a_header_that_looks_like_the_slot_is_dropped(
+    server: Upstream, recorder: Recorder, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", VALUE)
+    secret = {**SECRET, "inject": {"host": NAME, "header": "X-Api-Key", "format": "{}"}}
+    box = open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context, secrets=[secret])
+    client = box.secure(box.connect(NAME, server.port))
+    assert ask(client, GET[:-2] + b"X_Api_Key: mine\r\nx-api_key: mine\r\nConnection: x-api-key\r\n\r\n")[0] == 200
+    assert "mine" not in recorder.heads[0]
+    assert f"X-Api-Key: {VALUE}" in recorder.heads[0]
+
+
+def test_a_refused_request_does_not_carry_the_credential_anywhere(
+    secret_box: Box, server: Upstream, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = secret_box.secure(secret_box.connect(NAME, server.port))
+    client.sendall(GET.replace(b"GET", b"TRACE"))
+    assert told(client) == (403, "TRACE would send the credential back")
+    denials = secret_box.visit.end()
+    shown = "".join(map(repr, (denials, secret_box.way, secret_box.way.credentials, secret_box.way.book.policy)))
+    assert VALUE not in shown + caplog.text
+    assert recorder.heads == []
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks", "until close"])
+def test_a_server_that_sends_the_credential_back_is_not_believed(
+    framing: str, upstream: Serve, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", VALUE)
+
+    def serve(connection: socket.socket) -> None:
+        head = read_until(connection, b"\r\n\r\n")
+        assert b"Accept-Encoding: identity" in head
+        body = b"you sent " + VALUE.encode() + b", " + VALUE.encode()[:10]
+        start = b"HTTP/1.1 200 " + VALUE.encode() + b"\r\nX-Echo: " + VALUE.encode() + b"\r\n"
+        if framing == "chunks":
+            pieces = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+            connection.sendall(start + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n")
+        elif framing == "length":
+            connection.sendall(start + b"Content-Length: %d\r\n\r\n" % len(body))
+            for byte in body:
+                connection.sendall(bytes([byte]))
+        else:
+            connection.sendall(start + b"\r\n" + body)
+            with contextlib.suppress(OSError):
+                connection.unwrap()  # type: ignore[attr-defined]
+
+    server = upstream(serve, tls=trusted.authority.context(NAME))
+    box = open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context, secrets=[SECRET])
+    client = box.secure(box.connect(NAME, server.port))
+    client.sendall(GET[:-2] + b"Accept-Encoding: gzip\r\n\r\n")
+    status, headers, body = response(client)
+    hidden = "*" * len(VALUE)
+    assert (status, headers["x-echo"]) == (200, hidden)
+    assert body == f"you sent {hidden}, {VALUE[:10]}".encode()
+
+
+def test_a_credential_is_not_sent_to_another_host_of_the_same_rule(
+    upstream: Serve, recorder: Recorder, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", VALUE)
+    other = "other.example.com"
+    server = upstream(recorder, tls=trusted.authority.context(other))
+    box = open_box(
+        {**RULE, "host": "*.example.com", "ports": [server.port]}, trust=trusted.client_context, secrets=[SECRET]
+    )
+    client = box.secure(box.connect(other, server.port), other)
+    assert ask(client, GET.replace(b"api", b"other"))[0] == 200
+    assert VALUE not in recorder.heads[0]
+
+
+def test_a_secret_is_read_from_a_file_without_its_last_line_break(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{VALUE}\n")
+    secret = {"name": "TOKEN", "from_file": str(tmp_path / "token"), "inject": {"host": NAME}}
+    policy = Box.policy({"ports": [443]}, secrets=[secret])
+    assert Credentials(policy).headers(policy.secrets) == [("Authorization", f"Bearer {VALUE}")]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [(None, "variable TOKEN is not set"), ("", "is empty"), (f"{VALUE}\r\nX: y", "cannot stand in a header")],
+)
+def test_a_secret_without_a_usable_value_stops_the_opening(
+    value: str | None, why: str, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOKEN", raising=False)
+    if value is not None:
+        monkeypatch.setenv("TOKEN", value)
+    with pytest.raises(UsageError, match=why) as caught:
+        open_box({"ports": [443]}, secrets=[SECRET])
+    assert VALUE not in str(caught.value)
+    assert str(caught.value).startswith("secret TOKEN: ")

@@ -1,0 +1,337 @@
+"""What a sandbox can do to the gateway: not much, and nothing to others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import threading
+from collections.abc import Sequence
+
+import pytest
+from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
+
+from fumehood.egress import Gateway
+from fumehood.errors import StepFailedError, UsageError
+from fumehood.policy.egress import Address
+
+GET = b"GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n"
+
+
+@pytest.fixture
+def server(upstream: Serve) -> Upstream:
+    return upstream(echo)
+
+
+def works(client: socket.socket) -> bool:
+    try:
+        client.sendall(b"x")
+        return client.recv(1) == b"x"
+    except OSError:
+        return False
+
+
+def connect(box: Box, port: int) -> socket.socket | None:
+    with contextlib.suppress(ConnectionResetError):
+        client = box.connect(NAME, port)
+        if works(client):
+            return client
+    return None
+
+
+def test_connections_at_a_time_are_limited_for_a_rule(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port], "max_connections": 2})
+    first, second = connect(box, server.port), connect(box, server.port)
+    assert first is not None
+    assert second is not None
+    assert connect(box, server.port) is None
+    (denial,) = box.visit.ledger.denials()
+    assert denial.why == "the rule allows 2 connections at a time"
+    assert denial.remedy == "raise max_connections of network.allow[0]"
+    first.close()
+    assert any(connect(box, server.port) is not None for _ in range(100))
+
+
+def test_new_connections_a_second_are_limited_for_a_rule(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port], "max_rate": 0.001})
+    assert connect(box, server.port) is not None
+    assert connect(box, server.port) is None
+    assert box.whys() == ["the rule allows 0.001 new connections a second"]
+
+
+def test_bytes_are_limited_for_a_rule(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port], "max_bytes": 1000})
+    client = box.connect(NAME, server.port)
+    client.sendall(b"x" * 400)
+    assert read_exactly(client, 400) == b"x" * 400
+    with contextlib.suppress(OSError):
+        client.sendall(b"x" * 400)
+    assert len(read_all(client)) <= 200
+    assert connect(box, server.port) is None
+    assert box.whys() == ["the rule allows 1000B in all"]
+    assert box.visit.ledger.denials()[0].count == 2
+
+
+def test_bytes_of_requests_are_limited_for_a_rule(upstream: Serve, open_box: Open) -> None:
+    server = upstream(Recorder(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000))
+    box = open_box({"ports": [server.port], "protocol": "http", "max_bytes": 2000})
+    client = box.connect(NAME, server.port)
+    client.sendall(GET)
+    assert len(read_all(client)) < 2500
+    assert box.whys() == ["the rule allows 2000B in all"]
+
+
+def test_two_sandboxes_do_not_share_a_limit(server: Upstream, open_box: Open) -> None:
+    boxes = [open_box({"ports": [server.port], "max_connections": 1}) for _ in range(2)]
+    for box in boxes:
+        near, far = socket.socketpair()
+        near.settimeout(20)
+        box.visit.serve(far, (box.address(NAME), server.port))
+        assert works(near)
+        near.close()
+
+
+def test_ten_thousand_connections_are_held_to_the_limit(server: Upstream, open_box: Open) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    box = open_box({"ports": [server.port]}, connections=50)
+    kept = [connect(box, server.port) for _ in range(50)]
+    assert all(client is not None for client in kept)
+    address = box.address(NAME)
+    refused = 0
+    for _ in range(10_000):
+        with socket.socket() as client:
+            client.settimeout(20)
+            try:
+                client.connect((address, server.port))
+                refused += client.recv(1) == b""
+            except ConnectionResetError:
+                refused += 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert refused == 10_000
+    assert all(client is not None and works(client) for client in kept)
+    assert server.accepted == 50
+    (denial,) = box.visit.end()
+    assert denial.count == 10_000
+    assert denial.why == "the sandbox has 50 connections already, which is the most it may"
+
+
+@pytest.mark.parametrize("protocol", ["tls", "http"])
+def test_a_client_that_dribbles_is_cut_off(protocol: str, server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port], "protocol": protocol}, hello_seconds=0.3)
+    client = box.connect(NAME, server.port)
+    start = GET if protocol == "http" else b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"
+    stopped = threading.Event()
+
+    def dribble() -> None:
+        for byte in start:
+            if stopped.wait(0.05):
+                return
+            with contextlib.suppress(OSError):
+                client.sendall(bytes([byte]))
+
+    sender = threading.Thread(target=dribble)
+    sender.start()
+    assert read_all(client) == b""
+    stopped.set()
+    sender.join()
+    assert box.way.connections == 0 or box.visit.end() == ()
+
+
+def test_a_client_that_says_nothing_is_cut_off(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port], "protocol": "tls"}, hello_seconds=0.1)
+    assert box.sees(NAME, server.port) == b""
+    near = box.proxy()
+    assert read_all(near) == b""
+
+
+def test_a_connection_on_which_nothing_moves_is_ended(
+    server: Upstream, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fumehood.egress.gateway.SWEEP_SECONDS", 0.05)
+    box = open_box({"ports": [server.port]}, idle_seconds=0.2)
+    client = connect(box, server.port)
+    assert client is not None
+    assert read_all(client) == b""
+
+
+def test_a_server_that_never_answers_is_given_up(open_box: Open) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        port = full.getsockname()[1]
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        box = open_box({"ports": [port]}, connect_seconds=0.2)
+        assert box.sees(NAME, port) == b""
+        for filler in fillers:
+            filler.close()
+    assert box.visit.end() == ()
+
+
+def test_a_half_open_client_still_gets_its_answer(upstream: Serve, open_box: Open) -> None:
+    def answer_at_the_end(connection: socket.socket) -> None:
+        connection.sendall(b"%d" % len(read_all(connection)))
+
+    server = upstream(answer_at_the_end)
+    box = open_box({"ports": [server.port]})
+    client = box.connect(NAME, server.port)
+    client.sendall(b"x" * 1000)
+    client.shutdown(socket.SHUT_WR)
+    assert read_all(client) == b"1000"
+
+
+def test_refusals_are_counted_and_not_more_than_can_be_read(open_box: Open) -> None:
+    box = open_box({"ports": [443]}, denials=3)
+    for name in ("a.com", "b.com", "a.com", "c.com", "d.com", "e.com"):
+        box.ask(name)
+    denials = box.visit.end()
+    assert [(denial.host, denial.count) for denial in denials[:3]] == [("a.com", 2), ("b.com", 1), ("c.com", 1)]
+    assert (denials[3].what, denials[3].count) == ("others", 2)
+
+
+def test_the_end_of_a_run_is_the_end_of_its_connections_only(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port]})
+    ours = connect(box, server.port)
+    other = box.way.visit("other")
+    near, far = socket.socketpair()
+    near.settimeout(20)
+    other.serve(far, (box.address(NAME), server.port))
+    assert works(near)
+    assert box.visit.end() == ()
+    assert ours is not None
+    assert read_all(ours) == b""
+    assert works(near)
+    near.close()
+    refused, door = socket.socketpair()
+    box.visit.serve(door, (box.address(NAME), server.port))
+    assert refused.recv(1) == b""
+    refused.close()
+
+
+def test_an_end_closes_listeners_and_sockets_for_good(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port]})
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        assert connect(box, server.port) is not None
+    box.visit.end()
+    with pytest.raises(ConnectionRefusedError):
+        box.connect(NAME, server.port)
+    box.__exit__()
+    assert len(os.listdir("/proc/self/fd")) <= before + 5
+
+
+def test_a_change_of_policy_closes_what_it_no_longer_allows(server: Upstream, open_box: Open) -> None:
+    rule = {"ports": [server.port]}
+    box = open_box(rule, {**rule, "host": "b.example.com"})
+    going, staying = box.connect(NAME, server.port), box.connect("b.example.com", server.port)
+    assert works(going)
+    assert works(staying)
+    box.way.change(Box.policy({**rule, "host": "b.example.com"}))
+    assert read_all(going) == b""
+    assert works(staying)
+    assert box.ask(NAME)[0] == 3
+    with contextlib.suppress(ConnectionResetError):
+        assert not works(box.connect_to("127.64.0.1", server.port))
+    assert box.whys() == ["no rule opens this name"] * 2
+    box.way.change(Box.policy(rule))
+    assert connect(box, server.port) is not None
+    assert read_all(staying) == b""
+
+
+def test_a_change_of_policy_holds_for_the_next_request_of_an_open_connection(upstream: Serve, open_box: Open) -> None:
+    server = upstream(Recorder())
+    rule = {"ports": [server.port], "protocol": "http"}
+    box = open_box({**rule, "methods": ["GET"]})
+    client = box.connect(NAME, server.port)
+    client.sendall(GET)
+    assert response(client)[0] == 200
+    box.way.change(Box.policy({**rule, "methods": ["POST"]}))
+    assert read_all(client) == b""
+    client = box.connect(NAME, server.port)
+    client.sendall(GET)
+    assert told(client)[0] == 403
+
+
+def test_a_change_that_programs_inside_could_not_follow_is_refused(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port], "protocol": "tls"})
+    with pytest.raises(UsageError, match="open a new sandbox"):
+        box.way.change(Box.policy({"ports": [server.port], "protocol": "tls", "methods": ["GET"]}))
+
+
+def test_a_change_does_not_give_back_what_was_used(server: Upstream, open_box: Open) -> None:
+    rule = {"ports": [server.port], "max_rate": 0.001}
+    box = open_box(rule)
+    assert connect(box, server.port) is not None
+    box.way.change(Box.policy(rule, {"host": "other.example.com", "ports": [443]}))
+    assert connect(box, server.port) is None
+
+
+def test_closing_the_gateway_closes_everything(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port]})
+    client = connect(box, server.port)
+    assert client is not None
+    box.gateway.close()
+    assert read_all(client) == b""
+    with pytest.raises(OSError):
+        box.connect(NAME, server.port)
+    assert box.visit.end() == ()
+    with pytest.raises(StepFailedError, match="the way out with it"):
+        box.way.visit("another")
+
+
+def test_a_gateway_that_hangs_lets_nothing_through(
+    server: Upstream, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fumehood.egress.gateway.WAIT_SECONDS", 0.2)
+    box = open_box({"ports": [server.port]})
+    client = connect(box, server.port)
+    assert client is not None
+    hanging, released = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hanging.set()
+        released.wait(20)
+
+    box.gateway.call(hang)
+    assert hanging.wait(20)
+    box.visit.end()
+    assert read_all(client) == b""
+    released.set()
+
+
+def test_a_failure_of_ours_closes_one_connection(
+    server: Upstream, open_box: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = "broken.example.com"
+
+    class Breaking(Box):
+        async def _resolve(self, name: str) -> Sequence[Address]:
+            if name == broken:
+                raise ZeroDivisionError("secret words")
+            return await super()._resolve(name)
+
+    with Breaking({"ports": [server.port]}, {"host": broken, "ports": [server.port]}) as box:
+        client = connect(box, server.port)
+        assert client is not None
+        assert box.sees(broken, server.port) == b""
+        assert works(client)
+    assert "unexpected ZeroDivisionError" in caplog.text
+    assert "secret words" not in caplog.text
+
+
+def test_a_gateway_without_sandboxes_has_no_thread() -> None:
+    before = threading.active_count()
+    gateway = Gateway()
+    assert threading.active_count() == before
+    gateway.close()
+
+
+def test_programs_are_told_where_the_way_out_is(open_box: Open) -> None:
+    box = open_box({"ports": [443, 5432]})
+    assert box.way.ports == (53, 443, 3128, 5432)
+    environment = box.way.environment("/run/ca.pem")
+    assert environment["SSL_CERT_FILE"] == environment["REQUESTS_CA_BUNDLE"] == "/run/ca.pem"
+    assert environment["HTTPS_PROXY"] == environment["https_proxy"] == "http://127.0.0.1:3128"
+    assert b"BEGIN CERTIFICATE" in box.way.trust
