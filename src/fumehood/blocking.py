@@ -129,8 +129,9 @@ class SyncSandbox:
         *,
         session: bool = False,
         progress: Callable[[str], None] | None = None,
+        learn: bool = False,
     ) -> None:
-        self.target = Sandbox(policy, session=session, progress=progress)
+        self.target = Sandbox(policy, session=session, progress=progress, learn=learn)
         self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
         self._process = os.getpid()
@@ -168,6 +169,7 @@ class SyncSandbox:
 
     run = _blocking(Sandbox.run)
     stream = _blocking_iterator(Sandbox.stream)
+    change_policy = _blocking(Sandbox.change_policy)
     write = _blocking(Sandbox.write)
     read = _blocking(Sandbox.read)
     list = _blocking(Sandbox.list)

@@ -49,7 +49,7 @@ def plan_build(request: RunRequest, policy: Policy) -> Build | None:
     fill = partial(_filled, request.source, toolchain, policy.resources)
     folder = f"{WORKSPACE}/.build-{secrets.token_hex(8)}"
     before, after = _around_source(fill(toolchain.compiling, folder))
-    plain = replace(request, source=None, arguments=(), environment={}, stdin=None)
+    plain = replace(request, source=None, arguments=(), environment={}, stdin=None, is_offline=True)
     return Build(
         compiling=replace(
             plain,

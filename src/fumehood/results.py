@@ -81,7 +81,7 @@ class Denial:
     """Something that a program tried on its way out and that the policy refused."""
 
     kind: str
-    """`dns`, `connect`, `tls` or `http`: how far it came."""
+    """`dns`, `connect`, `tls` or `http`: how far it came; `udp` or `icmp`, which never go out."""
     what: str
     """The attempt in one line, such as `connect example.com:443`."""
     why: str

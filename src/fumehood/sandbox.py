@@ -7,9 +7,10 @@ runs of one sandbox share is the workspace, and nothing else.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -17,13 +18,14 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from fumehood.backends.interface import Backend, BackendSandbox, PackageFolder, RunRequest
+from fumehood.backends.interface import Backend, BackendSandbox, BackendSession, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
 from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
+from fumehood.outings import Outing, Outings, wait_for_gateway
 from fumehood.policy import Environment, Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
@@ -31,6 +33,7 @@ from fumehood.results import Cause, Record, RunResult, Status
 from fumehood.session import Session
 
 if TYPE_CHECKING:
+    from fumehood.egress import WayOut
     from fumehood.environments import Lease
 
 
@@ -39,6 +42,7 @@ class Sandbox(Files):
 
     With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
     Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
+    With `learn`, nothing gets out whatever the policy allows, and `denials` of results tell all that was tried.
     """
 
     def __init__(
@@ -47,12 +51,16 @@ class Sandbox(Files):
         *,
         session: bool = False,
         progress: Callable[[str], None] | None = None,
+        learn: bool = False,
     ) -> None:
         self.policy = policy or Policy()
+        self._learn = learn
         super().__init__(self.policy, lambda: self._backend_sandbox().files())
         self._progress = progress
         self._session = self.session() if session else None
         self._opened: BackendSandbox | None = None
+        self._way_out: WayOut | None = None
+        self._outings: Outings | None = None
         self._stack = AsyncExitStack()
         self._background: list[BackgroundRun] = []
 
@@ -63,9 +71,21 @@ class Sandbox(Files):
         backend.check(self.policy)
         async with AsyncExitStack() as stack:
             packages = await self._install_packages(backend, stack)
-            self._opened = await stack.enter_async_context(backend.open(self.policy, packages))
+            self._way_out = await self._ask_for_way_out(stack)
+            ports = self._way_out.ports if self._way_out else ()
+            self._opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
+            if self._way_out:
+                self._outings = Outings(self._way_out, is_shared=self._opened.shares_doors)
             self._stack = stack.pop_all()
         return self
+
+    async def _ask_for_way_out(self, stack: AsyncExitStack) -> WayOut | None:
+        """Without network rules there is no gateway, no thread and no door."""
+        if not self.policy.network.allow and not self._learn:
+            return None
+        way_out = await wait_for_gateway(partial(_admit, self.policy, self._learn))
+        stack.push_async_callback(wait_for_gateway, way_out.close)
+        return way_out
 
     async def _install_packages(self, backend: Backend, stack: AsyncExitStack) -> PackageFolder | None:
         """In a worker thread, which notices when we are cancelled and ends the installation before we go on."""
@@ -81,7 +101,7 @@ class Sandbox(Files):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._opened = None
+        self._opened = self._way_out = self._outings = None
         with anyio.CancelScope(shield=True):
             for part in (*self._background, *([self._session] if self._session else [])):
                 await part.close()
@@ -100,10 +120,30 @@ class Sandbox(Files):
         build = plan_build(request, self.policy)
         return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
 
+    async def change_policy(self, policy: Policy) -> None:
+        """Other network rules from now on, for runs under way too: what they no longer allow is closed at once.
+
+        Everything else of a sandbox is as it was opened.
+        """
+        box = self._backend_sandbox()
+        _check_change(self.policy, policy)
+        if self._way_out is not None:
+            select_backend(policy).check(policy)
+            await wait_for_gateway(partial(self._way_out.change, policy))
+            box.change_ports(self._way_out.ports)
+        self.policy = policy
+
     async def _run(self, request: RunRequest) -> RunResult:
-        async with self._backend_sandbox().start(request) as execution:
-            taken = await record(execution)
-        return self._result(taken)
+        run_id = _identifier("run")
+        async with self._outing(run_id, request) as outing:
+            async with self._backend_sandbox().start(_equipped(request, outing)) as execution:
+                taken = await record(execution)
+            return self._result(taken, run_id, outing)
+
+    def _outing(self, name: str, request: RunRequest | None = None) -> AbstractAsyncContextManager[Outing]:
+        if self._outings is None or (request and request.is_offline):
+            return nullcontext(Outing())
+        return self._outings.outing(name)
 
     async def stream(
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
@@ -126,15 +166,27 @@ class Sandbox(Files):
                 yield Finished(await self._with_artifacts(event.result)) if isinstance(event, Finished) else event
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
-        async with self._backend_sandbox().start(request) as execution:
-            async for output in execution.output(live=True):
-                yield as_event(output)
-            outcome = execution.outcome()
-        yield Finished(self._result(Record(outcome)))
+        run_id = _identifier("run")
+        async with self._outing(run_id, request) as outing:
+            async with self._backend_sandbox().start(_equipped(request, outing)) as execution:
+                async for output in execution.output(live=True):
+                    yield as_event(output)
+                outcome = execution.outcome()
+            result = self._result(Record(outcome), run_id, outing)
+        yield Finished(result)
 
     def session(self) -> Session:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
-        return Session(self.policy, lambda: self._backend_sandbox().open_session(), self._report)
+        current = Outing()
+
+        @asynccontextmanager
+        async def open_session() -> AsyncIterator[BackendSession]:
+            nonlocal current
+            box = self._backend_sandbox()
+            async with self._outing(_identifier("session")) as current, box.open_session(current.doorway) as opened:
+                yield opened
+
+        return Session(self.policy, open_session, lambda taken: self._report(_identifier("run"), current, taken))
 
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
@@ -147,17 +199,20 @@ class Sandbox(Files):
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
         async with AsyncExitStack() as stack:
-            execution = await stack.enter_async_context(self._backend_sandbox().start(request))
-            run = BackgroundRun(execution, stack.pop_all(), self._report)
+            run_id = _identifier("run")
+            outing = await stack.enter_async_context(self._outing(run_id, request))
+            execution = await stack.enter_async_context(self._backend_sandbox().start(_equipped(request, outing)))
+            run = BackgroundRun(execution, stack.pop_all(), partial(self._report, run_id, outing))
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
-    async def _report(self, taken: Record) -> RunResult:
-        return await self._with_artifacts(self._result(taken))
+    async def _report(self, run_id: str, outing: Outing, taken: Record) -> RunResult:
+        return await self._with_artifacts(self._result(taken, run_id, outing))
 
-    def _result(self, taken: Record) -> RunResult:
+    def _result(self, taken: Record, run_id: str, outing: Outing) -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
-        return RunResult.of(taken, f"run_{secrets.token_hex(8)}", self.policy.digest, image_digest)
+        result = RunResult.of(taken, run_id, self.policy.digest, image_digest)
+        return replace(result, denials=outing.news())
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
@@ -185,6 +240,28 @@ def _use_environment(section: Environment, progress: Callable[[str], None] | Non
 
     wishes = Wishes.of(section)
     return EnvironmentStore.open_default().use(wishes, progress, anyio.from_thread.check_cancelled)
+
+
+def _admit(policy: Policy, learn: bool) -> WayOut:
+    from fumehood.egress import shared_gateway
+
+    return shared_gateway().admit(policy, _identifier("sandbox"), learn=learn)
+
+
+def _equipped(request: RunRequest, outing: Outing) -> RunRequest:
+    return replace(request, doorway=outing.doorway) if outing.doorway else request
+
+
+def _identifier(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(8)}"
+
+
+def _check_change(old: Policy, new: Policy) -> None:
+    if not old.network.allow and new.network.allow:
+        raise UsageError("this sandbox was opened without network rules, and gets none; open another one with them")
+    changes = old.model_copy(update={"network": new.network}).diff(new)
+    if changes:
+        raise UsageError(f"an open sandbox can get other network rules and nothing else; this {'; '.join(changes)}")
 
 
 def _is_python(options: RunOptions) -> bool:

@@ -10,14 +10,6 @@ from fumehood import DeniedError, FumehoodError, Policy, Sandbox, SyncSandbox, U
 
 # Keys whose enforcement is still to come; a backend that learns one of them moves it to tests of its own.
 NOT_YET: dict[str, tuple[dict[str, object], str]] = {
-    "network": ({"network": {"allow": [{"host": "api.example.com", "ports": [443]}]}}, "network.allow"),
-    "secrets": (
-        {
-            "network": {"allow": []},
-            "secrets": [{"name": "T", "from_env": "T", "inject": {"host": "a.example", "header": "X", "format": "{}"}}],
-        },
-        "secrets",
-    ),
     "commands": ({"commands": {"allow": ["ls"]}}, "commands"),
     "approvals": ({"approvals": [{"tool": "shell", "when": "always"}]}, "approvals"),
 }

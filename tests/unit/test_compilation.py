@@ -35,6 +35,11 @@ def test_every_word_is_filled_in(language: str) -> None:
     assert not [word for word in words if "{" in word]
 
 
+def test_only_the_program_may_go_out() -> None:
+    build = plan("c")
+    assert (build.compiling.is_offline, build.running.is_offline, build.clearing.is_offline) == (True, False, True)
+
+
 def test_the_compiler_gets_the_source_and_the_program_everything_else() -> None:
     build = plan("c")
     assert (build.compiling.source, build.running.source) == (b"x", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -25,6 +26,33 @@ class TerminalSize:
     rows: int
 
 
+class Visit(Protocol):
+    """One run's use of the gateway, which takes what arrives at the run's doors. Any thread may call it."""
+
+    def attend(self, door: socket.socket) -> None:
+        """A socket that listening sockets from inside arrive on, as descriptors; it is the visit's from here on."""
+        ...
+
+    def serve(self, connection: socket.socket, destination: tuple[str, int]) -> None:
+        """A connection that was accepted inside and is carried here, and what the program wanted to connect to."""
+        ...
+
+    def answer(self, query: bytes) -> bytes | None:
+        """A question of the DNS, as a datagram; None to leave it without an answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Doorway:
+    """What a run needs to get out: where doors are opened inside, what its programs are told, and who is behind."""
+
+    ports: tuple[int, ...]
+    environment: Mapping[str, str]
+    trust: bytes
+    """Certificates in PEM, for `guest.rootfs.TRUST_FILE`."""
+    visit: Visit
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """One run, checked and complete. Without `source` the arguments are a command."""
@@ -46,6 +74,10 @@ class RunRequest:
     """Such a folder of an earlier run, to be moved to `guest.toolchain.PRODUCT_FOLDER` before the program starts."""
     terminal: TerminalSize | None = None
     """The program's standard streams are one terminal; its input is live then."""
+    doorway: Doorway | None = None
+    """None: no way out at all."""
+    is_offline: bool = False
+    """It gets no doorway, whatever the policy allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +204,11 @@ class BackendSandbox(Protocol):
         """Of what its root file system comes from, where that has one."""
         ...
 
+    @property
+    def shares_doors(self) -> bool:
+        """Whether nobody can tell which of the runs at a time it is that goes out."""
+        ...
+
     def start(self, request: RunRequest) -> AbstractAsyncContextManager[LiveExecution]:
         """Leaving the block ends the run, whatever state it is in."""
         ...
@@ -180,8 +217,12 @@ class BackendSandbox(Protocol):
         """A conversation with a file service inside, for one exchange after the other."""
         ...
 
-    def open_session(self) -> AbstractAsyncContextManager[BackendSession]:
+    def open_session(self, doorway: Doorway | None) -> AbstractAsyncContextManager[BackendSession]:
         """Leaving the block ends the session and everything in it."""
+        ...
+
+    def change_ports(self, ports: tuple[int, ...]) -> None:
+        """Runs under way that have a doorway get doors at these ports too."""
         ...
 
 
@@ -198,4 +239,8 @@ class Backend(Protocol):
         with them. `request` is a digest of what the policy asks for."""
         ...
 
-    def open(self, policy: Policy, packages: PackageFolder | None) -> AbstractAsyncContextManager[BackendSandbox]: ...
+    def open(
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
+    ) -> AbstractAsyncContextManager[BackendSandbox]:
+        """`ports` are where its runs will have doors to the gateway, so that they can be opened ahead of time."""
+        ...

@@ -39,7 +39,7 @@ COMMANDS = (
     Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
-    Command("policy", "fumehood.cli.policy", "check, show or compare policy files"),
+    Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),
     Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),
     Command("image", "fumehood.cli.image", "build, list, inspect or remove images for containers"),
     Command("gc", "fumehood.cli.gc", "remove what dead processes left behind"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import get_args
@@ -15,12 +14,12 @@ from fumehood.backends.selection import select_backend
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
+from fumehood.cli.columns import COLUMNS, wrapped
 from fumehood.cli.terminal import neutralise
 from fumehood.cli.trial import Trial, run_trial
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
 
-_COLUMNS = 80
 _COLOURS = {
     Condition.WORKS: GREEN,
     Condition.WEAKER: YELLOW,
@@ -108,12 +107,12 @@ def _lines(diagnosis: Diagnosis, trial: Trial, backends: list[BackendState]) -> 
 def _check_lines(check: Check) -> Iterator[str]:
     start = f"  {check.condition:7}  {check.name:{_NAME_WIDTH}}{check.purpose}"
     remark = f" ({neutralise(check.detail)})" if check.detail else ""
-    fits = len(start + remark) <= _COLUMNS
+    fits = len(start + remark) <= COLUMNS
     yield (start + (remark if fits else "")).replace(
         check.condition, paint(check.condition, _COLOURS[check.condition]), 1
     )
     if not fits:
-        yield from _wrapped(check.detail)
+        yield from wrapped(check.detail, indent=_INDENT)
 
 
 def _fix_lines(fixes: tuple[str, ...], same_as: str | None) -> Iterator[str]:
@@ -130,7 +129,7 @@ def _trial_lines(trial: Trial) -> Iterator[str]:
     if trial.works:
         yield f"  print(6 * 7) in a new sandbox took {trial.cold_ms:.0f} ms, once more {trial.warm_ms:.1f} ms"
     else:
-        yield from _wrapped(f"failed: {trial.detail}", indent="  ")
+        yield from wrapped(f"failed: {trial.detail}", indent="  ")
 
 
 def _verdict(diagnosis: Diagnosis, trial: Trial) -> str:
@@ -139,15 +138,4 @@ def _verdict(diagnosis: Diagnosis, trial: Trial) -> str:
     weaker = [check.name for check in diagnosis.checks if check.condition is Condition.WEAKER]
     if not weaker:
         return paint("Sandboxes work here, at full strength.", GREEN)
-    return "\n".join(_wrapped(f"Sandboxes work here, with less than the best: {', '.join(weaker)}.", indent=""))
-
-
-def _wrapped(text: str, indent: str = _INDENT) -> list[str]:
-    return textwrap.wrap(
-        neutralise(text),
-        _COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return "\n".join(wrapped(f"Sandboxes work here, with less than the best: {', '.join(weaker)}.", indent=""))

@@ -1,4 +1,4 @@
-"""`hood policy check | show | diff`: what policy files say, before anything runs under them."""
+"""`hood policy check | show | diff | test | explain`: what policy files say, before anything runs under them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 
-from fumehood.cli import exitcodes
+from fumehood.cli import exitcodes, policy_explanation, policy_tests
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, GREEN, RED, YELLOW, paint
 from fumehood.cli.terminal import neutralise
@@ -28,7 +28,7 @@ class Arguments(argparse.Namespace):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="hood policy", description="Check, show or compare policy files.")
+    parser = Parser(prog="hood policy", description="Check, show, compare or test policy files.")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     check = verbs.add_parser(
         "check",
@@ -52,6 +52,8 @@ def build_parser() -> argparse.ArgumentParser:
     diff.add_argument("old", metavar="OLD")
     diff.add_argument("new", metavar="NEW")
     diff.set_defaults(act=_diff)
+    policy_tests.add_parser(verbs)
+    policy_explanation.add_parser(verbs)
     return parser
 
 

@@ -9,13 +9,15 @@ import os
 import signal
 
 from fumehood.backends.languages import LANGUAGES
-from fumehood.cli import exitcodes, overrides
+from fumehood.cli import denials, exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.harvest import Harvest, check_folder, let_out
 from fumehood.cli.interruption import Interruption, StoppedError
 from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
 from fumehood.cli.supervision import Job, run_live, run_silently
+from fumehood.cli.terminal import neutralise
+from fumehood.policy import Policy
 from fumehood.requests import RunOptions
 from fumehood.results import RunResult
 
@@ -38,6 +40,7 @@ class Arguments(overrides.Arguments):
     out: str | None
     json: bool
     quiet: bool
+    learn: bool
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,7 +53,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--session", action="store_true", help="show the last expression's value and figures (python only)")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
     add("--json", action="store_true", help="print the result as JSON instead of the output")
-    add("--quiet", action="store_true", help="say nothing about how the program ended")
+    add("--quiet", action="store_true", help="say nothing about how the program ended and what it was denied")
+    add(
+        "--learn", action="store_true", help="let nothing out; print a policy for what was tried, output goes to stderr"
+    )
     return parser
 
 
@@ -60,6 +66,8 @@ def execute(arguments: list[str]) -> int:
     chosen, unknown = parser.parse_known_args(ours, namespace=Arguments())
     if unknown:
         _refuse(parser, unknown)
+    if chosen.learn and chosen.json:
+        parser.error("--learn prints a policy and --json a result; use one of them")
     program = read_program(chosen.file, chosen.code, chosen.language)
     check_folder(chosen.out)
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
@@ -67,7 +75,7 @@ def execute(arguments: list[str]) -> int:
     if not chosen.session:
         options |= {"args": theirs, "name": program.name, "stdin": _stdin(program)}
         options |= {"env": overrides.environment(chosen.env, os.environ)}
-    job = Job(policy, program.code, options, chosen.session, Harvest(chosen.out, quiet=chosen.quiet))
+    job = Job(policy, program.code, options, chosen.session, Harvest(chosen.out, quiet=chosen.quiet), chosen.learn)
     interruption = Interruption()
     try:
         if chosen.json:
@@ -80,6 +88,10 @@ def execute(arguments: list[str]) -> int:
             _leave_echoed_line(error)
             say(str(error))
         return exitcodes.for_signal(error.signal)
+    if chosen.learn:
+        _print_lesson(policy, result)
+    elif not chosen.quiet and not chosen.json:
+        denials.tell(result.denials)
     if not chosen.quiet and not chosen.json:
         _explain(result)
     return exitcodes.for_result(result)
@@ -101,6 +113,12 @@ def _leave_echoed_line(error: StoppedError) -> None:
     """A terminal has just written ^C where the cursor was."""
     if error.signal == signal.SIGINT and os.isatty(2):
         os.write(2, b"\n")
+
+
+def _print_lesson(policy: Policy, result: RunResult) -> None:
+    from fumehood.policy.learning import learn
+
+    print(neutralise(learn(policy, result.denials).to_yaml()), end="")
 
 
 def _explain(result: RunResult) -> None:

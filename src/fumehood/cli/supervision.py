@@ -30,6 +30,8 @@ class Job:
     options: RunOptions
     session: bool
     harvest: Harvest
+    learn: bool = False
+    """Nothing gets out, and what was tried is recorded. Standard output is not the program's then."""
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
@@ -43,7 +45,7 @@ def run_silently(job: Job, interruption: Interruption) -> RunResult:
 
 def run_live(job: Job, interruption: Interruption) -> RunResult:
     """The output appears while the program runs; the result is without it."""
-    outlets = (Outlet(1, interruption), Outlet(2, interruption))
+    outlets = (Outlet(2 if job.learn else 1, interruption), Outlet(2, interruption))
 
     async def work(box: Sandbox) -> RunResult:
         return await _show(box.stream(job.code, **job.options), job.harvest, *outlets)
@@ -80,7 +82,7 @@ def _tell(line: str) -> None:
 def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
         with anyio.CancelScope() as scope, interruption.cancelling(scope):
-            async with Sandbox(job.policy, session=job.session, progress=_tell) as box:
+            async with Sandbox(job.policy, session=job.session, progress=_tell, learn=job.learn) as box:
                 result = await work(box)
                 await job.harvest.gather(box, result.artifacts)
                 return result

@@ -15,6 +15,10 @@ the other.
     relay        bytes that nobody looks at                       hello, http1, dns   parsers without I/O
 """
 
+import atexit
+import os
+from functools import cache
+
 from fumehood.egress.gateway import Gateway
 from fumehood.egress.limits import Limits
 from fumehood.egress.proxy import PORT as PROXY_PORT
@@ -22,4 +26,21 @@ from fumehood.egress.resolution import Resolver
 from fumehood.egress.visit import Visit
 from fumehood.egress.way_out import WayOut
 
-__all__ = ["PROXY_PORT", "Gateway", "Limits", "Resolver", "Visit", "WayOut"]
+__all__ = ["PROXY_PORT", "Gateway", "Limits", "Resolver", "Visit", "WayOut", "shared_gateway"]
+
+
+def shared_gateway() -> Gateway:
+    """The one of this process: a forked child must not use its parent's."""
+    return _gateway_of(os.getpid())
+
+
+@cache
+def _gateway_of(process: int) -> Gateway:
+    made = Gateway()
+    atexit.register(_close_own, made, process)
+    return made
+
+
+def _close_own(made: Gateway, process: int) -> None:
+    if os.getpid() == process:
+        made.close()

@@ -20,7 +20,7 @@ from fumehood.egress.quotas import Lease
 from fumehood.egress.refusal import RefusedError, UnreachableError
 from fumehood.egress.relay import Relay
 from fumehood.egress.streams import PlainStream, reset, silence
-from fumehood.policy.egress import Decision, Opening
+from fumehood.policy.egress import Attempt, Decision, Opening
 
 if TYPE_CHECKING:
     from fumehood.egress.visit import Visit
@@ -74,6 +74,8 @@ class Connection:
     async def reach(self, opening: Opening) -> PlainStream:
         """A connection to the server of an opening, in place of the one before, if any."""
         self.leave()
+        if self.way.learns:
+            raise RefusedError(Decision(Attempt("connect", opening.host, opening.port), why="it is only learned from"))
         self._lease = self.way.quotas.enter(opening)
         self._far = await dial(opening, self.way.book, self.way.look_up, self.way.limits.connect_seconds)
         return PlainStream(self._far, self._count)

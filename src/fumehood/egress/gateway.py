@@ -48,9 +48,9 @@ class Gateway:
         self._care: Future[None] | None = None
         self._starting = threading.Lock()
 
-    def admit(self, policy: Policy, sandbox_id: str) -> WayOut:
+    def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> WayOut:
         """A way out for one sandbox, by the rules of its policy. A secret without a value is an error now."""
-        way = WayOut(self, policy, sandbox_id)
+        way = WayOut(self, policy, sandbox_id, learns=learn)
         self._start()
         self.call(self.ways.add, way)
         return way

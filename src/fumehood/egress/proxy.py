@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from fumehood.egress.connection import Connection, Destination
 from fumehood.egress.exchange import Exchange, ProxyRoute, answer, split_authority
 from fumehood.egress.http1 import MalformedMessageError, parse_request
+from fumehood.egress.learning import study_proxied
 from fumehood.egress.messages import Messages
 from fumehood.egress.refusal import RefusedError, UnreachableError
 from fumehood.egress.tunnel import carry
@@ -44,6 +45,8 @@ async def _serve_http(connection: Connection) -> None:
         return await connection.near.farewell(answer(400, {"error": "denied", "why": decision.why}))
     if request is None or head is None:
         return None
+    if destination is None and connection.way.learns:
+        return await study_proxied(connection, request)
     if destination is None:
         connection.near.put_back(head + b"\r\n\r\n" + messages.rest())
         return await Exchange(connection, connection.near, ProxyRoute()).run()

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from fumehood.egress.connection import Connection, Destination
 from fumehood.egress.exchange import Exchange, FixedRoute
 from fumehood.egress.hello import ACCESS_DENIED_ALERT, NoHelloError, parse_hello
+from fumehood.egress.learning import study
 from fumehood.egress.refusal import RefusedError
 from fumehood.egress.streams import TlsStream
 from fumehood.policy.egress import Attempt, Decision, Opening
@@ -29,7 +30,10 @@ async def serve_destination(connection: Connection, destination: Destination) ->
 
 async def carry(connection: Connection, opening: Opening, announce: Announce | None = None) -> None:
     """Everything that follows. `announce` tells a proxy's client that its way is open."""
-    if opening.protocol == "tls" and opening.reads_requests:
+    if connection.way.learns:
+        await _announced(announce)
+        await study(connection, opening)
+    elif opening.protocol == "tls" and opening.reads_requests:
         await _announced(announce)
         await _intercept(connection, opening)
     elif opening.protocol == "http":

@@ -9,16 +9,19 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from fumehood.egress import dns, proxy
+from fumehood.egress import dns, learning, proxy
 from fumehood.egress.connection import Connection, Destination, Service
 from fumehood.egress.ledger import Ledger
+from fumehood.egress.lookout import Sighting, sighting
 from fumehood.egress.proxy import serve_proxy
 from fumehood.egress.streams import reset, silence
 from fumehood.egress.tunnel import serve_destination
 from fumehood.errors import StepFailedError
+from fumehood.guest import wire
+from fumehood.guest.lookout import SHOWN_BYTES
 from fumehood.policy.egress import Attempt, Decision
 from fumehood.results import Denial
 
@@ -45,6 +48,11 @@ class Visit:
             given.setblocking(False)
         self.way.gateway.call(self._listen, sockets)
 
+    def attend(self, door: socket.socket) -> None:
+        """Take the listeners that arrive here from inside, at any time until the run is over."""
+        door.setblocking(False)
+        self.way.gateway.call(self._watch, door, self._take_listeners)
+
     def serve(self, connection: socket.socket, destination: Destination) -> None:
         """Take one connection that a program made to an address and port inside."""
         connection.setblocking(False)
@@ -53,6 +61,10 @@ class Visit:
     def answer(self, query: bytes) -> bytes | None:
         """The reply to one DNS message."""
         return self.way.stub.answer(query, self.ledger.record)
+
+    def denials(self) -> tuple[Denial, ...]:
+        """What was refused so far."""
+        return self.ledger.denials()
 
     def end(self) -> tuple[Denial, ...]:
         """Close everything of this run; what it was refused."""
@@ -73,13 +85,56 @@ class Visit:
         return list(self._connections)
 
     def _listen(self, sockets: Sequence[socket.socket]) -> None:
-        loop = asyncio.get_running_loop()
         for given in sockets:
-            if self._ended:
-                given.close()
-                continue
-            self._sockets.add(given)
-            loop.add_reader(given, self._accept if given.type == socket.SOCK_STREAM else self._hear, given)
+            if given.family == socket.AF_PACKET:
+                self._watch(given, self._look)
+            else:
+                self._watch(given, self._accept if given.type == socket.SOCK_STREAM else self._hear)
+
+    def _watch(self, given: socket.socket, attend: Callable[[socket.socket], None]) -> None:
+        if self._ended:
+            given.close()
+            return
+        self._sockets.add(given)
+        asyncio.get_running_loop().add_reader(given, attend, given)
+
+    def _take_listeners(self, door: socket.socket) -> None:
+        try:
+            message, descriptors = wire.receive(door)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):
+            message, descriptors = None, []
+        arrived = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        for given in arrived:
+            given.setblocking(False)
+        self._listen(arrived)
+        if message is None:
+            asyncio.get_running_loop().remove_reader(door)
+            self._sockets.discard(door)
+            door.close()
+
+    def _look(self, watched: socket.socket) -> None:
+        """Something went where no door is, and the kernel has refused it."""
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                seen = sighting(watched.recv(SHOWN_BYTES))
+            except OSError:
+                return
+            if seen is not None and (decision := self._decide(seen)) is not None:
+                self.ledger.record(decision)
+
+    def _decide(self, seen: Sighting) -> Decision | None:
+        """None for a connection that a door has taken: it is judged there."""
+        host = self.way.names.host_at(seen.address)
+        if seen.kind != "connect":
+            return Decision(Attempt(seen.kind, host, seen.port), why="only TCP goes out")
+        if seen.port in self.way.ports:
+            return None
+        decision = self.way.book.decide_connection(host, seen.port)
+        if decision.allowed and self.way.learns:
+            return learning.refusal(decision.attempt)
+        return None if decision.allowed else decision
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_MOST_AT_ONCE):

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fumehood.egress import proxy
+from fumehood.egress import learning, proxy
 from fumehood.egress.connection import Connection
 from fumehood.egress.credentials import Credentials
 from fumehood.egress.names import Names
@@ -34,12 +34,16 @@ _TRUST_VARIABLES = (
 class WayOut:
     """Thread-safe where a method says nothing else; the attributes belong to the gateway's thread."""
 
-    def __init__(self, gateway: Gateway, policy: Policy, sandbox_id: str) -> None:
+    def __init__(self, gateway: Gateway, policy: Policy, sandbox_id: str, *, learns: bool = False) -> None:
+        self.learns = learns
+        """Everything is noted, and nothing goes out, whatever the policy says."""
+        self._likely_ports = {*learning.PORTS, *Rulebook(policy).ports} if learns else None
+        policy = learning.everything() if learns else policy
         self.gateway, self.sandbox_id, self.limits = gateway, sandbox_id, gateway.limits
         self.upstream_context, self.pipes = gateway.upstream_context, gateway.pipes
         self.book = Rulebook(policy)
         self.credentials = Credentials(policy)
-        self.authority = _authority(policy)
+        self.authority = _authority(policy, learns)
         self.names, self.quotas = Names(self.limits), Quotas()
         self.stub = Stub(lambda: self.book, self.names)
         self._looking_up = asyncio.Semaphore(self.limits.look_ups)
@@ -52,7 +56,7 @@ class WayOut:
     @property
     def ports(self) -> tuple[int, ...]:
         """The TCP ports to listen on inside, at every address: those of the rules, DNS, and the proxy."""
-        return tuple(sorted({*self.book.ports, DNS_PORT, proxy.PORT}))
+        return tuple(sorted({*(self._likely_ports or self.book.ports), DNS_PORT, proxy.PORT}))
 
     @property
     def trust(self) -> bytes:
@@ -75,6 +79,8 @@ class WayOut:
 
     def change(self, policy: Policy) -> None:
         """Other rules from now on. Connections that the new ones do not allow as they are end before this returns."""
+        if self.learns:
+            return
         credentials = Credentials(policy)
         if self.authority is None and _reads_requests(policy):
             raise UsageError(
@@ -136,8 +142,8 @@ def _reads_requests(policy: Policy) -> bool:
     return bool(policy.secrets) or any(rule.narrows_requests for rule in policy.network.allow)
 
 
-def _authority(policy: Policy) -> Authority | None:
-    if not _reads_requests(policy):
+def _authority(policy: Policy, learns: bool) -> Authority | None:
+    if not learns and not _reads_requests(policy):
         return None
     from fumehood.egress.authority import Authority
 

@@ -19,7 +19,7 @@ from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
 from . import ending, frames, randomness, session, terminal, toolchain
-from .rootfs import RUN_FOLDER, WORKSPACE
+from .rootfs import RUN_FOLDER, TRUST_FILE, WORKSPACE
 from .streams import open_streams
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
@@ -83,6 +83,7 @@ class Interpreter:
 
     def become(self, request: dict[str, Any], source: bytes, descriptors: list[int]) -> NoReturn:
         """What `request` asks for. The descriptors are its standard streams, or what takes their place."""
+        source = _keep_trust(request, source)
         _check(request, self.run_folder)
         _set_environment(request["environment"])
         stdio = terminal.open_streams(descriptors[0], request["terminal"]) if request["terminal"] else descriptors
@@ -92,8 +93,10 @@ class Interpreter:
             self._become_python(script, source, request["arguments"])
         _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
 
-    def become_session(self, descriptors: list[int]) -> NoReturn:
+    def become_session(self, request: dict[str, Any], body: bytes, descriptors: list[int]) -> NoReturn:
         """They are its standard streams, and what it is told by."""
+        _keep_trust(request, body)
+        _set_environment(request["environment"])
         os.chdir(WORKSPACE)
         _keep_only(descriptors)
         os.set_inheritable(_CONVERSATION, False)
@@ -150,6 +153,21 @@ def _check(request: dict[str, Any], run_folder: str) -> None:
         toolchain.hand_over(request, run_folder)
     except OSError as error:
         raise RequestRefusedError(f"there is no way from the compiler to the program: {error}") from error
+
+
+def _keep_trust(request: dict[str, Any], body: bytes) -> bytes:
+    """Puts down whom to trust outside, which follows the source; returns the source."""
+    source, trust = body[: request["source_bytes"]], body[request["source_bytes"] :]
+    if trust:
+        # Under another name first: another run of the sandbox may be reading it.
+        draft = f"{TRUST_FILE}.{os.getpid()}"
+        try:
+            with open(draft, "wb") as stream:
+                stream.write(trust)
+            os.rename(draft, TRUST_FILE)
+        except OSError as error:
+            raise RequestRefusedError(f"there is no place for the certificates to trust: {error.strerror}") from error
+    return source
 
 
 def _write_script(run_folder: str, name: str, source: bytes) -> str:

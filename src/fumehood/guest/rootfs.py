@@ -20,6 +20,8 @@ from .users import user_namespace
 WORKSPACE = "/workspace"
 # In the cell: where the workspaces of its sandboxes are mounted. In a run: that run's own files, such as the script.
 RUN_FOLDER = "/run"
+# Whom programs trust when they go out: written anew for every run, because it is the sandbox's own.
+TRUST_FILE = f"{RUN_FOLDER}/trust.pem"
 _SCRATCH = "/tmp"
 
 # The tmpfs is put over one of these for the moment before it becomes the root; sources are held open by then.

@@ -109,6 +109,9 @@ class Cell:
         self._used_at = time.monotonic()
         if message["do"] == "run":
             self._waiting.append((message, descriptors))
+        elif message["do"] == "ports":
+            for run in [run for run in self._runs if run.workspace == message["workspace"]]:
+                run.change_ports(message["ports"])
         elif message["do"] == "close" and message["workspace"] in self._workspaces:
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 self._finish(run, "kill")

@@ -61,6 +61,8 @@ class CellSpec(TypedDict):
     module_path: list[str]
     """Folders of the environment's packages, after the standard library."""
     environment: dict[str, str]
+    ports: list[int]
+    """Where runs usually have a door to the gateway; none without network rules."""
     standbys: int
     idle_seconds: float
     """A cell that nobody uses for so long ends by itself."""

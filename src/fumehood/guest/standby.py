@@ -43,7 +43,7 @@ def _serve(channel: socket.socket, isolation: Isolation, interpreter: Interprete
     try:
         match request["kind"]:
             case "session":
-                interpreter.become_session(descriptors[1:])
+                interpreter.become_session(request, source, descriptors[1:])
             case "files":
                 files.serve(frames.Conversation(socket.socket(fileno=descriptors[1])))
             case _:

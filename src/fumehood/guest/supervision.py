@@ -19,6 +19,7 @@ from typing import Any
 
 from . import ending, kernel, program, rootfs, standby, wire
 from .cgroup import RunCgroups
+from .doors import Doors
 from .isolation import Isolation
 from .spec import CellSpec
 from .steps import StepError
@@ -40,8 +41,13 @@ class Nursery:
         self._births = 0
         self._namespaces = {
             kind: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            for kind, name in ((kernel.CLONE_NEWPID, "pid"), (kernel.CLONE_NEWNS, "mnt"))
+            for kind, name in ((kernel.CLONE_NEWPID, "pid"), (kernel.CLONE_NEWNS, "mnt"), (kernel.CLONE_NEWNET, "net"))
         }
+
+    @property
+    def network(self) -> int:
+        """The cell's own network namespace."""
+        return self._namespaces[kernel.CLONE_NEWNET]
 
     def return_to(self, kind: int) -> None:
         """Back to the cell's own namespace of this kind."""
@@ -67,6 +73,8 @@ class Run:
         self._is_interruptible = self._is_warned = False
         self._interrupt_at: float | None = None
         self._workspace_folder: int | None = None
+        self._doors: Doors | None = None
+        self._gateway: socket.socket | None = None
         try:
             self._cgroups.make(nursery.spec["limits"])
             self.channel, theirs = wire.socket_pair()
@@ -108,14 +116,51 @@ class Run:
             # have to wait until the kernel has taken its mounts apart.
             self._run_folder = os.open(f"/proc/{self._process}/root{rootfs.RUN_FOLDER}", os.O_PATH | os.O_CLOEXEC)
             self._mounts = os.open(f"/proc/{self._process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            return None
+            return self._open_usual_doors()
         if not data:
             return StepError("starting a run", "its process ended before it was ready")
         message = json.loads(data)
         return StepError(message["failed"], message["detail"])
 
+    def _open_usual_doors(self) -> StepError | None:
+        """Ahead of time, so that no caller waits for it."""
+        try:
+            self._open_doors(self._nursery.spec["ports"])
+        except StepError as error:
+            return error
+        return None
+
+    def _open_doors(self, ports: list[int]) -> None:
+        if ports:
+            self._doors = self._doors or Doors(self._process)
+            self._doors.open(ports, self._nursery.network)
+
+    def change_ports(self, ports: list[int]) -> None:
+        """Of a run under way. A door that is there already stays: it is for the gateway to refuse whoever uses it."""
+        if self._gateway is None or self._doors is None:
+            return
+        with suppress(StepError):  # the program listens there itself, and has no way out by that port
+            self._open_doors(ports)
+        with suppress(OSError):  # the gateway has closed this way out
+            self._doors.pass_on(ports, self._gateway)
+
+    def _connect(self, ports: list[int], gateway: int | None) -> None:
+        if gateway is None:
+            self._close_doors()
+            return
+        self._gateway = socket.socket(fileno=gateway)
+        self._open_doors(ports)
+        assert self._doors is not None
+        self._doors.pass_on(ports, self._gateway)
+
+    def _close_doors(self) -> None:
+        if self._doors is not None:
+            self._doors.close()
+            self._doors = None
+
     def go(self, message: wire.Message, descriptors: list[int], workspace: int) -> socket.socket:
         """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
+        self._connect(message["ports"], descriptors.pop() if message["ports"] else None)
         self.workspace = message["workspace"]
         # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
         self._workspace_folder = os.open(rootfs.workspace_place(message["workspace"]), os.O_PATH | os.O_CLOEXEC)
@@ -232,6 +277,9 @@ class Run:
         if self.is_ready:
             os.close(self._run_folder)
             os.close(self._mounts)
+        self._close_doors()
+        if self._gateway is not None:
+            self._gateway.close()
         self._cgroups.remove()
 
     def _trouble(self, others: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import socket
 from typing import Any
 
 MAX_MESSAGE_BYTES = 64 * 1024
-MAX_DESCRIPTORS = 16
+MAX_DESCRIPTORS = 128
 
 Message = dict[str, Any]
 

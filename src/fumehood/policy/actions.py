@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from fumehood.policy.section import Distinct, Section, Text
+
+
+def _check_rule(text: str) -> str:
+    # Here and not above: most policies have no rules, and reading them takes much to import.
+    from fumehood.policy.commands.rules import parse_rule
+
+    parse_rule(text)
+    return text
+
+
+CommandRule = Annotated[Text, AfterValidator(_check_rule)]
 
 
 class Commands(Section):
@@ -13,9 +26,14 @@ class Commands(Section):
     `enforce: kernel` asks that only allowed programs can be executed at all, besides reading the command line.
     """
 
-    allow: Distinct[Text] | None = None
-    deny: Distinct[Text] = ()
+    allow: Distinct[CommandRule] | None = None
+    deny: Distinct[CommandRule] = ()
     enforce: Literal["parse", "kernel"] = "parse"
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing is said, so that every command may run and none has to be read."""
+        return self.allow is None and not self.deny
 
 
 class Approval(Section):

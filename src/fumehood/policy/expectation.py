@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast, get_args
 
 from pydantic import AfterValidator, model_validator
 
+from fumehood.policy.amounts import check_amount
 from fumehood.policy.hosts import Endpoint
-from fumehood.policy.paths import SandboxPath
-from fumehood.policy.resources import Resources
+from fumehood.policy.paths import ReachedPath
 from fumehood.policy.section import Section, Text
+from fumehood.policy.urls import check_request
 
-ATTEMPTS = ("connect", "http", "read", "write", "command", "resource")
-_REQUEST = re.compile(r"[A-Z]+ https?://\S+")
-
-
-def _check_request(text: str) -> str:
-    if _REQUEST.fullmatch(text) is None:
-        raise ValueError('must be a method and an address, such as "GET https://api.github.com/repos/x"')
-    return text
-
-
-def _check_amount(text: str) -> str:
-    name, _, amount = text.partition("=")
-    if name not in Resources.model_fields or not amount:
-        raise ValueError("must be a resource and an amount, such as memory=1G")
-    return text
+AttemptKind = Literal["connect", "http", "read", "write", "command", "resource"]
+ATTEMPTS: tuple[AttemptKind, ...] = get_args(AttemptKind)
 
 
 class Expectation(Section):
-    """One attempt, and whether the policy is meant to allow it."""
+    """One attempt, and whether the policy is meant to allow it. Relative paths start from the workspace."""
 
     connect: Endpoint | None = None
-    http: Annotated[Text, AfterValidator(_check_request)] | None = None
-    read: SandboxPath | None = None
-    write: SandboxPath | None = None
+    http: Annotated[Text, AfterValidator(check_request)] | None = None
+    read: ReachedPath | None = None
+    write: ReachedPath | None = None
     command: Text | None = None
-    resource: Annotated[Text, AfterValidator(_check_amount)] | None = None
+    resource: Annotated[Text, AfterValidator(check_amount)] | None = None
     expect: Literal["allow", "deny"]
 
     @model_validator(mode="after")
@@ -45,3 +32,16 @@ class Expectation(Section):
         if sum(getattr(self, name) is not None for name in ATTEMPTS) != 1:
             raise ValueError(f"needs exactly one of {', '.join(ATTEMPTS)}")
         return self
+
+    @property
+    def kind(self) -> AttemptKind:
+        return next(name for name in ATTEMPTS if getattr(self, name) is not None)
+
+    @property
+    def target(self) -> str:
+        """What is tried: an endpoint, a request, a path, a command line or an amount."""
+        return cast("str", getattr(self, self.kind))
+
+    @property
+    def attempt(self) -> str:
+        return f"{self.kind} {self.target}"

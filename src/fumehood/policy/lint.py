@@ -60,6 +60,7 @@ def inspect(policy: Policy) -> list[Finding]:
         *_limits(policy),
         *_packages(policy),
         *_secrets(policy),
+        *_commands(policy),
         *_engine(policy),
     ]
 
@@ -153,6 +154,28 @@ def _secret(key: str, secret: Secret, rules: tuple[NetworkRule, ...]) -> Iterato
 
 def _speaks_tls(rule: NetworkRule) -> bool:
     return any(rule.protocol_on(port) == "tls" for port in rule.ports)
+
+
+def _commands(policy: Policy) -> Iterator[Finding]:
+    commands = policy.commands
+    if commands.is_open:
+        return
+    from fumehood.policy.commands.programs import INTERPRETERS, SHELLS
+    from fumehood.policy.commands.rules import parse_rule
+
+    if commands.allow is None:
+        message = "a list of what is denied forgets what nobody thought of; list what is allowed in commands.allow"
+        yield Finding("warning", "commands.deny", message)
+    for rule in map(parse_rule, commands.allow or ()):
+        name = rule.program.rpartition("/")[2]
+        if name in INTERPRETERS and len(rule.words) == 1:
+            message = (
+                f"{rule.program} runs any code, so other rules hold only for what the shell starts; name its arguments"
+            )
+            yield Finding("warning", f"commands.allow[{rule.text}]", message)
+        elif name in SHELLS and rule.words[1:] == ("*",):
+            message = f"{rule.text} runs files that nobody reads; name the script"
+            yield Finding("warning", f"commands.allow[{rule.text}]", message)
 
 
 def _engine(policy: Policy) -> Iterator[Finding]:

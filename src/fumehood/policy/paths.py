@@ -73,6 +73,10 @@ def _check_absolute(path: str) -> str:
     return _normalise(path)
 
 
+def _check_reached(path: str) -> str:
+    return _check_absolute(path if path.startswith("/") else f"{WORKSPACE}/{path}")
+
+
 def _check_glob(pattern: str) -> str:
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError("is relative to the workspace and stays in it, such as out/**")
@@ -83,5 +87,5 @@ def _check_glob(pattern: str) -> str:
 
 HostPath = Annotated[Text, BeforeValidator(_as_text), AfterValidator(_resolve)]
 TargetPath = Annotated[Text, BeforeValidator(_as_text), AfterValidator(check_target)]
-SandboxPath = Annotated[Text, AfterValidator(_check_absolute)]
+ReachedPath = Annotated[Text, AfterValidator(_check_reached)]
 OutputGlob = Annotated[Text, AfterValidator(_check_glob)]

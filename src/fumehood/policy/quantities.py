@@ -34,6 +34,7 @@ class Quantity:
     """Marks a field whose number has a unit, so that it is shown the way it is written."""
 
     format: Callable[[float], str]
+    parse: Callable[[object], float]
 
 
 def parse_size(value: object) -> int:
@@ -112,5 +113,5 @@ def _decimal(match: re.Match[str]) -> tuple[int, int]:
     return int(match[1] + fraction), 10 ** len(fraction)
 
 
-Size = Annotated[int, BeforeValidator(parse_size), Quantity(format_size)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Quantity(format_duration)]
+Size = Annotated[int, BeforeValidator(parse_size), Quantity(format_size, parse_size)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Quantity(format_duration, parse_duration)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from fumehood.policy.actions import Approval
-from fumehood.policy.expectation import ATTEMPTS, Expectation
+from fumehood.policy.expectation import Expectation
 from fumehood.policy.filesystem import Mount
 from fumehood.policy.hosts import endpoint
 from fumehood.policy.network import NetworkRule
@@ -83,8 +83,7 @@ def _item_words(item: Section) -> str:
             limits = [f"{name} {value}" for name in ("risk", "pattern") if (value := getattr(item, name)) is not None]
             return f"{item.tool} {item.when}" + (f" ({', '.join(limits)})" if limits else "")
         case Expectation():
-            attempt = next(f"{name} {value}" for name in ATTEMPTS if (value := getattr(item, name)) is not None)
-            return f"{item.expect} {attempt}"
+            return f"{item.expect} {item.attempt}"
         case _:
             return str(item)
 

@@ -316,7 +316,7 @@ def test_a_package_is_written_as_for_pip(package: str) -> None:
         ({"network": []}, "network"),
         ({"tests": [{"expect": "deny"}]}, "tests[0]"),
         ({"tests": [{"read": "/x", "write": "/x", "expect": "deny"}]}, "tests[0]"),
-        ({"tests": [{"read": "x", "expect": "deny"}]}, "tests[0].read"),
+        ({"tests": [{"read": "../x", "expect": "deny"}]}, "tests[0].read"),
         ({"tests": [{"connect": "example.com", "expect": "deny"}]}, "tests[0].connect"),
         ({"tests": [{"connect": "example.com:65536", "expect": "deny"}]}, "tests[0].connect"),
         ({"tests": [{"connect": "example.com:0000443", "expect": "deny"}]}, "tests[0].connect"),

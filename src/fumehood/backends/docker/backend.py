@@ -58,10 +58,12 @@ class DockerBackend:
         return (await engine.image(image_of(policy))).labels.get(ENVIRONMENT) == request
 
     @asynccontextmanager
-    async def open(self, policy: Policy, packages: PackageFolder | None) -> AsyncIterator[DockerSandbox]:
+    async def open(
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
+    ) -> AsyncIterator[DockerSandbox]:
         enforcement.refuse_unknown(policy, self.name)
         identities = mount_identities(policy)
-        design, container = await self._in_loop(partial(self._open, policy, packages, identities), self._dispose)
+        design, container = await self._in_loop(partial(self._open, policy, packages, ports, identities), self._dispose)
         try:
             report = self._decide(design, container)
             sandbox = DockerSandbox(self._portal(), container, policy, report, design.image.digest)
@@ -97,7 +99,7 @@ class DockerBackend:
         )
 
     async def _open(
-        self, policy: Policy, packages: PackageFolder | None, identities: list[str]
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...], identities: list[str]
     ) -> tuple[Design, Container]:
         """In the loop."""
         engine = self._engine(policy)
@@ -107,11 +109,11 @@ class DockerBackend:
         enforcement.refuse_machine(policy, self.name, runtime, facts, image, packages)
         # Packages that nobody hands over are in the image: `has_packages` has said so.
         in_image = policy.environment.has_packages and packages is None
-        design = Design(policy, facts, image, runtime, packages, in_image)
+        design = Design(policy, facts, image, runtime, packages, in_image, has_doors=bool(ports))
         # A strict policy is refused before anything starts; what the guest adds later is only ever more.
         self._report(design, layers=())
         digest = packages.digest if packages else "no packages"
-        key = " ".join((policy.digest, engine.host, image.digest, runtime, digest, *identities))
+        key = " ".join((policy.digest, engine.host, image.digest, runtime, digest, f"{len(ports)} ports", *identities))
         assert self._pool is not None
         return design, await self._pool.take(key, partial(start_container, engine, design))
 

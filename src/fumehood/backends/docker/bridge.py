@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from fumehood.backends.interface import TerminalSize
+from fumehood.backends.docker.visitors import Visitors
+from fumehood.backends.interface import Doorway, TerminalSize
 from fumehood.guest import frames, wire
 from fumehood.guest.relay.channel import Channel
 from fumehood.guest.relay.multiplexer import Multiplexer
@@ -57,6 +58,7 @@ class Bridge:
         self._replies: set[int] = set()
         self._decoder = frames.Decoder()
         self._channels = Multiplexer(self._send)
+        self._visitors = Visitors(self._channels, self._send)
         self._outgoing = bytearray()
         self._wake = asyncio.Event()
         self._links: dict[int, socket.socket] = {}
@@ -126,6 +128,19 @@ class Bridge:
             self._replies.add(number)
         self._channels.add(channel)
         return channel
+
+    def open_doors(self, doorway: Doorway) -> None:
+        """For a run that is about to start."""
+        if not self.is_over:
+            self._visitors.enter(doorway)
+
+    def close_doors(self, doorway: Doorway) -> None:
+        if not self.is_over:
+            self._visitors.leave(doorway)
+
+    def change_ports(self, ports: tuple[int, ...]) -> None:
+        if not self.is_over:
+            self._visitors.change(ports)
 
     def resize(self, terminal: int, size: TerminalSize) -> None:
         if terminal in self._terminals:
@@ -198,6 +213,10 @@ class Bridge:
                         self._told.set_result(header)
                 case "terminal":
                     self._connect_terminal(header["channel"])
+                case "knock":
+                    self._visitors.admit(header)
+                case "ask":
+                    self._visitors.answer(header, body)
                 case _:
                     self._channels.take(header, body)
 

@@ -65,6 +65,8 @@ class Design:
     packages: PackageFolder | None
     """To be mounted; the image may have the packages itself."""
     packages_in_image: bool = False
+    has_doors: bool = False
+    """Whether its runs may go out."""
 
     @property
     def packages_place(self) -> str | None:
@@ -128,7 +130,8 @@ def _host_configuration(design: Design) -> dict[str, Any]:
         "DnsSearch": ["."],
         "ReadonlyRootfs": True,
         "CapDrop": ["ALL"],
-        "CapAdd": list(_OWN_KERNEL_CAPABILITIES) if design.has_own_kernel else [],
+        "CapAdd": _capabilities(design),
+        "Sysctls": _settings(design),
         "SecurityOpt": ["no-new-privileges:true", f"seccomp={seccomp}"],
         "Memory": memory,
         "MemorySwap": memory,
@@ -140,6 +143,20 @@ def _host_configuration(design: Design) -> dict[str, Any]:
         "MaskedPaths": [*_ENGINE_MASKS, *_OUR_MASKS],
         "ReadonlyPaths": list(_READ_ONLY),
     }
+
+
+def _capabilities(design: Design) -> list[str]:
+    """Of the guest; programs have none."""
+    if not design.has_own_kernel:
+        return []
+    return [*_OWN_KERNEL_CAPABILITIES, *(["NET_BIND_SERVICE"] if design.has_doors else [])]
+
+
+def _settings(design: Design) -> dict[str, str]:
+    """The guest, who is nobody special, opens doors at ports like 443. There is nobody else whom they could serve."""
+    if design.has_own_kernel or not design.has_doors:
+        return {}
+    return {"net.ipv4.ip_unprivileged_port_start": "0"}
 
 
 def _processes(design: Design) -> int:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fumehood.backends import network
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, controls
 
 _ENFORCED = frozenset(
-    {"filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker", "image"}
+    {
+        *("filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker"),
+        *("image", "network.allow", "secrets"),
+    }
 )
 _NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
 MAKE_IMAGE = "Make an image that has them: `hood image build --policy FILE`."
@@ -20,6 +24,7 @@ INSTALL_RUNSC = (
 
 
 def refuse_unknown(policy: Policy, backend: str) -> None:
+    network.refuse_too_many_ports(policy, backend)
     for control in controls(policy):
         if not any(control == known or control.startswith(known + ".") for known in _ENFORCED):
             raise UnenforceableError(
@@ -79,6 +84,7 @@ def decide(
     """`layers` are what the guest could put on programs besides."""
     entries = (
         *_isolation(user, has_own_kernel, layers),
+        *network.report(policy, "a relay in the container, over its control stream"),
         *_packages(policy, packages),
         *_limits(policy, facts, has_own_kernel),
     )
@@ -99,7 +105,6 @@ def _isolation(user: str, has_own_kernel: bool, layers: tuple[str, ...]) -> Iter
     yield Enforcement("filesystem", f"container with a read-only root ({behind} for each program)")
     yield Enforcement("filesystem.mounts", "bind mounts, read-only unless the policy says otherwise")
     yield Enforcement("filesystem.outputs", "file service in the container, asked by the host for these paths alone")
-    yield Enforcement("network", "network namespace with a loopback device only")
     yield Enforcement("processes", "process and IPC namespaces of the container")
     yield Enforcement("privileges", f"user {user} for programs; no capabilities; no_new_privs")
     yield Enforcement("system calls", f"{kernel}seccomp allow list of the container, and a second one for programs")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fumehood.backends.docker.container import Container
-from fumehood.backends.interface import EnforcementReport, RunRequest, TerminalSize
+from fumehood.backends.interface import Doorway, EnforcementReport, RunRequest, TerminalSize
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.execution import RunExecution
 from fumehood.backends.runs.places import Place
@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 
 class DockerSandbox(Place):
+    shares_doors = True
+
     def __init__(
         self, portal: Any, container: Container, policy: Policy, report: EnforcementReport, image_digest: str
     ) -> None:
@@ -40,7 +42,7 @@ class DockerSandbox(Place):
             raise SandboxError(f"the sandbox is gone and its workspace with it; open a new one. {said}")
         return launch()
 
-    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message) -> None:
+    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
         usual = {"kind": descriptors.kind, "interruptible": False}
         bridge = self._container.bridge
         reply, request, *others = (os.dup(descriptor) for descriptor in descriptors.guest)
@@ -48,6 +50,8 @@ class DockerSandbox(Place):
         with open(request, "rb") as stream:
             stream.seek(0)
             content = stream.read()
+        if doorway:
+            self._loop.call_soon_threadsafe(bridge.open_doors, doorway)
         open_run = partial(bridge.open_run, {**usual, **wishes}, content, [reply, *others], self._next_terminal)
         self._loop.call_soon_threadsafe(open_run)
 
@@ -59,6 +63,12 @@ class DockerSandbox(Place):
 
     def _resize(self, terminal: int, size: TerminalSize) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.resize, terminal, size)
+
+    def _depart(self, doorway: Doorway) -> None:
+        self._loop.call_soon_threadsafe(self._container.bridge.close_doors, doorway)
+
+    def change_ports(self, ports: tuple[int, ...]) -> None:
+        self._loop.call_soon_threadsafe(self._container.bridge.change_ports, ports)
 
     async def _give_up(self) -> None:
         self._portal.start_task_soon(self._container.close)

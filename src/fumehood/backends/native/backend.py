@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
 import anyio.to_thread
 
-from fumehood.backends.interface import EnforcementReport, PackageFolder
+from fumehood.backends.interface import Doorway, EnforcementReport, PackageFolder
 from fumehood.backends.mounts import identity, mount_identities
 from fumehood.backends.native import blueprint, enforcement
 from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
@@ -18,6 +18,7 @@ from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.places import Place
 from fumehood.errors import SandboxError
 from fumehood.guest import wire
+from fumehood.guest.spec import CellSpec
 from fumehood.policy import Policy
 
 T = TypeVar("T")
@@ -39,9 +40,13 @@ class NativeBackend:
         return False
 
     @asynccontextmanager
-    async def open(self, policy: Policy, packages: PackageFolder | None) -> AsyncIterator[NativeSandbox]:
+    async def open(
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
+    ) -> AsyncIterator[NativeSandbox]:
         report = enforcement.decide(policy, self._machine, packages)
-        sandbox = NativeSandbox(self._pool, self._machine, policy, packages, report)
+        draw = partial(blueprint.draw, policy, self._machine, packages, ports)
+        key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
+        sandbox = NativeSandbox(self._pool, self._machine, policy, key, draw, report)
         await sandbox.open()
         try:
             yield sandbox
@@ -58,22 +63,22 @@ class NativeSandbox(Place):
         pool: CellPool,
         machine: Machine,
         policy: Policy,
-        packages: PackageFolder | None,
+        key: str,
+        draw: Callable[[], CellSpec],
         report: EnforcementReport,
     ) -> None:
         super().__init__(policy, report)
         self._pool = pool
         self._machine = machine
-        self._packages = packages
-        self._key = " ".join((policy.digest, _identity(packages), *mount_identities(policy)))
+        self._draw = draw
+        self._key = key
         self._is_used = False
 
     async def open(self) -> None:
         """Enter a cell; a place in it costs nothing until the first run."""
         cell = self._pool.warm(self._key)
         if cell is None:
-            draw = partial(blueprint.draw, self._policy, self._machine, self._packages)
-            cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._machine, draw)
+            cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._machine, self._draw)
         self._cell: Cell = cell
         self._workspace = cell.open_workspace()
 
@@ -101,15 +106,34 @@ class NativeSandbox(Place):
             await self.open()
             return launch()
 
-    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message) -> None:
+    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
         usual = {"do": "run", "workspace": self._workspace, "interruptible": False, "spare_memory_bytes": 0}
         try:
-            self._cell.send({**usual, **wishes}, descriptors.guest)
+            with ExitStack() as stack:
+                ports, doors = _make_door(doorway, stack)
+                self._cell.send({**usual, **wishes, "ports": ports}, (*descriptors.guest, *doors))
         except BaseException:
             descriptors.close()
             raise
         descriptors.close_guest()
         self._is_used = True
+
+    def _depart(self, doorway: Doorway) -> None:
+        """Its doors were in its own network namespace, and nobody is left to knock."""
+
+    def change_ports(self, ports: tuple[int, ...]) -> None:
+        with suppress(CellGoneError):  # and its runs with it
+            self._cell.send({"do": "ports", "workspace": self._workspace, "ports": list(ports)})
+
+
+def _make_door(doorway: Doorway | None, stack: ExitStack) -> tuple[list[int], tuple[int, ...]]:
+    """The ports, and the end of a line to the gateway that the cell is to pass listening sockets through."""
+    if doorway is None:
+        return [], ()
+    ours, theirs = wire.socket_pair()
+    stack.enter_context(theirs)
+    doorway.visit.attend(ours)
+    return list(doorway.ports), (theirs.fileno(),)
 
 
 def _identity(packages: PackageFolder | None) -> str:

@@ -12,7 +12,8 @@ from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UsageError
-from fumehood.guest.rootfs import WORKSPACE
+from fumehood.guest.doors import LOOPBACK
+from fumehood.guest.rootfs import TRUST_FILE, WORKSPACE
 from fumehood.guest.spec import BindSpec, CellSpec, Limits
 from fumehood.guest.users import SANDBOX_UID, UID_RANGE
 from fumehood.interpreter import PACKAGES_PLACE
@@ -47,9 +48,24 @@ _LINKS = {
     "/dev/ptmx": "pts/ptmx",
     "/etc/mtab": "/proc/self/mounts",
 }
+# For a sandbox with network rules. All distributions' names for one bundle; whom to trust is each run's own.
+_FILES_TO_GO_OUT = {"/etc/resolv.conf": f"nameserver {LOOPBACK}\noptions timeout:5 attempts:2\n"}
+_LINKS_TO_GO_OUT: dict[str, str] = dict.fromkeys(
+    (
+        "/etc/ssl/cert.pem",
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/ssl/ca-bundle.pem",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/pki/tls/cert.pem",
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    ),
+    TRUST_FILE,
+)
 
 
-def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None) -> CellSpec:
+def draw(
+    policy: Policy, machine: Machine, packages: PackageFolder | None = None, ports: tuple[int, ...] = ()
+) -> CellSpec:
     uid_base = _FIRST_UID + secrets.randbelow(_UID_RANGES) * UID_RANGE
     system, links = _system_binds()
     mounts = _policy_binds(policy, uid_base if machine.is_root else None)
@@ -63,8 +79,8 @@ def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None
         "uid_base": uid_base,
         "binds": binds,
         "folders": _FOLDERS,
-        "files": _FILES,
-        "symlinks": {**_LINKS, **links},
+        "files": {**_FILES, **_FILES_TO_GO_OUT} if ports else _FILES,
+        "symlinks": {**_LINKS, **links, **_LINKS_TO_GO_OUT} if ports else {**_LINKS, **links},
         "hidden": [path for path in (interpreter.site_packages,) if Path(path).is_dir()],
         "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
         "hierarchies": [],
@@ -73,6 +89,7 @@ def draw(policy: Policy, machine: Machine, packages: PackageFolder | None = None
         "preload": [*surroundings.PRELOAD, *policy.environment.preload, *surroundings.shell_modules(packages)],
         "module_path": [PACKAGES_PLACE] if packages else [],
         "environment": _environment(policy, machine, packages),
+        "ports": list(ports),
         "standbys": STANDBYS,
         "idle_seconds": IDLE_SECONDS,
     }

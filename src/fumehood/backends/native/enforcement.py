@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fumehood.backends import network
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, controls
 
 BACKEND = "native"
-_ENFORCED = frozenset({"filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment"})
+_ENFORCED = frozenset(
+    {
+        *("filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment"),
+        *("network.allow", "secrets"),
+    }
+)
 _DELEGATE = (
     "Run as root, or in a scope with delegated cgroups: "
     "`systemd-run --user --scope -p Delegate=yes hood ...`; see `hood doctor`."
@@ -20,7 +26,8 @@ _DELEGATE = (
 def decide(policy: Policy, machine: Machine, packages: PackageFolder | None = None) -> EnforcementReport:
     """The report, or UnenforceableError for the first control that cannot be had."""
     _refuse_unknown(policy)
-    report = EnforcementReport((*_isolation(machine), *_packages(packages), *_limits(policy, machine)))
+    network.refuse_too_many_ports(policy, BACKEND)
+    report = EnforcementReport((*_isolation(policy, machine), *_packages(packages), *_limits(policy, machine)))
     for entry in report.entries:
         if entry.partial and policy.strict:
             raise UnenforceableError(
@@ -43,11 +50,11 @@ def _refuse_unknown(policy: Policy) -> None:
             )
 
 
-def _isolation(machine: Machine) -> Iterator[Enforcement]:
+def _isolation(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
     user = "an unprivileged uid range" if machine.is_root else f"your own uid {machine.uid}, alone"
     yield _files(machine)
     yield Enforcement("filesystem.outputs", "file service in the sandbox, asked by the host for these paths alone")
-    yield Enforcement("network", "network namespace with a loopback device only")
+    yield from network.report(policy, "listening sockets that the run itself does not hold")
     yield Enforcement("processes", "process and IPC namespaces")
     yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
     yield Enforcement("system calls", "seccomp allow list")

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from fumehood.backends.interface import Input, RunRequest
+from fumehood.backends.interface import Doorway, Input, RunRequest
 from fumehood.backends.languages import LANGUAGES
 from fumehood.guest import wire
 
@@ -79,7 +79,7 @@ class RunDescriptors:
 
 
 def program_descriptors(request: RunRequest, owner: int | None) -> RunDescriptors:
-    with _undone_on_failure(RunDescriptors(_header(request), request.source or b"", owner)) as made:
+    with _undone_on_failure(RunDescriptors(_header(request), _body(request), owner)) as made:
         if request.terminal:
             made.add_link()
             return made
@@ -91,8 +91,10 @@ def program_descriptors(request: RunRequest, owner: int | None) -> RunDescriptor
     return made
 
 
-def session_descriptors(owner: int | None) -> RunDescriptors:
-    with _undone_on_failure(RunDescriptors({"kind": "session"}, b"", owner)) as made:
+def session_descriptors(doorway: Doorway | None, owner: int | None) -> RunDescriptors:
+    environment = dict(doorway.environment) if doorway else {}
+    header = {"kind": "session", "environment": environment, "source_bytes": 0}
+    with _undone_on_failure(RunDescriptors(header, doorway.trust if doorway else b"", owner)) as made:
         made.add_empty_input()
         made.add_outputs()
         made.add_link()
@@ -122,12 +124,24 @@ def _header(request: RunRequest) -> wire.Message:
         "commands": _commands() if request.interpreter else None,
         "script": request.script_name if request.source is not None else None,
         "arguments": list(request.arguments),
-        "environment": dict(request.environment),
+        "source_bytes": len(request.source or b""),
+        "environment": _environment(request),
         "cwd": request.cwd,
         "terminal": [request.terminal.columns, request.terminal.rows] if request.terminal else None,
         "leaves": request.leaves,
         "takes": request.takes,
     }
+
+
+def _environment(request: RunRequest) -> dict[str, str]:
+    """What programs need to know of the way out, and what the caller says, which holds."""
+    own = dict(request.environment)
+    return {**request.doorway.environment, **own} if request.doorway else own
+
+
+def _body(request: RunRequest) -> bytes:
+    """The source, and behind it whom to trust outside."""
+    return (request.source or b"") + (request.doorway.trust if request.doorway else b"")
 
 
 def _commands() -> dict[str, list[str]]:

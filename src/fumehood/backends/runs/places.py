@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from fumehood.backends.interface import Conversation, EnforcementReport, Input, RunRequest
+from fumehood.backends.interface import Conversation, Doorway, EnforcementReport, Input, RunRequest
 from fumehood.backends.runs.descriptors import (
     RunDescriptors,
     files_descriptors,
@@ -30,6 +30,8 @@ T = TypeVar("T")
 class Place(ABC):
     """One policy, one workspace, any number of runs."""
 
+    shares_doors = False
+
     def __init__(self, policy: Policy, report: EnforcementReport) -> None:
         self._policy = policy
         self._file_services = FileServices(self._open_file_service)
@@ -40,8 +42,12 @@ class Place(ABC):
         """What `launch` returns, in a guest that is there."""
 
     @abstractmethod
-    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message) -> None:
+    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
         """Ask the guest for a run; whatever goes wrong, nothing of it is left."""
+
+    @abstractmethod
+    def change_ports(self, ports: tuple[int, ...]) -> None:
+        """Of the doors of runs under way."""
 
     @abstractmethod
     async def _give_up(self) -> None:
@@ -64,34 +70,40 @@ class Place(ABC):
                 await execution.wait_terminal()
             yield execution
         finally:
-            await self._end(execution)
+            await self._end(execution, request.doorway)
 
     @asynccontextmanager
-    async def open_session(self) -> AsyncIterator[RunSession]:
-        session = await self._launched(self._launch_session)
+    async def open_session(self, doorway: Doorway | None) -> AsyncIterator[RunSession]:
+        session = await self._launched(partial(self._launch_session, doorway))
         try:
             await session.wait_ready()
             yield session
         finally:
-            await self._end(session)
+            await self._end(session, doorway)
 
     def files(self) -> AbstractAsyncContextManager[Conversation]:
         return self._file_services.converse()
 
-    async def _end(self, run: RunExecution | RunSession) -> None:
+    async def _end(self, run: RunExecution | RunSession, doorway: Doorway | None) -> None:
         if not await run.end():
             await self._give_up()
+        if doorway:
+            self._depart(doorway)
+
+    @abstractmethod
+    def _depart(self, doorway: Doorway) -> None:
+        """A run that could go out is over."""
 
     def _launch(self, request: RunRequest) -> RunExecution:
         descriptors = program_descriptors(request, self._owner)
-        self._hand_over(descriptors, {"timeout": request.timeout_seconds})
+        self._hand_over(descriptors, {"timeout": request.timeout_seconds}, request.doorway)
         stdin = None if request.stdin is Input.LIVE else request.stdin
         pump = Pump(descriptors, stdin, self._policy.resources.output)
         return RunExecution(pump, request.timeout_seconds, self._policy.resources)
 
-    def _launch_session(self) -> RunSession:
-        descriptors = session_descriptors(self._owner)
-        self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True})
+    def _launch_session(self, doorway: Doorway | None) -> RunSession:
+        descriptors = session_descriptors(doorway, self._owner)
+        self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True}, doorway)
         return RunSession(SessionPump(descriptors, self._policy.resources.output), self._policy.resources)
 
     async def _open_file_service(self) -> FileService:

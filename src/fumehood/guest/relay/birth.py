@@ -49,7 +49,7 @@ def _become(run: Birth) -> None:
     run.interpreter.run_folder = run.folder
     match request["kind"]:
         case "session":
-            run.interpreter.become_session(streams)
+            run.interpreter.become_session(request, source, streams)
         case "files":
             files.serve(frames.Conversation(socket.socket(fileno=streams[0])))
         case _:

@@ -23,6 +23,7 @@ from .. import frames, kernel, wire
 from . import nursery, terminals
 from .channel import Channel
 from .multiplexer import Multiplexer
+from .outlets import Outlets
 from .spec import RelaySpec
 
 _CHUNK_BYTES = 256 * 1024
@@ -85,6 +86,7 @@ class Service:
         """By the channel of a run's reply."""
         self._terminals: dict[int, tuple[socket.socket, int]] = {}
         self._epoll = self._channels.epoll
+        self._outlets = Outlets(self._channels, self._send)
 
     def serve(self) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -108,7 +110,7 @@ class Service:
             self._hear_nursery()
         elif descriptor in self._terminals:
             self._connect_terminal(*self._terminals[descriptor])
-        else:
+        elif not self._outlets.attend(descriptor):
             self._channels.step(descriptor, event)
 
     def _hear_nursery(self) -> None:
@@ -139,6 +141,10 @@ class Service:
                     terminals.resize(self._channels, header)
                 case "beat":
                     pass  # somebody is there, which reading it has noted
+                case "ports":
+                    self._outlets.change(header["ports"])
+                case "answer":
+                    self._outlets.answer(header, body)
                 case _:
                     self._channels.take(header, body)
 

@@ -8,7 +8,7 @@ from typing import Literal
 from fumehood.policy.hosts import endpoint
 from fumehood.results import Denial
 
-Kind = Literal["dns", "connect", "tls", "http"]
+Kind = Literal["dns", "connect", "tls", "http", "udp", "icmp"]
 _MOST_SHOWN = 200
 
 

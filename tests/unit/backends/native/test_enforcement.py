@@ -138,8 +138,6 @@ def test_a_strict_policy_is_content_with_whole_cgroups(facts: Machine) -> None:
 
 
 UNKNOWN: dict[str, dict[str, object]] = {
-    "network.allow": {"network": {"allow": [{"host": "a.example", "ports": [443]}]}},
-    "secrets": {"secrets": [{"name": "T", "from_env": "T", "inject": {"host": "a.example"}}]},
     "commands": {"commands": {"allow": ["ls"]}},
     "approvals": {"approvals": [{"tool": "shell", "when": "always"}]},
     "image": {"image": "debian:13"},
@@ -163,6 +161,27 @@ def test_known_controls_are_not_refused() -> None:
         resources={"memory": "64M", "inodes": 100, "output": "1K"},
     )
     assert decide(policy, machine()).entries
+
+
+def test_the_way_out_is_reported_when_there_is_one() -> None:
+    policy = Policy(
+        network={"allow": [{"host": "a.example", "ports": [443]}]},
+        secrets=[{"name": "T", "from_env": "T", "inject": {"host": "a.example"}}],
+    )
+    report = decide(policy, machine()).mechanisms()
+    assert report["network"] == "network namespace with a loopback device only"
+    assert "gateway" in report["network.allow"]
+    assert "never enter the sandbox" in report["secrets"]
+    assert not {"network.allow", "secrets"} & set(decide(Policy(), machine()).mechanisms())
+
+
+def test_a_policy_with_more_ports_than_a_sandbox_can_have_doors_is_refused() -> None:
+    rules = [
+        {"host": "a.example", "ports": list(range(1000, 1200))},
+        {"host": "b.example", "ports": list(range(2000, 2057))},
+    ]
+    with pytest.raises(UnenforceableError, match="the rules name 257 ports, and a sandbox can have doors at 256"):
+        decide(Policy(network={"allow": rules}), machine())
 
 
 def test_packages_are_reported_with_their_digest() -> None:

@@ -1,0 +1,76 @@
+"""What comes out of a container's doors, on its way to the gateway.
+
+A container has one network for all its runs. While several are under way nobody can tell whose connection it is, so
+they share a visit. What the guest says of a connection is checked for its form and otherwise left to the gateway.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from ipaddress import IPv4Address
+
+from fumehood.backends.interface import Doorway
+from fumehood.guest import frames
+from fumehood.guest.relay.channel import Channel
+from fumehood.guest.relay.multiplexer import Multiplexer, Send
+from fumehood.guest.relay.outlets import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
+
+
+class Visitors:
+    """Belongs to the bridge, and to its event loop."""
+
+    def __init__(self, channels: Multiplexer, send: Send) -> None:
+        self._channels = channels
+        self._send = send
+        self._doorways: list[Doorway] = []
+        self._ports: tuple[int, ...] = ()
+
+    def enter(self, doorway: Doorway) -> None:
+        self._doorways.append(doorway)
+        self.change(doorway.ports)
+
+    def leave(self, doorway: Doorway) -> None:
+        """With the last run that may go out its doors are closed, and whatever is still open ends."""
+        self._doorways.remove(doorway)
+        if not self._doorways:
+            self.change(())
+            for number in [number for number in self._channels.numbers if number < 0]:
+                self._channels.drop(number)
+                self._turn_away(number)
+
+    def change(self, ports: tuple[int, ...]) -> None:
+        if ports != self._ports and (self._doorways or not ports):
+            self._ports = ports
+            self._send({"do": "ports", "ports": list(ports)}, b"")
+
+    def admit(self, header: frames.Header) -> None:
+        number, destination = _checked(header)
+        known = [other for other in self._channels.numbers if other < 0]
+        if number in known or len(known) >= MOST_CONNECTIONS:
+            raise frames.FrameError("the guest opens more connections than it may")
+        if not self._doorways:
+            self._turn_away(number)
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        source = ours.detach()
+        self._channels.add(Channel(number, source, os.dup(source)))
+        self._doorways[0].visit.serve(theirs, destination)
+
+    def _turn_away(self, number: int) -> None:
+        for word in ("hangup", "end"):
+            self._send({"do": word, "channel": number}, b"")
+
+    def answer(self, header: frames.Header, query: bytes) -> None:
+        if len(query) > MAX_DATAGRAM_BYTES or not isinstance(header["number"], int):
+            raise frames.FrameError("the guest asks what no program can ask")
+        answer = self._doorways[0].visit.answer(query) if self._doorways else None
+        if answer is not None:
+            self._send({"do": "answer", "number": header["number"]}, answer)
+
+
+def _checked(header: frames.Header) -> tuple[int, tuple[str, int]]:
+    number, (host, port) = header["channel"], header["to"]
+    if not isinstance(number, int) or number >= 0 or not isinstance(port, int) or not 0 < port < 65536:
+        raise frames.FrameError("the guest tells of a connection that cannot be")
+    return number, (str(IPv4Address(host)), port)

@@ -1,0 +1,23 @@
+"""What a program was refused on its way out, for whoever sits in front."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from fumehood.cli.messages import say
+from fumehood.results import Denial
+
+
+def tell(denials: tuple[Denial, ...]) -> None:
+    """One line each. On a terminal that is too narrow for it, what would help gets a line of its own."""
+    width = shutil.get_terminal_size().columns if os.isatty(2) else None
+    for denial in denials:
+        times = f" ({denial.count} times)" if denial.count > 1 else ""
+        said = f"denied: {denial.what}: {denial.why}{times}"
+        if not denial.remedy:
+            say(said)
+        elif width is None or len(f"hood: {said}; {denial.remedy}") <= width:
+            say(f"{said}; {denial.remedy}")
+        else:
+            say(f"{said};\n{denial.remedy}")

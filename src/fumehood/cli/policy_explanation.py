@@ -1,0 +1,95 @@
+"""`hood policy explain`: what a policy says to one attempt, which rule decides, and what would change that."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from fumehood.cli import exitcodes
+from fumehood.cli.colours import BOLD, GREEN, RED, paint
+from fumehood.cli.columns import wrapped
+from fumehood.cli.terminal import neutralise
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns
+
+    from fumehood.policy.file import PolicyFile
+    from fumehood.policy.rulings import Ruling
+
+_DETAILS = """\
+attempts:
+  connect api.github.com:443
+  http GET https://api.github.com/repos/x
+  read /etc/shadow              (relative paths start from the workspace)
+  write out/report.csv
+  command git push
+  resource memory=1G
+
+exit code: 0 when it is allowed, 1 when it is denied, 2 when the policy or the
+attempt makes no sense.
+"""
+_LABELS = 8
+
+
+class Arguments(argparse.Namespace):
+    file: str
+    attempt: list[str]
+    json: bool
+
+
+def add_parser(verbs: _SubParsersAction[Any]) -> None:
+    parser = verbs.add_parser(
+        "explain",
+        help="which rule decides about an attempt",
+        description="Say which rule of a policy decides about an attempt.",
+        epilog=_DETAILS,
+    )
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("attempt", nargs="+", metavar="ATTEMPT", help="in quotes, such as 'connect api.github.com:443'")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.set_defaults(act=execute)
+
+
+def execute(chosen: Arguments) -> int:
+    from fumehood.policy.file import PolicyFile
+    from fumehood.policy.rulings import Judge, parse_attempt
+
+    file = PolicyFile.load(chosen.file)
+    attempt = parse_attempt(_joined(chosen.attempt))
+    ruling = Judge(file.policy).decide(attempt.kind, attempt.target)
+    print(json.dumps(_data(ruling, file)) if chosen.json else "\n".join(_lines(ruling, file)))
+    return 0 if ruling.allowed else exitcodes.PROBLEM_FOUND
+
+
+def _joined(words: list[str]) -> str:
+    """The attempt as one text, or as words that the shell took apart."""
+    if len(words) > 2 and words[0] == "command":
+        return f"command {shlex.join(words[1:])}"
+    return " ".join(words)
+
+
+def _lines(ruling: Ruling, file: PolicyFile) -> list[str]:
+    verdict = paint("allowed", GREEN) if ruling.allowed else paint("denied", RED)
+    lines = [f"{verdict}: {neutralise(ruling.attempt)}", *_labelled("why", ruling.why)]
+    lines += _labelled("rule", file.place_of(ruling.rule) if ruling.rule else "none; every sandbox is like that")
+    if not ruling.allowed:
+        lines += _labelled("change", ruling.remedy or "none would allow it")
+    return lines
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    first, *rest = wrapped(text, indent=" " * (_LABELS + 2))
+    return [f"  {paint(label, BOLD)}{' ' * (_LABELS - len(label))}{first.lstrip()}", *rest]
+
+
+def _data(ruling: Ruling, file: PolicyFile) -> dict[str, object]:
+    return {
+        "attempt": ruling.attempt,
+        "verdict": ruling.verdict,
+        "why": ruling.why,
+        "rule": ruling.rule,
+        "rule_line": file.line_of(ruling.rule),
+        "remedy": ruling.remedy,
+    }

@@ -1,0 +1,102 @@
+"""Runs in the sandbox: tries files and connections, and prints an error number for each, 0 for what is allowed.
+
+Standard input is a JSON list of [kind, target, is_own]. Nothing that is there is changed, and nothing is left: a file
+that does not exist is tried as one without a name, in the folder that would hold it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import socket
+import stat
+import sys
+
+_NULL = os.makedev(1, 3)
+_NAMELESS_UNKNOWN = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+_SECONDS = 5
+
+
+def read(path: str, *, is_own: bool) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if not is_own:
+            raise
+        write(path)  # whoever may write it finds it there afterwards
+        return
+    try:
+        if os.fstat(descriptor).st_rdev == _NULL and path != "/dev/null":
+            raise PermissionError(errno.EACCES, "it is covered")
+    finally:
+        os.close(descriptor)
+
+
+def write(path: str) -> None:
+    place = path
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if stat.S_ISDIR(os.stat(place).st_mode):
+        _write_into(place)
+    elif place != path:
+        raise NotADirectoryError(errno.ENOTDIR, "a file is in the way")
+    else:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        is_cover = os.fstat(descriptor).st_rdev == _NULL and path != "/dev/null"
+        os.close(descriptor)
+        if is_cover:
+            raise PermissionError(errno.EACCES, "it is covered")
+
+
+def _write_into(folder: str) -> None:
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno not in _NAMELESS_UNKNOWN:
+            raise
+        name = os.path.join(folder, f".hood-{secrets.token_hex(8)}")
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.unlink(name)
+
+
+def find(endpoint: str) -> None:
+    """Only whether the name is answered."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        raise FileNotFoundError(errno.ENOENT, "no such name") from None
+
+
+def connect(endpoint: str) -> None:
+    find(endpoint)
+    host, _, port = endpoint.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), _SECONDS) as link:
+        try:
+            # One that is refused after it was accepted ends at once.
+            if link.recv(1) == b"":
+                raise ConnectionResetError(errno.ECONNRESET, "it was closed")
+        except TimeoutError:
+            return
+
+
+def attempt(kind: str, target: str, is_own: bool) -> int:
+    try:
+        match kind:
+            case "read":
+                read(target, is_own=is_own)
+            case "write":
+                write(target)
+            case "find":
+                find(target)
+            case _:
+                connect(target)
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
+if __name__ == "__main__":
+    print(json.dumps([attempt(*entry) for entry in json.load(sys.stdin)], separators=(",", ":")))

@@ -1,0 +1,148 @@
+"""What people read: a line for each policy, some for each failure, and a summary; or all of it as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from fumehood.cli import exitcodes
+from fumehood.cli.colours import DIM, GREEN, RED, YELLOW, paint
+from fumehood.cli.columns import wrapped
+from fumehood.cli.policy_tests.examining import Examination, Outcome
+from fumehood.policy.file import PolicyFile
+
+_INDENT = "      "
+
+
+class Progress:
+    """Shows each file when it is through."""
+
+    def __init__(self, *, is_verbose: bool, is_silent: bool) -> None:
+        self._is_verbose, self._is_silent = is_verbose, is_silent
+
+    def file(self, examination: Examination) -> Examination:
+        if not self._is_silent:
+            for line in _file_lines(examination, is_verbose=self._is_verbose):
+                print(line, flush=True)
+        return examination
+
+
+class Summary:
+    def __init__(self, examinations: list[Examination], problems: list[str], *, is_live: bool) -> None:
+        self._examinations, self._problems, self._is_live = examinations, problems, is_live
+        self._outcomes = [outcome for examination in examinations for outcome in examination.outcomes]
+        self._failed = sum(not outcome.passed for outcome in self._outcomes)
+
+    @property
+    def exit_code(self) -> int:
+        if self._problems or any(examination.problems for examination in self._examinations):
+            return exitcodes.USAGE
+        return exitcodes.PROBLEM_FOUND if self._failed else 0
+
+    def show(self, *, is_json: bool) -> None:
+        if is_json:
+            print(json.dumps(self._data()))
+            return
+        for problem in self._problems:
+            print("\n".join(_problem_lines(problem)))
+        print(paint("\n".join(wrapped(self._words(), indent="")), RED if self.exit_code else GREEN))
+
+    def _words(self) -> str:
+        count = len(self._examinations)
+        broken = sum(bool(examination.problems) for examination in self._examinations)
+        untested = sum(not (found.outcomes or found.problems) for found in self._examinations)
+        tried = sum(outcome.seen is not None and outcome.seen.verdict is not None for outcome in self._outcomes)
+        passed = len(self._outcomes) - self._failed
+        parts = [f"{passed} passed", f"{self._failed} failed" if self._failed else ""]
+        parts += [f"{tried} of them tried live" if self._is_live else ""]
+        parts += [_counted(untested, "policy has no tests", "policies have no tests") if untested else ""]
+        parts += [_counted(broken, "policy has problems", "policies have problems") if broken else ""]
+        said = ", ".join(part for part in parts if part)
+        return f"{_counted(count, 'policy', 'policies')}, {_counted(len(self._outcomes), 'test', 'tests')}: {said}"
+
+    def _data(self) -> dict[str, object]:
+        return {
+            "passed": self.exit_code == 0,
+            "tests": len(self._outcomes),
+            "failed": self._failed,
+            "problems": self._problems,
+            "policies": [_examination_data(examination) for examination in self._examinations],
+        }
+
+
+def failure_words(outcome: Outcome, file: PolicyFile) -> list[str]:
+    """What was expected, what came, which rule decided, and what would change that."""
+    ruling, expected = outcome.result.ruling, outcome.result.expectation.expect
+    words: list[str] = []
+    if not outcome.result.passed:
+        decided = f"by {file.place_of(ruling.rule)}" if ruling.rule else "in every sandbox"
+        words.append(f"expected {expected}, got {ruling.verdict} {decided}: {ruling.why}")
+        if ruling.remedy and expected == "allow":
+            words.append(f"to allow it: {ruling.remedy}")
+    if outcome.is_seen_otherwise and outcome.seen is not None:
+        words.append(f"in a real sandbox: expected {expected}, got {outcome.seen.verdict}: {outcome.seen.detail}")
+    return words
+
+
+def _file_lines(found: Examination, *, is_verbose: bool) -> Iterator[str]:
+    if found.file is not None and is_verbose:
+        for outcome in found.outcomes:
+            yield from _outcome_lines(outcome, found.file)
+    elif found.file is not None:
+        for outcome in found.failures:
+            yield from _outcome_lines(outcome, found.file)
+    for problem in found.problems:
+        yield from _problem_lines(problem)
+    if found.problems:
+        return
+    name, count, failed = found.name, len(found.outcomes), len(found.failures)
+    if not count:
+        yield f"{paint('none', YELLOW)}  {name}: no tests"
+    elif failed:
+        yield f"{paint('FAIL', RED)}  {name}: {failed} of {_counted(count, 'test', 'tests')} failed"
+    else:
+        yield f"{paint('ok', GREEN)}    {name}: {_counted(count, 'test', 'tests')}"
+
+
+def _outcome_lines(outcome: Outcome, file: PolicyFile) -> Iterator[str]:
+    word = paint("pass", GREEN) if outcome.passed else paint("fail", RED)
+    expectation = outcome.result.expectation
+    yield f"{word}  {file.name}:{outcome.line}: {expectation.expect} {expectation.attempt}"
+    for words in failure_words(outcome, file):
+        yield from wrapped(words, indent=_INDENT)
+    if outcome.seen is not None and outcome.seen.verdict is None:
+        yield from (paint(line, DIM) for line in wrapped(f"not tried live: {outcome.seen.detail}", indent=_INDENT))
+
+
+def _problem_lines(problem: str) -> Iterator[str]:
+    first, *rest = wrapped(problem, indent=_INDENT)
+    yield f"{paint('error', RED)} {first.lstrip()}"
+    yield from rest
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _examination_data(found: Examination) -> dict[str, object]:
+    file = found.file
+    tests = [] if file is None else [_outcome_data(outcome, file) for outcome in found.outcomes]
+    return {"file": found.name, "problems": list(found.problems), "tests": tests}
+
+
+def _outcome_data(outcome: Outcome, file: PolicyFile) -> dict[str, object]:
+    ruling, expectation = outcome.result.ruling, outcome.result.expectation
+    data: dict[str, object] = {
+        "line": outcome.line,
+        "attempt": expectation.attempt,
+        "expect": expectation.expect,
+        "passed": outcome.passed,
+        "got": ruling.verdict,
+        "why": ruling.why,
+        "rule": ruling.rule,
+        "rule_line": file.line_of(ruling.rule),
+        "remedy": ruling.remedy,
+    }
+    if outcome.seen is not None:
+        data["live"] = {"verdict": outcome.seen.verdict, "detail": outcome.seen.detail}
+    return data

@@ -1,0 +1,102 @@
+"""A way out that leads nowhere, for finding out what a program wants: everything is answered, noted and refused.
+
+Every name gets an address, a handshake is completed with the sandbox's own certificates, a request is read and answered
+with an empty success, so that the program goes on and more is learned. Nothing is looked up and nothing is dialled:
+`Connection.reach`, the only way to a server, refuses whoever has such a way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from functools import cache
+
+from fumehood.egress.connection import Connection
+from fumehood.egress.exchange import split_authority
+from fumehood.egress.http1 import MalformedMessageError, Request, parse_request, serialise
+from fumehood.egress.messages import CutOffError, Messages
+from fumehood.egress.streams import Stream, TlsStream
+from fumehood.policy import Policy
+from fumehood.policy.egress import Attempt, Decision, Opening
+
+# Where programs are likely to connect to. Elsewhere they are refused at once, and are seen only by a lookout.
+PORTS = (
+    *(21, 22, 25, 80, 110, 143, 389, 443, 465, 587, 636, 993, 995, 1433, 1521, 1883, 2181, 3000, 3306, 4222, 4317),
+    *(4318, 5000, 5432, 5672, 6333, 6379, 6432, 7687, 8000, 8080, 8081, 8086, 8088, 8123, 8200, 8443, 8500, 8529),
+    *(8883, 8888, 9000, 9042, 9090, 9092, 9200, 9300, 9418, 9443, 11211, 11434, 19530, 26257, 27017),
+)
+WHY = "nothing goes out while learning"
+_HANDSHAKE = 0x16
+_SILENCE_SECONDS = 1.0
+_ABSOLUTE = re.compile(r"http://([^/?#@\s]+)(/[^\s#]*|\?[^\s#]*)?", re.ASCII)
+_EMPTY_SUCCESS = serialise("HTTP/1.1 200 OK", [("Content-Length", "0"), ("Connection", "close")])
+
+
+@cache
+def everything() -> Policy:
+    """Rules that cover whatever a program tries; not to let it out, but to hear of it."""
+    ports = list(range(1, 65536))
+    rules = [{"host": host, "ports": ports, "private": True} for host in ("*", "0.0.0.0/0")]
+    return Policy(network={"allow": rules})
+
+
+def refusal(attempt: Attempt) -> Decision:
+    return Decision(attempt, why=WHY)
+
+
+async def study(connection: Connection, opening: Opening) -> None:
+    """A connection that would go out: read as much as tells what it is for, and end it."""
+    attempt = Attempt("connect", opening.host, opening.port)
+    try:
+        async with asyncio.timeout(_SILENCE_SECONDS):
+            first = await connection.near.read()
+    except TimeoutError:
+        first = b""  # it waits for the server to speak first, as programs do with mail and some databases
+    connection.near.put_back(first)
+    if first[:1] == bytes([_HANDSHAKE]):
+        await _study_handshake(connection, opening)
+    elif first[:1].isalpha():
+        await _study_request(connection, connection.near, attempt, secure=False)
+    else:
+        connection.refuse(refusal(attempt))
+
+
+async def _study_handshake(connection: Connection, opening: Opening) -> None:
+    attempt = Attempt("tls", opening.host, opening.port)
+    assert connection.way.authority is not None, "there is one for every way out that learns"
+    client = TlsStream(connection.near, connection.way.authority.context(opening.host), server_name=None, server=True)
+    try:
+        async with asyncio.timeout(connection.way.limits.hello_seconds):
+            await client.handshake()
+    except (ssl.SSLError, OSError):
+        connection.refuse(refusal(attempt))
+        return
+    await _study_request(connection, client, attempt, secure=True)
+
+
+async def _study_request(connection: Connection, client: Stream, otherwise: Attempt, *, secure: bool) -> None:
+    """Noted as what it otherwise is, if it turns out to be no request."""
+    seconds = connection.way.limits.hello_seconds
+    try:
+        head = await Messages(client).head(seconds, idle_seconds=_SILENCE_SECONDS)
+        request = None if head is None else parse_request(head)
+    except (MalformedMessageError, CutOffError, TimeoutError):
+        request = None
+    if request is None:
+        connection.refuse(refusal(otherwise))
+        return
+    path = request.target.partition("?")[0]
+    connection.refuse(refusal(Attempt("http", otherwise.host, otherwise.port, request.method, path, secure)))
+    await client.farewell(_EMPTY_SUCCESS)
+
+
+async def study_proxied(connection: Connection, request: Request) -> None:
+    """A request that was sent to the proxy with a whole address."""
+    match = _ABSOLUTE.fullmatch(request.target)
+    if match is None:
+        raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
+    opening = connection.judge(*split_authority(match[1], 80), looked_up=False)
+    path = (match[2] or "/").partition("?")[0] or "/"
+    connection.refuse(refusal(Attempt("http", opening.host, opening.port, request.method, path)))
+    await connection.near.farewell(_EMPTY_SUCCESS)

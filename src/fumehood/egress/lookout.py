@@ -1,0 +1,42 @@
+"""What the lookout of a run has seen: a program sent something where there is no door. The kernel has refused it; what
+is left to do is to say so. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Literal
+
+_ICMP, _TCP, _UDP = 1, 6, 17
+_ECHO_REQUEST = 8
+_SYN, _ACK = 0x02, 0x10
+_FRAGMENT_OFFSET = 0x1FFF
+_SHORTEST_HEADER = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One attempt; a ping has no port."""
+
+    kind: Literal["connect", "udp", "icmp"]
+    address: str
+    port: int = 0
+
+
+def sighting(packet: bytes) -> Sighting | None:
+    """Of the beginning of an IPv4 packet; None when it is nothing that a program begins."""
+    header = (packet[0] & 0x0F) * 4 if packet else 0
+    if header < _SHORTEST_HEADER or packet[0] >> 4 != 4 or len(packet) < header + 8:
+        return None
+    if int.from_bytes(packet[6:8], "big") & _FRAGMENT_OFFSET:
+        return None
+    address, protocol, rest = str(IPv4Address(packet[16:20])), packet[9], packet[header:]
+    port = int.from_bytes(rest[2:4], "big")
+    if protocol == _TCP and len(rest) > 13 and rest[13] & (_SYN | _ACK) == _SYN and port:
+        return Sighting("connect", address, port)
+    if protocol == _UDP and port:
+        return Sighting("udp", address, port)
+    if protocol == _ICMP and rest[0] == _ECHO_REQUEST:
+        return Sighting("icmp", address)
+    return None

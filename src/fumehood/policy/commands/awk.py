@@ -1,0 +1,64 @@
+"""Whether an awk program can run commands: by `system`, by pipes, by extensions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fumehood.policy.commands.words import Word
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])+/")
+# After these, or at the beginning, a slash cannot divide.
+_BEFORE_REGEX = "(,{}!~;&|\n"
+_RUNS = re.compile(r"system|@|getline|extension")
+_PIPE = re.compile(r"(?<!\|)\|(?!\|)")
+_SAFE_OPTIONS = re.compile(r"-F.*|-v.*|--version|--posix|--re-interval|--field-separator(=.*)?|--assign(=.*)?|--csv|-k")
+_VALUED = ("-F", "-v", "--field-separator", "--assign")
+
+
+def find_awk_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
+    """The place of the argument that opens it, and why."""
+    position = 0
+    while position < len(arguments):
+        text = arguments[position].text
+        if text is None:
+            return position, f"{arguments[position].raw} may hold a program of awk's, which cannot be read"
+        if text == "--" or not text.startswith("-") or text == "-":
+            position += text == "--"
+            break
+        if _SAFE_OPTIONS.fullmatch(text) is None:
+            return position, f"awk's {text} is not known to be harmless"
+        position += 2 if text in _VALUED else 1
+    if position >= len(arguments):
+        return None
+    program = arguments[position].text
+    if program is None:
+        return position, "awk's program is put together while it runs, so that it cannot be read"
+    if _RUNS.search(program) or _PIPE.search(_stripped(program)):
+        return position, "awk's program can run other programs"
+    return None
+
+
+def _stripped(program: str) -> str:
+    """Without texts and patterns; as it is where a slash may be either a division or the beginning of a pattern."""
+    code, at = "", 0
+    while at < len(program):
+        if found := _quotation(program, at, code.rstrip(" \t")[-1:]):
+            at, code = found.end(), code + '"'
+        elif program[at] in '/"' or program.startswith("\\\n", at):
+            return program
+        elif program[at] == "#":
+            end = program.find("\n", at)
+            at = len(program) if end < 0 else end
+        else:
+            at, code = at + 1, code + program[at]
+    return code
+
+
+def _quotation(program: str, at: int, before: str) -> re.Match[str] | None:
+    if program[at] == '"':
+        return _STRING.match(program, at)
+    if program[at] == "/" and (not before or before in _BEFORE_REGEX):
+        return _REGEX.match(program, at)
+    return None

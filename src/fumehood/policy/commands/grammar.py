@@ -1,0 +1,396 @@
+"""Reads the structure of a script: lists, pipelines, compound commands, functions, here-documents.
+
+A reader of our own, which knows the common part of the language and refuses the rest. `agreement` compares what it
+found with what tree-sitter finds.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fumehood.policy.commands.cursor import METACHARACTERS, Cursor
+from fumehood.policy.commands.script import Arithmetic, Assignment, Function, Redirection, Script, Simple
+from fumehood.policy.commands.verdict import RefusedError
+from fumehood.policy.commands.words import Word
+
+_REDIRECTION = re.compile(r"[0-9]*(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|(&>>|&>)")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[0-9]+\])?\+?=")
+_SUBSCRIPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^=]*\]\+?=")
+_DELIMITER = re.compile(r"(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1|\\([A-Za-z_][A-Za-z0-9_]*)")
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_SEPARATORS = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n]")
+_CLOSERS = frozenset({"then", "else", "elif", "fi", "do", "done", "esac", "}"})
+_OPENERS = frozenset({"if", "while", "until", "for", "select", "case", "{", "function", "coproc", "[[", "in"})
+_DEEPEST = 40
+_NOT_UNDERSTOOD = "it cannot be judged"
+
+
+def read_script(source: str, *, is_bash: bool) -> Script:
+    """Raises RefusedError for whatever is not certain."""
+    script = Script()
+    grammar = Grammar(source, 0, len(source), script, is_bash=is_bash)
+    grammar.statements("")
+    if grammar.at < grammar.end:
+        grammar.refuse(grammar.at, f"{grammar.peek()!r} closes nothing here, so {_NOT_UNDERSTOOD}", "remove it")
+    return script
+
+
+class Grammar(Cursor):
+    def __init__(self, source: str, start: int, end: int, script: Script, *, is_bash: bool, depth: int = 0) -> None:
+        super().__init__(source, start, end, script, is_bash=is_bash, depth=depth)
+        self.read_list = self.statements
+        self._pending: list[tuple[str, bool, bool]] = []
+        self._inner = 0
+
+    def statements(self, closer: str) -> str:
+        """Up to the closing mark or reserved word, which is left where it stands and returned."""
+        waiting, self._pending = self._pending, []
+        self._inner += 1
+        if self._inner > _DEEPEST:
+            self.refuse(self.at, "commands are nested too deeply", "write it in several lines")
+        while True:
+            self._skip_lines()
+            if self.at >= self.end or self.peek() == ")" or self.peek(2) == ";;" or self.peek(2) == ";&":
+                break
+            if self._reserved() in _CLOSERS:
+                break
+            self._and_or()
+        if self._pending:
+            self.refuse(self.at, f"a here-document has no end, so {_NOT_UNDERSTOOD}", "close it")
+        self._pending = waiting
+        self._inner -= 1
+        return self._reserved()
+
+    def _skip_lines(self) -> None:
+        self.skip_blanks()
+        while self.peek() == "\n":
+            self._newline()
+            self.skip_blanks()
+
+    def _newline(self) -> None:
+        self.at += 1
+        for delimiter, is_quoted, strips in self._pending:
+            self._here_document(delimiter, is_quoted, strips)
+        self._pending = []
+
+    def _and_or(self) -> None:
+        """Pipelines joined by && and ||, and the mark that ends them."""
+        start, functions, links = self.at, len(self.script.functions), 0
+        self._pipeline()
+        while True:
+            self.skip_blanks()
+            if self.at >= self.end or self.peek() == ")":
+                break
+            found = _SEPARATORS.match(self.source, self.at, self.end)
+            if found is None:
+                self.refuse(self.at, f"a command cannot begin here, so {_NOT_UNDERSTOOD}", "put a ; before it")
+            if found[0] in (";;", ";&", ";;&"):
+                break
+            self.at = found.end()
+            if found[0] in ("&&", "||", "|", "|&"):
+                links += 1
+                if found[0] == "|&":
+                    self.bash_only(found.start(), "|&")
+                self._skip_lines()
+                self._pipeline()
+                continue
+            if found[0] == "\n":
+                self.at -= 1
+            links += found[0] == "&"
+            break
+        if self._inner == 1 and not links and self.script.functions[functions:]:
+            function = self.script.functions[functions]
+            function.is_settled = function.start == start
+
+    def _pipeline(self) -> None:
+        self.skip_blanks()
+        while self._reserved() == "!":
+            self.at += 1
+            self.skip_blanks()
+        self._command()
+
+    def _reserved(self) -> str:
+        """The next word, if it is written so that it may be a reserved one."""
+        found = re.compile(rf"[^{re.escape(METACHARACTERS)}]+").match(self.source, self.at, self.end)
+        return found[0] if found else ""
+
+    def _expect(self, word: str, start: int) -> None:
+        self.skip_blanks()
+        if self._reserved() != word:
+            self.refuse(start, f"{word!r} is missing after this, so {_NOT_UNDERSTOOD}", f"add {word!r}")
+        self.at += len(word)
+
+    def _command(self) -> None:
+        start, word = self.at, self._reserved()
+        if self.starts_with("(("):
+            self.arithmetic_command()
+        elif self.peek() == "(":
+            self.at += 1
+            self.statements(")")
+            self._close(")", start)
+        elif word in _CLOSERS or word in ("coproc", "select", "in"):
+            self.refuse(start, f"{word!r} does not belong here, so {_NOT_UNDERSTOOD}", "remove it", start + len(word))
+        elif word in _OPENERS:
+            self.at += len(word)
+            self._compound(word, start)
+        else:
+            self._simple()
+            return
+        self._redirections_after()
+
+    def _compound(self, word: str, start: int) -> None:
+        match word:
+            case "if":
+                self._if(start)
+            case "while" | "until":
+                self.statements("")
+                self._body(start)
+            case "for":
+                self._for(start)
+            case "case":
+                self._case(start)
+            case "{":
+                self.statements("}")
+                self._expect("}", start)
+            case "[[":
+                self._test(start)
+            case _:
+                self.bash_only(start, "function")
+                self.skip_blanks()
+                name = self.word()
+                self.skip_blanks()
+                if self.starts_with("("):
+                    self.at += 1
+                    self._close(")", start)
+                self._function(name, start)
+
+    def _close(self, mark: str, start: int) -> None:
+        self.skip_blanks()
+        if self.peek() != mark:
+            self.refuse(start, f"this is not closed, so {_NOT_UNDERSTOOD}", f"add {mark!r}")
+        self.at += 1
+
+    def _if(self, start: int) -> None:
+        self.statements("then")
+        self._expect("then", start)
+        word = self.statements("fi")
+        if word == "elif":
+            self.at += len(word)
+            self._if(start)
+            return
+        if word == "else":
+            self.at += len(word)
+            self.statements("fi")
+        self._expect("fi", start)
+
+    def _body(self, start: int) -> None:
+        self._skip_lines()
+        self._expect("do", start)
+        self.statements("done")
+        self._expect("done", start)
+
+    def _for(self, start: int) -> None:
+        self.skip_blanks()
+        if self.starts_with("(("):
+            self.arithmetic_command()
+        else:
+            name, words = self.word(), list[Word]()
+            self._skip_lines()
+            if self._reserved() == "in":
+                self.at += 2
+                words = self._words_of_line()
+            self.script.assigned.append(Assignment(name.text or "", tuple(words), start, self.at))
+        self.skip_blanks()
+        if self.peek() == ";":
+            self.at += 1
+        self._body(start)
+
+    def _words_of_line(self) -> list[Word]:
+        words: list[Word] = []
+        self.skip_blanks()
+        while self.at < self.end and (self.peek() not in METACHARACTERS or self.peek(2) in ("<(", ">(")):
+            words.append(self.word())
+            self.skip_blanks()
+        return words
+
+    def _case(self, start: int) -> None:
+        self.skip_blanks()
+        self.word()
+        self._skip_lines()
+        self._expect("in", start)
+        self._skip_lines()
+        while self._reserved() != "esac":
+            if self.peek() == "(":
+                self.at += 1
+            self._patterns(start)
+            self.statements("esac")
+            found = re.compile(r";;&|;;|;&").match(self.source, self.at, self.end)
+            if found:
+                self.at = found.end()
+            self._skip_lines()
+            if not found and self._reserved() != "esac":
+                self.refuse(start, f"'esac' is missing after this, so {_NOT_UNDERSTOOD}", "add 'esac'")
+        self.at += len("esac")
+
+    def _patterns(self, start: int) -> None:
+        while True:
+            self.skip_blanks()
+            before = self.at
+            self.word()
+            self.skip_blanks()
+            mark = self.peek()
+            self.at += 1
+            if before == self.at - 1 or mark not in "|)" or not mark:
+                self.refuse(start, f"a pattern of this is unusual, so {_NOT_UNDERSTOOD}", "write it with quotes")
+            if mark == ")":
+                return
+
+    def _test(self, start: int) -> None:
+        """`[[ ... ]]` runs nothing but substitutions, and evaluates numbers."""
+        self.bash_only(start, "[[")
+        self.script.tests.append(Word(("[[",), start, start + 2, "[["))
+        words: list[Word] = []
+        while True:
+            self.skip_blanks()
+            if self.peek() in ("<", ">", "(", ")", "!") and self.peek(2) not in ("<(", ">("):
+                self.at += 1
+            elif self.peek(2) in ("&&", "||"):
+                self.at += 2
+            elif self.peek() == "|":
+                self.at += 1
+            elif self.peek() == "\n" or (self.peek() in METACHARACTERS and self.peek(2) not in ("<(", ">(")):
+                self.refuse(start, f"'[[' has no ']]' on its line, or something unusual in it: {_NOT_UNDERSTOOD}",
+                            "write it in a plain form")  # fmt: skip
+            else:
+                words.append(self.word())
+                if words[-1].raw == "]]":
+                    break
+        self._check_test(words[:-1], start)
+
+    def _check_test(self, words: list[Word], start: int) -> None:
+        for number, word in enumerate(words):
+            if word.raw in ("-v", "-R"):
+                self.refuse(start, f"[[ {word.raw} evaluates text as code: {_NOT_UNDERSTOOD}", "use -n or -z")
+            if word.raw in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+                for operand in (*words[max(0, number - 1) : number], *words[number + 1 : number + 2]):
+                    text = operand.raw.strip('"').removeprefix("${").removesuffix("}")
+                    self.script.arithmetic.append(Arithmetic(text, operand.start, operand.end))
+
+    def _function(self, name: Word, start: int) -> None:
+        if _FUNCTION_NAME.fullmatch(name.raw) is None:
+            self.refuse(name.start, "a function with this name hides a command, or is unusual", "choose another name")
+        self.script.functions.append(Function(name, start))
+        self._skip_lines()
+        if self.peek() not in "({" or self.starts_with("(("):
+            self.refuse(name.start, f"a function needs {{ ... }} after its name: {_NOT_UNDERSTOOD}", "add them")
+        self._inner += 1
+        self._command()
+        self._inner -= 1
+
+    def _simple(self) -> None:
+        simple, start = Simple(), self.at
+        while self.at < self.end:
+            self.skip_blanks()
+            if self._redirection(simple):
+                continue
+            if self.at >= self.end or (self.peek() in METACHARACTERS and self.peek(2) not in ("<(", ">(")):
+                break
+            if not simple.words and (found := _ASSIGNMENT.match(self.source, self.at, self.end)):
+                self._assignment(simple, found)
+                continue
+            if not simple.words and _SUBSCRIPTED.match(self.source, self.at, self.end):
+                self.refuse(self.at, f"a subscript can run commands: {_NOT_UNDERSTOOD}", "use a plain number")
+            simple.words.append(self.word())
+            self._refuse_named_descriptor(simple.words[-1])
+        if self.peek() == "(" and len(simple.words) == 1 and not simple.assignments and not simple.redirections:
+            self.at += 1
+            self._close(")", start)
+            self._function(simple.words[0], start)
+            return
+        if not (simple.words or simple.assignments or simple.redirections):
+            self.refuse(start, f"there is no command here, so {_NOT_UNDERSTOOD}", "remove it")
+        self.script.commands.append(simple)
+
+    def _refuse_named_descriptor(self, word: Word) -> None:
+        if self.peek() in ("<", ">") and re.fullmatch(r"\{\w+\}", word.raw):
+            self.refuse(word.start, f"{word.raw}{self.peek()} sets a variable: {_NOT_UNDERSTOOD}", "use a number")
+
+    def _assignment(self, simple: Simple, found: re.Match[str]) -> None:
+        start = self.at
+        self.at = found.end()
+        values: list[Word] = []
+        is_array = self.peek() == "("
+        if is_array:
+            self.bash_only(start, "an array")
+            self.at += 1
+            self._skip_lines()
+            while self.at < self.end and self.peek() != ")":
+                if self.peek() == "[":
+                    self.refuse(start, f"a subscript can run commands: {_NOT_UNDERSTOOD}", "list the values alone")
+                before = len(values)
+                values += self._words_of_line()
+                self._skip_lines()
+                if len(values) == before and self.peek() != ")":
+                    self.refuse(start, f"this array is unusual, so {_NOT_UNDERSTOOD}", "list plain values")
+            self._close(")", start)
+        else:
+            values.append(self.word(is_value=True))
+        simple.assignments.append(Assignment(found[1], tuple(values), start, self.at, is_array))
+
+    def _redirections_after(self) -> None:
+        simple = Simple()
+        self.skip_blanks()
+        while self._redirection(simple):
+            self.skip_blanks()
+        if simple.redirections:
+            self.script.commands.append(simple)
+
+    def _redirection(self, simple: Simple) -> bool:
+        found = _REDIRECTION.match(self.source, self.at, self.end)
+        if found is None or (self.peek(2) in ("<(", ">(")):
+            return False
+        start, operator = self.at, found[1] or found[2]
+        if operator in ("<<<", "&>", "&>>"):
+            self.bash_only(start, operator)
+        self.at = found.end()
+        self.skip_blanks()
+        if operator in ("<<", "<<-"):
+            self._here_delimiter(start, strips=operator == "<<-")
+            simple.redirections.append(Redirection(operator, None, start, self.at))
+            return True
+        target = self.word()
+        if not target.raw:
+            self.refuse(start, f"a redirection leads nowhere, so {_NOT_UNDERSTOOD}", "name a file")
+        is_copy = operator in (">&", "<&") and re.fullmatch(r"[0-9]+-?|-", target.raw) is not None
+        simple.redirections.append(Redirection(operator, None if is_copy else target, start, self.at))
+        return True
+
+    def _here_delimiter(self, start: int, *, strips: bool) -> None:
+        found = _DELIMITER.match(self.source, self.at, self.end)
+        if found is None or self.source[found.end() : found.end() + 1] not in ("", *METACHARACTERS):
+            self.refuse(start, f"the end of a here-document has an unusual name: {_NOT_UNDERSTOOD}", "use EOF or 'EOF'")
+        self.at = found.end()
+        self._pending.append((found[2] or found[3], bool(found[1] or found[3]), strips))
+
+    def _here_document(self, delimiter: str, is_quoted: bool, strips: bool) -> None:
+        start = self.at
+        while True:
+            if self.at >= self.end:
+                self.refuse(start, f"the here-document has no line {delimiter!r}: {_NOT_UNDERSTOOD}", "close it", start)
+            stop = self.source.find("\n", self.at, self.end)
+            stop = self.end if stop < 0 else stop
+            line = self.source[self.at : stop]
+            if (line.lstrip("\t") if strips else line) == delimiter:
+                break
+            self.at = stop + 1
+        if not is_quoted:
+            self._here_text(start, min(self.at, self.end))
+        self.at = stop
+
+    def _here_text(self, start: int, end: int) -> None:
+        if "\\\n" in self.source[start:end]:
+            raise RefusedError(start, end, f"a here-document with joined lines: {_NOT_UNDERSTOOD}", "write whole lines")
+        text = Grammar(self.source, start, end, self.script, is_bash=self.is_bash, depth=self.depth + 1)
+        text._inner = 1
+        while text.at < text.end:
+            text.quoted_piece()

@@ -1,0 +1,186 @@
+"""The rules of `commands.allow` and `commands.deny`.
+
+A rule is a command's leading words: `ls`, `git status`, `git log *`. Words are set apart by blanks, or held together by
+quotes. `*` in a word stands for any characters of that word; as the last word it stands for one word or more.
+
+An allow rule has to match word for word; a deny rule matches whatever could turn out to be the command that it means.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fumehood.policy.commands.words import Hole, Word
+
+_FOLDERS = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/")
+_SYNTAX = re.compile(r"[;&|<>()`$\\\n]")
+_CLUSTER = re.compile(r"-[A-Za-z0-9]+")
+# Other spellings of options, where a rule would otherwise be easily missed.
+_SAME = {
+    "rm": {"--recursive": "-r", "-R": "-r", "--force": "-f"},
+    "cp": {"--recursive": "-r", "-R": "-r", "-a": "-r", "--archive": "-r", "--force": "-f"},
+    "chmod": {"--recursive": "-R"},
+    "chown": {"--recursive": "-R"},
+    "git": {"--force": "-f", "--force-with-lease": "-f"},
+}
+# Their options are words with one dash, not letters that can be put together.
+_LONG_WITH_ONE_DASH = frozenset({"find", "java", "javac", "go", "terraform", "openssl", "convert", "ffmpeg", "gcc"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    text: str
+    words: tuple[str, ...]
+
+    @property
+    def program(self) -> str:
+        return self.words[0]
+
+    @property
+    def names_program(self) -> bool:
+        """By its letters, and not by a pattern."""
+        return "*" not in self.program
+
+    def allows(self, program: str, arguments: Sequence[Word]) -> bool:
+        if not _is_program(self.program, program):
+            return False
+        wanted = self.words[1:]
+        for number, pattern in enumerate(wanted):
+            if pattern == "*" and number == len(wanted) - 1:
+                return len(arguments) > number
+            if number >= len(arguments) or not _surely(arguments[number], pattern):
+                return False
+        return True
+
+    def denies(self, program: str, arguments: Sequence[Word], *, has_subcommand: bool) -> bool:
+        """With `has_subcommand` the first argument is known to be one; otherwise an option may have taken a word."""
+        if not _matches(self.program, program) and not _matches(self.program, program.rpartition("/")[2]):
+            return False
+        named = [word for word in self.words[1:] if word.startswith("-") and word != "-"]
+        operands = [word for word in self.words[1:] if word not in named]
+        options = [single for option in named for single in _taken_apart(self.program, option)]
+        if not all(any(_is_option(self.program, option, word) for word in arguments) for option in options):
+            return False
+        return _has_operands(operands, arguments, is_exact=has_subcommand)
+
+
+@lru_cache(maxsize=1024)
+def parse_rule(text: str) -> Rule:
+    """Raises ValueError: an invalid rule is an error, never one that matches nothing."""
+    if found := _SYNTAX.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", text)):
+        raise ValueError(
+            f"is a rule for one command, and {found[0]!r} is shell syntax; write one rule for each command"
+        )
+    try:
+        words = tuple(shlex.split(text, posix=True))
+    except ValueError:
+        raise ValueError("has a quotation without end; close it") from None
+    if not words or not words[0]:
+        raise ValueError("must begin with the name of a program")
+    if words[0].startswith("-") or "=" in words[0]:
+        raise ValueError(f"must begin with the name of a program, and {words[0]!r} is none")
+    if "/" in words[0] and ("*" in words[0] or "/../" in f"{words[0]}/"):
+        raise ValueError("names a program by its path, which must be plain: no `*` and no `..`")
+    return Rule(text, words)
+
+
+def _is_program(wanted: str, program: str) -> bool:
+    """A name covers the program of that name in the system's folders, and no other."""
+    if "/" in program and "/" not in wanted:
+        folder = next((folder for folder in _FOLDERS if program.startswith(folder)), None)
+        name = program[len(folder) :] if folder else ""
+        return bool(name) and "/" not in name and _matches(wanted, name)
+    return _matches(wanted, program)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+
+
+def _surely(word: Word, pattern: str) -> bool:
+    if pattern == "*":
+        return not word.is_many
+    return word.text is not None and _matches(pattern, word.text)
+
+
+def possibly(word: Word, pattern: str) -> bool:
+    """Whether the word could be one that matches: two patterns, of which each may have holes."""
+    ours = tuple(item for piece in word.pieces for item in (piece if isinstance(piece, str) else (Hole.ONE,)))
+    theirs = tuple(Hole.ONE if char == "*" else char for char in pattern)
+    return _overlap(ours, theirs)
+
+
+def _overlap(ours: tuple[object, ...], theirs: tuple[object, ...]) -> bool:
+    reached = {(0, 0)}
+    pending = [(0, 0)]
+    while pending:
+        here, there = pending.pop()
+        mine = ours[here] if here < len(ours) else None
+        other = theirs[there] if there < len(theirs) else None
+        if mine is None and other is None:
+            return True
+        steps: list[tuple[int, int]] = []
+        if mine is Hole.ONE:
+            steps += [(here + 1, there), *([(here, there + 1)] if other is not None else [])]
+        if other is Hole.ONE:
+            steps += [(here, there + 1), *([(here + 1, there)] if mine is not None else [])]
+        if mine is not None and mine == other:
+            steps.append((here + 1, there + 1))
+        new = [step for step in steps if step not in reached]
+        reached.update(new)
+        pending += new
+    return False
+
+
+def _taken_apart(program: str, option: str) -> list[str]:
+    """`-rf` is `-r` and `-f`, however they are written."""
+    if program in _LONG_WITH_ONE_DASH or _CLUSTER.fullmatch(option) is None:
+        return [option]
+    return [f"-{letter}" for letter in option[1:]]
+
+
+def _is_option(program: str, option: str, word: Word) -> bool:
+    if word.text is None:
+        # It may turn into any option, unless it certainly begins otherwise.
+        return word.may_be_option and (word.prefix in ("", "-") or possibly(word, option + "*"))
+    same, name = _SAME.get(program, {}), word.text.partition("=")[0]
+    if _matches(option, word.text) or same.get(name, name) == same.get(option, option):
+        return True
+    if option.startswith("--"):
+        # Most programs take any beginning of a long option that is clear to them.
+        return len(name) > 3 and name.startswith("--") and option.startswith(name)
+    if name.startswith("--") and len(name) > 3:
+        return any(long.startswith(name) and short == option for long, short in same.items())
+    if len(option) != 2 or program in _LONG_WITH_ONE_DASH or not _CLUSTER.match(name):
+        return False
+    return any(same.get(f"-{letter}", f"-{letter}") == option for letter in name[1:])
+
+
+def _has_operands(wanted: list[str], arguments: Sequence[Word], *, is_exact: bool) -> bool:
+    operands = [word for word in arguments if not word.prefix.startswith("-")]
+    starts = [0] if is_exact else _feasible_starts(arguments, operands)
+    return any(_follow(wanted, operands[start:]) for start in starts)
+
+
+def _feasible_starts(arguments: Sequence[Word], operands: list[Word]) -> list[int]:
+    """Where the first operand may be: all before it may be values of options that stand right before them."""
+    starts = [0]
+    for number, operand in enumerate(operands):
+        place = next(index for index, word in enumerate(arguments) if word is operand)
+        if place == 0 or not arguments[place - 1].may_be_option:
+            break
+        starts.append(number + 1)
+    return starts
+
+
+def _follow(wanted: list[str], operands: Sequence[Word]) -> bool:
+    for number, pattern in enumerate(wanted):
+        if number >= len(operands) or not possibly(operands[number], pattern):
+            return number < len(operands) and operands[number].is_many and not operands[number].prefix
+        if operands[number].is_many:
+            return True  # whatever is wanted after it may be in it
+    return True

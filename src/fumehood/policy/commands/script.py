@@ -1,0 +1,62 @@
+"""A shell script as the judgement needs it: every simple command, wherever it stands, and what else has effects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fumehood.policy.commands.words import Word
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    values: tuple[Word, ...]
+    start: int
+    end: int
+    is_array: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Redirection:
+    operator: str
+    target: Word | None
+    """None for a here-document and for copies of descriptors."""
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Simple:
+    """One simple command; without words it only assigns or redirects."""
+
+    assignments: list[Assignment] = field(default_factory=list[Assignment])
+    words: list[Word] = field(default_factory=list[Word])
+    redirections: list[Redirection] = field(default_factory=list[Redirection])
+
+
+@dataclass(slots=True)
+class Function:
+    name: Word
+    start: int
+    is_settled: bool = False
+    """Defined whatever happens, once this place is passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Text that the shell evaluates as numbers, which can run commands through the values of variables."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Script:
+    commands: list[Simple] = field(default_factory=list[Simple])
+    functions: list[Function] = field(default_factory=list[Function])
+    assigned: list[Assignment] = field(default_factory=list[Assignment])
+    """By other means than `name=value`: loops, defaults."""
+    arithmetic: list[Arithmetic] = field(default_factory=list[Arithmetic])
+    tests: list[Word] = field(default_factory=list[Word])
+    """Where each `[[` stands: heads of commands that have no words of their own."""

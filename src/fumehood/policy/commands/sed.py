@@ -1,0 +1,111 @@
+"""Whether a script of sed's can run commands or write files: `e`, `w`, and the flags of `s` that do the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fumehood.policy.commands.words import Word
+
+_SAFE_OPTIONS = re.compile(
+    r"-[nrEsuz]+|-[nrEsz]*i[A-Za-z0-9._~-]*|--quiet|--silent|--regexp-extended|--in-place(=.*)?|--separate|--null-data"
+    r"|--unbuffered|--posix|--sandbox|--version"
+)
+_SCRIPT_FOLLOWS = ("-e", "--expression", "-ne", "-re", "-Ee", "-nre", "-nEe")
+_ADDRESS = re.compile(r"(?:[0-9]+(?:~[0-9]+)?|\$|\+[0-9]+|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])*/[IM]*)")
+_PLAIN = "pdqQ=nNhHgGxDPl"
+_FLAGS = re.compile(r"[gpiIM0-9]*")
+_LABEL = re.compile(r"[ \t]*[A-Za-z0-9_]*")
+_UNREADABLE = "sed's script is put together while it runs, so that it cannot be read"
+
+
+def find_sed_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
+    """The place of the argument that opens it, and why."""
+    position, scripts, only_files = 0, 0, False
+    while position < len(arguments):
+        word = arguments[position]
+        text = word.text
+        if text is None and not only_files and (word.may_be_option or not scripts):
+            return position, _UNREADABLE if not scripts else f"{word.raw} may turn out to be an option of sed's"
+        if text is None or only_files or not text.startswith("-") or text == "-":
+            if not scripts:
+                if not _is_harmless(text or ""):
+                    return position, "sed's script can run programs or write files, or is not understood"
+                scripts += 1
+        elif text == "--":
+            only_files = True
+        elif text in _SCRIPT_FOLLOWS:
+            position += 1
+            given = arguments[position].text if position < len(arguments) else None
+            if given is None or not _is_harmless(given):
+                return position, "sed's script can run programs or write files, or is not understood"
+            scripts += 1
+        elif _SAFE_OPTIONS.fullmatch(text) is None:
+            return position, f"sed's {text} is not known to be harmless"
+        position += 1
+    return None
+
+
+def _is_harmless(script: str) -> bool:
+    at = 0
+    while at < len(script):
+        if script[at] in " \t\n;}":
+            at += 1
+            continue
+        step = _command(script, at)
+        if step is None:
+            return False
+        at = step
+    return True
+
+
+def _command(script: str, at: int) -> int | None:
+    """The end of one command that is known to be harmless."""
+    if found := _ADDRESS.match(script, at):
+        at = found.end()
+        if script[at : at + 1] == ",":
+            found = _ADDRESS.match(script, at + 1)
+            if found is None:
+                return None
+            at = found.end()
+    while script[at : at + 1] in (" ", "!") and at < len(script):
+        at += 1
+    match script[at : at + 1]:
+        case "{":
+            return at + 1
+        case "s" | "y":
+            return _substitution(script, at + 1)
+        case "a" | "i" | "c":
+            end = script.find("\n", at)
+            return len(script) if end < 0 and not script.endswith("\\") else (end if end > 0 else None)
+        case "b" | "t" | "T" | ":":
+            found = _LABEL.match(script, at + 1)
+            return found.end() if found else None
+        case char if char and char in _PLAIN:
+            return _ended(script, at + 1)
+        case _:
+            return None
+
+
+def _substitution(script: str, at: int) -> int | None:
+    mark = script[at : at + 1]
+    if not mark or mark in "\\\n" or mark.isalnum():
+        return None
+    found = re.compile(rf"(?:[^{re.escape(mark)}\\]|\\.)*", re.DOTALL)
+    for _ in range(2):
+        part = found.match(script, at + 1)
+        if part is None or script[part.end() : part.end() + 1] != mark:
+            return None
+        # Some would take a mark in brackets for a plain character.
+        if part[0].count("[") > part[0].count("]"):
+            return None
+        at = part.end()
+    flags = _FLAGS.match(script, at + 1)
+    return _ended(script, flags.end() if flags else at + 1)
+
+
+def _ended(script: str, at: int) -> int | None:
+    """A command ends at a separator; anything else belongs to it and is not understood."""
+    while script[at : at + 1] == " ":
+        at += 1
+    return at if script[at : at + 1] in ("", ";", "\n", "}") else None

@@ -1,0 +1,140 @@
+"""Programs that run other programs: which command is inside, so that it can be judged as well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fumehood.policy.commands.programs import WRAPPERS, Wrapper
+from fumehood.policy.commands.verdict import RefusedError
+from fumehood.policy.commands.words import Hole, Word, known, rest_of_line
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_FOUND = "{}"
+
+
+@dataclass(slots=True)
+class Inside:
+    """What a wrapper starts: commands as words, text for a shell, and variables that it sets."""
+
+    commands: list[list[Word]] = field(default_factory=list[list[Word]])
+    text: list[Word] | None = None
+    assignments: list[Word] = field(default_factory=list[Word])
+
+
+def unwrap(name: str, arguments: Sequence[Word]) -> Inside:
+    """Raises RefusedError where it cannot be told which word is the inner command."""
+    if name == "find":
+        return _find(arguments)
+    wrapper = WRAPPERS.get(name)
+    if wrapper is None:
+        return Inside()
+    if any(word.text in wrapper.lookups for word in arguments[:1]):
+        return Inside()
+    return unwrap_by(name, wrapper, arguments)
+
+
+def unwrap_by(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> Inside:
+    place, values = _skip_options(name, wrapper, arguments)
+    inside = Inside()
+    if wrapper.takes_assignments:
+        inside.assignments += [word for option, word in values.items() if option in ("-u", "--unset") and name == "env"]
+    while wrapper.takes_assignments and place < len(arguments) and _ASSIGNMENT.match(arguments[place].prefix):
+        inside.assignments.append(arguments[place])
+        place += 1
+    rest = list(arguments[place + wrapper.own_words :])
+    for word in arguments[place : place + wrapper.own_words]:
+        if word.is_many:
+            _refuse(word, f"{word.raw} may become several words, so it cannot be told what {name} runs")
+    if name == "flock" and rest and rest[0].text in ("-c", "--command"):
+        inside.text = rest[1:2]
+    elif wrapper.is_text:
+        inside.text = rest or None
+    elif rest:
+        inside.commands.append(_completed(name, rest, values))
+    return inside
+
+
+def _skip_options(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> tuple[int, dict[str, Word]]:
+    place, values = 0, dict[str, Word]()
+    while place < len(arguments):
+        word = arguments[place]
+        if not word.may_be_option:
+            break
+        if word.text is None:
+            _refuse(word, f"{word.raw} may be an option of {name}, so it cannot be told what it runs")
+        text, option = str(word.text), str(word.text).partition("=")[0]
+        place += 1
+        if text == "--":
+            break
+        if text in wrapper.valued:
+            if place >= len(arguments) or arguments[place].is_many:
+                _refuse(word, f"the value of {name}'s {text} cannot be told")
+            values[text] = arguments[place]
+            place += 1
+        elif "=" in text and option.startswith("--") and option in wrapper.valued:
+            values[option] = known(text.partition("=")[2])
+        elif text in wrapper.flags or _is_attached(text, wrapper) or _is_cluster(text, wrapper):
+            if _is_attached(text, wrapper):
+                values[text[:2]] = known(text[2:])
+        else:
+            _refuse(word, f"{name}'s option {text} is not known here, so it cannot be told what it runs")
+    return place, values
+
+
+def _is_attached(text: str, wrapper: Wrapper) -> bool:
+    return len(text) > 2 and not text.startswith("--") and text[:2] in wrapper.valued
+
+
+def _is_cluster(text: str, wrapper: Wrapper) -> bool:
+    return not text.startswith("--") and len(text) > 2 and all(f"-{letter}" in wrapper.flags for letter in text[1:])
+
+
+def _completed(name: str, rest: list[Word], values: dict[str, Word]) -> list[Word]:
+    """`xargs` adds words at the end, or puts them in the place of a marker."""
+    if name != "xargs":
+        return rest
+    marker = values.get("-I") or values.get("--replace")
+    if marker is None:
+        return [*rest, rest_of_line(rest[-1])]
+    if not marker.text:
+        _refuse(marker, "it cannot be told where xargs puts its words")
+    return [word.replaced(str(marker.text)) for word in rest]
+
+
+def _find(arguments: Sequence[Word]) -> Inside:
+    inside, place = Inside(), 0
+    while place < len(arguments):
+        word = arguments[place]
+        # One word alone, where the folder stands, cannot be more than a folder or an option without a command.
+        if (word.text is None and word.may_be_option and (place or word.is_many)) or word.text == ";":
+            _refuse(word, f"{word.raw} may turn out to belong to -exec with a command")
+        place += 1
+        if word.text not in _EXECUTING:
+            continue
+        inner: list[Word] = []
+        while place < len(arguments) and arguments[place].text != ";" and not _ends_batch(arguments, place):
+            inner.append(_replaced(arguments[place]))
+            place += 1
+        if not inner or place >= len(arguments):
+            _refuse(word, f"the command of {word.raw} has no end")
+        place += 1
+        inside.commands.append(inner)
+    return inside
+
+
+def _ends_batch(arguments: Sequence[Word], place: int) -> bool:
+    return arguments[place].text == "+" and arguments[place - 1].text == _FOUND
+
+
+def _replaced(word: Word) -> Word:
+    """What is found begins with the folder that was searched, and so is never an option."""
+    if word.text == _FOUND:
+        return Word(("./", Hole.ONE), word.start, word.end, word.raw)
+    return word.replaced(_FOUND)
+
+
+def _refuse(word: Word, why: str) -> None:
+    raise RefusedError(word.start, word.end, why, "write it out")

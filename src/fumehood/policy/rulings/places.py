@@ -1,0 +1,51 @@
+"""What every sandbox shows of files besides the policy's mounts.
+
+Says that something is closed only where that is sure: /proc is open but for what is covered or root's alone. A
+container's image may show more of its own (never of the host's); only a real sandbox can tell.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fumehood.policy.paths import WORKSPACE, is_inside
+
+# Memory of the sandbox's own: made anew, gone with it.
+OWN = (WORKSPACE, "/tmp", "/dev/shm", "/run")
+# Programs and libraries, read-only, and a folder with nothing in it.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/empty")
+_ETC = ("passwd", "group", "hosts", "nsswitch.conf", "resolv.conf", "mtab", "ld.so.cache", "alternatives")
+_JAVA = re.compile(r"/etc/java-[^/]*-openjdk(?:/.*)?", re.DOTALL)
+_DEVICES = (
+    *("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"),
+    *("fd", "stdin", "stdout", "stderr"),
+)
+# About the host: covered, or for root alone.
+COVERED_IN_PROC = (
+    *("cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "keys", "locks", "modules", "partitions"),
+    *("acpi", "bus", "driver", "fs", "irq", "pressure", "scsi", "tty"),
+    *("kcore", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "sysrq-trigger", "timer_list"),
+    "vmallocinfo",
+)
+FILES_OF_ETC = tuple(f"/etc/{name}" for name in _ETC)
+DEVICES = tuple(f"/dev/{name}" for name in _DEVICES)
+
+
+def is_in_any(path: str, folders: tuple[str, ...]) -> bool:
+    return any(is_inside(path, folder) for folder in folders)
+
+
+def is_furniture(path: str) -> bool:
+    """One of the few files and devices that programs expect to find anywhere."""
+    return is_in_any(path, (*FILES_OF_ETC, *DEVICES)) or _JAVA.fullmatch(path) is not None
+
+
+def is_covered(path: str) -> bool:
+    return is_in_any(path, tuple(f"/proc/{name}" for name in COVERED_IN_PROC))
+
+
+def is_of_a_process(path: str) -> bool:
+    """Of /proc: what belongs to one process, and a sandbox has only its own."""
+    _, _, name = path.removeprefix("/proc").partition("/")
+    first = name.partition("/")[0]
+    return is_inside(path, "/proc") and (first.isdigit() or first in ("self", "thread-self"))

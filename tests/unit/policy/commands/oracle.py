@@ -1,0 +1,75 @@
+"""Real bash as the oracle: what does a line really start?
+
+Runs in a sandbox, with a PATH of recorders in front. A recorder writes its name and words down; one of a harmless
+program then becomes that program, so that `xargs`, `find` and the like do what they do.
+"""
+
+from __future__ import annotations
+
+import json
+
+from fumehood import Policy, SyncSandbox
+
+RECORDED_ONLY = (
+    *("rm", "git", "python", "python3", "perl", "ruby", "node", "php", "lua", "make", "npm", "npx", "pip"),
+    *("vim", "vi", "ed", "sudo", "doas", "ssh", "docker", "kubectl", "busybox", "gdb", "curl", "at", "crontab"),
+    *("tmux", "less", "man", "su", "zsh"),
+)
+PASSED_ON = (
+    *("ls", "cat", "grep", "find", "xargs", "env", "timeout", "nice", "nohup", "awk", "sed", "sort", "head"),
+    *("tail", "tr", "tar", "wc", "cut", "tee", "date", "basename", "seq", "base64", "sleep", "setsid"),
+    *("stdbuf", "mkdir", "touch", "split"),
+)
+
+_DRIVER = """
+import json, os, shutil, subprocess, sys
+recorded_only, passed_on, lines = json.load(open("/workspace/task.json"))
+os.makedirs("/workspace/recorders")
+for name in recorded_only + passed_on:
+    path = f"/workspace/recorders/{name}"
+    real = shutil.which(name, path="/usr/bin:/bin")
+    ending = f'exec {real} "$@"' if name in passed_on and real else ":"
+    with open(path, "w") as stream:
+        stream.write(f'#!/bin/sh\\nprintf "%s\\\\t" {name} "$@" >> /tmp/log\\necho >> /tmp/log\\n{ending}\\n')
+    os.chmod(path, 0o755)
+os.makedirs("/workspace/template/src")
+for name in ("x", "y", "z", "file", "a.txt", "b.txt", "x.sh", "x.sed", "x.awk", "-e1e rm"):
+    with open(f"/workspace/template/{name}", "w") as stream:
+        stream.write("rm x\\n")
+found = []
+environment = {"PATH": "/workspace/recorders:/usr/bin:/bin", "HOME": "/tmp/place", "LANG": "C.UTF-8"}
+for line in lines:
+    shutil.rmtree("/tmp/place", ignore_errors=True)
+    shutil.copytree("/workspace/template", "/tmp/place")
+    open("/tmp/log", "w").close()
+    process = subprocess.Popen(["/bin/bash", "-c", line], cwd="/tmp/place", env=environment, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        process.wait(0.7)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    entries = open("/tmp/log", errors="replace").read().splitlines()
+    found.append([entry.split("\\t")[:-1] for entry in entries if "\\t" in entry])
+json.dump(found, sys.stdout)
+"""
+
+
+def started(lines: list[str]) -> list[list[list[str]]]:
+    """For each line the commands that bash started, each with its words."""
+    limits = {"timeout": "110s", "memory": "1G", "processes": 256, "output": "16M", "open_files": 256, "cpus": 2}
+    with SyncSandbox(Policy(resources=limits)) as box:
+        box.write("task.json", json.dumps([RECORDED_ONLY, PASSED_ON, lines]).encode("utf-8", "surrogatepass"))
+        result = box.run(_DRIVER)
+    assert result.ok, (result.detail, result.stderr)
+    return json.loads(result.stdout)
+
+
+def is_forbidden(command: list[str]) -> bool:
+    """Whether a policy that allows neither should have stopped it."""
+    name, *words = command
+    return "push" in words[:3] and "stash" not in words if name == "git" else name in RECORDED_ONLY

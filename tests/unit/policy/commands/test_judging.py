@@ -1,0 +1,202 @@
+"""What a verdict says, and what rules mean."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fumehood import Policy, PolicyError
+from fumehood.policy import Commands
+from fumehood.policy.commands import judge, judge_argv
+
+
+def allows(line: str, *allow: str, deny: tuple[str, ...] = ()) -> bool:
+    return judge(Commands(allow=allow or None, deny=deny), line).allowed
+
+
+def test_without_rules_everything_is_allowed_and_nothing_is_read() -> None:
+    assert judge(Commands(), "rm -rf / \0 $((").allowed
+
+
+def test_an_empty_allow_list_leaves_the_shell_alone() -> None:
+    assert judge(Commands(allow=()), "echo hi; cd /tmp").allowed
+    assert not judge(Commands(allow=()), "ls").allowed
+
+
+def test_a_refusal_says_which_part_why_and_what_to_change() -> None:
+    line = "ls | grep é && git -C /x push origin && rm -rf y"
+    verdict = judge(Commands(allow=("ls", "grep", "git status"), deny=("git push",)), line)
+    first, second = verdict.refusals
+    assert line[first.start : first.end] == first.part == "git -C /x push origin"
+    assert (first.why, first.rule) == ("this is denied", "git push")
+    assert first.remedy == "remove 'git push' from commands.deny"
+    assert line[second.start : second.end] == second.part == "rm -rf y"
+    assert (second.rule, second.remedy) == (None, "add 'rm' to commands.allow")
+
+
+def test_a_refusal_inside_of_a_shell_shows_its_part_and_where_the_text_stands() -> None:
+    line = "bash -c 'ls; rm x'"
+    (refusal,) = judge(Commands(allow=("bash", "ls")), line).refusals
+    assert refusal.part == "rm x"
+    assert line[refusal.start : refusal.end] == "'ls; rm x'"
+
+
+def test_what_the_remedy_adds_is_enough() -> None:
+    commands = Commands(allow=("ls",))
+    (refusal,) = judge(commands, "ls; git -C x log --oneline").refusals
+    assert refusal.remedy == "add 'git log' to commands.allow"
+    assert judge(Commands(allow=("ls", "git log")), "ls; git -C x log --oneline").allowed
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "is_allowed"),
+    [
+        ("ls", "ls -l x", True),
+        ("ls", "/bin/ls", True),
+        ("ls", "/usr/local/bin/ls", True),
+        ("ls", "/tmp/ls", False),
+        ("ls", "./ls", False),
+        ("ls", "lsof", False),
+        ("git log", "git log -5", True),
+        ("git log", "git -C x --no-pager log", True),
+        ("git log", "git logs", False),
+        ("git log", "git", False),
+        ("git log *", "git log x", True),
+        ("git log *", "git log", False),
+        ("git log -n *", "git log -n 5", True),
+        ("git log -n *", "git log --all", False),
+        ("pip-*", "pip-audit x", True),
+        ("pip-*", "pip x", False),
+        ("grep 'a b' *", "grep 'a b' file", True),
+        ("grep 'a b' *", "grep a b", False),
+        ("npm run test*", "npm run test:unit", True),
+        ("npm run test*", "npm run build", False),
+        ("npm", "npm run build", False),
+        ("npm", "npm ls", True),
+        ("python", "python x.py", True),
+        ("python", "python3.11 x.py", False),
+        ("*", "python x.py", False),
+        ("*", "ls; sort x", True),
+        ("*", "./x.sh", False),
+        ("./x.sh", "./x.sh -v", True),
+        ("./x.sh", "cd /tmp && ./x.sh", False),
+        ("bash", "bash -c 'echo hi'", True),
+        ("bash", "bash x.sh", False),
+        ("bash x.sh", "bash x.sh", True),
+        ("bash x.sh", "bash -c ls", False),
+        ("source *.sh", "source env.sh", True),
+        ("source *.sh", "source <(ls)", False),
+        ("awk 'BEGIN{system(\"date\")}'", "awk 'BEGIN{system(\"date\")}'", True),
+        ("awk 'BEGIN{system(\"date\")}'", "awk 'BEGIN{system(\"rm\")}'", False),
+        ("tar --use-compress-program=zstd *", "tar --use-compress-program=zstd -cf x y", True),
+        ("tar *", "tar --use-compress-program=zstd -cf x y", False),
+        ("docker exec", "docker exec -it c ls", False),
+    ],
+)
+def test_an_allow_rule_matches_word_for_word(rule: str, line: str, is_allowed: bool) -> None:
+    assert allows(line, rule) is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "is_denied"),
+    [
+        ("rm", "/bin/rm x", True),
+        ("rm", "/tmp/rm x", True),
+        ("rm -rf *", "rm -rf x", True),
+        ("rm -rf *", "rm -fr x", True),
+        ("rm -rf *", "rm -r -f x", True),
+        ("rm -rf *", "rm x -r -f", True),
+        ("rm -rf *", "rm -Rf x", True),
+        ("rm -rf *", "rm --recursive --force x", True),
+        ("rm -rf *", "rm --rec --fo x", True),
+        ("rm -rf *", "rm -rvf x", True),
+        ("rm -rf *", 'rm "$x"  -r', True),
+        ("rm -rf *", "rm *", True),
+        ("rm -rf *", "rm x", False),
+        ("rm -rf *", "rm -r x", False),
+        ("rm -rf *", "rm ./*.txt", False),
+        ("git push", "git --no-pager push", True),
+        ("git push", "git -C x -C y push", True),
+        ("git push", "git --unheard-of push", True),
+        ("git push", "git pu", True),
+        ("git push", 'git "$x"', True),
+        ("git push", "git $x", True),
+        ("git push", "git commit -m push", False),
+        ("git push", "git stash push", False),
+        ("git push", "git log push", False),
+        ("git push --force", "git push -f", True),
+        ("git push --force", "git push origin --force-with-lease", True),
+        ("git push --force", "git push origin", False),
+        ("mytool deploy", "mytool --verbose deploy", True),
+        ("mytool deploy", "mytool --config x deploy", True),
+        ("mytool deploy", "mytool build deploy", False),
+        ("find -delete", "find . -name x -delete", True),
+        ("find -delete", "find . -name x -print", False),
+        ("kubectl delete", "kubectl -n x delete pod y", True),
+        ("kubectl delete", "kubectl get pods", False),
+        ("cd", "cd /", True),
+    ],
+)
+def test_a_deny_rule_matches_whatever_could_be_meant(rule: str, line: str, is_denied: bool) -> None:
+    assert allows(line, deny=(rule,)) is not is_denied
+
+
+def test_a_denial_wins() -> None:
+    assert not allows("git push", "git", deny=("git push",))
+    assert allows("git log", "git", deny=("git push",))
+
+
+def test_words_without_a_shell_have_no_builtins_and_need_no_reader() -> None:
+    commands = Commands(allow=("ls", "sh"))
+    assert judge_argv(commands, ["ls", "$(rm x)", "; rm", "a b"]).allowed
+    assert not judge_argv(commands, ["cd", "/"]).allowed
+    assert not judge_argv(commands, ["sh", "-c", "rm x"]).allowed
+    assert judge_argv(commands, ["sh", "-c", "ls -l | ls"]).allowed
+    (refusal,) = judge_argv(commands, ["env", "a b", "x"]).refusals
+    assert refusal.part == "env 'a b' x"
+
+
+def test_sh_is_not_read_as_bash() -> None:
+    commands = Commands(allow=("ls",))
+    for line in ("((ls))", "[[ -f x ]]", "ls &> x", "ls |& ls", "ls <<< x", "ls $'x'", "ls <(ls)", "x=(1)"):
+        assert not judge(commands, line, is_bash=False).allowed
+    assert judge(commands, 'if [ -f x ]; then ls "$x" > y 2>&1; fi', is_bash=False).allowed
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ("ls; rm", "shell syntax"),
+        ("ls | cat", "shell syntax"),
+        ("echo $x", "shell syntax"),
+        ("-rf", "name of a program"),
+        ("A=1 ls", "name of a program"),
+        ("'ls", "quotation without end"),
+        ("/tmp/*", "must be plain"),
+        ("/tmp/../bin/ls", "must be plain"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_an_error_of_the_policy(rule: str, complaint: str) -> None:
+    with pytest.raises(PolicyError, match=complaint):
+        Policy(commands={"allow": [rule]})
+
+
+def test_without_tree_sitter_the_error_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["tree_sitter"] = None
+from fumehood.policy import Commands
+from fumehood.policy.commands import judge
+judge(Commands(allow=("ls",)), "ls")
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "UsageError" in run.stderr
+    assert "pip install 'fumehood[shell]'" in run.stderr
+
+
+def test_rules_that_open_more_than_they_say_are_found() -> None:
+    policy = Policy(commands={"allow": ["ls", "python", "python -m pytest", "bash *"]})
+    assert [finding.key for finding in policy.lint()] == ["commands.allow[bash *]", "commands.allow[python]"]
+    assert [finding.key for finding in Policy(commands={"deny": ["rm"]}).lint()] == ["commands.deny"]

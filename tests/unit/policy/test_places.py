@@ -1,0 +1,43 @@
+"""What rulings believe every sandbox to show is what the native backend builds."""
+
+from __future__ import annotations
+
+import pytest
+
+from fumehood.backends.native.blueprint import draw
+from fumehood.backends.native.machine import look
+from fumehood.guest import rootfs
+from fumehood.guest.spec import CellSpec
+from fumehood.policy import Policy
+from fumehood.policy.paths import SYSTEM_PATHS
+from fumehood.policy.rulings import Judge, places
+
+
+@pytest.fixture(scope="module")
+def blueprint() -> CellSpec:
+    return draw(Policy(), look())
+
+
+def test_every_file_and_link_of_the_root_may_be_read(blueprint: CellSpec) -> None:
+    judge = Judge(Policy())
+    shown = [*blueprint["files"], *blueprint["symlinks"], *blueprint["folders"]]
+    shown += [bind["target"] for bind in blueprint["binds"]]
+    assert [path for path in shown if not judge.decide("read", path).allowed] == []
+
+
+def test_nothing_of_the_root_may_be_written(blueprint: CellSpec) -> None:
+    judge = Judge(Policy())
+    fixed = [*blueprint["files"], *(bind["target"] for bind in blueprint["binds"])]
+    assert [path for path in fixed if judge.decide("write", path).allowed] == []
+
+
+def test_everything_that_is_covered_in_proc_is_closed() -> None:
+    assert [path for path, _ in rootfs.proc_masks() if not places.is_covered(path)] == []
+
+
+def test_a_mount_can_never_open_what_is_closed_for_good() -> None:
+    """Where no change is offered, the policy would refuse one."""
+    judge = Judge(Policy())
+    for path in (f"{owned}/nothing/of/ours" for owned in SYSTEM_PATHS):
+        ruling = judge.decide("write", path)
+        assert ruling.allowed or ruling.remedy == ""
