@@ -18,7 +18,6 @@ NOT_YET: dict[str, tuple[dict[str, object], str]] = {
         },
         "secrets",
     ),
-    "commands": ({"commands": {"allow": ["ls"]}}, "commands"),
     "approvals": ({"approvals": [{"tool": "shell", "when": "always"}]}, "approvals"),
 }
 
@@ -37,7 +36,7 @@ def test_a_control_without_a_mechanism_is_refused_by_name(
 
 @pytest.mark.anyio
 async def test_a_refused_sandbox_is_not_open(make_policy: Callable[..., Policy]) -> None:
-    box = Sandbox(make_policy(commands={"allow": ["ls"]}))
+    box = Sandbox(make_policy(approvals=[{"tool": "shell"}]))
     with pytest.raises(UnenforceableError):
         await box.__aenter__()
     with pytest.raises(Exception, match="not open"):

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fumehood.backends import executables
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, controls
 
 _ENFORCED = frozenset(
-    {"filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker"}
+    {
+        "filesystem.mounts",
+        "filesystem.workspace",
+        "filesystem.outputs",
+        "resources",
+        "environment",
+        "docker",
+        "commands",
+    }
 )
 _NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
 INSTALL_RUNSC = (
@@ -27,6 +36,19 @@ def refuse_unknown(policy: Policy, backend: str) -> None:
                 reason="this backend has no mechanism for it",
                 remedy="Remove it from the policy.",
             )
+    if policy.commands.enforce == "kernel" and backend == "gvisor":
+        refuse_without_landlock(policy, backend, layers=())
+
+
+def refuse_without_landlock(policy: Policy, backend: str, layers: tuple[str, ...]) -> None:
+    """Only it can say which files may be executed."""
+    if policy.commands.enforce == "kernel" and "Landlock" not in layers:
+        raise UnenforceableError(
+            "commands.enforce",
+            backend=backend,
+            reason="the sandbox's kernel has no Landlock",
+            remedy="Use enforce: parse, or backend: native.",
+        )
 
 
 def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFacts, image: ImageFacts) -> None:
@@ -69,6 +91,7 @@ def decide(
     entries = (
         *_isolation(user, has_own_kernel, layers),
         *_packages(packages),
+        *_commands(policy),
         *_limits(policy, facts, has_own_kernel),
     )
     for entry in entries:
@@ -99,6 +122,17 @@ def _isolation(user: str, has_own_kernel: bool, layers: tuple[str, ...]) -> Iter
 def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
     if packages is not None:
         yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
+
+
+def _commands(policy: Policy) -> Iterator[Enforcement]:
+    if policy.commands.is_open:
+        return
+    mounts = [mount for mount in policy.filesystem.mounts if mount.mode == "rw"]
+    if policy.commands.enforce == "kernel" and mounts:
+        apart = "but a loader could run files that were written to writable mounts"
+        yield Enforcement("commands", f"{executables.mechanism(policy)}, {apart}", partial=True)
+    else:
+        yield Enforcement("commands", executables.mechanism(policy))
 
 
 def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterator[Enforcement]:

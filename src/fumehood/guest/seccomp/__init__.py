@@ -32,13 +32,16 @@ _ARCHITECTURES = {
 }
 
 
-def build_filter(machine: str, *, is_shared: bool = False) -> bytes:
+def build_filter(machine: str, *, is_shared: bool = False, executes_files_only: bool = False) -> bytes:
     """The filter for a machine named as in os.uname(), as an array of struct sock_filter.
 
     Shared: for a process namespace in which there are others of the same user, whose limits are not the program's.
+    Files only: nothing can be executed from memory, which has no path that anybody could have allowed.
     """
     if machine not in _ARCHITECTURES:
         raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
     audit, numbers, beyond = _ARCHITECTURES[machine]
     decided = {**decisions(numbers), **(own_process_only(numbers) if is_shared else {})}
+    if executes_files_only:
+        decided[numbers["memfd_create"]] = ABSENT
     return compile_filter(audit, [*segments(decided, ABSENT), *beyond])
