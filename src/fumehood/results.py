@@ -78,10 +78,10 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Something that a program tried on its way out and that the policy refused."""
+    """Something that the policy refused: a command, or what a program tried on its way out."""
 
     kind: str
-    """`dns`, `connect`, `tls` or `http`: how far it came; `udp` or `icmp`, which never go out."""
+    """`command`; on the way out `dns`, `connect`, `tls`, `http`: how far it came; `udp` and `icmp` never go out."""
     what: str
     """The attempt in one line, such as `connect example.com:443`."""
     why: str

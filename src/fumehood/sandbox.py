@@ -22,10 +22,11 @@ from fumehood.backends.interface import Backend, BackendSandbox, BackendSession,
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
 from fumehood.compilation import plan_build, run_compiled, stream_compiled
-from fumehood.errors import UsageError
+from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
 from fumehood.outings import Outing, Outings, wait_for_gateway
+from fumehood.permission import denials, denied_result
 from fumehood.policy import Environment, Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
@@ -117,6 +118,8 @@ class Sandbox(Files):
         if self._session and code is not None and _is_python(options):
             return await self._session.run(code, **options)
         request = make_request(self.policy, code, options)
+        if refused := denials(self.policy, request):
+            return denied_result(refused, self.policy)
         build = plan_build(request, self.policy)
         return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
 
@@ -157,6 +160,8 @@ class Sandbox(Files):
         if self._session and code is not None and _is_python(options):
             return self._session.stream(code, **options)
         request = make_request(self.policy, code, options)
+        if refused := denials(self.policy, request):
+            return _finished(denied_result(refused, self.policy))
         build = plan_build(request, self.policy)
         return self._collecting(stream_compiled(build, self._stream, self._run) if build else self._stream(request))
 
@@ -196,6 +201,8 @@ class Sandbox(Files):
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
         """
         request = make_live_request(self.policy, code, terminal, options)
+        if refused := denials(self.policy, request):
+            raise DeniedError("\n".join(map(str, refused)))
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
         async with AsyncExitStack() as stack:
@@ -262,6 +269,10 @@ def _check_change(old: Policy, new: Policy) -> None:
     changes = old.model_copy(update={"network": new.network}).diff(new)
     if changes:
         raise UsageError(f"an open sandbox can get other network rules and nothing else; this {'; '.join(changes)}")
+
+
+async def _finished(result: RunResult) -> AsyncGenerator[Event, None]:
+    yield Finished(result)
 
 
 def _is_python(options: RunOptions) -> bool:

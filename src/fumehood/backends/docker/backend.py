@@ -85,6 +85,7 @@ class DockerBackend:
                 reason=f"they are installed for Python {wanted} and image {design.image.reference!r} has {found}",
                 remedy=enforcement.MAKE_IMAGE,
             )
+        enforcement.refuse_without_landlock(design.policy, self.name, container.layers)
         return self._report(design, container.layers)
 
     def _report(self, design: Design, layers: tuple[str, ...]) -> EnforcementReport:

@@ -9,6 +9,7 @@ from typing import Any
 from fumehood.backends import surroundings
 from fumehood.backends.docker import delivery, profile
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
+from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source
 from fumehood.guest.relay import groups
@@ -173,7 +174,8 @@ def _tmpfs(design: Design) -> dict[str, str]:
     resources = design.policy.resources
     owner = _owner(design.user)
     # gVisor does not know how to count files.
-    common = "rw,nosuid,nodev,exec" + ("" if design.has_own_kernel else f",nr_inodes={resources.inodes}")
+    execution = "exec" if executables(design.policy) is None else "noexec"
+    common = f"rw,nosuid,nodev,{execution}" + ("" if design.has_own_kernel else f",nr_inodes={resources.inodes}")
     scratch = f"{common},size={resources.disk}"
     workspace = f"{common},size={design.policy.workspace_bytes}"
     return {
@@ -218,6 +220,7 @@ def guest_specification(design: Design) -> RelaySpec:
             "processes": policy.resources.processes,
         },
         "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
+        "executables": executables(policy),
         "preload": [*surroundings.PRELOAD, *policy.environment.preload, *surroundings.shell_modules(design.packages)],
         "module_path": [packages] if packages else [],
         "environment": surroundings.environment(policy, _PATH, design.facts.cpu_count, packages),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import network
+from fumehood.backends import executables, network
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.errors import UnenforceableError
@@ -13,7 +13,7 @@ from fumehood.policy import Policy, controls
 _ENFORCED = frozenset(
     {
         *("filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker"),
-        *("image", "network.allow", "secrets"),
+        *("image", "commands", "network.allow", "secrets"),
     }
 )
 _NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
@@ -33,6 +33,19 @@ def refuse_unknown(policy: Policy, backend: str) -> None:
                 reason="this backend has no mechanism for it",
                 remedy="Remove it from the policy.",
             )
+    if policy.commands.enforce == "kernel" and backend == "gvisor":
+        refuse_without_landlock(policy, backend, layers=())
+
+
+def refuse_without_landlock(policy: Policy, backend: str, layers: tuple[str, ...]) -> None:
+    """Only it can say which files may be executed."""
+    if policy.commands.enforce == "kernel" and "Landlock" not in layers:
+        raise UnenforceableError(
+            "commands.enforce",
+            backend=backend,
+            reason="the sandbox's kernel has no Landlock",
+            remedy="Use enforce: parse, or backend: native.",
+        )
 
 
 def refuse_machine(
@@ -86,6 +99,7 @@ def decide(
         *_isolation(user, has_own_kernel, layers),
         *network.report(policy, "a relay in the container, over its control stream"),
         *_packages(policy, packages),
+        *_commands(policy),
         *_limits(policy, facts, has_own_kernel),
     )
     for entry in entries:
@@ -118,6 +132,17 @@ def _packages(policy: Policy, packages: PackageFolder | None) -> Iterator[Enforc
         yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
     elif policy.environment.has_packages:
         yield Enforcement("environment.packages", "folder of the image, which was made with them")
+
+
+def _commands(policy: Policy) -> Iterator[Enforcement]:
+    if policy.commands.is_open:
+        return
+    mounts = [mount for mount in policy.filesystem.mounts if mount.mode == "rw"]
+    if policy.commands.enforce == "kernel" and mounts:
+        apart = "but a loader could run files that were written to writable mounts"
+        yield Enforcement("commands", f"{executables.mechanism(policy)}, {apart}", partial=True)
+    else:
+        yield Enforcement("commands", executables.mechanism(policy))
 
 
 def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterator[Enforcement]:

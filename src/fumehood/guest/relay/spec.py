@@ -20,6 +20,8 @@ class RelaySpec(TypedDict):
     limits: RunLimits
     writable: list[str]
     """Targets of writable mounts."""
+    executables: list[str] | None
+    """Names and paths of the only programs that can be executed; None when any can."""
     preload: list[str]
     module_path: list[str]
     environment: dict[str, str]

@@ -32,15 +32,19 @@ _ARCHITECTURES = {
 }
 
 
-def build_filter(machine: str, *, is_shared: bool = False, absent: Iterable[str] = ()) -> bytes:
+def build_filter(
+    machine: str, *, is_shared: bool = False, executes_files_only: bool = False, absent: Iterable[str] = ()
+) -> bytes:
     """The filter for a machine named as in os.uname(), as an array of struct sock_filter.
 
     Shared: for a process namespace in which there are others of the same user, whose limits are not the program's.
+    Files only: nothing can be executed from memory, which has no path that anybody could have allowed.
     Absent: calls that there are not to be, although the profile has them.
     """
     if machine not in _ARCHITECTURES:
         raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
     audit, numbers, beyond = _ARCHITECTURES[machine]
     decided = {**decisions(numbers), **(own_process_only(numbers) if is_shared else {})}
-    decided |= {numbers[name]: ABSENT for name in absent}
+    withheld = (*absent, *(("memfd_create",) if executes_files_only else ()))
+    decided |= {numbers[name]: ABSENT for name in withheld}
     return compile_filter(audit, [*segments(decided, ABSENT), *beyond])
