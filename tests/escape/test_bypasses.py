@@ -1,7 +1,7 @@
 """No way around the gateway: every attempt of the table, on every backend, from a program under one generous policy.
 
-Without its judgement of requests (`requests-judged` in protections.py) those get through; what no name leads to is stopped by the
-network namespace, whose own attacks are in test_network.py.
+Without its judgement of requests (`requests-judged` in protections.py) those get through. What has no name is stopped
+by the network namespace, whose own attacks are in test_network.py.
 """
 
 from __future__ import annotations
