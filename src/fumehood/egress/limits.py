@@ -10,7 +10,7 @@ class Limits:
     """Times are in seconds. The defaults are documented in docs/network.md."""
 
     connections: int = 1024
-    """At a time, for one sandbox; one more is reset."""
+    """At a time, for one sandbox; one more is reset. Less where the process may have few descriptors."""
     hello_seconds: float = 10.0
     """For a TLS handshake or the head of a request, from its first moment to its last byte."""
     connect_seconds: float = 10.0

@@ -49,6 +49,8 @@ class WayOut:
         self._looking_up = asyncio.Semaphore(self.limits.look_ups)
         self.visits: set[Visit] = set()
         self.connections = 0
+        # No sandbox may take what all have to share.
+        self.most_connections = min(self.limits.connections, gateway.most_connections // 2)
 
     def __repr__(self) -> str:
         return f"WayOut({self.sandbox_id!r})"

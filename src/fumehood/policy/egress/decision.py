@@ -29,7 +29,9 @@ class Attempt:
             return shown(f"{self.kind} {place}")
         if not self.method:
             return shown(f"a request to {place}")
-        return shown(f"{self.method} http{'s' if self.secure else ''}://{place}{self.path}")
+        # A target that is no path begins with something else, and is not to look like a part of the place.
+        path = self.path if self.path.startswith("/") else f" {self.path}"
+        return shown(f"{self.method} http{'s' if self.secure else ''}://{place}{path}")
 
 
 @dataclass(frozen=True, slots=True)
