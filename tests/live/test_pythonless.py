@@ -32,6 +32,19 @@ def place() -> Iterator[Path]:
         yield engine.folder()
 
 
+def close_backends() -> None:
+    """Containers that wait for a sandbox use the image and the interpreter too."""
+    for name in engine.BACKENDS:
+        backend = select_backend(Policy(backend=name))
+        assert isinstance(backend, DockerBackend)
+        backend.close()
+
+
+@pytest.fixture
+def no_spares() -> None:
+    close_backends()
+
+
 @pytest.fixture(scope="module")
 def image(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One static file, its names, and nothing else: no Python, no C library, no loader."""
@@ -43,6 +56,7 @@ def image(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     done = engine.docker(place, "import", "--change", "ENV PATH=/tools", str(archive), name)
     assert done.returncode == 0, done.stderr
     yield name
+    close_backends()
     engine.docker(place, "image", "rm", "--force", name)
 
 
@@ -63,15 +77,6 @@ def make_policy(backend: str, image: str) -> Callable[..., Policy]:
 def box(make_policy: Callable[..., Policy]) -> Iterator[SyncSandbox]:
     with SyncSandbox(make_policy(filesystem={"outputs": ["**"]}, resources={"output": "64K"})) as opened:
         yield opened
-
-
-@pytest.fixture
-def no_spares() -> None:
-    """Containers that wait for a sandbox use the interpreter too."""
-    for name in engine.BACKENDS:
-        backend = select_backend(Policy(backend=name))
-        assert isinstance(backend, DockerBackend)
-        backend.close()
 
 
 def volumes(place: Path) -> set[str]:
