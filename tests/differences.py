@@ -105,8 +105,6 @@ DIFFERENCES = (
                     "/root/.ssh",
                     "/root/.bashrc",
                     "/dev/mqueue",
-                    "/etc/shadow",
-                    "/etc/gshadow",
                     "/etc/hostname",
                     "/home",
                     "/srv",
