@@ -15,6 +15,7 @@ from typing import assert_never
 
 import anyio
 
+from fumehood.cli.messages import say
 from fumehood.cli.policy_tests.demand import REFUSED
 from fumehood.cli.policy_tests.demands import Demand, plan_demand
 from fumehood.cli.policy_tests.examining import Seen
@@ -62,7 +63,7 @@ async def _rehearse(policy: Policy, results: list[TestResult]) -> dict[int, Seen
     plans = {result.index: plan(policy, result) for result in results}
     probes = [(index, found) for index, found in plans.items() if isinstance(found, Probe)]
     seen: dict[int, Seen] = {}
-    async with Sandbox(policy) as box:
+    async with Sandbox(policy, progress=say) as box:
         for start in range(0, len(probes), _AT_ONCE):
             seen |= await _try_probes(box, dict(probes[start : start + _AT_ONCE]))
     for index, found in plans.items():
