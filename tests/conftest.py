@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
+import differences
 import engine
 import pytest
 
@@ -22,3 +24,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _backend(item: pytest.Item) -> object:
     return item.callspec.params.get("backend")  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    differences.look_again(item, call, report)
+    return report

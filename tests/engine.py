@@ -2,15 +2,17 @@
 
 Whoever uses it holds a shared lock, which the kernel takes back however they end. A keeper process starts the daemon
 and waits for the lock as its only holder; then nobody is left, and it ends the daemon and itself. What the daemon keeps
-on disk stays in the cache folder: making the image takes a minute, and need not be done twice.
+on disk stays in the cache folder: making the image takes a minute, and is done again only when its maker has changed.
 
-Run as a program it is the keeper: `python tests/engine.py FOLDER`.
+Run as a program, `python tests/engine.py keep FOLDER` is the keeper, and `python tests/engine.py with COMMAND...` runs
+a command that finds the engine as DOCKER_HOST; where there can be none, without.
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -22,15 +24,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 IMAGE = "fumehood:latest"
 COMPONENTS = ("dockerd", "docker", "runsc", "mmdebstrap")
 BACKENDS = ("docker", "gvisor")
-_PACKAGES = "python3,gcc,libc6-dev"
-_USER = (
-    'echo "sandbox:x:1000:1000::/workspace:/bin/sh" >> "$1/etc/passwd"; echo "sandbox:x:1000:" >> "$1/etc/group"; '
-    'rm -f "$1/etc/hostname"'
-)
+# The tests compile small programs of their own.
+_LANGUAGES = ("c",)
+_MAKER = Path(__file__).parent.parent / "src" / "fumehood" / "images"
 _RUNTIMES = {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--platform=ptrace", "--network=none"]}}
 _START_SECONDS = 60
 _STOP_SECONDS = 20
@@ -64,7 +65,7 @@ def use() -> str:
     with _locked(place / "start.lock"):
         # While a keeper is winding up this waits, and then there is no daemon any more.
         fcntl.flock(users, fcntl.LOCK_SH)
-        if not _answers(place):
+        if not answers(place):
             _start_keeper(place)
         _make_image(place)
     return address(place)
@@ -80,7 +81,7 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _answers(place: Path) -> bool:
+def answers(place: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as line:
         try:
             line.settimeout(5)
@@ -94,7 +95,7 @@ def _answers(place: Path) -> bool:
 def _start_keeper(place: Path) -> None:
     with open(place / "keeper.log", "wb") as log:
         keeper = subprocess.Popen(
-            [sys.executable, __file__, str(place)],
+            [sys.executable, __file__, "keep", str(place)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -102,7 +103,7 @@ def _start_keeper(place: Path) -> None:
         )
     _keepers.append(keeper)
     for _ in range(_START_SECONDS * 20):
-        if _answers(place):
+        if answers(place):
             return
         if keeper.poll() is not None:
             break
@@ -116,26 +117,46 @@ def docker(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _make_image(place: Path) -> None:
-    if docker(place, "image", "inspect", IMAGE).returncode == 0:
+    """With the same command that users have, unless the one that is there was made in the same way."""
+    record = place / "image.json"
+    known = json.loads(record.read_text()) if record.exists() else {}
+    if known == {"recipe": _recipe(), "digest": _digest(place)}:
         return
-    tarball = place / "image.tar"
-    if not tarball.exists():
-        draft = place / "draft.tar"
-        command = ["mmdebstrap", "--variant=minbase", f"--include={_PACKAGES}", f"--customize-hook={_USER}"]
-        subprocess.run([*command, "bookworm", str(draft)], check=True, capture_output=True)
-        draft.rename(tarball)
-    done = docker(place, "import", "--change", "USER 1000:1000", str(tarball), IMAGE)
+    command = [sys.executable, "-m", "fumehood", "image", "build", "--name", IMAGE]
+    command += [f"--language={language}" for language in _LANGUAGES]
+    environment = {**os.environ, "DOCKER_HOST": address(place), "PYTHONPATH": str(_MAKER.parent.parent)}
+    before = _digest(place)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+    if before and before != _digest(place):
+        docker(place, "image", "rm", before)
+    record.write_text(json.dumps({"recipe": _recipe(), "digest": _digest(place)}))
 
 
-def keep(place: Path) -> None:
-    """The keeper's whole life."""
+def _recipe() -> str:
+    """Of all that decides what is in the image, but for what is new in Debian."""
+    sources = b"".join(path.read_bytes() for path in sorted(_MAKER.rglob("*.py")))
+    return hashlib.sha256(repr((_LANGUAGES, sources)).encode()).hexdigest()
+
+
+def _digest(place: Path) -> str | None:
+    found = docker(place, "image", "inspect", "--format", "{{.Id}}", IMAGE)
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def start_daemon(place: Path, log: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """One that ends with us."""
     (place / "daemon.json").write_text(json.dumps({"runtimes": _RUNTIMES}))
     command = ["dockerd", "--config-file", str(place / "daemon.json"), "--data-root", str(place / "data")]
     command += ["--exec-root", str(place / "exec"), "--pidfile", str(place / "engine.pid"), "--host", address(place)]
     command += ["--iptables=false", "--bridge=none"]
     (place / "engine.pid").unlink(missing_ok=True)
-    daemon = subprocess.Popen(command, preexec_fn=_die_with_parent)
+    return subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_parent)
+
+
+def keep(place: Path) -> None:
+    """The keeper's whole life."""
+    daemon = start_daemon(place)
     signal.signal(signal.SIGTERM, lambda *_: None)
     users = os.open(place / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(users, fcntl.LOCK_EX)
@@ -150,5 +171,14 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
+def main(verb: str, *words: str) -> int:
+    if verb == "keep":
+        keep(Path(words[0]))
+        return 0
+    if missing() is None:
+        os.environ["DOCKER_HOST"] = use()
+    return subprocess.run(words, check=False).returncode
+
+
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -135,8 +136,18 @@ class Web(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[dict[str, object]] = []
         self.port: int = self.server_address[1]
-        if context:
-            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.context = context
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """In the connection's own thread: a client that does not get through its handshake keeps nobody waiting."""
+        if self.context is None:
+            super().finish_request(request, client_address)
+            return
+        # Of a client that has gone already the standard library would leave the socket open.
+        if not request.recv(1, socket.MSG_PEEK):
+            return
+        with self.context.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away is no news."""
@@ -179,18 +190,12 @@ def serving(server: socketserver.BaseServer) -> Iterator[None]:
         server.server_close()
 
 
-class Shelf(ThreadingHTTPServer):
+class Shelf(Web):
     """The files of a folder, by HTTPS."""
 
-    daemon_threads = True
-
     def __init__(self, folder: Path, context: ssl.SSLContext) -> None:
-        super().__init__(("127.0.0.1", 0), partial(_QuietFiles, directory=str(folder)))
-        self.port: int = self.server_address[1]
-        self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no news."""
+        super().__init__(context)
+        self.RequestHandlerClass = partial(_QuietFiles, directory=str(folder))  # type: ignore[assignment]
 
 
 class _QuietFiles(SimpleHTTPRequestHandler):

@@ -78,10 +78,10 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Something that a program tried on its way out and that the policy refused."""
+    """Something that the policy refused: a command, or what a program tried on its way out."""
 
     kind: str
-    """`dns`, `connect`, `tls` or `http`: how far it came; `udp` or `icmp`, which never go out."""
+    """`command`; on the way out `dns`, `connect`, `tls`, `http`: how far it came; `udp` and `icmp` never go out."""
     what: str
     """The attempt in one line, such as `connect example.com:443`."""
     why: str
@@ -126,6 +126,8 @@ class RunResult:
     peak_memory_bytes: int
     run_id: str
     policy_digest: str
+    image_digest: str | None = None
+    """Of the image that the program ran in; None where there is none, as on the native backend."""
     signal: str | None = None
     detail: str = ""
     """One sentence on what ended the run and what to change, empty for a plain exit."""
@@ -139,7 +141,7 @@ class RunResult:
     """Of a session: it had lost its state, and this run began with a new one."""
 
     @classmethod
-    def of(cls, record: Record, run_id: str, policy_digest: str) -> RunResult:
+    def of(cls, record: Record, run_id: str, policy_digest: str, image_digest: str | None = None) -> RunResult:
         outcome = record.outcome
         return cls(
             status=outcome.status,
@@ -153,6 +155,7 @@ class RunResult:
             peak_memory_bytes=outcome.peak_memory_bytes,
             run_id=run_id,
             policy_digest=policy_digest,
+            image_digest=image_digest,
             signal=outcome.signal,
             detail=outcome.detail,
             displays=record.displays,

@@ -18,14 +18,15 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from fumehood.backends.interface import BackendSandbox, BackendSession, PackageFolder, RunRequest
+from fumehood.backends.interface import Backend, BackendSandbox, BackendSession, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
 from fumehood.compilation import plan_build, run_compiled, stream_compiled
-from fumehood.errors import UsageError
+from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
 from fumehood.outings import Outing, Outings, wait_for_gateway
+from fumehood.permission import denials, denied_result
 from fumehood.policy import Environment, Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
@@ -70,7 +71,7 @@ class Sandbox(Files):
         backend = select_backend(self.policy)
         backend.check(self.policy)
         async with AsyncExitStack() as stack:
-            packages = await self._install_packages(stack)
+            packages = await self._install_packages(backend, stack)
             self._way_out = await self._ask_for_way_out(stack)
             ports = self._way_out.ports if self._way_out else ()
             self._opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
@@ -87,10 +88,12 @@ class Sandbox(Files):
         stack.push_async_callback(wait_for_gateway, way_out.close)
         return way_out
 
-    async def _install_packages(self, stack: AsyncExitStack) -> PackageFolder | None:
+    async def _install_packages(self, backend: Backend, stack: AsyncExitStack) -> PackageFolder | None:
         """In a worker thread, which notices when we are cancelled and ends the installation before we go on."""
         section = self.policy.environment
-        if not section.packages and section.requirements is None:
+        if not section.has_packages:
+            return None
+        if await backend.has_packages(self.policy, await anyio.to_thread.run_sync(_request, section)):
             return None
         lease = await anyio.to_thread.run_sync(_use_environment, section, self._progress)
         stack.callback(lease.close)
@@ -115,6 +118,8 @@ class Sandbox(Files):
         if self._session and code is not None and _is_python(options):
             return await self._session.run(code, **options)
         request = make_request(self.policy, code, options)
+        if refused := denials(self.policy, request):
+            return denied_result(refused, self.policy)
         build = plan_build(request, self.policy)
         return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
 
@@ -155,6 +160,8 @@ class Sandbox(Files):
         if self._session and code is not None and _is_python(options):
             return self._session.stream(code, **options)
         request = make_request(self.policy, code, options)
+        if refused := denials(self.policy, request):
+            return _finished(denied_result(refused, self.policy))
         build = plan_build(request, self.policy)
         return self._collecting(stream_compiled(build, self._stream, self._run) if build else self._stream(request))
 
@@ -194,6 +201,8 @@ class Sandbox(Files):
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
         """
         request = make_live_request(self.policy, code, terminal, options)
+        if refused := denials(self.policy, request):
+            raise DeniedError("\n".join(map(str, refused)))
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
         async with AsyncExitStack() as stack:
@@ -208,7 +217,9 @@ class Sandbox(Files):
         return await self._with_artifacts(self._result(taken, run_id, outing))
 
     def _result(self, taken: Record, run_id: str, outing: Outing) -> RunResult:
-        return replace(RunResult.of(taken, run_id, self.policy.digest), denials=outing.news())
+        image_digest = self._opened.image_digest if self._opened else None
+        result = RunResult.of(taken, run_id, self.policy.digest, image_digest)
+        return replace(result, denials=outing.news())
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
@@ -223,6 +234,12 @@ class Sandbox(Files):
         if self._opened is None:
             raise UsageError("the sandbox is not open; use it inside `async with Sandbox(policy) as box:`")
         return self._opened
+
+
+def _request(section: Environment) -> str:
+    from fumehood.environments import Wishes
+
+    return Wishes.of(section).request
 
 
 def _use_environment(section: Environment, progress: Callable[[str], None] | None) -> Lease:
@@ -252,6 +269,10 @@ def _check_change(old: Policy, new: Policy) -> None:
     changes = old.model_copy(update={"network": new.network}).diff(new)
     if changes:
         raise UsageError(f"an open sandbox can get other network rules and nothing else; this {'; '.join(changes)}")
+
+
+async def _finished(result: RunResult) -> AsyncGenerator[Event, None]:
+    yield Finished(result)
 
 
 def _is_python(options: RunOptions) -> bool:

@@ -34,6 +34,8 @@ def _plan_without(function: str) -> Patch:
 
 
 PROTECTIONS: dict[str, list[Patch]] = {
+    # What goes out. Of the gateway's decisions only this one: without the others packets would leave the machine.
+    "requests-judged": [Patch("policy/egress/rulebook.py", "if not rules or allowing:", "if True:")],
     # System calls and privileges.
     "seccomp": [_plan_without("install_filter(")],
     "landlock": [Patch(f"{GUEST}/landlock.py", 'plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF', '0 and (""')],
@@ -96,7 +98,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
             '        binds.append({"source": source,',
             "        if os.path.isfile(source):\n"
             "            folder, place = os.path.dirname(source), os.path.dirname(mount.target)\n"
-            '            binds.append({"source": folder, "target": place, "mode": "rw", "owner": None})\n'
+            '            rest = {"mode": "rw", "executes": True, "owner": None}\n'
+            '            binds.append({"source": folder, "target": place, **rest})\n'
             '        binds.append({"source": source,',
         ),
     ],
@@ -165,6 +168,15 @@ PROTECTIONS: dict[str, list[Patch]] = {
         )
     ],
     "cells-by-policy": [Patch(CELLS, "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
+    # What may be executed, where the policy names it.
+    "named-executables": [Patch(f"{GUEST}/landlock.py", "if self._executables is None:", "if True:")],
+    "written-files-not-executed": [
+        Patch(f"{GUEST}/landlock.py", "executing = _EXECUTE if", "executing = 0 if"),
+        Patch(ISOLATION, "flags = HARMLESS if executable else", "flags = HARMLESS if True else"),
+        Patch(ROOTFS, "HARMLESS if executable else", "HARMLESS if True else"),
+        Patch("backends/executables.py", "if named is None:", "if True:"),
+    ],
+    "no-code-from-memory": [Patch(f"{GUEST}/seccomp/__init__.py", "if executes_files_only:", "if 0:")],
     # What comes from the host, or from the machinery.
     "empty-environment": [
         Patch(CELLS, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
@@ -311,6 +323,7 @@ COMBINATIONS: list[tuple[str, ...]] = [
     ("seccomp", "no-new-privileges", "landlock"),
     ("seccomp", "capabilities", "landlock"),
     ("read-only-root", "landlock"),
+    ("named-executables", "written-files-not-executed"),
     ("read-only-mounts", "landlock"),
     ("network-namespace", "landlock"),
     ("run-network-namespace", "landlock"),

@@ -114,6 +114,8 @@ PROCESS_1_SECRETS = {
     "auxv": "open('/proc/1/auxv', 'rb').read()",
     "fd": "os.listdir('/proc/1/fd')",
     "fdinfo": "open('/proc/1/fdinfo/0').read()",
+    "control stream, to read": "os.open('/proc/1/fd/100', os.O_RDONLY | os.O_NONBLOCK)",
+    "control stream, to write": "os.open('/proc/1/fd/101', os.O_WRONLY | os.O_NONBLOCK)",
     "cwd": "os.readlink('/proc/1/cwd')",
     "root": "os.listdir('/proc/1/root/')",
     "exe": "os.readlink('/proc/1/exe')",

@@ -23,9 +23,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
-    name
-    for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "docs/integrations.md", "docs/policies.md")
-    if (ROOT / name).exists()
+    *("README.md", "ARCHITECTURE.md", "SECURITY.md"),
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
 ]
 ALIASES = {"sh": "console", "bash": "console", "shell": "console", "py": "python", "python3": "python"}
 FENCE = re.compile(

@@ -200,6 +200,11 @@ class BackendSandbox(Protocol):
     def report(self) -> EnforcementReport: ...
 
     @property
+    def image_digest(self) -> str | None:
+        """Of what its root file system comes from, where that has one."""
+        ...
+
+    @property
     def shares_doors(self) -> bool:
         """Whether nobody can tell which of the runs at a time it is that goes out."""
         ...
@@ -227,6 +232,11 @@ class Backend(Protocol):
 
     def check(self, policy: Policy) -> None:
         """Raises when the policy cannot be enforced here; asked before anything is prepared for the sandbox."""
+        ...
+
+    async def has_packages(self, policy: Policy, request: str) -> bool:
+        """Whether its sandboxes have the policy's packages without being given them, as in an image that was made
+        with them. `request` is a digest of what the policy asks for."""
         ...
 
     def open(

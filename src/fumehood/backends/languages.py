@@ -57,6 +57,8 @@ class Language:
     toolchain: Toolchain | None = None
     """Of a compiled language. Without one and without an interpreter it is Python, in the warm interpreter itself."""
     aliases: tuple[str, ...] = ()
+    debian: tuple[str, ...] = ()
+    """Debian's packages that an image needs for it."""
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -83,13 +85,19 @@ _ENTRIES = (
     Language("python", (".py",), aliases=("py", "python3")),
     Language("sh", (".sh",), ("/bin/sh",), aliases=("shell",)),
     Language("bash", (".bash",), ("/bin/bash",)),
-    Language("javascript", (".js", ".mjs", ".cjs"), ("node",), aliases=("js", "node")),
-    Language("c", (".c",), toolchain=Toolchain(("cc", *_C, "-x", "c", "{source}", "-lm"))),
+    Language("javascript", (".js", ".mjs", ".cjs"), ("node",), aliases=("js", "node"), debian=("nodejs",)),
+    Language(
+        "c",
+        (".c",),
+        toolchain=Toolchain(("cc", *_C, "-x", "c", "{source}", "-lm")),
+        debian=("gcc", "libc6-dev"),
+    ),
     Language(
         "c++",
         (".cpp", ".cc", ".cxx"),
         toolchain=Toolchain(("c++", "-std=c++20", *_C, "-x", "c++", "{source}")),
         aliases=("cpp", "cxx"),
+        debian=("g++",),
     ),
     Language(
         "rust",
@@ -103,6 +111,7 @@ _ENTRIES = (
             also_needs=("cc",),
         ),
         aliases=("rs",),
+        debian=("rustc", "gcc", "libc6-dev"),
     ),
     Language(
         "go",
@@ -113,6 +122,7 @@ _ENTRIES = (
             environment={"CGO_ENABLED": "0", "GOPROXY": "off", "GOTOOLCHAIN": "local"},
         ),
         aliases=("golang",),
+        debian=("golang-go",),
     ),
     Language(
         "java",
@@ -122,6 +132,7 @@ _ENTRIES = (
             ("java", *_JAVA, "-cp", "{build}:{workspace}", "{program}"),
             names=_main_class,
         ),
+        debian=("default-jdk-headless",),
     ),
 )
 LANGUAGES = {language.name: language for language in _ENTRIES}

@@ -41,6 +41,7 @@ COMMANDS = (
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),
     Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),
+    Command("image", "fumehood.cli.image", "build, list, inspect or remove images for containers"),
     Command("gc", "fumehood.cli.gc", "remove what dead processes left behind"),
     Command("bench", "fumehood.cli.bench", "what a sandboxed run costs, side by side with plain python"),
     Command("completion", "fumehood.cli.completion", "print the completion script for a shell"),

@@ -20,7 +20,7 @@ bash:  echo 'source <(hood completion bash)' >> ~/.bashrc
 zsh:   echo 'source <(hood completion zsh)' >> ~/.zshrc
 fish:  hood completion fish > ~/.config/fish/completions/hood.fish
 """
-_VALUES = {"--language": " ".join(LANGUAGES), "--backend": "auto native"}
+_VALUES = {"--language": " ".join(LANGUAGES), "--backend": "auto native docker gvisor"}
 
 _BASH = """\
 _hood() {{

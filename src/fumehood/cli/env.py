@@ -80,7 +80,7 @@ def _wishes(chosen: Arguments) -> Wishes:
     if chosen.policy is None:
         return Wishes.of(Policy(environment={"packages": chosen.packages}).environment)
     section = Policy.load(chosen.policy).environment
-    if not section.packages and section.requirements is None:
+    if not section.has_packages:
         raise UsageError(f"{chosen.policy} names no packages: it has neither environment.packages nor .requirements")
     return Wishes.of(section)
 

@@ -52,6 +52,11 @@ class Interruption:
         finally:
             self._cancel = None
 
+    def check(self) -> None:
+        """For work that asks now and then whether to go on: its clean-up is not interrupted again."""
+        if self.signal:
+            raise StoppedError(self.signal)
+
     @contextmanager
     def ending_what_blocks(self) -> Iterator[None]:
         """A write to a reader that does not read blocks the event loop, which then could not cancel anything."""

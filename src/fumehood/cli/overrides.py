@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Those of every command that opens a sandbox."""
     add = parser.add_argument
     add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
-    add("--backend", metavar="NAME", help="instead of the policy's: auto or native")
+    add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")
     add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
     add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
     add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")

@@ -47,6 +47,7 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
+        context.options |= ssl.OP_NO_RENEGOTIATION
         # The standard library takes keys from files only; this one has no name and lives in memory.
         descriptor = os.memfd_create("fumehood", os.MFD_CLOEXEC)
         with open(descriptor, "wb") as file:

@@ -77,8 +77,7 @@ class Connection:
         if self.way.learns:
             raise RefusedError(Decision(Attempt("connect", opening.host, opening.port), why="it is only learned from"))
         self._lease = self.way.quotas.enter(opening)
-        async with self.way.looking_up:
-            self._far = await dial(opening, self.way.book, self.way.resolve, self.way.limits.connect_seconds)
+        self._far = await dial(opening, self.way.book, self.way.look_up, self.way.limits.connect_seconds)
         return PlainStream(self._far, self._count)
 
     def hand_over(self) -> None:

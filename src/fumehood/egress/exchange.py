@@ -211,6 +211,10 @@ class Exchange:
             headers.append(("Connection", "close"))
         self._answered = True
         waiting = serialise(f"HTTP/1.1 {response.status} {redactor.text(response.reason)}", headers)
+        if server.is_empty:
+            # The body may take its time; the client need not wait to hear that it comes.
+            await self._client.stream.write(waiting)
+            waiting = b""
         async for piece in _redacted_body(server.body(response.body), redactor):
             await self._client.stream.write(waiting + _chunk(piece) if body is Body.CHUNKED else waiting + piece)
             waiting = b""
@@ -266,7 +270,7 @@ class Exchange:
 
     def _unreadable(self, error: MalformedMessageError) -> Decision:
         opening = self._route.opening
-        host, port, rule = ("proxy", 0, "") if opening is None else (opening.host, opening.port, opening.key)
+        host, port, rule = ("the proxy", 0, "") if opening is None else (opening.host, opening.port, opening.key)
         return Decision(Attempt("http", host, port), rule, f"the request could be read in two ways: {error}")
 
     async def _refuse(self, decision: Decision, status: int) -> None:

@@ -6,6 +6,7 @@ If the thread dies, every socket it held is closed, and nothing accepts, answers
 from __future__ import annotations
 
 import asyncio
+import resource
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
@@ -22,6 +23,7 @@ from fumehood.policy import Policy
 from fumehood.portal import LoopThread
 
 WAIT_SECONDS = 10.0
+_FEWEST_CONNECTIONS = 16
 SWEEP_SECONDS = 5.0
 _Arguments = TypeVarTuple("_Arguments")
 
@@ -40,6 +42,9 @@ class Gateway:
         self.resolve = resolver or HostResolver()
         self.pipes = Pipes()
         self.ways: set[WayOut] = set()
+        self.connections = 0
+        # Two descriptors each: half of what this process may have is left to the application.
+        self.most_connections = max(_FEWEST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
         self._trust = trust
         self._context: ssl.SSLContext | None = None
         self._roots: bytes | None = None

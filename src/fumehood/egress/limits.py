@@ -10,14 +10,14 @@ class Limits:
     """Times are in seconds. The defaults are documented in docs/network.md."""
 
     connections: int = 1024
-    """At a time, for one sandbox; one more is reset."""
+    """At a time, for one sandbox; one more is reset. Less where the process may have few descriptors."""
     hello_seconds: float = 10.0
     """For a TLS handshake or the head of a request, from its first moment to its last byte."""
     connect_seconds: float = 10.0
     """For finding and reaching a server, all its addresses together."""
     idle_seconds: float = 900.0
     """For a connection on which nothing moves in either direction."""
-    look_ups: int = 16
+    look_ups: int = 8
     """At a time, for one sandbox; further ones wait."""
     new_names: int = 100
     """Names below a wildcard that may be new at once ..."""

@@ -40,7 +40,7 @@ async def _serve_http(connection: Connection) -> None:
         request = None if head is None else parse_request(head)
         destination = split_authority(request.target, None) if request and request.method == "CONNECT" else None
     except MalformedMessageError as error:
-        decision = Decision(Attempt("http", "proxy"), why=f"the request could be read in two ways: {error}")
+        decision = Decision(Attempt("http", "the proxy"), why=f"the request could be read in two ways: {error}")
         connection.refuse(decision)
         return await connection.near.farewell(answer(400, {"error": "denied", "why": decision.why}))
     if request is None or head is None:

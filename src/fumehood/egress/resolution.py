@@ -12,7 +12,7 @@ from fumehood.egress.refusal import UnreachableError
 from fumehood.policy.egress import Address
 
 Resolver = Callable[[str], Awaitable[Sequence[Address]]]
-_THREADS = 32
+_THREADS = 64
 
 
 class HostResolver:

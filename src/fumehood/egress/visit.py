@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -79,6 +78,7 @@ class Visit:
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
         self.way.connections -= 1
+        self.way.gateway.connections -= 1
 
     @property
     def connections(self) -> list[Connection]:
@@ -142,17 +142,18 @@ class Visit:
                 connection, _ = listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                    self._pause(listener)
-                    return
+            except ConnectionAbortedError:
                 continue
+            except OSError:
+                # Mostly that descriptors or memory are used up.
+                self._pause(listener)
+                return
             connection.setblocking(False)
             address, port, *_ = connection.getsockname()
             self._admit(connection, (address, port))
 
     def _pause(self, listener: socket.socket) -> None:
-        """Descriptors are used up; spinning would not bring any back."""
+        """Spinning would not make it better."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listener)
         loop.call_later(_PAUSE_SECONDS, self._resume, listener)
@@ -165,8 +166,7 @@ class Visit:
         if self._ended:
             reset(connection)
             return
-        if self.way.connections >= self.way.limits.connections:
-            why = f"the sandbox has {self.way.limits.connections} connections already, which is the most it may"
+        if why := self._too_many():
             attempt = Attempt("connect", self.way.names.host_at(destination[0]), destination[1])
             self.ledger.record(Decision(attempt, why=why))
             reset(connection)
@@ -177,7 +177,15 @@ class Visit:
         made = Connection(self, connection)
         self._connections.add(made)
         self.way.connections += 1
+        self.way.gateway.connections += 1
         made.start(_service(destination), destination)
+
+    def _too_many(self) -> str:
+        if self.way.connections >= self.way.most_connections:
+            return f"the sandbox has {self.way.most_connections} connections already, which is the most it may"
+        if self.way.gateway.connections >= self.way.gateway.most_connections:
+            return "all sandboxes together have as many connections as this process may (ulimit -n)"
+        return ""
 
     def _hear(self, udp: socket.socket) -> None:
         for _ in range(_MOST_AT_ONCE):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fumehood.egress import learning, proxy
@@ -15,7 +16,7 @@ from fumehood.egress.stub import Stub
 from fumehood.egress.visit import DNS_PORT, Visit
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
-from fumehood.policy.egress import Opening, Rulebook
+from fumehood.policy.egress import Address, Opening, Rulebook
 
 if TYPE_CHECKING:
     from fumehood.egress.authority import Authority
@@ -39,15 +40,17 @@ class WayOut:
         self._likely_ports = {*learning.PORTS, *Rulebook(policy).ports} if learns else None
         policy = learning.everything() if learns else policy
         self.gateway, self.sandbox_id, self.limits = gateway, sandbox_id, gateway.limits
-        self.resolve, self.upstream_context, self.pipes = gateway.resolve, gateway.upstream_context, gateway.pipes
+        self.upstream_context, self.pipes = gateway.upstream_context, gateway.pipes
         self.book = Rulebook(policy)
         self.credentials = Credentials(policy)
         self.authority = _authority(policy, learns)
         self.names, self.quotas = Names(self.limits), Quotas()
         self.stub = Stub(lambda: self.book, self.names)
-        self.looking_up = asyncio.Semaphore(self.limits.look_ups)
+        self._looking_up = asyncio.Semaphore(self.limits.look_ups)
         self.visits: set[Visit] = set()
         self.connections = 0
+        # No sandbox may take what all have to share.
+        self.most_connections = min(self.limits.connections, gateway.most_connections // 2)
 
     def __repr__(self) -> str:
         return f"WayOut({self.sandbox_id!r})"
@@ -94,6 +97,17 @@ class WayOut:
             visit.end()
         with contextlib.suppress(StepFailedError):
             self.gateway.call(self.gateway.ways.discard, self)
+
+    async def look_up(self, name: str) -> Sequence[Address]:
+        """In the gateway's thread: the addresses of a name.
+
+        A look-up that nobody waits for any more still counts until it is over, because it still occupies a thread that
+        other sandboxes need too.
+        """
+        await self._looking_up.acquire()
+        answer = asyncio.ensure_future(self.gateway.resolve(name))
+        answer.add_done_callback(lambda _: self._looking_up.release())
+        return await asyncio.shield(answer)
 
     async def _change(self, book: Rulebook, credentials: Credentials) -> None:
         self.book, self.credentials = book, credentials

@@ -13,6 +13,6 @@ sandbox shows the folder: it hands out a path and a digest.
 
 from fumehood.environments.manifest import Manifest, Package
 from fumehood.environments.store import Environment, EnvironmentStore, Lease
-from fumehood.environments.wishes import Wishes
+from fumehood.environments.wishes import Target, Wishes
 
-__all__ = ["Environment", "EnvironmentStore", "Lease", "Manifest", "Package", "Wishes"]
+__all__ = ["Environment", "EnvironmentStore", "Lease", "Manifest", "Package", "Target", "Wishes"]

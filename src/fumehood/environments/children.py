@@ -17,10 +17,10 @@ _HEARTBEAT_SECONDS = 0.1
 _CHUNK_BYTES = 64 * 1024
 _MAX_SAID_BYTES = 256 * 1024
 
-# Runs in the child before the program takes its place: PR_SET_PDEATHSIG with SIGKILL, unless we are dead already.
+# Runs in the child before the program takes its place: PR_SET_PDEATHSIG with a signal, unless we are dead already.
 _LAUNCH = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
-    "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])"
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, int(sys.argv[2])); "
+    "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[3], sys.argv[3:])"
 )
 
 
@@ -38,10 +38,15 @@ def run_child(
     held: int,
     on_line: Callable[[str], None],
     heartbeat: Callable[[], None],
+    farewell_seconds: float = 0.0,
 ) -> Ended:
-    """Run to the end; whatever `heartbeat` raises, several times a second, ends it at once. Keeps `held` open in it."""
+    """Run to the end; whatever `heartbeat` raises, several times a second, ends it at once. Keeps `held` open in it.
+
+    One that has to put things away first is asked to end, and killed when it has not in so many seconds.
+    """
+    last_word = signal.SIGTERM if farewell_seconds else signal.SIGKILL
     process = subprocess.Popen(
-        [python, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *command],
+        [python, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), str(int(last_word)), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -56,6 +61,8 @@ def run_child(
         try:
             said = _listen(process, process.stderr.fileno(), on_line, heartbeat)
         finally:
+            if farewell_seconds:
+                _ask_to_end(process, farewell_seconds)
             _end(process)
     return Ended(process.returncode, said)
 
@@ -95,6 +102,17 @@ def _read(descriptor: int) -> bytes | None:
 
 def _text(line: bytes) -> str:
     return line.decode("utf-8", "replace").strip()
+
+
+def _ask_to_end(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Without reaping it: its number has to stay its own until its relatives are gone too."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)
+    notice = os.pidfd_open(process.pid)
+    try:
+        select.select([notice], [], [], seconds)
+    finally:
+        os.close(notice)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -82,7 +82,13 @@ def install_argv(uv: str, wishes: Wishes, asked: Path, packages: Path) -> list[s
     argv = [uv, "pip", "install", "--color", "never", "--python", wishes.interpreter.executable]
     argv += ["--target", str(packages), "-r", str(asked)]
     # Links into uv's cache would let whoever writes there change a finished environment.
-    argv += ["--only-binary", ":all:", "--link-mode", "copy", "--compile-bytecode"]
+    argv += ["--only-binary", ":all:", "--link-mode", "copy"]
+    if wishes.target is not None:
+        argv += ["--python-version", ".".join(map(str, wishes.target.version))]
+        argv += ["--python-platform", wishes.target.platform]
+    # Bytecode is of use to the release that made it alone.
+    if wishes.target is None or wishes.target.version == wishes.interpreter.version:
+        argv.append("--compile-bytecode")
     if wishes.are_hashed:
         argv.append("--require-hashes")
     if wishes.index is not None:

@@ -17,6 +17,15 @@ _LAYOUT = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """Another Python than this one, in an image."""
+
+    version: tuple[int, int]
+    platform: str
+    """As uv calls it: x86_64-manylinux_2_36."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wishes:
     packages: tuple[str, ...]
     """Each as in a requirements file, with its hashes if there are any."""
@@ -24,9 +33,11 @@ class Wishes:
     index: str | None
     interpreter: Interpreter
     tag: str
+    target: Target | None = None
+    """Whom the packages are for, if not for our own interpreter."""
 
     @classmethod
-    def of(cls, section: EnvironmentSection) -> Self:
+    def of(cls, section: EnvironmentSection, target: Target | None = None) -> Self:
         """What a policy asks for."""
         _refuse_sdists(section)
         packages, are_hashed = section.packages, False
@@ -38,21 +49,34 @@ class Wishes:
                     "everything needs one; move the package into that file, with its hash"
                 )
             packages, are_hashed = (*packages, *listed.lines), listed.are_hashed
-        return cls(tuple(sorted(packages)), are_hashed, section.index, own_interpreter(), compatibility_tag())
+        own, tag = own_interpreter(), compatibility_tag()
+        return cls(tuple(sorted(packages)), are_hashed, section.index, own, tag, target)
+
+    @property
+    def request(self) -> str:
+        """SHA-256 of what the policy says, whatever it is installed for."""
+        return _digest(self._said())
 
     @property
     def key(self) -> str:
         """SHA-256 of all that decides what gets installed. The order of packages says nothing."""
+        target = {"target": [*self.target.version, self.target.platform]} if self.target else {}
         meaning = {
             "layout": _LAYOUT,
-            "packages": sorted(self.packages),
-            "are_hashed": self.are_hashed,
-            "index": self.index,
+            **self._said(),
             # The interpreter's path is written into the first line of the packages' scripts.
             "interpreter": self.interpreter.executable,
             "tag": self.tag,
+            **target,
         }
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode("ascii")).hexdigest()
+        return _digest(meaning)
+
+    def _said(self) -> dict[str, object]:
+        return {"packages": sorted(self.packages), "are_hashed": self.are_hashed, "index": self.index}
+
+
+def _digest(meaning: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def _refuse_sdists(section: EnvironmentSection) -> None:

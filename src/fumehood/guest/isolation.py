@@ -11,8 +11,10 @@ import fcntl
 import os
 import resource
 import struct
+import sys
 
 from . import kernel
+from .executables import Executables
 from .landlock import FileRules
 from .plan import Plan
 from .rootfs import HARMLESS, RUN_FOLDER
@@ -38,15 +40,17 @@ class Isolation:
         # The numbers that the process is born with: the cell writes them here before each fork.
         self.inherited = [ctypes.c_int() for _ in range(1 + len(spec["hierarchies"]))]
         uid, limits = inner_uid(spec), spec["limits"]
+        names = spec["executables"]
         _keep_descriptors(self.before, self.inherited)
         _enter_namespaces(self.before)
-        _mount_folders(self.before, uid, limits)
+        _mount_folders(self.before, uid, limits, executable=names is None)
         _mount_proc(self.before, masks)
         _join_cgroups(self.before, len(spec["hierarchies"]))
         _set_limits(self.before, limits)
         _become_user(self.before, uid, limits["processes"])
         _drop_privileges(self.before)
-        rules = FileRules(spec["writable"])
+        path = spec["environment"]["PATH"]
+        rules = FileRules(spec["writable"], None if names is None else Executables(names, path, sys.base_prefix))
         rules.prepare(self.before)
         self.before.step("installing the system call filter")
         install_filter(self.before, seccomp_program)
@@ -77,12 +81,13 @@ def _enter_namespaces(plan: Plan) -> None:
     plan.call("close", descriptor)
 
 
-def _mount_folders(plan: Plan, uid: int, limits: Limits) -> None:
+def _mount_folders(plan: Plan, uid: int, limits: Limits, *, executable: bool) -> None:
     """A run's own /run, /tmp and /dev/shm: three folders of one file system, so that one limit holds for all."""
+    flags = HARMLESS if executable else HARMLESS | kernel.MS_NOEXEC
     plan.step("mounting the run's folders")
     plan.call("umount2", RUN_FOLDER, kernel.MNT_DETACH)
     options = f"mode=755,uid={uid},gid={uid},size={limits['disk_bytes']},nr_inodes={limits['inodes']}"
-    plan.call("mount", "scratch", RUN_FOLDER, "tmpfs", HARMLESS, options)
+    plan.call("mount", "scratch", RUN_FOLDER, "tmpfs", flags, options)
     for name, target, mode in (("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777), ("run", RUN_FOLDER, 0o755)):
         folder = f"{RUN_FOLDER}/{name}"
         plan.call("mkdir", folder, 0o755)

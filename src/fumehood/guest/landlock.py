@@ -10,6 +10,7 @@ import os
 import struct
 
 from . import kernel
+from .executables import Executables
 from .plan import Plan
 from .rootfs import RUN_FOLDER, WORKSPACE
 
@@ -25,10 +26,13 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 class FileRules:
-    def __init__(self, writable: list[str]) -> None:
+    """With `executables`, those files alone can be executed."""
+
+    def __init__(self, writable: list[str], executables: Executables | None = None) -> None:
         self._abi = kernel.landlock_abi()
         self._known = _KNOWN_ACCESS.get(self._abi, _NEWEST_ACCESS)
         self._writable = writable
+        self._executables = executables
         self._ruleset = ctypes.c_int()
 
     def prepare(self, plan: Plan) -> None:
@@ -40,7 +44,7 @@ class FileRules:
         size = 8 if self._abi < 4 else 16 if self._abi < 6 else 24
         create = kernel.SYS_LANDLOCK_CREATE_RULESET
         plan.call("syscall", create, attributes, size, 0, result=self._ruleset)
-        self._allow(plan, "/", _READABLE)
+        self._allow_reading(plan)
         for folder in ("/tmp", "/dev/shm", "/proc", RUN_FOLDER):
             self._allow(plan, folder, self._all_but_devices())
         for path in self._writable:
@@ -58,8 +62,19 @@ class FileRules:
         plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF, self._ruleset, 0)
         plan.call("close", self._ruleset)
 
+    def _allow_reading(self, plan: Plan) -> None:
+        if self._executables is None:
+            self._allow(plan, "/", _READABLE)
+            return
+        self._allow(plan, "/", _READ_DIR)
+        for path in self._executables.readable():
+            self._allow(plan, path, _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0))
+        for path in self._executables.files:
+            self._allow(plan, path, _EXECUTE | _READ_FILE)
+
     def _all_but_devices(self) -> int:
-        return self._known & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV)
+        executing = _EXECUTE if self._executables is not None else 0
+        return self._known & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV | executing)
 
     def _allow(self, plan: Plan, path: str, access: int) -> None:
         """The descriptor's place in the rule is where the call before it puts its result."""

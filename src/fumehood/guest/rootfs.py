@@ -45,7 +45,7 @@ class Bind:
         details = os.stat(entry["source"])
         self._is_folder = stat.S_ISDIR(details.st_mode)
         self._tree = kernel.clone_mount(entry["source"], recursive=True)
-        kernel.add_mount_attributes(self._tree, _attributes(entry["mode"]))
+        kernel.add_mount_attributes(self._tree, _attributes(entry))
         if entry["owner"] is not None:
             self._show_as_owned_by(entry["owner"], details)
 
@@ -69,7 +69,11 @@ class Bind:
         os.close(self._tree)
 
 
-def _attributes(mode: str) -> int:
+def _attributes(entry: BindSpec) -> int:
+    return _attributes_of(entry["mode"]) | (0 if entry["executes"] else kernel.MOUNT_ATTR_NOEXEC)
+
+
+def _attributes_of(mode: str) -> int:
     match mode:
         case "device":
             # Read-only keeps the node as it is, times and mode; what is written to the device is another matter.
@@ -101,10 +105,11 @@ def enter_root(spec: CellSpec) -> None:
 
 def _open_binds(entries: list[BindSpec]) -> list[Bind]:
     devices: list[BindSpec] = [
-        {"source": f"/dev/{name}", "target": f"/dev/{name}", "mode": "device", "owner": None} for name in _DEVICES
+        {"source": f"/dev/{name}", "target": f"/dev/{name}", "mode": "device", "executes": False, "owner": None}
+        for name in _DEVICES
     ]
     # The kernel lets a namespace mount a fresh /proc only while it can already see a complete one.
-    proc: BindSpec = {"source": "/proc", "target": "/proc", "mode": "rw", "owner": None}
+    proc: BindSpec = {"source": "/proc", "target": "/proc", "mode": "rw", "executes": True, "owner": None}
     binds: list[Bind] = []
     for entry in (*entries, *devices, proc):
         with step(f"showing {entry['source']} to the sandbox"):
@@ -153,11 +158,11 @@ def workspace_place(identifier: int) -> str:
     return f"{RUN_FOLDER}/{identifier}"
 
 
-def mount_workspace(identifier: int, owner: int, limits: Limits) -> None:
+def mount_workspace(identifier: int, owner: int, limits: Limits, *, executable: bool) -> None:
     place = workspace_place(identifier)
     os.mkdir(place)
     options = f"mode=755,uid={owner},gid={owner},size={limits['workspace_bytes']},nr_inodes={limits['inodes']}"
-    kernel.mount("workspace", place, "tmpfs", HARMLESS, options)
+    kernel.mount("workspace", place, "tmpfs", HARMLESS if executable else HARMLESS | kernel.MS_NOEXEC, options)
 
 
 def unmount_workspace(identifier: int) -> None:

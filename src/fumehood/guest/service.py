@@ -55,6 +55,9 @@ class Cell:
         while True:
             self._turn()
 
+    def _seccomp_program(self) -> bytes:
+        return build_filter(os.uname().machine, executes_files_only=self._spec["executables"] is not None)
+
     def _open(self) -> None:
         with step("mounting the cell's folders"):
             rootfs.mount_proc()
@@ -65,7 +68,7 @@ class Cell:
         with rootfs.scratch():
             preload(interpreter, self._spec["preload"])
         with step("preparing the isolation of runs"):
-            isolation = Isolation(self._spec, rootfs.proc_masks(), build_filter(os.uname().machine))
+            isolation = Isolation(self._spec, rootfs.proc_masks(), self._seccomp_program())
         self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)
         if len(os.listdir("/proc/self/task")) != 1:
             raise StepError("preloading modules", "a preloaded module started a thread, and a cell must not have any")
@@ -176,7 +179,8 @@ class Cell:
 
     def _open_workspace(self, identifier: int) -> int:
         if identifier not in self._workspaces:
-            rootfs.mount_workspace(identifier, inner_uid(self._spec), self._spec["limits"])
+            is_open = self._spec["executables"] is None
+            rootfs.mount_workspace(identifier, inner_uid(self._spec), self._spec["limits"], executable=is_open)
             self._workspaces.add(identifier)
         return kernel.clone_mount(rootfs.workspace_place(identifier))
 

@@ -9,6 +9,8 @@ class BindSpec(TypedDict):
     source: str
     target: str
     mode: Literal["ro", "rw", "device"]
+    executes: bool
+    """Whether programs and libraries in it may be executed."""
     owner: int | None
     """Host uid that the sandbox's user has, when the source's owner is to be shown as that user."""
 
@@ -53,6 +55,8 @@ class CellSpec(TypedDict):
     """Folders inside a bind that are covered with an empty one."""
     writable: list[str]
     """Targets of writable binds."""
+    executables: list[str] | None
+    """Names and paths of the only programs that can be executed; None when any can."""
     hierarchies: list[HierarchySpec]
     entrances: list[int]
     """Files through which the cell moves itself before it makes cgroups for its runs."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from fumehood.policy.section import Distinct, Section, Text
 
@@ -34,6 +34,23 @@ class Commands(Section):
     def is_open(self) -> bool:
         """Nothing is said, so that every command may run and none has to be read."""
         return self.allow is None and not self.deny
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """What the allow rules name: names in PATH, and paths."""
+        from fumehood.policy.commands.rules import parse_rule
+
+        return tuple(dict.fromkeys(parse_rule(rule).program for rule in self.allow or ()))
+
+    @model_validator(mode="after")
+    def _require_names_for_the_kernel(self) -> Self:
+        if self.enforce == "kernel":
+            if self.allow is None:
+                raise ValueError("needs commands.allow: with enforce: kernel, list the programs that may be executed")
+            for name in self.programs:
+                if "*" in name or ("/" in name and not name.startswith("/")):
+                    raise ValueError(f"cannot let the kernel allow {name!r}: name the program, or give its whole path")
+        return self
 
 
 class Approval(Section):

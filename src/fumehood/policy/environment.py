@@ -52,3 +52,7 @@ class Environment(Section):
     preload: Ordered[Module] = ()
     allow_sdists: bool = False
     index: Index | None = None
+
+    @property
+    def has_packages(self) -> bool:
+        return bool(self.packages) or self.requirements is not None

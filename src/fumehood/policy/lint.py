@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
 
-from fumehood.policy.egress.addresses import METADATA, Reach, classify
 from fumehood.policy.hazards import path_hazards
 from fumehood.policy.hosts import covers, is_address
 from fumehood.policy.network import NetworkRule
@@ -103,10 +102,14 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
 
 
 def _gives_credentials(host: str) -> bool:
+    from fumehood.policy.egress.addresses import METADATA
+
     return host in _METADATA_NAMES or (is_address(host) and "/" not in host and ip_address(host) in METADATA)
 
 
 def _is_private(host: str) -> bool:
+    from fumehood.policy.egress.addresses import Reach, classify
+
     if "/" in host:
         block = ip_network(host)
         first, last = classify(block.network_address), classify(block.broadcast_address)

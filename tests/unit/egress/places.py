@@ -37,9 +37,15 @@ class Trusted:
 class Upstream:
     """A server on loopback; `serve` gets each connection in a thread, in TLS if there is a context."""
 
-    def __init__(self, serve: Callable[[socket.socket], None], *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        serve: Callable[[socket.socket], None],
+        *,
+        tls: ssl.SSLContext | None = None,
+        place: Place = ("127.0.0.1", 0),
+    ) -> None:
         self._serve, self._tls = serve, tls
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._listener = socket.create_server(place, backlog=512)
         self.port: int = self._listener.getsockname()[1]
         self.accepted = 0
         self._open: set[socket.socket] = set()

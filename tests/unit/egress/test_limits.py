@@ -7,7 +7,7 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
@@ -93,8 +93,6 @@ def test_two_sandboxes_do_not_share_a_limit(server: Upstream, open_box: Open) ->
 
 
 def test_ten_thousand_connections_are_held_to_the_limit(server: Upstream, open_box: Open) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     box = open_box({"ports": [server.port]}, connections=50)
     kept = [connect(box, server.port) for _ in range(50)]
     assert all(client is not None for client in kept)
@@ -108,13 +106,30 @@ def test_ten_thousand_connections_are_held_to_the_limit(server: Upstream, open_b
                 refused += client.recv(1) == b""
             except ConnectionResetError:
                 refused += 1
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert refused == 10_000
     assert all(client is not None and works(client) for client in kept)
     assert server.accepted == 50
     (denial,) = box.visit.end()
     assert denial.count == 10_000
     assert denial.why == "the sandbox has 50 connections already, which is the most it may"
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = 256
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_sandbox_cannot_use_up_the_descriptors_of_the_application(
+    few_descriptors: int, server: Upstream, open_box: Open
+) -> None:
+    box = open_box({"ports": [server.port]})
+    opened = [connect(box, server.port) for _ in range(few_descriptors // 8 + 5)]
+    assert [client is not None for client in opened] == [True] * (few_descriptors // 8) + [False] * 5
+    assert box.whys() == [f"the sandbox has {few_descriptors // 8} connections already, which is the most it may"]
 
 
 @pytest.mark.parametrize("protocol", ["tls", "http"])
@@ -151,9 +166,8 @@ def test_a_connection_on_which_nothing_moves_is_ended(
 ) -> None:
     monkeypatch.setattr("fumehood.egress.gateway.SWEEP_SECONDS", 0.05)
     box = open_box({"ports": [server.port]}, idle_seconds=0.2)
-    client = connect(box, server.port)
-    assert client is not None
-    assert read_all(client) == b""
+    assert box.sees(NAME, server.port) == b""
+    assert box.visit.end() == ()
 
 
 def test_a_server_that_never_answers_is_given_up(open_box: Open) -> None:

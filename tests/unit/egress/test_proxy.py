@@ -51,6 +51,12 @@ def test_a_tunnel_by_connect(server: Upstream, open_box: Open) -> None:
     assert read_exactly(client, 5) == b"hello"
 
 
+def test_a_tunnel_by_an_old_client_that_names_its_host_once(server: Upstream, open_box: Open) -> None:
+    client = open_box({"ports": [server.port]}).proxy()
+    client.sendall(f"CONNECT {NAME}:{server.port} HTTP/1.0\r\n\r\n".encode())
+    assert read_until(client, b"\r\n\r\n") == b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
 def test_a_tunnel_by_socks(server: Upstream, open_box: Open) -> None:
     client = open_box({"ports": [server.port]}).proxy()
     assert socks(client, NAME.encode(), server.port) == 0

@@ -283,6 +283,22 @@ def test_a_response_that_could_be_read_in_two_ways_is_a_bad_gateway(
     assert box.visit.end() == ()
 
 
+def test_a_head_does_not_wait_for_its_body(upstream: Serve, open_box: Open) -> None:
+    def serve(connection: socket.socket) -> None:
+        read_until(connection, b"\r\n\r\n")
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+        assert heard.wait(20)
+        connection.sendall(b"late")
+
+    heard = threading.Event()
+    server = upstream(serve)
+    client = open_http(open_box, server).connect(NAME, server.port)
+    client.sendall(GET)
+    assert read_until(client, b"\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
+    heard.set()
+    assert read_until(client, b"late") == b"late"
+
+
 def test_a_response_that_breaks_off_is_not_mistaken_for_a_whole_one(upstream: Serve, open_box: Open) -> None:
     def serve(connection: socket.socket) -> None:
         read_until(connection, b"\r\n\r\n")

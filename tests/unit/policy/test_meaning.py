@@ -77,7 +77,8 @@ TREES = section(
     ),
     environment=section(packages=some(["pandas", "numpy"]), preload=some(["os", "re"]), allow_sdists=st.booleans()),
     secrets=SECRETS,
-    commands=section(allow=some(["ls", "cat"]), deny=some(["rm"]), enforce=st.sampled_from(["parse", "kernel"])),
+    commands=section(allow=some(["ls", "cat"]), deny=some(["rm"]), enforce=st.just("parse"))
+    | st.just({"allow": ["ls"], "enforce": "kernel"}),
     approvals=st.lists(st.sampled_from([{"tool": "shell"}, {"tool": "python", "when": "never"}]), max_size=2),
     docker=section(runtime=st.just("runsc"), image=st.sampled_from(["a", "b"])),
     image=st.sampled_from(["a", "b"]),

@@ -17,6 +17,7 @@ from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container, start_container
 from fumehood.backends.docker.engine import Engine, host_of
 from fumehood.backends.docker.pool import ContainerPool
+from fumehood.backends.docker.reference import ENVIRONMENT, image_of
 from fumehood.backends.docker.sandbox import DockerSandbox
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import mount_identities
@@ -25,7 +26,6 @@ from fumehood.interpreter import own_interpreter
 from fumehood.policy import Policy
 from fumehood.portal import LoopThread
 
-DEFAULT_IMAGE = "fumehood:latest"
 RUNTIMES = {"docker": None, "gvisor": "runsc"}
 
 T = TypeVar("T")
@@ -47,6 +47,16 @@ class DockerBackend:
     def check(self, policy: Policy) -> None:
         enforcement.refuse_unknown(policy, self.name)
 
+    async def has_packages(self, policy: Policy, request: str) -> bool:
+        """The image was made with them: see `hood image build --policy`."""
+        return await self._in_loop(partial(self._has_packages, policy, request))
+
+    async def _has_packages(self, policy: Policy, request: str) -> bool:
+        """In the loop."""
+        engine = self._engine(policy)
+        await engine.facts()
+        return (await engine.image(image_of(policy))).labels.get(ENVIRONMENT) == request
+
     @asynccontextmanager
     async def open(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
@@ -56,7 +66,7 @@ class DockerBackend:
         design, container = await self._in_loop(partial(self._open, policy, packages, ports, identities), self._dispose)
         try:
             report = self._decide(design, container)
-            sandbox = DockerSandbox(self._portal(), container, policy, report)
+            sandbox = DockerSandbox(self._portal(), container, policy, report, design.image.digest)
             try:
                 yield sandbox
             finally:
@@ -73,8 +83,9 @@ class DockerBackend:
                 "environment.packages",
                 backend=self.name,
                 reason=f"they are installed for Python {wanted} and image {design.image.reference!r} has {found}",
-                remedy="Use an image with the same version, or one that has the packages.",
+                remedy=enforcement.MAKE_IMAGE,
             )
+        enforcement.refuse_without_landlock(design.policy, self.name, container.layers)
         return self._report(design, container.layers)
 
     def _report(self, design: Design, layers: tuple[str, ...]) -> EnforcementReport:
@@ -94,10 +105,12 @@ class DockerBackend:
         """In the loop."""
         engine = self._engine(policy)
         facts = await engine.facts()
-        image = await engine.image(policy.docker.image or DEFAULT_IMAGE)
+        image = await engine.image(image_of(policy))
         runtime = policy.docker.runtime or RUNTIMES[self.name] or facts.default_runtime
-        enforcement.refuse_machine(policy, self.name, runtime, facts, image)
-        design = Design(policy, facts, image, runtime, packages, has_doors=bool(ports))
+        enforcement.refuse_machine(policy, self.name, runtime, facts, image, packages)
+        # Packages that nobody hands over are in the image: `has_packages` has said so.
+        in_image = policy.environment.has_packages and packages is None
+        design = Design(policy, facts, image, runtime, packages, in_image, has_doors=bool(ports))
         # A strict policy is refused before anything starts; what the guest adds later is only ever more.
         self._report(design, layers=())
         digest = packages.digest if packages else "no packages"

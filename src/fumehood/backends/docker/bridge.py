@@ -24,6 +24,7 @@ from fumehood.guest.relay.channel import Channel
 from fumehood.guest.relay.multiplexer import Multiplexer
 
 _LAST_WORDS_BYTES = 4096
+_BEAT_SECONDS = 5.0
 _KILLED_FOR_MEMORY = {
     "status": 9,
     "ended_by": "exit",
@@ -69,7 +70,7 @@ class Bridge:
         self._told: asyncio.Future[wire.Message] = self._loop.create_future()
         self.is_over = False
         self._loop.add_reader(self._channels.epoll.fileno(), self._step)
-        self._tasks = [self._loop.create_task(work()) for work in (self._read, self._write)]
+        self._tasks = [self._loop.create_task(work()) for work in (self._read, self._write, self._beat)]
 
     async def first_word(self) -> wire.Message | None:
         """What the guest says when it is ready, or why it is not; None when it is gone."""
@@ -171,6 +172,12 @@ class Bridge:
             self._wake.clear()
             data, self._outgoing = bytes(self._outgoing), bytearray()
             await self._stream.write_in(data)
+
+    async def _beat(self) -> None:
+        """The guest ends when it hears nothing: it cannot see that the engine between us is gone."""
+        while not self.is_over:
+            await asyncio.sleep(_BEAT_SECONDS)
+            self._send({"do": "beat"}, b"")
 
     async def _read(self) -> None:
         try:

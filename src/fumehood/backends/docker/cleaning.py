@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import anyio
 
-from fumehood.backends.docker.engine import Engine, speaking_to
+from fumehood.backends.docker.engine import Engine
 from fumehood.backends.docker.ownership import OWNER, is_gone
+from fumehood.backends.docker.troubles import speaking_to
 from fumehood.errors import FumehoodError
 from fumehood.policy.docker import Docker
 

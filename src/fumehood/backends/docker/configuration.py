@@ -9,6 +9,7 @@ from typing import Any
 from fumehood.backends import surroundings
 from fumehood.backends.docker import delivery, profile
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
+from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source
 from fumehood.guest.relay import groups
@@ -28,6 +29,8 @@ GUEST_PROCESSES = 2 + SUPERVISORS
 # for runs and makes them another user's. No program gets any of this.
 _GUEST_ROOT = "0:0"
 _OWN_KERNEL_CAPABILITIES = ("DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_ADMIN")
+# A guest that hears nothing for so long is alone; the host says something far more often.
+PATIENCE_SECONDS = 60.0
 KERNEL_MEMORY_BYTES = 160 * MIB
 KERNEL_THREADS = 512
 _OPEN_FILES = 4096
@@ -61,8 +64,14 @@ class Design:
     image: ImageFacts
     runtime: str
     packages: PackageFolder | None
+    """To be mounted; the image may have the packages itself."""
+    packages_in_image: bool = False
     has_doors: bool = False
     """Whether its runs may go out."""
+
+    @property
+    def packages_place(self) -> str | None:
+        return PACKAGES_PLACE if self.packages or self.packages_in_image else None
 
     @property
     def has_own_kernel(self) -> bool:
@@ -165,7 +174,8 @@ def _tmpfs(design: Design) -> dict[str, str]:
     resources = design.policy.resources
     owner = _owner(design.user)
     # gVisor does not know how to count files.
-    common = "rw,nosuid,nodev,exec" + ("" if design.has_own_kernel else f",nr_inodes={resources.inodes}")
+    execution = "exec" if executables(design.policy) is None else "noexec"
+    common = f"rw,nosuid,nodev,{execution}" + ("" if design.has_own_kernel else f",nr_inodes={resources.inodes}")
     scratch = f"{common},size={resources.disk}"
     workspace = f"{common},size={design.policy.workspace_bytes}"
     return {
@@ -200,7 +210,7 @@ def _bind(source: str, target: str, *, is_writable: bool) -> dict[str, Any]:
 
 
 def guest_specification(design: Design) -> RelaySpec:
-    policy, packages = design.policy, PACKAGES_PLACE if design.packages else None
+    policy, packages = design.policy, design.packages_place
     return {
         "limits": {
             "open_files": policy.resources.open_files,
@@ -210,9 +220,11 @@ def guest_specification(design: Design) -> RelaySpec:
             "processes": policy.resources.processes,
         },
         "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
+        "executables": executables(policy),
         "preload": [*surroundings.PRELOAD, *policy.environment.preload, *surroundings.shell_modules(design.packages)],
         "module_path": [packages] if packages else [],
         "environment": surroundings.environment(policy, _PATH, design.facts.cpu_count, packages),
         "user": design.numeric_user if design.has_own_kernel else None,
         "groups": design.has_own_kernel,
+        "patience_seconds": PATIENCE_SECONDS,
     }

@@ -10,7 +10,8 @@ from typing import Any
 from fumehood.backends.docker import delivery, ownership
 from fumehood.backends.docker.bridge import Bridge
 from fumehood.backends.docker.configuration import Design, container_configuration, guest_specification
-from fumehood.backends.docker.engine import Engine, EngineError, speaking_to
+from fumehood.backends.docker.engine import Engine
+from fumehood.backends.docker.troubles import EngineError, speaking_to
 from fumehood.errors import StepFailedError
 from fumehood.guest import wire
 

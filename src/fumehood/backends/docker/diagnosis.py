@@ -5,8 +5,9 @@ from __future__ import annotations
 import anyio
 
 from fumehood.backends.docker import enforcement
-from fumehood.backends.docker.backend import DEFAULT_IMAGE, RUNTIMES
+from fumehood.backends.docker.backend import RUNTIMES
 from fumehood.backends.docker.engine import Engine
+from fumehood.backends.docker.reference import DEFAULT_IMAGE
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
 

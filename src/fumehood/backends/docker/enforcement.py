@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import network
+from fumehood.backends import executables, network
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.errors import UnenforceableError
@@ -13,10 +13,11 @@ from fumehood.policy import Policy, controls
 _ENFORCED = frozenset(
     {
         *("filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker"),
-        *("network.allow", "secrets"),
+        *("image", "commands", "network.allow", "secrets"),
     }
 )
 _NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
+MAKE_IMAGE = "Make an image that has them: `hood image build --policy FILE`."
 INSTALL_RUNSC = (
     "Install gVisor (`sudo apt-get install runsc`), then `sudo runsc install` and `sudo systemctl restart docker`."
 )
@@ -32,9 +33,29 @@ def refuse_unknown(policy: Policy, backend: str) -> None:
                 reason="this backend has no mechanism for it",
                 remedy="Remove it from the policy.",
             )
+    if policy.commands.enforce == "kernel" and backend == "gvisor":
+        refuse_without_landlock(policy, backend, layers=())
 
 
-def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFacts, image: ImageFacts) -> None:
+def refuse_without_landlock(policy: Policy, backend: str, layers: tuple[str, ...]) -> None:
+    """Only it can say which files may be executed."""
+    if policy.commands.enforce == "kernel" and "Landlock" not in layers:
+        raise UnenforceableError(
+            "commands.enforce",
+            backend=backend,
+            reason="the sandbox's kernel has no Landlock",
+            remedy="Use enforce: parse, or backend: native.",
+        )
+
+
+def refuse_machine(
+    policy: Policy,
+    backend: str,
+    runtime: str,
+    facts: EngineFacts,
+    image: ImageFacts,
+    packages: PackageFolder | None = None,
+) -> None:
     """What this engine, or this image on it, cannot do."""
 
     def refuse(control: str, reason: str, remedy: str) -> None:
@@ -48,7 +69,7 @@ def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFact
         reason = (
             f"image {image.reference!r} is for {image.machine} and the engine at {facts.host} is on {facts.machine}"
         )
-        refuse("docker.image", reason, "Use an image for that machine.")
+        refuse("image", reason, "Use an image for that machine; `hood image build` makes one.")
     for limit in ("memory", "cpus", "processes"):
         if limit not in facts.limits:
             reason = f"the engine at {facts.host} cannot limit it"
@@ -58,6 +79,9 @@ def refuse_machine(policy: Policy, backend: str, runtime: str, facts: EngineFact
     if policy.filesystem.mounts and not facts.is_local:
         reason = f"the engine at {facts.host} is elsewhere, and paths of this machine mean nothing to it"
         refuse("filesystem.mounts", reason, "Write files into the workspace instead, or use a local engine.")
+    if packages and not facts.is_local:
+        reason = f"the engine at {facts.host} is elsewhere, and image {image.reference!r} was not made with them"
+        refuse("environment.packages", reason, MAKE_IMAGE)
 
 
 def decide(
@@ -74,7 +98,8 @@ def decide(
     entries = (
         *_isolation(user, has_own_kernel, layers),
         *network.report(policy, "a relay in the container, over its control stream"),
-        *_packages(packages),
+        *_packages(policy, packages),
+        *_commands(policy),
         *_limits(policy, facts, has_own_kernel),
     )
     for entry in entries:
@@ -99,11 +124,25 @@ def _isolation(user: str, has_own_kernel: bool, layers: tuple[str, ...]) -> Iter
     yield Enforcement("system calls", f"{kernel}seccomp allow list of the container, and a second one for programs")
     yield Enforcement("environment", "empty environment; all descriptors closed")
     yield Enforcement("docker", "the engine, image and runtime that it names")
+    yield Enforcement("image", "compared with the engine's, by its digest if the policy has one")
 
 
-def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
+def _packages(policy: Policy, packages: PackageFolder | None) -> Iterator[Enforcement]:
     if packages is not None:
         yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
+    elif policy.environment.has_packages:
+        yield Enforcement("environment.packages", "folder of the image, which was made with them")
+
+
+def _commands(policy: Policy) -> Iterator[Enforcement]:
+    if policy.commands.is_open:
+        return
+    mounts = [mount for mount in policy.filesystem.mounts if mount.mode == "rw"]
+    if policy.commands.enforce == "kernel" and mounts:
+        apart = "but a loader could run files that were written to writable mounts"
+        yield Enforcement("commands", f"{executables.mechanism(policy)}, {apart}", partial=True)
+    else:
+        yield Enforcement("commands", executables.mechanism(policy))
 
 
 def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterator[Enforcement]:

@@ -1,4 +1,4 @@
-"""The connection to an engine, what it can do, and one clear sentence for each thing that can be wrong with it.
+"""The connection to an engine, what it can do, and what images it has.
 
 Belongs to the backend's event loop. The client library is imported when the first engine is needed.
 """
@@ -9,13 +9,19 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from fumehood.errors import SandboxError, UsageError
+from fumehood.backends.docker.reference import split_digest
+from fumehood.backends.docker.troubles import EngineError, ImageMissingError, explain_ssh, speaking_to
+from fumehood.errors import DeniedError, UsageError
 from fumehood.policy.docker import Docker as DockerSection
+
+if TYPE_CHECKING:
+    from fumehood.backends.docker.ssh import SshConnector
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 OLDEST_API = (1, 41)
@@ -23,10 +29,6 @@ _FACTS_SECONDS = 30.0
 _NEWS_SECONDS = 2.0
 # Go's names for what the kernel calls otherwise.
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-
-
-class EngineError(SandboxError):
-    """The engine is not there, does not let us in, or cannot do what was asked; says which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,19 @@ class ImageFacts:
     digest: str
     machine: str
     user: str
+    size_bytes: int = 0
+    made_at: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Engine:
     def __init__(self, section: DockerSection) -> None:
         self.host = host_of(section)
+        self._ssh: SshConnector | None = None
+        _require_client()
         with speaking_to(self.host):
             # Untyped: so is most of what the library hands out.
-            self.client: Any = _connect(self.host, section)
+            self.client: Any = self._connect(section)
         self._facts: EngineFacts | None = None
         self._asked_at = 0.0
         self._out_of_memory: dict[str, float] = {}
@@ -71,9 +78,14 @@ class Engine:
 
     async def facts(self) -> EngineFacts:
         if self._facts is None or time.monotonic() - self._asked_at > _FACTS_SECONDS:
-            with speaking_to(self.host):
-                _check_api(await self.client.version(), self.host)
-                self._facts = _facts(await self.client.system.info(), self.host)
+            try:
+                with speaking_to(self.host):
+                    _check_api(await self.client.version(), self.host)
+                    self._facts = _facts(await self.client.system.info(), self.host)
+            except EngineError as error:
+                if self._ssh is None or not (said := await self._ssh.last_words()):
+                    raise
+                raise EngineError(explain_ssh(self.host, said)) from error
             self._asked_at = time.monotonic()
         if self._watch is None or self._watch.done():
             self._watch = asyncio.get_running_loop().create_task(self._follow_events())
@@ -86,6 +98,15 @@ class Engine:
                 self._out_of_memory[str(event["Actor"]["ID"])] = time.monotonic()
             elif event.get("Action") == "destroy":
                 asyncio.get_running_loop().call_later(_NEWS_SECONDS, self._forget, str(event["Actor"]["ID"]))
+        await self._stop_listening()
+
+    async def _stop_listening(self) -> None:
+        """Whatever the connection ended with; then the next one can begin."""
+        import aiohttp
+        from aiodocker import DockerError
+
+        with suppress(DockerError, aiohttp.ClientError, OSError):
+            await self.client.events.stop()
 
     def _forget(self, container: str) -> None:
         self._out_of_memory.pop(container, None)
@@ -100,46 +121,76 @@ class Engine:
         return False
 
     async def image(self, reference: str) -> ImageFacts:
+        """The image of that name; one that is pinned with a digest has to be the one that it names."""
         from aiodocker import DockerError
 
+        name, pin = split_digest(reference)
         with speaking_to(self.host):
             try:
-                details: Any = await self.client.images.inspect(reference)
+                details: Any = await self.client.images.inspect(name)
             except DockerError as error:
                 if error.status != 404:
                     raise
-                raise EngineError(
-                    f"image {reference!r} is not on the engine at {self.host}. Make one with `hood image build`, load "
-                    f"it with `docker pull {reference}`, or name another as docker.image in the policy."
+                raise ImageMissingError(
+                    f"image {name!r} is not on the engine at {self.host}. Make one with `hood image build`, load "
+                    f"it with `docker pull {reference}`, or name another as image in the policy."
                 ) from error
-        machine: str = details["Architecture"]
-        settings: dict[str, Any] = details.get("Config") or {}
-        return ImageFacts(reference, details["Id"], _MACHINES.get(machine, machine), settings.get("User") or "")
+        if pin is not None and pin not in _digests(details):
+            raise DeniedError(
+                f"image: {name!r} on the engine at {self.host} is {details['Id']}, and the policy pins {pin}. Put the "
+                "pinned one back, or find out what changed (`hood image inspect`) and pin the new digest."
+            )
+        return _image_facts(reference, details)
 
     async def close(self) -> None:
         if self._watch:
             self._watch.cancel()
+        await self._stop_listening()
         await self.client.close()
+        if self._ssh:
+            await self._ssh.close()
+            await self._ssh.wait_closed()
+
+    def _connect(self, section: DockerSection) -> Any:
+        import aiodocker
+
+        if self.host.startswith("ssh://"):
+            from fumehood.backends.docker.ssh import SshConnector
+
+            self._ssh = SshConnector(self.host)
+            return aiodocker.Docker(url="unix://localhost", connector=self._ssh)
+        if section.tls_ca or section.tls_cert:
+            return aiodocker.Docker(url=self.host.replace("tcp://", "https://", 1), ssl_context=_tls(section))
+        return aiodocker.Docker(url=self.host)
+
+
+def _require_client() -> None:
+    if find_spec("aiodocker") is None:
+        raise UsageError("backend docker needs a client library: `pip install 'fumehood[docker]'`")
+
+
+def _digests(details: Any) -> set[str]:
+    """The engine's own, and those under which it got the image from a registry."""
+    return {details["Id"], *(name.partition("@")[2] for name in details.get("RepoDigests") or ())}
+
+
+def _image_facts(reference: str, details: Any) -> ImageFacts:
+    machine: str = details["Architecture"]
+    settings: dict[str, Any] = details.get("Config") or {}
+    return ImageFacts(
+        reference=reference,
+        digest=details["Id"],
+        machine=_MACHINES.get(machine, machine),
+        user=settings.get("User") or "",
+        size_bytes=details.get("Size", 0),
+        made_at=details.get("Created", ""),
+        labels=settings.get("Labels") or {},
+    )
 
 
 def host_of(section: DockerSection) -> str:
     """As every other client of Docker finds it, unless the policy says."""
     return section.host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
-
-
-def _connect(host: str, section: DockerSection) -> Any:
-    try:
-        import aiodocker
-    except ImportError as error:
-        raise UsageError("backend docker needs a client library: `pip install 'fumehood[docker]'`") from error
-    if host.startswith("ssh://"):
-        raise UsageError(
-            f"engine {host}: ssh is not built in. Forward its socket (`ssh -nNT -L "
-            f"/tmp/docker.sock:/var/run/docker.sock {host.removeprefix('ssh://')}`) and use docker.host: unix:///tmp/docker.sock."
-        )
-    if section.tls_ca or section.tls_cert:
-        return aiodocker.Docker(url=host.replace("tcp://", "https://", 1), ssl_context=_tls(section))
-    return aiodocker.Docker(url=host)
 
 
 def _tls(section: DockerSection) -> ssl.SSLContext:
@@ -150,34 +201,6 @@ def _tls(section: DockerSection) -> ssl.SSLContext:
     except OSError as error:
         raise UsageError(f"docker.tls_*: a certificate or key cannot be used: {error}. Check the paths.") from error
     return context
-
-
-@contextmanager
-def speaking_to(host: str) -> Iterator[None]:
-    """What goes wrong between us and the daemon, in our words."""
-    import aiohttp
-    from aiodocker import DockerError
-
-    try:
-        yield
-    except (DockerError, aiohttp.ClientError, OSError) as error:
-        raise EngineError(_explain(host, str(error))) from error
-
-
-def _explain(host: str, said: str) -> str:
-    if "Permission denied" in said:
-        return (
-            f"no permission to use the Docker engine at {host}. Join its group (`sudo usermod -aG docker $USER`, then "
-            "log in again), run as root, or use backend: native, which needs neither."
-        )
-    if "Cannot connect" in said or "refused" in said or "No such file" in said:
-        return (
-            f"no Docker engine answers at {host}. Start it (`sudo systemctl start docker`), or set docker.host in the "
-            "policy or DOCKER_HOST."
-        )
-    if "no space left" in said:
-        return f"the Docker engine at {host} has no space left on its disk. Free some (`docker system prune`): {said}"
-    return f"the Docker engine at {host} refused: {said}"
 
 
 def _check_api(version: Any, host: str) -> None:

@@ -22,12 +22,19 @@ T = TypeVar("T")
 class DockerSandbox(Place):
     shares_doors = True
 
-    def __init__(self, portal: Any, container: Container, policy: Policy, report: EnforcementReport) -> None:
+    def __init__(
+        self, portal: Any, container: Container, policy: Policy, report: EnforcementReport, image_digest: str
+    ) -> None:
         super().__init__(policy, report)
+        self._image_digest = image_digest
         self._portal = portal
         self._container = container
         self._loop = container.loop
         self._next_terminal = 0
+
+    @property
+    def image_digest(self) -> str:
+        return self._image_digest
 
     async def _launched(self, launch: Callable[[], T]) -> T:
         if not self._container.is_alive:

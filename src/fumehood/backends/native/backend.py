@@ -36,6 +36,9 @@ class NativeBackend:
     def check(self, policy: Policy) -> None:
         enforcement.decide(policy, self._machine)
 
+    async def has_packages(self, policy: Policy, request: str) -> bool:
+        return False
+
     @asynccontextmanager
     async def open(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()

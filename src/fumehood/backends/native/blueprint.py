@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 
 from fumehood.backends import surroundings
+from fumehood.backends.executables import executables, executes_mount
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source
 from fumehood.backends.native.machine import Machine
@@ -83,6 +84,7 @@ def draw(
         "symlinks": {**_LINKS, **links, **_LINKS_TO_GO_OUT} if ports else {**_LINKS, **links},
         "hidden": [path for path in (interpreter.site_packages,) if Path(path).is_dir()],
         "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
+        "executables": executables(policy),
         "hierarchies": [],
         "entrances": [],
         "limits": _limits(policy, machine),
@@ -127,7 +129,7 @@ def _package_binds(policy: Policy, packages: PackageFolder | None) -> list[BindS
             raise UsageError(
                 f"mount target {mount.target!r} would cover the packages at {PACKAGES_PLACE}; choose another"
             )
-    return [{"source": packages.path, "target": PACKAGES_PLACE, "mode": "ro", "owner": None}]
+    return [{"source": packages.path, "target": PACKAGES_PLACE, "mode": "ro", "executes": True, "owner": None}]
 
 
 def _policy_binds(policy: Policy, uid_base: int | None) -> list[BindSpec]:
@@ -135,12 +137,13 @@ def _policy_binds(policy: Policy, uid_base: int | None) -> list[BindSpec]:
     binds: list[BindSpec] = []
     for mount in policy.filesystem.mounts:
         source = existing_source(mount.source)
-        binds.append({"source": source, "target": mount.target, "mode": mount.mode, "owner": owner})
+        target, executes = mount.target, executes_mount(policy, mount)
+        binds.append({"source": source, "target": target, "mode": mount.mode, "executes": executes, "owner": owner})
     return binds
 
 
 def _read_only(path: str) -> BindSpec:
-    return {"source": path, "target": path, "mode": "ro", "owner": None}
+    return {"source": path, "target": path, "mode": "ro", "executes": True, "owner": None}
 
 
 def _limits(policy: Policy, machine: Machine) -> Limits:

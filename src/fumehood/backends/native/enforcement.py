@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fumehood.backends import network
+from fumehood.backends.executables import mechanism
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UnenforceableError
@@ -14,7 +15,7 @@ BACKEND = "native"
 _ENFORCED = frozenset(
     {
         *("filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment"),
-        *("network.allow", "secrets"),
+        *("commands", "network.allow", "secrets"),
     }
 )
 _DELEGATE = (
@@ -27,7 +28,9 @@ def decide(policy: Policy, machine: Machine, packages: PackageFolder | None = No
     """The report, or UnenforceableError for the first control that cannot be had."""
     _refuse_unknown(policy)
     network.refuse_too_many_ports(policy, BACKEND)
-    report = EnforcementReport((*_isolation(policy, machine), *_packages(packages), *_limits(policy, machine)))
+    report = EnforcementReport(
+        (*_isolation(policy, machine), *_packages(packages), *_commands(policy, machine), *_limits(policy, machine))
+    )
     for entry in report.entries:
         if entry.partial and policy.strict:
             raise UnenforceableError(
@@ -64,6 +67,18 @@ def _isolation(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
 def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
     if packages is not None:
         yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
+
+
+def _commands(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
+    if policy.commands.enforce == "kernel" and not machine.landlock_abi:
+        raise UnenforceableError(
+            "commands.enforce",
+            backend=BACKEND,
+            reason="the kernel has no Landlock (Linux 5.13 has it)",
+            remedy="Use enforce: parse.",
+        )
+    if not policy.commands.is_open:
+        yield Enforcement("commands", mechanism(policy))
 
 
 def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:

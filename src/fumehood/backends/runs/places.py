@@ -58,6 +58,10 @@ class Place(ABC):
         """The host's uid of the sandbox's user, where the pipes are to belong to that."""
         return None
 
+    @property
+    def image_digest(self) -> str | None:
+        return None
+
     @asynccontextmanager
     async def start(self, request: RunRequest) -> AsyncIterator[RunExecution]:
         execution = await self._launched(partial(self._launch, request))

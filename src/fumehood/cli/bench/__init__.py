@@ -1,7 +1,7 @@
 """`hood bench`: what a sandboxed run costs, side by side with what it is compared to, in one go.
 
 Machines are shared and noisy, so every figure is a ratio of two things measured in turns, never one after the other.
-`measures`, `sessions` and `transfers` know what is measured, `rivals` what it is measured against, `timing` how; this
+`measures` and the modules that it calls know what is measured, `rivals` what it is measured against, `timing` how; this
 module prints.
 """
 

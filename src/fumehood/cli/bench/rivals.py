@@ -6,9 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 PROGRAM = "print(1)"
-_IMAGES = ("python:3.13-slim", "python:3.12-slim", "python:3.11-slim", "python")
+_IMAGES = ("fumehood:latest", "python:3.13-slim", "python:3.12-slim", "python:3.11-slim", "python")
 
 
 def interpreter() -> str:
@@ -27,13 +29,30 @@ def bubblewrap() -> list[str] | None:
     return [found, *binds, *links, *sealed, interpreter(), "-I", "-S", "-c", PROGRAM]
 
 
-def docker() -> list[str] | None:
+def docker(*options: str) -> list[str] | None:
     """Needs an engine that answers and an image that is there already."""
+    found, image = shutil.which("docker"), _image()
+    if not found or not image:
+        return None
+    return [found, "run", "--rm", "--network", "none", *options, image, "python3", "-I", "-S", "-c", PROGRAM]
+
+
+def autogen() -> Callable[[str], Any] | None:
+    """AutoGen's own executor for containers, when it is installed: a folder of the host in, an executor out."""
+    image = _image()
+    try:
+        from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+    except ImportError:
+        return None
+    return None if image is None else lambda folder: DockerCommandLineCodeExecutor(image, work_dir=folder)
+
+
+def _image() -> str | None:
     found = shutil.which("docker")
     if not found:
         return None
-    for image in _IMAGES:
-        inspected = subprocess.run([found, "image", "inspect", image], capture_output=True, check=False)
-        if inspected.returncode == 0:
-            return [found, "run", "--rm", "--network", "none", image, "python3", "-I", "-S", "-c", PROGRAM]
-    return None
+    return next((image for image in _IMAGES if _answers([found, "image", "inspect", image])), None)
+
+
+def _answers(argv: list[str]) -> bool:
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0

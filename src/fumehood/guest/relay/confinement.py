@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import resource
 import struct
+import sys
 
 from .. import kernel
+from ..executables import Executables
 from ..isolation import own_address_space
 from ..landlock import FileRules
 from ..plan import Plan
 from ..seccomp import build_filter
 from ..syscall_filter import install_filter
+from . import leftovers
 from .spec import RelaySpec, RunLimits
 
 # gVisor has nothing behind these that could be used too much.
@@ -33,12 +36,25 @@ class Confinement:
         _set_limits(self.plan, spec["limits"])
         if kernel.landlock_abi():
             self.layers.append("Landlock")
-            rules = FileRules(spec["writable"])
+            rules = FileRules(spec["writable"], _executables(spec))
             rules.prepare(self.plan)
             rules.enforce(self.plan)
         self.plan.step("installing the system call filter")
         self.plan.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        install_filter(self.plan, build_filter(os.uname().machine, is_shared=True))
+        install_filter(self.plan, _seccomp_program(spec))
+
+
+def _executables(spec: RelaySpec) -> Executables | None:
+    names = spec["executables"]
+    return None if names is None else Executables(names, spec["environment"]["PATH"], sys.base_prefix)
+
+
+def _seccomp_program(spec: RelaySpec) -> bytes:
+    # What the next run would find, because nobody can remove it, no run may make.
+    absent = leftovers.irremovable()
+    return build_filter(
+        os.uname().machine, is_shared=True, absent=absent, executes_files_only=bool(spec["executables"])
+    )
 
 
 def _become_ordinary(plan: Plan, user: list[int] | None) -> None:

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from ..kernel import libc
 
-_REMOVE = 0
+_REMOVE, _STAT = 0, 2
+_PRIVATE, _OWN = 0, 0o600
 # The kernel's numbers for "how many are there" and "which one is this", for memory, semaphores and queues.
 _SHM_INFO, _SHM_STAT = 14, 13
 _SEM_INFO, _SEM_STAT = 19, 18
@@ -37,3 +38,18 @@ def _remove(control: Control, info: int, stat: int) -> None:
         identifier = control(place, stat)
         if identifier >= 0:
             control(identifier, _REMOVE)
+
+
+def irremovable() -> tuple[str, ...]:
+    """The system calls that make things which `remove_all` does not find on this kernel, found out by trying."""
+    record = ctypes.create_string_buffer(_RECORD_BYTES)
+    made: dict[str, tuple[int, Control]] = {
+        "shmget": (libc.shmget(_PRIVATE, 4096, _OWN), lambda number, do: libc.shmctl(number, do, record)),
+        "semget": (libc.semget(_PRIVATE, 1, _OWN), lambda number, do: libc.semctl(number, 0, do, record)),
+        "msgget": (libc.msgget(_PRIVATE, _OWN), lambda number, do: libc.msgctl(number, do, record)),
+    }
+    remove_all()
+    left = {name: (number, do) for name, (number, do) in made.items() if number >= 0 and do(number, _STAT) >= 0}
+    for number, control in left.values():
+        control(number, _REMOVE)
+    return tuple(left)

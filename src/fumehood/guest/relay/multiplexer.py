@@ -150,7 +150,7 @@ class Multiplexer:
         assert channel.source is not None
         try:
             # All of it, even when that is more than the credit: half a message could not be told from a whole one.
-            data = os.read(channel.source, _CHUNK_BYTES)
+            data = _read_past_reset(channel.source)
         except BlockingIOError:
             return False
         except OSError:
@@ -239,3 +239,11 @@ class Multiplexer:
     def _forget_finished(self, channel: Channel) -> None:
         if channel.source is None and channel.sink is None and self._channels.get(channel.number) is channel:
             del self._channels[channel.number]
+
+
+def _read_past_reset(descriptor: int) -> bytes:
+    """Whoever leaves without reading all that it was told resets the socket, but what it said itself is still there."""
+    try:
+        return os.read(descriptor, _CHUNK_BYTES)
+    except ConnectionResetError:
+        return os.read(descriptor, _CHUNK_BYTES)

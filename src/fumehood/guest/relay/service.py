@@ -2,7 +2,7 @@
 
 It handles the data of all runs, so no run may ever be a copy of it: runs are forked by the nursery, which is started
 before the first byte of anybody's has arrived. Nobody inside can stop process 1, look at it or reach its streams.
-It ends when the host hangs up, and the kernel ends everything else with it.
+It ends when the host hangs up or has not been heard for long, and the kernel ends everything else with it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -42,7 +43,7 @@ def main(spec: RelaySpec, rest: bytes) -> NoReturn:
             os.close(sink)
             nursery.main(theirs, spec)
         theirs.close()
-        Service(source, sink, control, rest, spec["user"]).serve()
+        Service(source, sink, control, rest, spec).serve()
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
@@ -72,8 +73,9 @@ def _take_streams() -> tuple[int, int]:
 class Service:
     """Single-threaded; all it does is move bytes."""
 
-    def __init__(self, source: int, sink: int, control: socket.socket, rest: bytes, user: list[int] | None) -> None:
-        self._user = user
+    def __init__(self, source: int, sink: int, control: socket.socket, rest: bytes, spec: RelaySpec) -> None:
+        self._user, self._patience = spec["user"], spec["patience_seconds"]
+        self._heard = time.monotonic()
         self._source, self._sink, self._control = source, sink, control
         self._decoder = frames.Decoder(max_body_bytes=0xFFFFFFFF)
         self._decoder.feed(rest)
@@ -92,9 +94,12 @@ class Service:
         self._epoll.register(self._control, select.EPOLLIN)
         self._take_messages()
         while True:
-            for descriptor, event in self._channels.events():
+            for descriptor, event in self._channels.events(self._patience):
                 self._attend(descriptor, event)
             _bury()
+            if time.monotonic() - self._heard > self._patience:
+                # An engine that was killed, or a network that is gone, does not close the stream.
+                os._exit(0)
 
     def _attend(self, descriptor: int, event: int) -> None:
         if descriptor == self._source:
@@ -122,6 +127,7 @@ class Service:
             return
         if not data:
             os._exit(0)
+        self._heard = time.monotonic()
         self._decoder.feed(data)
         self._take_messages()
 
@@ -133,6 +139,8 @@ class Service:
                     self._open(header, body)
                 case "size":
                     terminals.resize(self._channels, header)
+                case "beat":
+                    pass  # somebody is there, which reading it has noted
                 case "ports":
                     self._outlets.change(header["ports"])
                 case "answer":

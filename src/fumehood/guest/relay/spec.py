@@ -20,6 +20,8 @@ class RelaySpec(TypedDict):
     limits: RunLimits
     writable: list[str]
     """Targets of writable mounts."""
+    executables: list[str] | None
+    """Names and paths of the only programs that can be executed; None when any can."""
     preload: list[str]
     module_path: list[str]
     environment: dict[str, str]
@@ -27,3 +29,5 @@ class RelaySpec(TypedDict):
     """The uid and gid of programs, where the guest has another one and may change it."""
     groups: bool
     """Whether the guest holds its runs by groups, which only a kernel of the container's own lets it do."""
+    patience_seconds: float
+    """How long the host may be silent."""

@@ -5,7 +5,7 @@ instructions (`decisions` -> `compiler` -> `bpf`). It computes bytes and makes n
 for whoever gives up privileges. Must not know policies; the filter is the same for every sandbox.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from . import numbers_aarch64, numbers_x86_64
@@ -32,13 +32,19 @@ _ARCHITECTURES = {
 }
 
 
-def build_filter(machine: str, *, is_shared: bool = False) -> bytes:
+def build_filter(
+    machine: str, *, is_shared: bool = False, executes_files_only: bool = False, absent: Iterable[str] = ()
+) -> bytes:
     """The filter for a machine named as in os.uname(), as an array of struct sock_filter.
 
     Shared: for a process namespace in which there are others of the same user, whose limits are not the program's.
+    Files only: nothing can be executed from memory, which has no path that anybody could have allowed.
+    Absent: calls that there are not to be, although the profile has them.
     """
     if machine not in _ARCHITECTURES:
         raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
     audit, numbers, beyond = _ARCHITECTURES[machine]
     decided = {**decisions(numbers), **(own_process_only(numbers) if is_shared else {})}
+    withheld = (*absent, *(("memfd_create",) if executes_files_only else ()))
+    decided |= {numbers[name]: ABSENT for name in withheld}
     return compile_filter(audit, [*segments(decided, ABSENT), *beyond])

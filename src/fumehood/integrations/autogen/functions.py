@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from textwrap import dedent, indent
+from textwrap import indent
 from typing import Any, cast
 
 from autogen_core.code_executor import (
@@ -16,6 +15,7 @@ from autogen_core.code_executor import (
 )
 
 from fumehood.integrations.autogen.refusals import OptionError
+from fumehood.tools.source import function_source
 
 Function = FunctionWithRequirements[Any, ...] | FunctionWithRequirementsStr | Callable[..., Any]
 
@@ -68,9 +68,6 @@ def _source(function: Function) -> str:
         return function.func
     called = _callable(function)
     try:
-        source = dedent(inspect.getsource(called))
-        (definition,) = ast.parse(source).body
-    except (OSError, TypeError, ValueError, SyntaxError) as error:
+        return function_source(called)
+    except ValueError as error:
         raise OptionError("functions", f"the source of {called!r} cannot be found; write it with `def`") from error
-    # Decorators belong to the caller's program: the sandbox does not know them.
-    return "".join(source.splitlines(keepends=True)[definition.lineno - 1 :])

@@ -32,16 +32,30 @@ class Hatch:
     """The first word may be letters without a dash, as with tar."""
     one_dash: bool = False
     """Long options have one dash."""
+    valued: str = ""
+    """Letters whose option takes the next word for its value, whatever that is."""
+    only_known: bool = False
+    """Rarely meant and of little use: a word that is not known is not taken for it."""
 
 
-def _hatch(long: str = "", short: str = "", words: str = "", **more: bool) -> Hatch:
-    return Hatch(tuple(long.split()), short, tuple(words.split()), **more)
+def _hatch(
+    long: str = "",
+    short: str = "",
+    words: str = "",
+    *,
+    valued: str = "",
+    old_style: bool = False,
+    one_dash: bool = False,
+    only_known: bool = False,
+) -> Hatch:
+    return Hatch(tuple(long.split()), short, tuple(words.split()), old_style, one_dash, valued, only_known)
 
 
 _TAR = _hatch(
     "--rsh-command --to-command --checkpoint-action --use-compress-program --info-script --new-volume-script",
     "IF",
     old_style=True,
+    valued="fCTXb",
 )
 _COMPILER = _hatch(words="-wrapper -fplugin* -specs* -B* @* -Xassembler -Wl,*plugin*", one_dash=True)
 _HATCHES = {
@@ -49,12 +63,11 @@ _HATCHES = {
     "gtar": _TAR,
     "bsdtar": _hatch("--use-compress-program", "I", old_style=True),
     "cpio": _hatch("--rsh-command"),
-    "sort": _hatch("--compress-program"),
+    "sort": _hatch("--compress-program", valued="ktSTo"),
     "split": _hatch("--filter"),
     "zip": _hatch("--unzip-command", "", "-TT*"),
     "rsync": _hatch("--rsh --rsync-path", "e"),
     "scp": _hatch("", "SoF"),
-    "curl": _hatch("--config --engine --proto-default", "K"),
     "wget": _hatch("--use-askpass --execute --config", "e"),
     "rg": _hatch("--pre --hostname-bin"),
     "ag": _hatch("--pager"),
@@ -65,9 +78,9 @@ _HATCHES = {
     "git bisect": _hatch(words="run view visualize"),
     "git clone": _hatch("--upload-pack --config --template", "uc", "ext::*"),
     "git config": _hatch(words="*"),
-    "git diff": _hatch("--ext-diff --output"),
-    "git log": _hatch("--ext-diff --output"),
-    "git show": _hatch("--ext-diff --output"),
+    "git diff": _hatch("--ext-diff --output", only_known=True),
+    "git log": _hatch("--ext-diff --output", only_known=True),
+    "git show": _hatch("--ext-diff --output", only_known=True),
     "git fetch": _hatch("--upload-pack", "", "ext::*"),
     "git fetch-pack": _hatch("--upload-pack --exec"),
     "git grep": _hatch("--open-files-in-pager", "O"),
@@ -136,10 +149,19 @@ def _search(program: str, hatch: Hatch, arguments: Sequence[Word]) -> Opening | 
             return None
         if _opens(hatch, word, position) and not (program == "git" and _is_harmless(arguments, position)):
             return Opening(position, f"{word.raw} can make {program} run another program")
-        if word.text is None and word.may_be_option and program != "find":  # which `unwrapping` looks after
+        if _may_open(hatch, arguments, position) and program != "find":  # which `unwrapping` looks after
             why = f"{word.raw} may turn out to be an option that makes {program} run another program"
             return Opening(position, why)
     return None
+
+
+def _may_open(hatch: Hatch, arguments: Sequence[Word], position: int) -> bool:
+    word, before = arguments[position], arguments[position - 1].text if position else None
+    if word.text is not None or not word.may_be_option or hatch.only_known:
+        return False
+    is_cluster = before is not None and (before.startswith("-") or (hatch.old_style and position == 1))
+    is_value = is_cluster and not word.is_many and before is not None and before[-1:] in tuple(hatch.valued)
+    return not is_value
 
 
 def _opens(hatch: Hatch, word: Word, position: int) -> bool:

@@ -52,9 +52,9 @@ def judge_argv(commands: Commands, argv: Sequence[str]) -> Verdict:
         return Verdict()
     line, words = "", list[Word]()
     for argument in argv:
-        start = len(line.encode()) + (1 if line else 0)
+        start = _bytes(line) + (1 if line else 0)
         line = f"{line} {shlex.quote(argument)}" if line else shlex.quote(argument)
-        words.append(known(argument, start, len(line.encode())))
+        words.append(known(argument, start, _bytes(line)))
     bench = _Bench(commands)
     with bench.refusing(_Place(line, None)):
         bench.judge_words(words, _Room(_Place(line, None), None, depth=0))
@@ -295,6 +295,10 @@ class _Bench:
             functions = dict.fromkeys(room.functions, -1)
             place = room.place.inside(words[0], text)
             self.judge_text(place, is_bash=is_bash, depth=room.depth + 1, functions=functions)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _enter(place: _Place, script: Script, depth: int, functions: dict[str, int]) -> _Room:

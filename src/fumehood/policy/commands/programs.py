@@ -16,16 +16,19 @@ def names(text: str) -> frozenset[str]:
 # Naming one of these in a rule allows whatever code it is given: that is what they are for.
 INTERPRETERS = names(
     """
-    python python2 python3 pypy pypy3 ipython ipython3 jupyter pytest tox nox pdb perl ruby irb rake gem bundle node
-    nodejs deno bun npx tsx ts-node php lua luajit tclsh wish expect julia R Rscript octave scala kotlin groovy java
-    jshell dotnet ghci runghc ocaml guile racket sbcl erl elixir iex swift make gmake cmake ninja meson bazel just
-    ant mvn gradle sbt vi vim nvim view ex rvim vimdiff nano pico emacs ed red less more most man info gdb lldb dc
-    m4 at batch crontab tmux screen script entr parallel run-parts start-stop-daemon systemd-run su runuser nsenter
-    unshare sqlite3 mysql psql mariadb mongo mongosh redis-cli ftp sftp telnet socat nc ncat netcat openvpn tcpdump
-    nmap ansible ansible-playbook terraform vagrant packer puppet chef salt ld ld.so ldd gcore capsh pkexec
-    dbus-run-session logrotate service choom setarch linux32 linux64 prlimit numactl proot fakeroot firejail bwrap
-    rlwrap ipython2 mpiexec mpirun srun torchrun scons snakemake nextflow osascript pwsh powershell cscript clisp
-    uvx pipx poetry pdm hatch conda mamba yarn pnpm corepack cargo rustc go
+    python python2 python3 pypy pypy3 ipython ipython3 jupyter pytest tox nox pdb perl ruby irb rake gem bundle
+    node nodejs deno bun npx tsx ts-node php lua luajit tclsh wish expect julia R Rscript octave scala kotlin
+    groovy java jshell dotnet ghci runghc ocaml guile racket sbcl erl elixir iex swift make gmake cmake ninja
+    meson bazel just ant mvn gradle sbt vi vim nvim view ex rvim vimdiff nano pico emacs ed red less more most man
+    info gdb lldb dc m4 at batch crontab tmux screen script entr parallel run-parts start-stop-daemon systemd-run
+    su runuser nsenter unshare sqlite3 mysql psql mariadb mongo mongosh redis-cli ftp sftp telnet socat nc ncat
+    netcat openvpn tcpdump nmap ansible ansible-playbook terraform vagrant packer puppet chef salt ld ld.so ldd
+    gcore capsh pkexec dbus-run-session logrotate service choom setarch linux32 linux64 prlimit numactl proot
+    fakeroot firejail bwrap rlwrap ipython2 mpiexec mpirun srun torchrun scons snakemake nextflow osascript pwsh
+    powershell cscript clisp uvx pipx poetry pdm hatch conda mamba yarn pnpm corepack cargo rustc go dpkg rpm snap
+    wine mono lxc lxc-attach machinectl ctr nerdctl crictl visudo vipw sudoedit editor sensible-editor pager
+    sensible-pager xterm mail mailx sendmail procmail rsh pssh aria2c tshark wireshark jjs jrunscript gimp blender
+    cscope zathura slsh yelp ssh-keygen ssh-agent gpg-agent
     """
 )
 # Shells whose `-c` text is read as bash or as sh; the others have grammars of their own.

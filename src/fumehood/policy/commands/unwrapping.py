@@ -6,13 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fumehood.policy.commands.programs import WRAPPERS, Wrapper
+from fumehood.policy.commands.programs import WRAPPERS, Wrapper, names
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Hole, Word, known, rest_of_line
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FOUND = "{}"
+# What `find` compares with: the word after it is a value, whatever it is.
+_COMPARING = names(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -type -xtype -size -mtime -atime -ctime "
+    "-mmin -amin -cmin -newer -user -group -perm -maxdepth -mindepth -samefile -inum -links -printf"
+)
 
 
 @dataclass(slots=True)
@@ -109,7 +114,9 @@ def _find(arguments: Sequence[Word]) -> Inside:
     while place < len(arguments):
         word = arguments[place]
         # One word alone, where the folder stands, cannot be more than a folder or an option without a command.
-        if (word.text is None and word.may_be_option and (place or word.is_many)) or word.text == ";":
+        is_value = place > 0 and arguments[place - 1].text in _COMPARING
+        may_belong = word.is_many or (place and not is_value)
+        if (word.text is None and word.may_be_option and may_belong) or word.text == ";":
             _refuse(word, f"{word.raw} may turn out to belong to -exec with a command")
         place += 1
         if word.text not in _EXECUTING:

@@ -45,6 +45,7 @@ _HARMLESS = names(
 )
 _VALUES = {"GIT_PAGER": {"cat", ""}, "PAGER": {"cat", ""}, "MANPAGER": {"cat", ""}}
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNING = re.compile(r"(?<![=!<>])=(?!=)|<<=|>>=|\+\+|--")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -68,7 +69,7 @@ class Ledger:
         """At the end, when everything that is assigned is known: a value may be an expression that runs a command."""
         for arithmetic, start, end in self._arithmetic:
             used = _IDENTIFIER.findall(arithmetic.text)
-            if re.search(r"=|\+\+|--", arithmetic.text):
+            if _ASSIGNING.search(arithmetic.text):
                 for name in used:
                     _check_name(name, (), (start, end))
             doubtful = next((name for name in used if name in self._doubtful), None)

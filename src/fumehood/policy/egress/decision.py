@@ -25,9 +25,13 @@ class Attempt:
 
     def __str__(self) -> str:
         place = endpoint(self.host, self.port) if self.port else self.host
-        if self.kind == "http":
-            place = f"{self.method} http{'s' if self.secure else ''}://{place}{self.path}"
-        return shown(f"{self.kind} {place}" if self.kind != "http" else place)
+        if self.kind != "http":
+            return shown(f"{self.kind} {place}")
+        if not self.method:
+            return shown(f"a request to {place}")
+        # A target that is no path begins with something else, and is not to look like a part of the place.
+        path = self.path if self.path.startswith("/") else f" {self.path}"
+        return shown(f"{self.method} http{'s' if self.secure else ''}://{place}{path}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,8 @@ def test_mounts_become_binds_that_belong_to_the_sandboxs_user(tmp_path: Path) ->
     spec = blueprint.draw(policy, MACHINE)
     owner = spec["uid_base"] + SANDBOX_UID
     assert spec["binds"][-2:] == [
-        {"source": str((tmp_path / "real").resolve()), "target": "/in", "mode": "ro", "owner": owner},
-        {"source": str(tmp_path.resolve()), "target": "/out", "mode": "rw", "owner": owner},
+        {"source": str((tmp_path / "real").resolve()), "target": "/in", "mode": "ro", "executes": True, "owner": owner},
+        {"source": str(tmp_path.resolve()), "target": "/out", "mode": "rw", "executes": True, "owner": owner},
     ]
     assert spec["writable"] == ["/out"]
     assert blueprint.draw(policy, ROOTLESS)["binds"][-1]["owner"] is None
@@ -189,7 +189,13 @@ def test_drawing_twice_gives_plans_that_do_not_share_what_can_change() -> None:
 
 def test_packages_are_shown_read_only_and_found_by_the_program_and_what_it_starts() -> None:
     spec = blueprint.draw(Policy(), MACHINE, PackageFolder("/cache/packages", "sha256:abc"))
-    expected = {"source": "/cache/packages", "target": "/opt/environment", "mode": "ro", "owner": None}
+    expected = {
+        "source": "/cache/packages",
+        "target": "/opt/environment",
+        "mode": "ro",
+        "executes": True,
+        "owner": None,
+    }
     assert expected in spec["binds"]
     assert spec["module_path"] == ["/opt/environment"]
     assert spec["environment"]["PYTHONPATH"] == "/opt/environment"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,6 @@ def test_a_strict_policy_is_content_with_whole_cgroups(facts: Machine) -> None:
 
 
 UNKNOWN: dict[str, dict[str, object]] = {
-    "commands": {"commands": {"allow": ["ls"]}},
     "approvals": {"approvals": [{"tool": "shell", "when": "always"}]},
     "image": {"image": "debian:13"},
 }
@@ -151,6 +151,14 @@ def test_a_control_without_a_mechanism_is_refused(control: str, sections: dict[s
     assert str(caught.value) == (
         f"{control}: not enforced by backend native: this backend has no mechanism for it. Remove it from the policy."
     )
+
+
+def test_naming_programs_to_the_kernel_needs_landlock() -> None:
+    commands = {"allow": ["ls"], "enforce": "kernel"}
+    report = decide(Policy(commands=commands), machine(is_root=True)).mechanisms()
+    assert "Landlock lets 1 named programs be executed" in report["commands"]
+    with pytest.raises(UnenforceableError, match=r"commands.enforce: .* no Landlock"):
+        decide(Policy(commands=commands), replace(machine(is_root=True), landlock_abi=0))
 
 
 def test_known_controls_are_not_refused() -> None:

@@ -156,6 +156,8 @@ def test_words_without_a_shell_have_no_builtins_and_need_no_reader() -> None:
     assert judge_argv(commands, ["sh", "-c", "ls -l | ls"]).allowed
     (refusal,) = judge_argv(commands, ["env", "a b", "x"]).refusals
     assert refusal.part == "env 'a b' x"
+    assert judge_argv(commands, ["ls", "\udcff"]).allowed
+    assert not judge_argv(commands, ["l\udcffs"]).allowed
 
 
 def test_sh_is_not_read_as_bash() -> None:

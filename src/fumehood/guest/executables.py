@@ -1,0 +1,133 @@
+"""Which files a sandbox may execute when the policy names its programs, and which it may read then.
+
+A program needs more than its own file: a script its interpreter, a dynamic program its loader. The loader runs any file
+that it can map, so programs that are not named must not be readable either; and nothing that can be written may be
+mapped as code, which is for the mounts to see to.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+_PROGRAM_FOLDERS = frozenset({"bin", "sbin", "games", "libexec"})
+_LIBRARY_FOLDERS = frozenset({"lib", "lib32", "lib64", "libx32"})
+# What in /usr/lib is data and libraries; the rest of it belongs to programs, and holds programs.
+_LIBRARIES = (
+    "python",
+    "perl",
+    "ruby",
+    "lua",
+    "php",
+    "tcl",
+    "node_modules",
+    "nodejs",
+    "locale",
+    "ssl",
+    "os-release",
+    "R",
+)
+# One file that is many programs: it gives what its name says only if that name is listed.
+_MANY_IN_ONE = frozenset({"busybox", "toybox", "coreutils", "sbase-box", "ubase-box", "hashbox"})
+_MOST_LINKS = 8
+_PT_INTERP = 3
+
+
+class Executables:
+    """`names` are those of the policy's rules: names in PATH, or paths."""
+
+    def __init__(self, names: list[str], path: str, prefix: str) -> None:
+        self._names = names
+        self._prefix = os.path.realpath(prefix)
+        self.files: list[str] = sorted({file for name in names for file in self._files(name, path.split(":"))})
+
+    def _files(self, name: str, folders: list[str]) -> Iterator[str]:
+        """The file that a name stands for, and all that it takes to execute it; nothing if it is not there."""
+        places = [name] if "/" in name else [os.path.join(folder, name) for folder in folders]
+        for place in places:
+            real = os.path.realpath(place)
+            if os.path.isfile(real) and not self._is_another(os.path.basename(real)):
+                yield from _with_interpreters(real, _MOST_LINKS)
+
+    def _is_another(self, real_name: str) -> bool:
+        return real_name in _MANY_IN_ONE and real_name not in self._names
+
+    def readable(self) -> list[str]:
+        """Everything but folders of programs; of those only what belongs to the listed ones."""
+        split = {"/", "/usr", "/usr/local", *_ancestors(self._prefix)}
+        own = {folder for file in self.files if (folder := _own_folder(file))}
+        return sorted({*_cover("/", split), *self.files, *own})
+
+
+def _with_interpreters(file: str, most: int) -> Iterator[str]:
+    yield file
+    try:
+        with open(file, "rb") as stream:
+            head = stream.read(4096)
+    except OSError:
+        return
+    if most and head[:2] == b"#!":
+        # `#!/usr/bin/env name` needs both.
+        for word in head[2:].split(b"\n", 1)[0].decode("utf-8", "replace").split():
+            found = word if word.startswith("/") else _first_in_path(word)
+            if found and os.path.isfile(os.path.realpath(found)):
+                yield from _with_interpreters(os.path.realpath(found), most - 1)
+    elif loader := _loader(head):
+        yield os.path.realpath(loader)
+
+
+def _first_in_path(name: str) -> str | None:
+    places = (f"{folder}/{name}" for folder in ("/usr/local/bin", "/usr/bin", "/bin"))
+    return next((place for place in places if os.path.isfile(place)), None)
+
+
+def _loader(head: bytes) -> str | None:
+    """What the program's header names as its interpreter; only 64-bit little-endian files are run here."""
+    if head[:6] != b"\x7fELF\x02\x01" or len(head) < 64:
+        return None
+    offset, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+    for number in range(count):
+        place = offset + number * size
+        if place + 56 > len(head):
+            return None
+        kind, _, start, _, _, length = struct.unpack_from("<IIQQQQ", head, place)
+        if kind == _PT_INTERP and start + length <= len(head):
+            return os.fsdecode(head[start : start + length].rstrip(b"\0"))
+    return None
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path != "/":
+        yield path
+        path = os.path.dirname(path)
+
+
+def _cover(folder: str, split: set[str]) -> Iterator[str]:
+    """Paths that hold everything in the folder but programs. Links need no rule: what counts is where they lead."""
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if os.path.islink(path) or name in _PROGRAM_FOLDERS:
+            continue
+        if name in _LIBRARY_FOLDERS and folder in ("/", "/usr"):
+            yield from (os.path.join(path, inner) for inner in sorted(os.listdir(path)) if _is_library(path, inner))
+        elif path in split:
+            yield from _cover(path, split)
+        else:
+            yield path
+
+
+def _is_library(folder: str, name: str) -> bool:
+    path = os.path.join(folder, name)
+    if os.path.islink(path):
+        return False
+    is_multiarch = name.endswith(("-linux-gnu", "-linux-musl", "-linux-gnueabihf"))
+    return os.path.isfile(path) or is_multiarch or name.startswith(_LIBRARIES)
+
+
+def _own_folder(file: str) -> str | None:
+    """Of a program in a folder of its own, such as /usr/lib/jvm/x/bin/java: what lies around it is its own too."""
+    folder = os.path.dirname(file)
+    if os.path.dirname(folder) in ("/", "/usr", "/usr/local") or not folder.startswith(("/usr/lib/", "/opt/")):
+        return None
+    return os.path.dirname(folder) if os.path.basename(folder) in _PROGRAM_FOLDERS else None

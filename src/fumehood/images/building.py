@@ -1,0 +1,196 @@
+"""The walk of a build: a root file system, what stays of it, packages, a user, a list of all that, an image."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from fumehood.backends.docker.engine import Engine, ImageFacts
+from fumehood.backends.docker.reference import ENVIRONMENT
+from fumehood.backends.docker.troubles import speaking_to
+from fumehood.backends.languages import LANGUAGES
+from fumehood.environments import Environment, EnvironmentStore, Target, Wishes
+from fumehood.errors import UsageError
+from fumehood.images import debian
+from fumehood.images import labels as labelled
+from fumehood.images.accounts import add_account
+from fumehood.images.archive import Configuration, ImageArchive, image_configuration
+from fumehood.images.base import export_root, fetch_base
+from fumehood.images.dialogue import with_engine
+from fumehood.images.hardening import NOTHING, Hardened, harden
+from fumehood.images.inventory import PLACE, Component, bill_of_materials, take_stock
+from fumehood.images.labels import FROM, MADE, MADE_AT, PACKAGES, POLICY, PYTHON
+from fumehood.images.layer import Layer
+from fumehood.images.platform import wheel_platform
+from fumehood.images.recipe import Recipe
+from fumehood.images.root import Root, open_root
+from fumehood.images.workshop import Workshop, open_workshop
+from fumehood.interpreter import PACKAGES_PLACE
+
+Progress = Callable[[str], None]
+Heartbeat = Callable[[], None]
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def _ignore(line: str) -> None:
+    """Nobody watches."""
+
+
+def _carry_on() -> None:
+    """Nothing ends the work but its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a root file system comes from, and for which machine it is."""
+
+    archive: Path
+    machine: str
+    origin: str
+
+
+def build_image(recipe: Recipe, progress: Progress = _ignore, heartbeat: Heartbeat = _carry_on) -> ImageFacts:
+    """Blocks, for command lines. Whatever `heartbeat` raises ends it, and nothing is left."""
+    made_at = _moment(os.environ)
+    machine = with_engine(recipe.policy, _machine, heartbeat)
+    with open_workshop() as workshop, ExitStack() as stack:
+        source = _fetch(recipe, machine, workshop, made_at, progress, heartbeat)
+        root = stack.enter_context(open_root(source.archive))
+        environment = _install_packages(recipe, root, source.machine, stack, progress, heartbeat)
+        progress("hardening")
+        archive = _assemble(recipe, source, root, environment, workshop.folder / "layer.tar", made_at, heartbeat)
+        progress(f"loading {recipe.name}, {archive.layer.stat().st_size // 2**20} MiB")
+        return with_engine(recipe.policy, partial(_load, archive=archive), heartbeat)
+
+
+def _moment(variables: Mapping[str, str]) -> int:
+    """As everybody who makes things reproducible has agreed, else now."""
+    said = variables.get("SOURCE_DATE_EPOCH")
+    if said is None:
+        return int(time.time())
+    if not said.isdigit():
+        raise UsageError(f"SOURCE_DATE_EPOCH {said!r} must be a number of seconds since 1970")
+    return int(said)
+
+
+async def _machine(engine: Engine) -> str:
+    return (await engine.facts()).machine
+
+
+def _fetch(
+    recipe: Recipe, machine: str, workshop: Workshop, made_at: int, progress: Progress, heartbeat: Heartbeat
+) -> Source:
+    if recipe.base is None:
+        draft = debian.make_root(recipe, machine, workshop, made_at=made_at, progress=progress, heartbeat=heartbeat)
+        return Source(draft, machine, f"Debian {recipe.suite}")
+    draft = workshop.folder / "root.tar"
+    base = with_engine(recipe.policy, partial(_export, recipe.base, draft, progress), heartbeat)
+    return Source(draft, base.machine, f"{recipe.base} ({base.digest})")
+
+
+async def _export(reference: str, path: Path, progress: Progress, engine: Engine) -> ImageFacts:
+    await engine.facts()
+    image = await fetch_base(engine, reference, progress)
+    progress(f"taking {reference} apart")
+    await export_root(engine, image, path)
+    return image
+
+
+def _install_packages(
+    recipe: Recipe, root: Root, machine: str, stack: ExitStack, progress: Progress, heartbeat: Heartbeat
+) -> Environment | None:
+    python = root.python()
+    if python is None:
+        raise UsageError(f"{recipe.base or recipe.suite} has no python3, which sandboxes need; use one that has")
+    section = recipe.policy.environment
+    if not section.has_packages:
+        return None
+    wishes = Wishes.of(section, Target(python[1], wheel_platform(root, machine)))
+    lease = stack.enter_context(closing(EnvironmentStore.open_default().use(wishes, progress, heartbeat)))
+    return lease.environment
+
+
+def _assemble(
+    recipe: Recipe,
+    source: Source,
+    root: Root,
+    environment: Environment | None,
+    path: Path,
+    made_at: int,
+    heartbeat: Heartbeat,
+) -> ImageArchive:
+    hardened = harden(root, recipe.languages, debian.SCAFFOLDING if recipe.base is None else NOTHING)
+    _check_languages(recipe, root, hardened)
+    account, labels = add_account(root), _labels(recipe, source, root, environment, made_at)
+    layer = Layer(made_at)
+    layer.add_root(root, hardened.kept)
+    for name, content in {**hardened.changed, **account.files}.items():
+        layer.add_file(name, content, 0o644)
+    for folder in ("workspace", "tmp", "run", "dev", "proc", "sys"):
+        layer.add_folder(folder, 0o1777 if folder == "tmp" else 0o755)
+    if environment:
+        _add_packages(layer, environment, root)
+    bill = bill_of_materials(
+        recipe.name, _components(root, hardened, environment), made_at=labels[MADE_AT], properties=labels
+    )
+    layer.add_file(PLACE, json.dumps(bill, indent=1).encode())
+    digest = layer.write(path, heartbeat)
+    variables = {"PATH": _PATH, **({"PYTHONPATH": PACKAGES_PLACE} if environment else {})}
+    wanted = Configuration(source.machine, account.user, variables, labels, made_at)
+    return ImageArchive(recipe.name, image_configuration(wanted, digest), path)
+
+
+def _check_languages(recipe: Recipe, root: Root, hardened: Hardened) -> None:
+    kept = set(hardened.kept)
+    for name in recipe.languages:
+        missing = [command for command in LANGUAGES[name].commands if not root.find_command(command, kept)]
+        if missing:
+            raise UsageError(
+                f"language {name}: {recipe.base or recipe.suite} has no {' and no '.join(missing)}; use a --base that "
+                "has, or leave --base away"
+            )
+
+
+def _labels(
+    recipe: Recipe, source: Source, root: Root, environment: Environment | None, made_at: int
+) -> dict[str, str]:
+    python = root.python()
+    assert python is not None
+    section = recipe.policy.environment
+    packages = {ENVIRONMENT: Wishes.of(section).request, PACKAGES: environment.digest} if environment else {}
+    return {
+        MADE: "1",
+        MADE_AT: datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        FROM: source.origin,
+        POLICY: recipe.policy.digest,
+        PYTHON: ".".join(map(str, python[1])),
+        labelled.LANGUAGES: " ".join(("python", "sh", *recipe.languages)),
+        **packages,
+    }
+
+
+def _add_packages(layer: Layer, environment: Environment, root: Root) -> None:
+    """Their programs name the interpreter that they were installed with, which is another one's path in here."""
+    python = root.python()
+    assert python is not None
+    ours, theirs = environment.manifest.interpreter.encode(), python[0].encode()
+    layer.add_tree(PACKAGES_PLACE.lstrip("/"), environment.folder, lambda content: content.replace(ours, theirs, 1))
+
+
+def _components(root: Root, hardened: Hardened, environment: Environment | None) -> list[Component]:
+    installed = environment.manifest.installed if environment else ()
+    python = (Component("pypi", package.name, package.version) for package in installed)
+    return sorted({*take_stock(root, hardened.kept, hardened.packages), *python})
+
+
+async def _load(engine: Engine, archive: ImageArchive) -> ImageFacts:
+    with speaking_to(engine.host):
+        await engine.client.images.import_image(archive.chunks())
+    return await engine.image(archive.name)

@@ -1,0 +1,87 @@
+"""A root file system as one archive: what is in it, read at random. Nothing is ever unpacked."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from fumehood.errors import StepFailedError
+
+_MOST_LINKS = 40
+_PYTHONS = ("usr/local/bin/python3", "usr/bin/python3", "bin/python3")
+_PATH = ("usr/local/bin", "usr/bin", "bin")
+_PYTHON = re.compile(r"python(\d+)\.(\d+)")
+
+
+class Root:
+    """Names have no slash in front."""
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        # A later entry of the same name takes the place of an earlier one.
+        self.entries = {plain(entry.name): entry for entry in archive.getmembers()}
+        self.entries.pop("", None)
+        # An archive need not name the folders of what it has.
+        self._folders = {str(parent) for name in self.entries for parent in PurePosixPath(name).parents}
+
+    def content(self, entry: tarfile.TarInfo) -> IO[bytes]:
+        """Of a file, or of what a hard link shares its content with."""
+        stream = self._archive.extractfile(entry)
+        if stream is None:
+            raise StepFailedError("reading the root file system", f"{entry.name} has no content")
+        return stream
+
+    def read(self, name: str) -> bytes | None:
+        """None when there is no such file."""
+        entry = self.entries.get(self.resolve(name) or "")
+        return self.content(entry).read() if entry and (entry.isreg() or entry.islnk()) else None
+
+    def resolve(self, name: str) -> str | None:
+        """Where a path leads when every link on its way is followed; None when it leads nowhere in here."""
+        pending, done = name.split("/")[::-1], ""
+        for _ in range(_MOST_LINKS * 4):
+            if not pending:
+                return done
+            done = plain(posixpath.join("/", done, pending.pop()))
+            entry = self.entries.get(done)
+            if entry is not None and entry.issym():
+                pending += plain(entry.linkname).split("/")[::-1]
+                done = "" if entry.linkname.startswith("/") else posixpath.dirname(done)
+            elif entry is None and done and done not in self._folders:
+                return None
+        return None
+
+    def python(self) -> tuple[str, tuple[int, int]] | None:
+        """Its path in a sandbox and its version."""
+        for name in _PYTHONS:
+            target = self.resolve(name)
+            found = _PYTHON.fullmatch(posixpath.basename(target)) if target else None
+            if found:
+                return f"/{name}", (int(found[1]), int(found[2]))
+        return None
+
+    def find_command(self, command: str, kept: set[str]) -> str | None:
+        """Where it is among the names that are kept, a name in PATH or a path."""
+        folders = [""] if "/" in command else _PATH
+        places = (self.resolve(f"{folder}/{command}".lstrip("/")) for folder in folders)
+        return next((place for place in places if place in kept), None)
+
+
+@contextmanager
+def open_root(path: Path) -> Iterator[Root]:
+    try:
+        archive = tarfile.open(path, "r:")  # noqa: SIM115
+    except (tarfile.TarError, OSError) as error:
+        raise StepFailedError("reading the root file system", str(error), remedy="Build the image again.") from error
+    with archive:
+        yield Root(archive)
+
+
+def plain(name: str) -> str:
+    """One spelling for `./usr/`, `/usr` and `usr`; nothing leads above the root."""
+    return posixpath.normpath(f"/{name}").lstrip("/")

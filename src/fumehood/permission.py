@@ -1,0 +1,86 @@
+"""Whether a policy's `commands` let a run begin: judged on the host, before anything starts.
+
+Command lines (`argv`, and source in bash or sh) are read and judged. Code in other languages is no command line; what
+it may execute is for the kernel to say, with `commands.enforce: kernel`.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from fumehood.backends.interface import RunRequest
+from fumehood.backends.languages import find_language
+from fumehood.policy import Policy
+from fumehood.results import Cause, Denial, RunResult, Status
+
+DENIED_EXIT_CODE = 126
+_SHELLS = {"bash": True, "sh": False}
+
+
+def denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
+    """Why the run must not begin; empty when it may."""
+    if policy.commands.is_open:
+        return ()
+    return (*_line_denials(policy, request), *_kernel_denials(policy, request))
+
+
+def denied_result(refused: tuple[Denial, ...], policy: Policy) -> RunResult:
+    first, *others = map(str, refused)
+    more = f" (and {len(others)} more)" if others else ""
+    return RunResult(
+        status=Status.DENIED,
+        cause=Cause.POLICY,
+        exit_code=DENIED_EXIT_CODE,
+        stdout_bytes=b"",
+        stderr_bytes=b"",
+        truncated=False,
+        duration_ms=0.0,
+        cpu_ms=0.0,
+        peak_memory_bytes=0,
+        run_id=f"run_{secrets.token_hex(8)}",
+        policy_digest=policy.digest,
+        detail=f"{first}{more}",
+        denials=refused,
+    )
+
+
+def _line_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
+    from fumehood.policy.commands import judge, judge_argv
+    from fumehood.policy.commands.verdict import shortened
+
+    if request.source is None:
+        verdict = judge_argv(policy.commands, request.arguments)
+    elif request.language not in _SHELLS:
+        return ()
+    elif request.script_name.startswith("/"):
+        why = "the file that lies there may be another than the one that is judged"
+        return (Denial("command", request.script_name, why, remedy="give the script without a path"),)
+    else:
+        try:
+            line = request.source.decode()
+        except UnicodeDecodeError as error:
+            why = f"the script is not UTF-8 (byte {error.start}), so that it cannot be judged"
+            return (Denial("command", request.script_name, why, remedy="write it in UTF-8"),)
+        verdict = judge(policy.commands, line, is_bash=_SHELLS[request.language])
+    return tuple(
+        Denial("command", shortened(refusal.part), refusal.why, _rule(refusal.rule), refusal.remedy)
+        for refusal in verdict.refusals
+    )
+
+
+def _rule(text: str | None) -> str:
+    return f"commands.deny[{text}]" if text else ""
+
+
+def _kernel_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
+    """What the language itself would have to execute: without these words the run would end in an error of its own."""
+    if policy.commands.enforce != "kernel" or request.source is None:
+        return ()
+    language = find_language(request.language)
+    if language.toolchain is not None:
+        why = "the program that a compiler makes is not one that the kernel lets be executed"
+        return (Denial("command", language.name, why, remedy="use commands.enforce: parse"),)
+    allowed = {name.rpartition("/")[2] for name in policy.commands.programs}
+    missing = [name for command in language.commands if (name := command.rpartition("/")[2]) not in allowed]
+    why = "the kernel lets only named programs be executed"
+    return tuple(Denial("command", name, why, remedy=f"add {name!r} to commands.allow") for name in missing)

@@ -1,0 +1,43 @@
+"""What a model may call: tools with schemas, carried out in a sandbox, with results shaped for a model.
+
+    async with Sandbox(policy) as box:
+        toolbox = Toolbox(box, PYTHON, SHELL, READ_FILE)
+        toolbox.schemas()                                      # for the model
+        result = await toolbox.call("shell", {"command": "ls"})  # what it asked for
+        result.text, result.status                             # for the model
+
+Owns the shape of calls and results. Whether a call may be carried out is for the policy and for a `Gate`: approvals and
+the audit log. Must not know models, frameworks or messages.
+"""
+
+from fumehood.tools.filing import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE
+from fumehood.tools.functions import tool
+from fumehood.tools.gate import Answer, Gate, ToolCall
+from fumehood.tools.result import ToolResult, ToolStatus
+from fumehood.tools.running import PYTHON, SHELL
+from fumehood.tools.shaping import shaped
+from fumehood.tools.tool import Risk, Tool, ToolSchema
+from fumehood.tools.toolbox import Toolbox
+
+STANDARD = (PYTHON, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES)
+
+__all__ = [
+    "EDIT_FILE",
+    "LIST_FILES",
+    "PYTHON",
+    "READ_FILE",
+    "SHELL",
+    "STANDARD",
+    "WRITE_FILE",
+    "Answer",
+    "Gate",
+    "Risk",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+    "ToolSchema",
+    "ToolStatus",
+    "Toolbox",
+    "shaped",
+    "tool",
+]

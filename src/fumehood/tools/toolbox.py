@@ -1,0 +1,121 @@
+"""The tools that a model has, and the way of a call: found, checked, admitted, carried out, told."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from fumehood.errors import DeniedError, UsageError
+from fumehood.tools.gate import Gate, ToolCall
+from fumehood.tools.result import ToolResult, ToolStatus
+from fumehood.tools.tool import Tool, ToolSchema
+
+if TYPE_CHECKING:
+    from fumehood.sandbox import Sandbox
+
+_MOST_PROBLEMS = 5
+
+
+class _InvalidCallError(Exception):
+    """Of the model's making; its text is for the model."""
+
+
+class Toolbox:
+    """`Toolbox(sandbox, PYTHON, SHELL)`. Calls that make no sense are results; exceptions are for the application."""
+
+    def __init__(self, sandbox: Sandbox, *tools: Tool, gate: Gate | None = None) -> None:
+        self._sandbox = sandbox
+        self._gate = gate
+        self._tools = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise UsageError("two tools have the same name; give each its own")
+
+    def schemas(self) -> list[ToolSchema]:
+        return [tool.schema() for tool in self._tools.values()]
+
+    async def call(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolResult:
+        """`arguments` as a mapping, or as the JSON text that a model wrote."""
+        try:
+            tool = self._find(name)
+            given = _checked(tool, _mapping(arguments))
+            call = self._call(tool, given)
+        except _InvalidCallError as error:
+            return ToolResult(str(error), ToolStatus.INVALID)
+        return await self._admitted(tool, call, given)
+
+    def _find(self, name: str) -> Tool:
+        if name in self._tools:
+            return self._tools[name]
+        near = difflib.get_close_matches(name, self._tools, n=1)
+        guess = f" Did you mean {near[0]}?" if near else ""
+        raise _InvalidCallError(f"There is no tool {name!r}.{guess} The tools are: {', '.join(self._tools)}.")
+
+    def _call(self, tool: Tool, given: BaseModel) -> ToolCall:
+        arguments = given.model_dump(mode="json")
+        return ToolCall(f"call_{secrets.token_hex(8)}", tool.name, arguments, tool.risk, self._sandbox.policy.digest)
+
+    async def _admitted(self, tool: Tool, call: ToolCall, given: BaseModel) -> ToolResult:
+        if self._gate is None:
+            return await self._carry_out(tool, given)
+        answer = await self._gate.admit(call)
+        if not answer.allowed:
+            result = ToolResult(f"Denied: {answer.reason or 'nobody approved it'}.", ToolStatus.DENIED)
+        else:
+            if answer.arguments is not None:
+                given = _edited(tool, answer.arguments)
+                call = self._call(tool, given)
+            result = await self._carry_out(tool, given)
+        await self._gate.finished(call, result)
+        return result
+
+    async def _carry_out(self, tool: Tool, given: BaseModel) -> ToolResult:
+        try:
+            return await tool.carry_out(self._sandbox, given)
+        except DeniedError as error:
+            return ToolResult(f"Denied by the policy: {error}", ToolStatus.DENIED)
+        except UsageError as error:
+            return ToolResult(f"It could not be done: {error}", ToolStatus.ERROR)
+
+
+def _mapping(arguments: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
+    if isinstance(arguments, Mapping):
+        return arguments
+    try:
+        found: object = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        raise _InvalidCallError(f"The arguments are not JSON: {error}. Send one JSON object.") from None
+    if not isinstance(found, dict):
+        raise _InvalidCallError(f"The arguments are {type(found).__name__}, not an object. Send one JSON object.")
+    return cast("dict[str, Any]", found)
+
+
+def _checked(tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:
+    try:
+        # As JSON, so that only what a model can write is taken: no conversions besides those that JSON needs.
+        return tool.arguments.model_validate_json(json.dumps(dict(arguments)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _InvalidCallError(_explained(tool, error)) from None
+
+
+def _edited(tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:
+    """A person's mistake, and not one that a model could mend."""
+    try:
+        return _checked(tool, arguments)
+    except _InvalidCallError as error:
+        raise UsageError(f"the edited arguments make no sense: {error}") from None
+
+
+def _explained(tool: Tool, error: Exception) -> str:
+    wanted = json.dumps(tool.schema()["parameters"].get("properties", {}), ensure_ascii=False)
+    if not isinstance(error, ValidationError):
+        return f"The arguments of {tool.name} cannot be used: {error}. They are: {wanted}"
+    problems = [
+        f"{'.'.join(map(str, details['loc'])) or 'arguments'}: {details['msg']}"
+        for details in error.errors(include_url=False)[:_MOST_PROBLEMS]
+    ]
+    return f"The arguments of {tool.name} are not right. {'; '.join(problems)}. They are: {wanted}"

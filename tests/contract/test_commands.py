@@ -1,0 +1,76 @@
+"""The policy's `commands` on every backend: a line that is not allowed never starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fumehood import Cause, DeniedError, Finished, Policy, Status, SyncSandbox, UnenforceableError
+
+COMMANDS = {"allow": ["ls", "cat", "touch"], "deny": ["cat /etc/*"]}
+
+OpenBox = Callable[..., SyncSandbox]
+
+
+@pytest.mark.parametrize("language", ["bash", "sh"])
+def test_a_line_that_is_allowed_runs(open_box: OpenBox, language: str) -> None:
+    result = open_box(commands=COMMANDS).run("touch a; ls | cat", language=language)
+    assert (result.status, result.stdout, result.denials) == (Status.SUCCESS, "a\n", ())
+
+
+@pytest.mark.parametrize("language", ["bash", "sh"])
+def test_a_line_that_is_not_allowed_does_not_even_begin(open_box: OpenBox, language: str) -> None:
+    box = open_box(commands=COMMANDS)
+    result = box.run("touch a; rm -rf x", language=language)
+    assert (result.status, result.cause, result.exit_code) == (Status.DENIED, Cause.POLICY, 126)
+    assert result.detail == "rm -rf x: rm is not allowed; add 'rm' to commands.allow"
+    (denial,) = result.denials
+    assert (denial.kind, denial.what, denial.rule) == ("command", "rm -rf x", "")
+    assert box.run("ls", language=language).stdout == ""
+
+
+def test_a_command_without_a_shell_is_judged_too(open_box: OpenBox) -> None:
+    box = open_box(commands=COMMANDS)
+    assert box.run(argv=["ls", "/workspace"]).ok
+    result = box.run(argv=["cat", "/etc/passwd"])
+    assert (result.status, result.denials[0].rule) == (Status.DENIED, "commands.deny[cat /etc/*]")
+    assert box.run(argv=["bash", "-c", "ls"]).status is Status.DENIED
+
+
+def test_streams_and_background_runs_are_judged_too(open_box: OpenBox) -> None:
+    box = open_box(commands=COMMANDS)
+    (event,) = list(box.stream("rm x", language="bash"))
+    assert isinstance(event, Finished)
+    assert event.result.status is Status.DENIED
+    with pytest.raises(DeniedError, match="add 'rm' to commands"):
+        box.start("rm x", language="bash")
+    with pytest.raises(DeniedError):
+        box.start(argv=["bash"], terminal=(80, 24))
+
+
+def test_a_script_that_lies_in_the_sandbox_is_not_the_one_that_was_judged(open_box: OpenBox) -> None:
+    box = open_box(commands=COMMANDS)
+    box.write("x.sh", b"rm x")
+    assert box.run("ls", language="bash", name="/workspace/x.sh").status is Status.DENIED
+
+
+def test_code_in_other_languages_is_no_command_line(open_box: OpenBox) -> None:
+    assert open_box(commands=COMMANDS).run("print(1)").stdout == "1\n"
+
+
+def test_with_the_kernel_only_named_programs_can_be_executed(make_policy: Callable[..., Policy], backend: str) -> None:
+    policy = make_policy(commands={"allow": ["ls", "bash"], "enforce": "kernel"})
+    if backend == "gvisor":
+        with pytest.raises(UnenforceableError, match=r"commands\.enforce: .*no Landlock"), SyncSandbox(policy):
+            pytest.fail("it opened")
+        return
+    with SyncSandbox(policy) as box:
+        assert "Landlock" in box.enforcement["commands"]
+        assert box.run("ls /usr > /dev/null && echo fine", language="bash").stdout == "fine\n"
+        tried = box.run("import subprocess\ntry:\n    subprocess.run(['id'])\nexcept PermissionError:\n    print('no')")
+        assert tried.stdout == "no\n"
+        for language in ("sh", "javascript", "c"):
+            result = box.run("true", language=language)
+            assert (result.status, result.cause) == (Status.DENIED, Cause.POLICY)
+            assert "kernel lets" in result.detail
