@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,64 @@ def test_what_is_done_is_seen_and_not_only_said_again(
         seen.verdict for _, seen in sorted(rehearse(closed, list(run_tests(open_.override({"tests": tests})))).items())
     ]
     assert verdicts == ["deny"] * 3
+
+
+class Listener:
+    """A server on the host that counts who comes."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.setblocking(False)
+        self.port = self.socket.getsockname()[1]
+
+    def had_a_visitor(self) -> bool:
+        try:
+            self.socket.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    found = Listener()
+    with found.socket:
+        yield found
+
+
+def test_connections_and_requests_are_tried_without_reaching_anybody(
+    make_policy: Callable[..., Policy], listener: Listener
+) -> None:
+    port = listener.port
+    rules = [
+        {
+            "host": "localhost",
+            "ports": [port],
+            "protocol": "http",
+            "methods": ["GET"],
+            "paths": ["/a/**"],
+            "private": True,
+        },
+        {"host": "*.example.com", "ports": [443], "methods": ["GET"], "paths": ["/a/**"]},
+        {"host": "passed.example.org", "ports": [443]},
+    ]
+    attempts = {
+        f"connect: 'localhost:{port}'": "allow",
+        f"http: POST http://localhost:{port}/a/x": "deny",
+        f"http: GET http://localhost:{port}/b": "deny",
+        f"http: GET http://localhost:{port}/a/../b": "deny",
+        f"http: GET http://localhost:{port}/a/x": None,
+        "connect: 'www.example.com:443'": "allow",
+        "connect: 'www.example.com:22'": "deny",
+        "connect: 'example.com:443'": "deny",
+        "connect: '192.0.2.7:443'": "deny",
+        "http: PUT https://www.example.com/a/x": "deny",
+        "http: GET https://www.example.com/a/%2e%2e/b": "deny",
+        "http: GET https://www.example.com/a/x": None,
+        "http: GET http://passed.example.org:443/": None,
+        "http: GET https://evil.example.net/": "deny",
+    }
+    policy = make_policy(network={"allow": rules}, tests=expecting_nothing(list(attempts)))
+    seen = rehearse(policy, list(run_tests(policy)))
+    assert {name: seen[index].verdict for index, name in enumerate(attempts)} == attempts
+    assert not listener.had_a_visitor()

@@ -9,6 +9,9 @@ key; `controls` names the keys in use, so that a backend can refuse what it woul
     policy = Policy.load("analyst.yaml")        text -> document -> model
     policy.digest, policy.diff(other), policy.lint(), policy.override({"resources": {"memory": "1G"}})
     controls(policy), describe(policy)
+
+Beside it: `egress` and `commands` decide about connections and command lines, `rulings` about any attempt, in words;
+`testing` runs the tests of a policy, `file` knows where in a file its keys stand.
 """
 
 from fumehood.policy.actions import Approval, Commands

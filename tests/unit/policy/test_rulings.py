@@ -253,6 +253,30 @@ def test_the_change_for_a_name_allows_it(host: str, port: int) -> None:
     assert ruling.allowed or ruling.remedy
 
 
+@given(
+    st.sampled_from(["GET", "POST", "DELETE"]),
+    st.sampled_from(["https", "http"]),
+    st.sampled_from(["evil.example", "10.0.0.1", "8.8.8.8", "[2001:db8::1]"]),
+    st.sampled_from(["", ":80", ":443", ":8080"]),
+    st.sampled_from(
+        ["", "/", "/a/b", "/a/b?c=d", "/a/%2e%2e/b", "/a/*", "/[x]", "/a//b", "/a/../b", "/~x/y.html", "/a/."]
+    ),
+)
+def test_the_change_for_a_request_allows_it_and_as_little_else_as_can_be(
+    method: str, scheme: str, host: str, port: str, path: str
+) -> None:
+    attempt = f"http {method} {scheme}://{host}{port}{path}"
+    found = re.fullmatch(r"add (\{.*\}) to network\.allow", ask(attempt, Policy()).remedy)
+    assert found is not None
+    changed = Policy.loads(f"network: {{allow: [{found[1]}]}}")
+    if "methods" not in found[1]:
+        assert re.search(r"[%*\[]|//|/\.", path)
+        return
+    assert ask(attempt, changed).allowed
+    assert not ask(f"http PUT {scheme}://{host}{port}{path}", changed).allowed
+    assert not ask(f"http {method} {scheme}://{host}{port}/elsewhere", changed).allowed
+
+
 def test_a_test_names_exactly_one_attempt() -> None:
     found = Expectation.model_validate({"write": "out/x", "expect": "allow"})
     assert (found.kind, found.target, found.attempt) == ("write", "/workspace/out/x", "write /workspace/out/x")

@@ -27,6 +27,7 @@ class _Manner:
     """Nobody's machine is put to more than this for a test."""
 
 
+_TIMES = frozenset({"timeout", "cpu_time"})
 _MANNERS = {
     "memory": _Manner(own_use=16 * MIB, beyond=64 * MIB, most=GIB),
     "processes": _Manner(own_use=4, beyond=16, most=4096),
@@ -40,8 +41,10 @@ _MANNERS = {
 def plan_demand(policy: Policy, amount: Amount) -> Demand | str:
     """What to ask for, or why nothing is."""
     manner = _MANNERS.get(amount.name)
+    if amount.name in _TIMES:
+        return "it would take as long as it says"
     if manner is None:
-        return f"{amount.name} would take as long as it says, or a program that has more to do"
+        return f"only a larger program could show how much of {amount.name} there is"
     limit = int(getattr(policy.resources, amount.name))
     if min(limit, amount.number) > manner.most:
         return f"it would take too much of this machine to use that much {amount.name}"

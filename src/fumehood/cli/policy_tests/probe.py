@@ -1,6 +1,7 @@
 """Runs in the sandbox: tries files and connections, and prints an error number for each, 0 for what is allowed.
 
-Standard input is a JSON list of [kind, target, is_own]. Nothing that is there is changed, and nothing is left: a file
+Standard input is a JSON list of [kind, target, is_own]; a target of a request is [method, secure, host, port, target],
+and other targets are text. Nothing that is there is changed, and nothing is left: a file
 that does not exist is tried as one without a name, in the folder that would hold it.
 """
 
@@ -13,6 +14,7 @@ import secrets
 import socket
 import stat
 import sys
+from typing import Any
 
 _NULL = os.makedev(1, 3)
 _NAMELESS_UNKNOWN = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
@@ -82,7 +84,25 @@ def connect(endpoint: str) -> None:
             return
 
 
-def attempt(kind: str, target: str, is_own: bool) -> int:
+def request(method: str, is_secure: bool, host: str, port: int, target: str) -> None:
+    """Refused by the gateway itself, before it has reached anybody."""
+    name = f"[{host}]" if ":" in host else host
+    text = f"{method} {target} HTTP/1.1\r\nHost: {name}:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    with socket.create_connection((host, port), _SECONDS) as plain, _secured(plain, host, is_secure) as link:
+        link.sendall(text.encode())
+        if link.recv(16).split(b" ")[1:2] in ([b"403"], [b"400"]):
+            raise PermissionError(errno.EACCES, "the gateway refused it")
+
+
+def _secured(plain: socket.socket, host: str, is_secure: bool) -> socket.socket:
+    if not is_secure:
+        return plain
+    import ssl  # as late as this, because it is large and few need it
+
+    return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+
+
+def attempt(kind: str, target: Any, is_own: bool) -> int:
     try:
         match kind:
             case "read":
@@ -91,6 +111,8 @@ def attempt(kind: str, target: str, is_own: bool) -> int:
                 write(target)
             case "find":
                 find(target)
+            case "request":
+                request(*target)
             case _:
                 connect(target)
     except OSError as error:

@@ -1,8 +1,8 @@
 """The tests of a policy in a real sandbox, as far as trying them harms nobody.
 
 No server is reached while the gateway does its work: a connection that the policy allows is tried up to the answer to
-its name, and requests on it are not. A command is run only if it is to be refused. Nothing of the host's is changed.
-Amounts are asked for unless that would take long, or much of this machine.
+its name, and a request is sent only where the gateway reads it and is to refuse it. A command is run only if it is to
+be refused. Nothing of the host's is changed. Amounts are asked for unless that would take long, or much of the machine.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from typing import assert_never
 
 import anyio
 
+from fumehood.cli.messages import say
 from fumehood.cli.policy_tests.demand import REFUSED
 from fumehood.cli.policy_tests.demands import Demand, plan_demand
 from fumehood.cli.policy_tests.examining import Seen
 from fumehood.errors import SandboxError
 from fumehood.policy import Policy
 from fumehood.policy.amounts import parse_amount
+from fumehood.policy.egress import Rulebook
 from fumehood.policy.hosts import endpoint, is_address, split_endpoint
-from fumehood.policy.rulings import Judge, places
+from fumehood.policy.rulings import places
 from fumehood.policy.testing import TestResult
-from fumehood.policy.urls import parse_request
+from fumehood.policy.urls import Request, parse_request
 from fumehood.results import RunResult, Status
 from fumehood.sandbox import Sandbox
 
@@ -36,7 +38,7 @@ _AT_ONCE = 100
 @dataclass(frozen=True, slots=True)
 class Probe:
     kind: str
-    target: str
+    target: str | tuple[str, bool, str, int, str]
     is_own: bool = False
 
 
@@ -61,7 +63,7 @@ async def _rehearse(policy: Policy, results: list[TestResult]) -> dict[int, Seen
     plans = {result.index: plan(policy, result) for result in results}
     probes = [(index, found) for index, found in plans.items() if isinstance(found, Probe)]
     seen: dict[int, Seen] = {}
-    async with Sandbox(policy) as box:
+    async with Sandbox(policy, progress=say) as box:
         for start in range(0, len(probes), _AT_ONCE):
             seen |= await _try_probes(box, dict(probes[start : start + _AT_ONCE]))
     for index, found in plans.items():
@@ -88,11 +90,7 @@ def plan(policy: Policy, result: TestResult) -> Probe | Demand | Command | Spare
         case "connect":
             return _plan_connection(*split_endpoint(target), is_allowed=is_allowed)
         case "http":
-            request = parse_request(target)
-            place = endpoint(request.host, request.port)
-            if Judge(policy).decide("connect", place).allowed:
-                return Spared("on a connection that is allowed, a request would reach the server")
-            return Probe("connect", place)
+            return _plan_request(Rulebook(policy), parse_request(target), is_allowed=is_allowed)
         case "resource":
             found = plan_demand(policy, parse_amount(target))
             return found if isinstance(found, Demand) else Spared(found)
@@ -108,6 +106,18 @@ def _plan_connection(host: str, port: int, *, is_allowed: bool) -> Probe | Spare
     if is_address(host):
         return Spared("an address that is allowed would be reached")
     return Probe("find", endpoint(host, port))
+
+
+def _plan_request(book: Rulebook, request: Request, *, is_allowed: bool) -> Probe | Spared:
+    opening = book.opening(request.host, request.port)
+    if opening is None or not book.decide_connection(request.host, request.port).allowed:
+        return Probe("connect", endpoint(request.host, request.port))
+    if is_allowed:
+        return Spared("a request that is allowed would reach the server")
+    spoken = "tls" if request.secure else "http"
+    if opening.protocol != spoken or (request.secure and not opening.reads_requests):
+        return Spared("the gateway reaches the server before it sees that this is no such protocol")
+    return Probe("request", (request.method, request.secure, request.host, request.port, request.target))
 
 
 async def _try_probes(box: Sandbox, probes: dict[int, Probe]) -> dict[int, Seen]:

@@ -79,7 +79,7 @@ def failure_words(outcome: Outcome, file: PolicyFile) -> list[str]:
         words.append(f"expected {expected}, got {ruling.verdict} {decided}: {ruling.why}")
         if ruling.remedy and expected == "allow":
             words.append(f"to allow it: {ruling.remedy}")
-    if outcome.is_seen_otherwise and outcome.seen is not None:
+    if outcome.is_seen_otherwise and outcome.seen is not None and outcome.seen.verdict != ruling.verdict:
         words.append(f"in a real sandbox: expected {expected}, got {outcome.seen.verdict}: {outcome.seen.detail}")
     return words
 

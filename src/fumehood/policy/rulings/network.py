@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
+
 from fumehood.policy.egress import Decision, Opening, Rulebook
 from fumehood.policy.hosts import endpoint, is_address
+from fumehood.policy.network import Protocol
 from fumehood.policy.rulings.ruling import Ruling
 from fumehood.policy.urls import Request
 from fumehood.policy.words import rule_details
 
 _SECTION = "network.allow"
+_USUAL_PORTS: dict[Protocol, int] = {"tls": 443, "http": 80}
+# What a pattern of paths reads as more than itself, or a server could read in another way.
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9/._~-]|//|/\.{1,2}(?:/|$)", re.ASCII)
 
 
 def decide_connection(book: Rulebook, host: str, port: int) -> Ruling:
@@ -24,8 +32,8 @@ def decide_request(book: Rulebook, request: Request) -> Ruling:
     connection = book.decide_connection(request.host, request.port)
     opening = book.opening(request.host, request.port)
     if not connection.allowed or opening is None:
-        return _denied(connection, attempt)
-    spoken = "tls" if request.secure else "http"
+        return replace(_denied(connection, attempt), remedy=_narrowed(connection.remedy, request))
+    spoken = _spoken(request)
     if opening.protocol not in (spoken, "tcp"):
         remedy = f"set protocol: {spoken} in {opening.key}"
         return Ruling(attempt, False, f"the rule lets only {opening.protocol} pass there", opening.key, remedy)
@@ -42,6 +50,21 @@ def _denied(decision: Decision, attempt: str = "") -> Ruling:
     return Ruling(attempt or str(decision.attempt), False, decision.why, decision.rule or _SECTION, decision.remedy)
 
 
+def _narrowed(remedy: str, request: Request) -> str:
+    """A rule for a host that has none is to open no more than the request."""
+    rule, is_new, _ = remedy.partition("} to network.allow")
+    path = request.target.partition("?")[0]
+    if not is_new or _NOT_PLAIN.search(path) is not None:
+        return remedy
+    spoken = _spoken(request)
+    protocol = "" if _USUAL_PORTS[spoken] == request.port else f", protocol: {spoken}"
+    return f"{rule}{protocol}, methods: [{request.method}], paths: [{json.dumps(path)}]}} to network.allow"
+
+
+def _spoken(request: Request) -> Protocol:
+    return "tls" if request.secure else "http"
+
+
 def _opened(opening: Opening) -> str:
     details = [text for text in (rule_details(rule.rule) for rule in opening.rules) if text]
     narrowed = f" ({'; '.join(details)})" if details else ""
@@ -51,7 +74,6 @@ def _opened(opening: Opening) -> str:
 
 
 def _url(request: Request) -> str:
-    usual = 443 if request.secure else 80
     host = f"[{request.host}]" if ":" in request.host else request.host
-    place = host if request.port == usual else endpoint(request.host, request.port)
+    place = host if request.port == _USUAL_PORTS[_spoken(request)] else endpoint(request.host, request.port)
     return f"http{'s' if request.secure else ''}://{place}{request.target}"
