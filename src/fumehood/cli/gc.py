@@ -14,11 +14,7 @@ from fumehood.images.workshop import remove_abandoned
 
 
 def build_parser() -> argparse.ArgumentParser:
-    return Parser(
-        prog="hood gc",
-        description="Remove what killed processes left behind: cgroups, containers, builds; and our volumes that no "
-        "container uses.",
-    )
+    return Parser(prog="hood gc", description="Remove what killed processes left behind, and volumes that nobody uses.")
 
 
 def execute(arguments: list[str]) -> int:
