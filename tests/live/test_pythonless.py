@@ -11,6 +11,7 @@ from pathlib import Path
 import engine
 import pytest
 from live.cli_host import hood
+from live.relays import relay_to
 from ordinary import own
 from requirements import require
 from unit.images.archives import file, link, write_archive
@@ -236,6 +237,15 @@ def test_one_that_was_emptied_by_somebody_is_made_again(place: Path, image: str)
     # The container that found it empty may have been on its way out still.
     remove_ownerless()
     assert holder not in volumes(place)
+
+
+def test_an_engine_elsewhere_does_it_all_by_itself(place: Path, image: str) -> None:
+    """By way of a relay: what counts is that nothing but the address is local."""
+    with (
+        relay_to(place / "engine.sock") as port,
+        SyncSandbox(Policy(backend="docker", image=image, docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
+    ):
+        assert box.run(argv=["echo", "1"]).stdout == "1\n"
 
 
 def test_without_an_image_to_borrow_from_the_error_says_how_to_get_one(image: str) -> None:
