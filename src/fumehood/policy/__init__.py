@@ -12,6 +12,7 @@ key; `controls` names the keys in use, so that a backend can refuse what it woul
 """
 
 from fumehood.policy.actions import Approval, Commands
+from fumehood.policy.audit import Audit
 from fumehood.policy.controls import controls
 from fumehood.policy.docker import Docker
 from fumehood.policy.environment import Environment
@@ -27,6 +28,7 @@ from fumehood.policy.words import describe
 
 __all__ = [
     "Approval",
+    "Audit",
     "Commands",
     "Docker",
     "Environment",
