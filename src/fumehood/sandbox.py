@@ -6,7 +6,6 @@ runs of one sandbox share is the workspace, and nothing else.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -17,6 +16,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from fumehood.audit.trail import OFF
 from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
@@ -24,6 +24,8 @@ from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
+from fumehood.journal import Journal
+from fumehood.opening import AuditChoice, open_trail, tell_closed, tell_opened, telling_refusals
 from fumehood.policy import Environment, Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
@@ -39,6 +41,8 @@ class Sandbox(Files):
 
     With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
     Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
+    What happens is recorded in `audit`: a log, a trail in one that says who acts for whom, the folder of one, or False
+    for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
     """
 
     def __init__(
@@ -47,9 +51,12 @@ class Sandbox(Files):
         *,
         session: bool = False,
         progress: Callable[[str], None] | None = None,
+        audit: AuditChoice = None,
     ) -> None:
         self.policy = policy or Policy()
         super().__init__(self.policy, lambda: self._backend_sandbox().files())
+        self._audit = audit
+        self._trail = OFF
         self._progress = progress
         self._session = self.session() if session else None
         self._opened: BackendSandbox | None = None
@@ -59,11 +66,14 @@ class Sandbox(Files):
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("this sandbox is open already; make another Sandbox for a second place")
-        backend = select_backend(self.policy)
-        backend.check(self.policy)
-        async with AsyncExitStack() as stack:
+        trail = open_trail(self.policy, self._audit)
+        async with telling_refusals(trail, self.policy), AsyncExitStack() as stack:
+            backend = select_backend(self.policy)
+            backend.check(self.policy)
             packages = await self._install_packages(stack)
-            self._opened = await stack.enter_async_context(backend.open(self.policy, packages))
+            opened = await stack.enter_async_context(backend.open(self.policy, packages))
+            await tell_opened(trail, self.policy, backend.name, opened.report, packages)
+            self._opened, self._trail, self._journal = opened, trail, Journal(trail, self.policy.audit)
             self._stack = stack.pop_all()
         return self
 
@@ -84,6 +94,8 @@ class Sandbox(Files):
             for part in (*self._background, *([self._session] if self._session else [])):
                 await part.close()
         await self._stack.aclose()
+        await tell_closed(self._trail, is_failing=error is not None)
+        self._trail, self._journal = OFF, Journal()
 
     @property
     def enforcement(self) -> Mapping[str, str]:
@@ -94,27 +106,36 @@ class Sandbox(Files):
         """Run code, or a command with `argv`, to its end. A program that fails is a result, not an exception."""
         if self._session and code is not None and _is_python(options):
             return await self._session.run(code, **options)
-        request = make_request(self.policy, code, options)
+        request = await self._request(code, options)
         build = plan_build(request, self.policy)
         return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
 
+    async def _request(self, code: str | bytes | None, options: RunOptions) -> RunRequest:
+        async with self._journal.telling_denials("run"):
+            return make_request(self.policy, code, options)
+
     async def _run(self, request: RunRequest) -> RunResult:
-        async with self._backend_sandbox().start(request) as execution:
-            taken = await record(execution)
-        return self._result(taken)
+        opened = self._backend_sandbox()
+        async with self._journal.run(request) as entry:
+            async with opened.start(request) as execution:
+                entry.started()
+                taken = await record(execution)
+            entry.saw(1, taken.stdout)
+            entry.saw(2, taken.stderr)
+            return await entry.concluded(self._result(taken, entry.run_id))
 
     async def stream(
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
-        async with aclosing(self._events(code, options)) as events:
+        async with aclosing(await self._events(code, options)) as events:
             async for event in events:
                 yield event
 
-    def _events(self, code: str | bytes | None, options: RunOptions) -> AsyncGenerator[Event, None]:
+    async def _events(self, code: str | bytes | None, options: RunOptions) -> AsyncGenerator[Event, None]:
         if self._session and code is not None and _is_python(options):
             return self._session.stream(code, **options)
-        request = make_request(self.policy, code, options)
+        request = await self._request(code, options)
         build = plan_build(request, self.policy)
         return self._collecting(stream_compiled(build, self._stream, self._run) if build else self._stream(request))
 
@@ -124,15 +145,21 @@ class Sandbox(Files):
                 yield Finished(await self._with_artifacts(event.result)) if isinstance(event, Finished) else event
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
-        async with self._backend_sandbox().start(request) as execution:
-            async for output in execution.output(live=True):
-                yield as_event(output)
-            outcome = execution.outcome()
-        yield Finished(self._result(Record(outcome)))
+        opened = self._backend_sandbox()
+        async with self._journal.run(request) as entry:
+            async with opened.start(request) as execution:
+                entry.started()
+                async for output in execution.output(live=True):
+                    event = as_event(output)
+                    entry.saw_event(event)
+                    yield event
+                outcome = execution.outcome()
+            result = await entry.concluded(self._result(Record(outcome), entry.run_id))
+        yield Finished(result)
 
     def session(self) -> Session:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
-        return Session(self.policy, lambda: self._backend_sandbox().open_session(), self._report)
+        return Session(self.policy, lambda: self._backend_sandbox().open_session(), lambda: self._journal, self._report)
 
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
@@ -141,26 +168,30 @@ class Sandbox(Files):
 
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
         """
-        request = make_live_request(self.policy, code, terminal, options)
+        async with self._journal.telling_denials("run"):
+            request = make_live_request(self.policy, code, terminal, options)
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
-        async with AsyncExitStack() as stack:
-            execution = await stack.enter_async_context(self._backend_sandbox().start(request))
-            run = BackgroundRun(execution, stack.pop_all(), self._report)
+        opened = self._backend_sandbox()
+        async with self._journal.run(request) as entry, AsyncExitStack() as stack:
+            execution = await stack.enter_async_context(opened.start(request))
+            await entry.started_in_background()
+            run = BackgroundRun(execution, stack.pop_all(), entry, self._report)
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
-    async def _report(self, taken: Record) -> RunResult:
-        return await self._with_artifacts(self._result(taken))
+    async def _report(self, taken: Record, run_id: str) -> RunResult:
+        return await self._with_artifacts(self._result(taken, run_id))
 
-    def _result(self, taken: Record) -> RunResult:
-        return RunResult.of(taken, f"run_{secrets.token_hex(8)}", self.policy.digest)
+    def _result(self, taken: Record, run_id: str) -> RunResult:
+        return RunResult.of(taken, run_id, self.policy.digest)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
         if not self.policy.filesystem.outputs:
             return result
         collection = await self._new_artifacts()
+        await self._journal.artifacts(result.run_id, collection.artifacts, collection.problem)
         if collection.problem is None or not result.ok:
             return replace(result, artifacts=collection.artifacts)
         return replace(result, status=Status.RESOURCE_EXCEEDED, cause=Cause.OUTPUT, detail=collection.problem)
