@@ -40,6 +40,7 @@ COMMANDS = (
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show or compare policy files"),
+    Command("audit", "fumehood.cli.audit", "what happened in sandboxes, and whether it is true"),
     Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),
     Command("gc", "fumehood.cli.gc", "remove what dead processes left behind"),
     Command("bench", "fumehood.cli.bench", "what a sandboxed run costs, side by side with plain python"),
