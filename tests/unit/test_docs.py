@@ -23,7 +23,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
-    name for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "docs/integrations.md") if (ROOT / name).exists()
+    name
+    for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "docs/audit.md", "docs/integrations.md")
+    if (ROOT / name).exists()
 ]
 ALIASES = {"sh": "console", "bash": "console", "shell": "console", "py": "python", "python3": "python"}
 FENCE = re.compile(
