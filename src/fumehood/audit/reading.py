@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fumehood.audit import checkpoints, keys
 from fumehood.audit.chain import Head
-from fumehood.audit.export import read_lines
+from fumehood.audit.export import read_attachments, read_records
 from fumehood.audit.location import DATABASE, VARIABLE, find_folder
 from fumehood.audit.records import Record
 from fumehood.audit.sqlite import SqliteStore
@@ -38,8 +38,7 @@ def check(place: Path | None, key: Path | None, kept: Iterable[Path] = ()) -> Re
     beside = subject.folder / checkpoints.FILE
     if subject.is_whole and beside.exists():
         witnesses.append(checkpoints.read(beside))
-    attachments = subject.attachments() if subject.attachments else None
-    report = verify(subject.records(), public, kept=witnesses, attachments=attachments, head=subject.head)
+    report = verify(subject.records(), public, kept=witnesses, attachments=subject.attachments(), head=subject.head)
     return Report(
         report.problems, report.log, report.first, report.last, report.records, report.signed, (*notes, *report.notes)
     )
@@ -49,14 +48,16 @@ def check(place: Path | None, key: Path | None, kept: Iterable[Path] = ()) -> Re
 class _Subject:
     folder: Path
     records: Callable[[], Iterator[Record]]
-    attachments: Callable[[], Iterator[tuple[str, bytes]]] | None
+    attachments: Callable[[], Iterator[tuple[str, bytes]]]
     head: Head | None
     is_whole: bool
 
 
 def _subject(place: Path | None) -> _Subject:
     if place is not None and place.is_file() and place.suffix != ".db":
-        return _Subject(place.parent, lambda: read_lines(place), None, None, is_whole=False)
+        return _Subject(
+            place.parent, lambda: read_records(place), lambda: read_attachments(place), None, is_whole=False
+        )
     store = open_store(place)
     # The head first: what is written while we read is not missed.
     head = store.head()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
 VERSION = 1
+_STORED = re.compile(r'"stored":"([0-9a-f]{64})"')
 # One encoder for all: `json.dumps` with options would make a new one every time.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -64,6 +66,11 @@ class Record:
         except (ValueError, RecursionError):
             return {}
         return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+
+    @property
+    def stored(self) -> list[str]:
+        """The digests of what is attached to it."""
+        return _STORED.findall(self.body)
 
     @property
     def data(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def _write_archive(log: AuditLog, border: int, archive: Path) -> str:
     """With the checkpoint itself at its end, so that the archive is signed as a whole. Where it is."""
     records = (record for record in log.find(Query()) if record.seq <= border)
     try:
-        write_durably(archive, (line.encode() for line in lines(records)))
+        write_durably(archive, (line.encode() for line in lines(records, log.attachment)))
     except FileExistsError:
         raise UsageError(f"{archive} exists already; an archive never replaces anything") from None
     except OSError as error:

@@ -7,7 +7,6 @@ checked is handed in, whether it comes from a store or from an export.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -19,7 +18,6 @@ from fumehood.audit.records import Record, read_record
 
 MAX_PROBLEMS = 100
 CREATED, PRUNED = "log.created", "log.pruned"
-_STORED = re.compile(r'"stored":"([0-9a-f]{64})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def verify(
     attachments: Iterable[tuple[str, bytes]] | None = None,
     head: Head | None = None,
 ) -> Report:
-    """`kept` are checkpoints from elsewhere; `attachments` None when there are none to check, as in an export."""
+    """`kept` are checkpoints from elsewhere; `attachments` None when they are not to be checked."""
     walk = _Walk(public, {checkpoint.seq: checkpoint for checkpoint in kept})
     for record in records:
         walk.step(record)
@@ -106,7 +104,7 @@ class _Walk:
         if record.seq in self.kept:
             self._compare_kept(self.kept.pop(record.seq))
         self._look_at_clock(record)
-        for digest in _STORED.findall(record.body):
+        for digest in record.stored:
             self.stored[digest] = record.seq
         self.seq, self.hash = record.seq, record.hash
 

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from unit.audit.logs import editing, make_log, problems, verdict, write
 
-from fumehood.audit import AuditEvent, AuditLog, Query, Trail
+from fumehood.audit import AuditEvent, AuditLog, Digest, Query, Trail
 from fumehood.audit.events import RunBroke, RunStarted
-from fumehood.audit.export import lines, read_lines
+from fumehood.audit.export import lines, read_attachments, read_records
 from fumehood.audit.reading import check
 from fumehood.audit.retention import prune
 from fumehood.audit.spans import send
@@ -26,36 +26,37 @@ NEVER = "9999-01-01T00:00:00.000000Z"
 
 async def test_an_export_verifies_like_the_log(tmp_path: Path) -> None:
     log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
-    export.write_text("".join(lines(log.find(Query()))))
+    export.write_text("".join(lines(log.find(Query()), log.attachment)))
     report = check(export, log.folder / "key.pub")
     assert (report.ok, report.last, report.signed) == (True, 14, 11)
-    assert list(read_lines(export)) == list(log.find(Query()))
+    assert list(read_records(export)) == list(log.find(Query()))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("seven", "SEVEN", "record 7: edited, or what comes before it was: its hash does not fit"),
+        ("YXR0YWNoZWQg", "YXR0YWNoZWQh", "record 5: the attachment 289f1ade46fb was edited"),
         ('"seq":7', '"seq":17', "record 17: removed: records 7 to 16 are missing before it"),
     ],
 )
 async def test_a_changed_export_does_not(tmp_path: Path, old: str, new: str, said: str) -> None:
     log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
-    export.write_text("".join(lines(log.find(Query()))).replace(old, new))
+    export.write_text("".join(lines(log.find(Query()), log.attachment)).replace(old, new))
     assert said in problems(check(export, log.folder / "key.pub"))
 
 
 async def test_an_export_that_was_spaced_and_sorted_otherwise_still_verifies(tmp_path: Path) -> None:
     log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
-    rows = [json.loads(line) for line in lines(log.find(Query()))]
-    export.write_text("".join(json.dumps({"record": row["record"], "hash": row["hash"]}) + "\n" for row in rows))
+    rows = [json.loads(line) for line in lines(log.find(Query()), log.attachment)]
+    export.write_text("".join(json.dumps(dict(reversed(row.items()))) + "\n" for row in rows))
     assert check(export, log.folder / "key.pub").ok
 
 
 @pytest.mark.parametrize("line", ["", "x", "[]", '{"hash": "zz", "record": {}}', '{"hash": "", "record": {"seq": 1}}'])
 async def test_what_is_no_export_is_refused_by_file_and_line(tmp_path: Path, line: str) -> None:
     log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
-    export.write_text(next(lines(log.find(Query()))) + line + "\n")
+    export.write_text(next(lines(log.find(Query()), log.attachment)) + line + "\n")
     with pytest.raises(UsageError, match=r"export\.jsonl:2: not a line of an export"):
         check(export, log.folder / "key.pub")
 
@@ -70,6 +71,7 @@ async def test_what_is_pruned_is_told_and_the_rest_verifies(tmp_path: Path) -> N
     assert verdict(log.folder) == []
     old = check(archive, log.folder / "key.pub")
     assert (old.ok, old.first, old.last, old.signed) == (True, 1, 11, 11)
+    assert list(read_attachments(archive)) == [(Digest.of(b"attached to five").sha256, b"attached to five")]
     await write(log, "goes on")
     assert verdict(log.folder) == []
 

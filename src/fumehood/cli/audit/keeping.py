@@ -44,18 +44,19 @@ def add_verbs(verbs: Verbs) -> None:
 
 
 def _export(chosen: Arguments) -> int:
-    records = open_store(place(chosen)).find(query(chosen))
+    store = open_store(place(chosen))
+    records = store.find(query(chosen))
     if chosen.otel:
         from fumehood.audit.spans import send
 
         say(f"sent {send(records)} spans")
         return 0
     if chosen.output is None:
-        sys.stdout.writelines(lines(records))
+        sys.stdout.writelines(lines(records, store.attachment))
         return 0
     try:
         with open(chosen.output, "x", encoding="ascii") as file:
-            file.writelines(lines(records))
+            file.writelines(lines(records, store.attachment))
     except FileExistsError:
         raise UsageError(f"{chosen.output} exists already; an export never replaces anything") from None
     return 0
