@@ -1,9 +1,11 @@
-"""What every test shares: the event loop that async tests (`pytest.mark.anyio`) run on, and a Docker engine."""
+"""What every test shares: the event loop of async tests (`pytest.mark.anyio`), a Docker engine, an audit log."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
 
 import differences
 import engine
@@ -13,6 +15,15 @@ import pytest
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def audit_folder() -> Iterator[str]:
+    """Also for the processes that tests start: nothing is written to the user's own log."""
+    folder = tempfile.mkdtemp(prefix="hood-audit-", dir="/var/tmp")
+    os.environ["FUMEHOOD_AUDIT"] = folder
+    yield folder
+    shutil.rmtree(folder)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fumehood.background import BackgroundRun, NewOutput
     from fumehood.blocking import SyncBackgroundRun, SyncSandbox, SyncSession, run
     from fumehood.errors import (
+        AuditError,
         DeniedError,
         FumehoodError,
         PolicyError,
@@ -36,6 +37,7 @@ _HOMES = {
     "background": ("BackgroundRun", "NewOutput"),
     "blocking": ("SyncBackgroundRun", "SyncSandbox", "SyncSession", "run"),
     "errors": (
+        "AuditError",
         "DeniedError",
         "FumehoodError",
         "PolicyError",
@@ -55,6 +57,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Artifact",
+    "AuditError",
     "BackgroundRun",
     "Cause",
     "Denial",

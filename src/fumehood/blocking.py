@@ -15,6 +15,7 @@ from anyio.from_thread import BlockingPortal
 
 from fumehood.background import BackgroundRun
 from fumehood.errors import UsageError
+from fumehood.opening import AuditChoice
 from fumehood.policy import Policy
 from fumehood.portal import LoopThread
 from fumehood.requests import RunOptions
@@ -130,8 +131,9 @@ class SyncSandbox:
         session: bool = False,
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
+        audit: AuditChoice = None,
     ) -> None:
-        self.target = Sandbox(policy, session=session, progress=progress, learn=learn)
+        self.target = Sandbox(policy, session=session, progress=progress, learn=learn, audit=audit)
         self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
         self._process = os.getpid()

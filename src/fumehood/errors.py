@@ -6,6 +6,7 @@ FumehoodError
 ├── DeniedError           the policy: what was asked is not allowed
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
 └── SandboxError          our machinery: names the step that failed
+    ├── AuditError        the audit log cannot be written or read; without it nothing runs
     └── StepFailedError   a kernel or system call inside that step failed
 
 A program that fails is a result, never an exception.
@@ -46,6 +47,10 @@ class UnenforceableError(DeniedError):
 
 class SandboxError(FumehoodError):
     """Our own machinery failed; the program is not to blame."""
+
+
+class AuditError(SandboxError):
+    """The audit log cannot be written, or not be trusted; what would have to be recorded does not happen."""
 
 
 class StepFailedError(SandboxError):

@@ -15,6 +15,7 @@ Beside it: `egress` and `commands` decide about connections and command lines, `
 """
 
 from fumehood.policy.actions import Approval, Commands
+from fumehood.policy.audit import Audit
 from fumehood.policy.controls import controls
 from fumehood.policy.docker import Docker
 from fumehood.policy.environment import Environment
@@ -30,6 +31,7 @@ from fumehood.policy.words import describe
 
 __all__ = [
     "Approval",
+    "Audit",
     "Commands",
     "Docker",
     "Environment",

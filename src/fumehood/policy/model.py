@@ -24,6 +24,7 @@ from pydantic import (
 
 from fumehood.errors import PolicyError
 from fumehood.policy.actions import Approval, Commands
+from fumehood.policy.audit import Audit
 from fumehood.policy.docker import Docker, Reference
 from fumehood.policy.environment import Environment
 from fumehood.policy.expectation import Expectation
@@ -58,6 +59,7 @@ class Policy(Section):
     secrets: Ordered[Secret] = ()
     commands: Commands = Field(default_factory=Commands)
     approvals: Ordered[Approval] = ()
+    audit: Audit = Field(default_factory=Audit)
     docker: Docker = Field(default_factory=Docker)
     image: Reference | None = None
     tests: Ordered[Expectation] = ()
