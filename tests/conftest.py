@@ -17,13 +17,16 @@ def anyio_backend() -> str:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before the first test and its clock: making the engine's image can take longer than a test may."""
-    wanted = any(getattr(item, "callspec", None) and _backend(item) in engine.BACKENDS for item in session.items)
+    wanted = any(map(_needs_engine, session.items))
     if wanted and not session.config.option.collectonly and engine.missing() is None:
         os.environ["DOCKER_HOST"] = engine.use()
 
 
-def _backend(item: pytest.Item) -> object:
-    return item.callspec.params.get("backend")  # type: ignore[attr-defined]
+def _needs_engine(item: pytest.Item) -> bool:
+    """It runs on a backend that is built on one, or its module uses it directly."""
+    callspec = getattr(item, "callspec", None)
+    is_on_engine = callspec is not None and callspec.params.get("backend") in engine.BACKENDS
+    return is_on_engine or getattr(getattr(item, "module", None), "engine", None) is engine
 
 
 @pytest.hookimpl(wrapper=True)

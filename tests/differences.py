@@ -133,8 +133,6 @@ DIFFERENCES = (
                     "/sys",
                     "/root/.ssh",
                     "/root/.bashrc",
-                    "/etc/shadow",
-                    "/etc/gshadow",
                     "/etc/hostname",
                     "/home",
                     "/srv",

@@ -336,3 +336,42 @@ print(len(get("http://open.example:{outside.web.port}/one")), len(get("https://s
         result = run(box, code)
     assert result.denials == ()
     assert "0" not in result.stdout.split()
+
+
+def test_more_connections_than_a_sandbox_may_have_are_refused_and_the_rest_goes_on(
+    travelling: SyncSandbox, outside: Outside
+) -> None:
+    code = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+lines, refused = [], 0
+for _ in range(400):
+    line = socket.socket()
+    line.settimeout(20)
+    try:
+        line.connect(("raw.example", {outside.raw.port}))
+        line.sendall(b"x")
+        lines.append(line) if line.recv(1) == b"x" else line.close()
+    except OSError:
+        refused += 1
+        line.close()
+        if len(lines) > 100:
+            break
+for line in lines:
+    line.sendall(b"y")
+print(all(line.recv(1) == b"y" for line in lines), len(lines) > 100)
+for line in lines:
+    line.close()
+print(json.loads(get("http://open.example:{outside.web.port}/after"))["path"])
+"""
+    assert run(travelling, code).stdout == "True True\n/after\n"
+
+
+def test_runs_at_the_same_time_are_each_told(travelling: SyncSandbox) -> None:
+    waiting = TOOLS + "print(flush=True); sys.stdin.readline(); get(f'http://{sys.argv[1]}.example/')"
+    runs = [travelling.start(waiting, args=[name]) for name in ("one", "two")]
+    for going in runs:
+        going.write("go on\n")
+    results = [going.wait() for going in runs]
+    for name, result in zip(("one", "two"), results, strict=True):
+        assert f"dns {name}.example" in told(result)

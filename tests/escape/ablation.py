@@ -82,7 +82,7 @@ def copied_repository() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hood-ablation-", dir="/var/tmp") as folder:
         copy = Path(folder)
         copy.chmod(0o755)
-        for name in ("src", "tests", "scripts"):
+        for name in ("src", "tests", "scripts", "docs"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         settings = (ROOT / "pyproject.toml").read_text()
         (copy / "pyproject.toml").write_text(

@@ -69,7 +69,8 @@ def _policy(web: int, files: int, database: int, cache: int) -> Policy:
     tls = {"protocol": "tls", "private": True}
     return Policy(
         backend="native",
-        resources={"memory": "2G", "timeout": "60s", "processes": 128},
+        # Without cgroups address space counts, of which the WebAssembly in Node's fetch reserves much.
+        resources={"memory": "2G" if os.geteuid() == 0 else "32G", "timeout": "60s", "processes": 128},
         filesystem={"mounts": [{"source": sysconfig.get_path("purelib"), "target": "/libraries"}]},
         network={
             "allow": [

@@ -7,18 +7,19 @@ import argparse
 from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.native.cgroups import remove_stale_everywhere
 from fumehood.cli.arguments import Parser
+from fumehood.images.workshop import remove_abandoned
 
 
 def build_parser() -> argparse.ArgumentParser:
-    return Parser(prog="hood gc", description="Remove the cgroups and containers that killed processes left behind.")
+    return Parser(prog="hood gc", description="Remove what killed processes left behind: cgroups, containers, builds.")
 
 
 def execute(arguments: list[str]) -> int:
     build_parser().parse_args(arguments)
-    removed = remove_stale_everywhere()
-    containers = remove_ownerless()
-    for name in (*removed, *containers):
-        print(f"removed {name}")
-    counts = [f"{len(found)} {kind}" for found, kind in ((removed, "cgroups"), (containers, "containers")) if found]
+    found = {"cgroups": remove_stale_everywhere(), "containers": remove_ownerless(), "builds": remove_abandoned()}
+    for names in found.values():
+        for name in names:
+            print(f"removed {name}")
+    counts = [f"{len(names)} {kind}" for kind, names in found.items() if names]
     print(f"removed {' and '.join(counts)}" if counts else "nothing to remove")
     return 0

@@ -88,6 +88,8 @@ _EMPTIED = (
 _UNWANTED = frozenset(
     {
         *(".dockerenv", "etc/hostname", "etc/resolv.conf", "etc/machine-id", "var/lib/dbus/machine-id"),
+        # Nobody logs in, and nobody has keys here.
+        *("etc/shadow", "etc/gshadow", "etc/ssl/private"),
         *("etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/subuid-", "etc/subgid-", "etc/.pwd.lock"),
     }
 )

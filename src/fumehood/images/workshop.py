@@ -27,12 +27,12 @@ class Workshop:
 
 @contextmanager
 def open_workshop() -> Iterator[Workshop]:
-    home = find_home(os.environ)
-    make_private(home)
-    make_private(home / "images")
-    with _alone(home / "images"):
-        _sweep(home / "images")
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=home / "images"))
+    place = _place()
+    make_private(place.parent)
+    make_private(place)
+    with _alone(place):
+        _sweep(place)
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         lock = _try_lock(folder)
         assert lock is not None
     try:
@@ -40,6 +40,19 @@ def open_workshop() -> Iterator[Workshop]:
     finally:
         os.close(lock)
         _clear_up(folder)
+
+
+def remove_abandoned() -> list[str]:
+    """What killed builds left: their names."""
+    place = _place()
+    if not place.is_dir():
+        return []
+    with _alone(place):
+        return _sweep(place)
+
+
+def _place() -> Path:
+    return find_home(os.environ) / "images"
 
 
 def _clear_up(folder: Path) -> None:
@@ -64,12 +77,15 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _sweep(folder: Path) -> None:
+def _sweep(folder: Path) -> list[str]:
+    removed: list[str] = []
     for place in folder.glob(f"{_PREFIX}*"):
         lock = _try_lock(place)
         if lock is not None:
             discard(place)
             os.close(lock)
+            removed.append(str(place))
+    return removed
 
 
 def _try_lock(folder: Path) -> int | None:

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Any, Self
@@ -16,6 +17,7 @@ from fumehood.egress import PROXY_PORT, Gateway, Limits
 from fumehood.egress.authority import Authority
 from fumehood.policy import Policy
 from fumehood.policy.egress import Address
+from fumehood.results import Denial
 
 Place = tuple[str, int]
 NAME = "api.example.com"
@@ -179,6 +181,14 @@ class Box:
         wrapped = context.wrap_socket(client, server_hostname=name)
         self._clients.append(wrapped)
         return wrapped
+
+    def first_denial(self) -> Denial:
+        """Of something that the gateway notices in its own time, after the program has gone on."""
+        for _ in range(TIMEOUT * 100):
+            if denials := self.visit.ledger.denials():
+                return denials[0]
+            time.sleep(0.01)
+        raise AssertionError("nothing was refused")
 
     def whys(self) -> list[str]:
         """Why things were refused, so far."""

@@ -47,9 +47,10 @@ class Visitors:
     def admit(self, header: frames.Header) -> None:
         number, destination = _checked(header)
         known = [other for other in self._channels.numbers if other < 0]
-        if number in known or len(known) >= MOST_CONNECTIONS:
-            raise frames.FrameError("the guest opens more connections than it may")
-        if not self._doorways:
+        if number in known:
+            raise frames.FrameError("the guest opens a connection that is open already")
+        # The guest counts too, but some that are over for it may not be over here.
+        if not self._doorways or len(known) >= MOST_CONNECTIONS:
             self._turn_away(number)
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

@@ -22,6 +22,9 @@ def find_awk_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
     position = 0
     while position < len(arguments):
         text = arguments[position].text
+        if text is None and arguments[position].prefix.startswith(("-v", "-F")) and not arguments[position].is_many:
+            position += 1
+            continue
         if text is None:
             return position, f"{arguments[position].raw} may hold a program of awk's, which cannot be read"
         if text == "--" or not text.startswith("-") or text == "-":
@@ -29,7 +32,11 @@ def find_awk_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
             break
         if _SAFE_OPTIONS.fullmatch(text) is None:
             return position, f"awk's {text} is not known to be harmless"
-        position += 2 if text in _VALUED else 1
+        position += 1
+        if text in _VALUED:
+            if position < len(arguments) and arguments[position].is_many:
+                return position, f"{arguments[position].raw} may hold a program of awk's, which cannot be read"
+            position += 1
     if position >= len(arguments):
         return None
     program = arguments[position].text

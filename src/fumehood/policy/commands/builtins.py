@@ -60,8 +60,14 @@ def _names(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[in
             _refuse(name, word, f"{word.text} runs a command for each line", shown)
         if "[" in word.raw:
             _refuse(name, word, "a subscript can run commands", shown)
-        if word.text is not None and _NAME.fullmatch(word.text):
-            ledger.assign(Assignment(word.text, (), word.start, word.end), shown)
+        for name_of_variable in _possible_names(word.text or ""):
+            ledger.assign(Assignment(name_of_variable, (), word.start, word.end), shown)
+
+
+def _possible_names(text: str) -> list[str]:
+    """The word itself, or what follows the letter of an option: `-aPATH` is `-a PATH`."""
+    places = range(2, len(text)) if text.startswith("-") else range(1)
+    return [text[place:] for place in places if _NAME.fullmatch(text[place:])]
 
 
 def _printf(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:

@@ -159,6 +159,8 @@ def _may_open(hatch: Hatch, arguments: Sequence[Word], position: int) -> bool:
     word, before = arguments[position], arguments[position - 1].text if position else None
     if word.text is not None or not word.may_be_option or hatch.only_known:
         return False
+    if word.prefix.startswith("--") and "=" in word.prefix:
+        return False  # its name is known, and only its value is not
     is_cluster = before is not None and (before.startswith("-") or (hatch.old_style and position == 1))
     is_value = is_cluster and not word.is_many and before is not None and before[-1:] in tuple(hatch.valued)
     return not is_value

@@ -51,9 +51,8 @@ def _known_path(target: Word) -> str | None:
         return posixpath.normpath(target.text) if target.text else None
     if target.prefix == "~" and len(target.pieces) == 3:
         return target.suffix.lstrip("/") or None
-    found = _ENDING.fullmatch(target.suffix)
-    # Something has to stand before the dot, or the name could be one of those that begin with it.
-    return f"file{found[1]}" if found and not target.is_many and not target.suffix.startswith("/.") else None
+    # What comes before may turn out to be nothing, so that the ending may be the whole path.
+    return target.suffix if _ENDING.fullmatch(target.suffix) and not target.is_many else None
 
 
 def _refuse(redirection: Redirection, why: str, remedy: str) -> None:

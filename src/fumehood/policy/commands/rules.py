@@ -58,7 +58,7 @@ class Rule:
 
     def denies(self, program: str, arguments: Sequence[Word], *, has_subcommand: bool) -> bool:
         """With `has_subcommand` the first argument is known to be one; otherwise an option may have taken a word."""
-        if not _matches(self.program, program) and not _matches(self.program, program.rpartition("/")[2]):
+        if not _matches(self.program.rpartition("/")[2], program.rpartition("/")[2]):
             return False
         named = [word for word in self.words[1:] if word.startswith("-") and word != "-"]
         operands = [word for word in self.words[1:] if word not in named]

@@ -36,6 +36,11 @@ os.makedirs("/workspace/template/src")
 for name in ("x", "y", "z", "file", "a.txt", "b.txt", "x.sh", "x.sed", "x.awk", "-e1e rm"):
     with open(f"/workspace/template/{name}", "w") as stream:
         stream.write("rm x\\n")
+# For those who change where programs are looked for.
+for name in ("ls", "cat"):
+    with open(f"/workspace/template/{name}", "w") as stream:
+        stream.write("#!/bin/sh\\nprintf 'planted\\\\t\\\\n' >> /tmp/log\\n")
+    os.chmod(f"/workspace/template/{name}", 0o755)
 found = []
 environment = {"PATH": "/workspace/recorders:/usr/bin:/bin", "HOME": "/tmp/place", "LANG": "C.UTF-8"}
 for line in lines:
@@ -53,6 +58,8 @@ for line in lines:
     except ProcessLookupError:
         pass
     process.wait()
+    if os.path.exists("/tmp/place/.bashrc"):
+        open("/tmp/log", "a").write("written\\t\\n")
     entries = open("/tmp/log", errors="replace").read().splitlines()
     found.append([entry.split("\\t")[:-1] for entry in entries if "\\t" in entry])
 json.dump(found, sys.stdout)
@@ -72,4 +79,6 @@ def started(lines: list[str]) -> list[list[list[str]]]:
 def is_forbidden(command: list[str]) -> bool:
     """Whether a policy that allows neither should have stopped it."""
     name, *words = command
+    if name in ("planted", "written"):
+        return True
     return "push" in words[:3] and "stash" not in words if name == "git" else name in RECORDED_ONLY

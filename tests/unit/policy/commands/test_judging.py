@@ -137,6 +137,7 @@ def test_an_allow_rule_matches_word_for_word(rule: str, line: str, is_allowed: b
         ("kubectl delete", "kubectl -n x delete pod y", True),
         ("kubectl delete", "kubectl get pods", False),
         ("cd", "cd /", True),
+        ("/usr/bin/git push", "git push", True),
     ],
 )
 def test_a_deny_rule_matches_whatever_could_be_meant(rule: str, line: str, is_denied: bool) -> None:

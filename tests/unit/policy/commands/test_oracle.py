@@ -18,7 +18,16 @@ rm x|ls|echo|cat|'|"|`|$(|)|${|}|{|(|;|&|&&|\\|#|<<EOF⏎|EOF|⏎EOF⏎|<<'EOF'�
 |for i in|do|done|case x in|esac|x)|;;|f()|f|function f|x=|$x|${x:-|x=(|<(|>(|<|>|2>&1|> o.txt|!|time|eval|bash -c|xargs
 |find . -exec|{} \\;|env|a|=|'rm x'|"rm x"|*|~|$'|in|\\'|\\"|$|${x#|@|rm|<<<|while|until|-c|--|1|é
 """
-PIECES = (*_MARKS.replace("\n", "").replace("⏎", "\n").split("|"), "\n", " ", "|", "||", "\t", "\\\n")
+_TRICKS = (
+    *("PATH=. ", "export PATH=.;", "read PATH <<< .;", "> .bashrc", '> "$x.bashrc"', "x='a[$(rm x)]';", "$((x))"),
+    *("xargs -I{} ", "timeout 5 ", "sed '1e rm x' ", "sort --compress-program=rm ", "set -- rm x;", '"$@"', "f() { "),
+    *("; }; f ", "trap 'rm x' EXIT;", "awk 'BEGIN{print 1}' ", "alias ls=rm;", "export ", "{rm,x}", "\\rm "),
+)
+PIECES = (
+    *_MARKS.replace("\n", "").replace("⏎", "\n").split("|"),
+    *("\n", " ", "|", "||", "\t", "\\\n"),
+    *_TRICKS,
+)
 
 
 @pytest.mark.timeout(240)
@@ -47,10 +56,14 @@ def test_lines_made_at_random_start_only_what_is_allowed() -> None:
     require(shutil.which("bash"), "needs bash")
     chance = random.Random(20_261_116)
     made = {_mutation(chance) if chance.random() < 0.5 else _soup(chance) for _ in range(10_000)}
-    passed = sorted(line for line in made if "rm" in line and "\0" not in line and judge(EVERYDAY, line).allowed)
+    passed = sorted(line for line in made if _is_telling(line) and judge(EVERYDAY, line).allowed)
     assert len(passed) >= 50, "nearly nothing is allowed, which proves nothing"
     holes = [line for line, commands in zip(passed, started(passed), strict=True) if any(map(is_forbidden, commands))]
     assert holes == []
+
+
+def _is_telling(line: str) -> bool:
+    return "\0" not in line and any(word in line for word in ("rm", "PATH", ".bashrc"))
 
 
 def _soup(chance: random.Random) -> str:
