@@ -232,6 +232,8 @@ def _opens(host: str, port: int) -> str:
             return ""
         extra = "" if reach is Reach.PUBLIC else ", private: true"
         host = f'"{host}"' if ":" in host else host
+    elif host == "localhost" or host.endswith(".localhost"):
+        extra = ", private: true"
     return f"add {{host: {host}, ports: [{port}]{extra}}} to network.allow"
 
 
