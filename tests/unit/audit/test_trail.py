@@ -94,12 +94,11 @@ async def test_without_redaction_the_secret_would_be_there(tmp_path: Path) -> No
 def test_the_secrets_are_those_of_the_policy(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-a-file\n")
-    place = {"host": "api.example.com"}
     policy = Policy(
         secrets=[
-            {"name": "A", "from_env": "TOKEN", "inject": place},
-            {"name": "B", "from_file": str(file), "inject": place},
-            {"name": "C", "from_env": "NOT_SET", "inject": place},
+            {"name": "A", "from_env": "TOKEN", "inject": {"host": "api.example.com", "header": "X-A"}},
+            {"name": "B", "from_file": str(file), "inject": {"host": "api.example.com", "header": "X-B"}},
+            {"name": "C", "from_env": "NOT_SET", "inject": {"host": "api.example.com", "header": "X-C"}},
         ],
         network={"allow": [{"host": "api.example.com", "ports": [443]}]},
     )
