@@ -198,17 +198,6 @@ def test_a_base_without_python_is_refused(place: Path, tmp_path: Path) -> None:
         engine.docker(place, "image", "rm", "fumehood-test-empty:1")
 
 
-def test_nothing_opens_in_an_image_without_python(place: Path, tmp_path: Path) -> None:
-    archive = write_archive(tmp_path / "root.tar", file("bin/true"))
-    engine.docker(place, "import", str(archive), "fumehood-test-bare:1")
-    try:
-        bare = Policy(backend="docker", image="fumehood-test-bare:1")
-        with pytest.raises(FumehoodError, match=r"has no python3.*`hood image build`"), SyncSandbox(bare):
-            pytest.fail("it opened")
-    finally:
-        engine.docker(place, "image", "rm", "--force", "fumehood-test-bare:1")
-
-
 def test_without_mmdebstrap_there_is_another_way(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match=r"apt-get install mmdebstrap.*--base"):

@@ -1,4 +1,7 @@
-"""`hood gc`: removes what processes left behind that were killed before they could. The next run does it too."""
+"""`hood gc`: removes what processes left behind that were killed before they could. The next run does it too.
+
+And what is kept on an engine for containers to come, and no container uses.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,22 @@ from fumehood.images.workshop import remove_abandoned
 
 
 def build_parser() -> argparse.ArgumentParser:
-    return Parser(prog="hood gc", description="Remove what killed processes left behind: cgroups, containers, builds.")
+    return Parser(
+        prog="hood gc",
+        description="Remove what killed processes left behind: cgroups, containers, builds; and our volumes that no "
+        "container uses.",
+    )
 
 
 def execute(arguments: list[str]) -> int:
     build_parser().parse_args(arguments)
-    found = {"cgroups": remove_stale_everywhere(), "containers": remove_ownerless(), "builds": remove_abandoned()}
+    containers, volumes = remove_ownerless()
+    found = {
+        "cgroups": remove_stale_everywhere(),
+        "containers": containers,
+        "volumes": volumes,
+        "builds": remove_abandoned(),
+    }
     for names in found.values():
         for name in names:
             print(f"removed {name}")

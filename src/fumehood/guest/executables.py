@@ -73,7 +73,7 @@ def _with_interpreters(file: str, most: int) -> Iterator[str]:
             found = word if word.startswith("/") else _first_in_path(word)
             if found and os.path.isfile(os.path.realpath(found)):
                 yield from _with_interpreters(os.path.realpath(found), most - 1)
-    elif loader := _loader(head):
+    elif (loader := _loader(head)) and os.path.isfile(loader):
         yield os.path.realpath(loader)
 
 

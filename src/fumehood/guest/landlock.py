@@ -26,13 +26,14 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 class FileRules:
-    """With `executables`, those files alone can be executed."""
+    """With `executables`, those files alone can be executed. What is in `hidden`, a folder of the root, is not read."""
 
-    def __init__(self, writable: list[str], executables: Executables | None = None) -> None:
+    def __init__(self, writable: list[str], executables: Executables | None = None, hidden: str | None = None) -> None:
         self._abi = kernel.landlock_abi()
         self._known = _KNOWN_ACCESS.get(self._abi, _NEWEST_ACCESS)
         self._writable = writable
         self._executables = executables
+        self._hidden = hidden
         self._ruleset = ctypes.c_int()
 
     def prepare(self, plan: Plan) -> None:
@@ -63,14 +64,21 @@ class FileRules:
         plan.call("close", self._ruleset)
 
     def _allow_reading(self, plan: Plan) -> None:
-        if self._executables is None:
+        if self._executables is None and self._hidden is None:
             self._allow(plan, "/", _READABLE)
             return
+        # Rules only ever add: to leave something out is to name everything else. Names in folders are for all to see.
         self._allow(plan, "/", _READ_DIR)
-        for path in self._executables.readable():
-            self._allow(plan, path, _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0))
-        for path in self._executables.files:
-            self._allow(plan, path, _EXECUTE | _READ_FILE)
+        access = _READ_FILE if self._executables else _READ_FILE | _EXECUTE
+        for path in self._executables.readable() if self._executables else _in_root():
+            if not self._is_hidden(path):
+                self._allow(plan, path, access | (_READ_DIR if os.path.isdir(path) else 0))
+        for path in self._executables.files if self._executables else ():
+            if not self._is_hidden(path):
+                self._allow(plan, path, _EXECUTE | _READ_FILE)
+
+    def _is_hidden(self, path: str) -> bool:
+        return self._hidden is not None and (path == self._hidden or path.startswith(f"{self._hidden}/"))
 
     def _all_but_devices(self) -> int:
         executing = _EXECUTE if self._executables is not None else 0
@@ -84,3 +92,8 @@ class FileRules:
         beneath = kernel.LANDLOCK_RULE_PATH_BENEATH
         plan.call("syscall", kernel.SYS_LANDLOCK_ADD_RULE, self._ruleset, beneath, rule, 0)
         plan.call("close", descriptor)
+
+
+def _in_root() -> list[str]:
+    """Links need no rule: what counts is where they lead."""
+    return [f"/{name}" for name in sorted(os.listdir("/")) if not os.path.islink(f"/{name}")]

@@ -36,6 +36,8 @@ class Docker(Section):
     host: Annotated[Text, AfterValidator(_check_engine)] | None = None
     image: Reference | None = None
     runtime: Reference | None = None
+    interpreter: Reference | None = None
+    """The image that lends its Python to those that have none."""
     tls_ca: HostPath | None = None
     tls_cert: HostPath | None = None
     tls_key: HostPath | None = None

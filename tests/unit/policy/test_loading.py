@@ -39,7 +39,8 @@ secrets:
   - {name: OTHER, from_file: other.txt, inject: {host: api.github.com, header: X-Key, format: "{}"}}
 commands: {allow: [ls, cat, grep, "git status", "git log"], deny: ["git push"], enforce: kernel}
 approvals: [{tool: shell, when: always, risk: high, pattern: "rm *"}]
-docker: {host: "tcp://engine:2376", image: "python:3.12", runtime: runsc, tls_ca: ca, tls_cert: cert, tls_key: key}
+docker: {host: "tcp://engine:2376", image: "python:3.12", runtime: runsc, interpreter: "python:3.12",
+         tls_ca: ca, tls_cert: cert, tls_key: key}
 image: registry.example/python:3.12
 tests:
   - {connect: "api.github.com:443", expect: allow}

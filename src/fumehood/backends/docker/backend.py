@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,10 +15,11 @@ import anyio.to_thread
 
 from fumehood.backends.docker import enforcement
 from fumehood.backends.docker.configuration import Design
-from fumehood.backends.docker.container import Container, start_container
+from fumehood.backends.docker.container import Container, PythonMissingError, start_container
 from fumehood.backends.docker.engine import Engine, host_of
+from fumehood.backends.docker.interpreter import forget_interpreter, lend_interpreter
 from fumehood.backends.docker.pool import ContainerPool
-from fumehood.backends.docker.reference import ENVIRONMENT, image_of
+from fumehood.backends.docker.reference import ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.sandbox import DockerSandbox
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import mount_identities
@@ -27,6 +29,8 @@ from fumehood.policy import Policy
 from fumehood.portal import LoopThread
 
 RUNTIMES = {"docker": None, "gvisor": "runsc"}
+# To find the interpreter that was lent to an image.
+_MORE_ATTEMPTS = 2
 
 T = TypeVar("T")
 
@@ -43,6 +47,8 @@ class DockerBackend:
         self._thread: LoopThread | None = None
         self._engines: dict[tuple[str, ...], Engine] = {}
         self._pool: ContainerPool | None = None
+        self._pythonless: set[str] = set()
+        """Digests of images, as starting a container with them has shown."""
 
     def check(self, policy: Policy) -> None:
         enforcement.refuse_unknown(policy, self.name)
@@ -66,7 +72,7 @@ class DockerBackend:
         design, container = await self._in_loop(partial(self._open, policy, packages, ports, identities), self._dispose)
         try:
             report = self._decide(design, container)
-            sandbox = DockerSandbox(self._portal(), container, policy, report, design.image.digest)
+            sandbox = DockerSandbox(self._portal(), container, design, report)
             try:
                 yield sandbox
             finally:
@@ -115,8 +121,32 @@ class DockerBackend:
         self._report(design, layers=())
         digest = packages.digest if packages else "no packages"
         key = " ".join((policy.digest, engine.host, image.digest, runtime, digest, f"{len(ports)} ports", *identities))
+        if image.digest not in self._pythonless:
+            with suppress(PythonMissingError):
+                return design, await self._take(key, engine, design)
+            self._pythonless.add(image.digest)
+        enforcement.refuse_without_python(policy, image)
+        return await self._open_with_lent(key, engine, design)
+
+    async def _open_with_lent(self, key: str, engine: Engine, design: Design) -> tuple[Design, Container]:
+        """In the loop. Whoever tidies the engine's volumes up may be in the way, but not for long."""
+        for _ in range(_MORE_ATTEMPTS):
+            with suppress(PythonMissingError):
+                return await self._take_with_lent(key, engine, design)
+        return await self._take_with_lent(key, engine, design)
+
+    async def _take_with_lent(self, key: str, engine: Engine, design: Design) -> tuple[Design, Container]:
+        lent = await lend_interpreter(engine, design.image, lender_of(design.policy))
+        design = replace(design, lent=lent)
+        try:
+            return design, await self._take(f"{key} {lent.volume}", engine, design)
+        except PythonMissingError:
+            await forget_interpreter(engine, lent)
+            raise
+
+    async def _take(self, key: str, engine: Engine, design: Design) -> Container:
         assert self._pool is not None
-        return design, await self._pool.take(key, partial(start_container, engine, design))
+        return await self._pool.take(key, partial(start_container, engine, design))
 
     def _engine(self, policy: Policy) -> Engine:
         section = policy.docker

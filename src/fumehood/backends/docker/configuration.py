@@ -9,6 +9,7 @@ from typing import Any
 from fumehood.backends import surroundings
 from fumehood.backends.docker import delivery, profile
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
+from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
 from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source
@@ -35,6 +36,8 @@ KERNEL_MEMORY_BYTES = 160 * MIB
 KERNEL_THREADS = 512
 _OPEN_FILES = 4096
 _PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+# What the guest itself imports when it is bound already, and can read no interpreter that is not the image's any more.
+_FOR_GUEST = ("hashlib",)
 _NUMERIC_USER = re.compile(r"(\d+)(?::(\d+))?")
 
 # The engine's own, which naming any replaces; then what else anyone may read there that is about the host. Of /sys
@@ -68,6 +71,8 @@ class Design:
     packages_in_image: bool = False
     has_doors: bool = False
     """Whether its runs may go out."""
+    lent: LentInterpreter | None = None
+    """Where the image has no Python: what the guest runs on."""
 
     @property
     def packages_place(self) -> str | None:
@@ -95,7 +100,7 @@ def container_configuration(design: Design, labels: dict[str, str]) -> dict[str,
     return {
         "Image": design.image.digest,
         "Entrypoint": [],
-        "Cmd": list(delivery.COMMAND),
+        "Cmd": delivery.command(*([design.lent.command] if design.lent else [])),
         "User": _GUEST_ROOT if design.has_own_kernel else design.user,
         "Hostname": HOSTNAME,
         "WorkingDir": "/",
@@ -183,8 +188,14 @@ def _tmpfs(design: Design) -> dict[str, str]:
         RUN_FOLDER: f"{scratch},mode=755{owner}" if owner else f"{scratch},mode=777",
         "/tmp": f"{scratch},mode=1777",
         "/dev/shm": f"{scratch},mode=1777",
-        **({groups.PLACE: f"{common},size=1m,mode=700"} if design.has_own_kernel else {}),
+        **(_root_only(design, common) if design.has_own_kernel else {}),
     }
+
+
+def _root_only(design: Design, common: str) -> dict[str, str]:
+    """Of the guest's, where it is another user than programs are. Elsewhere Landlock hides what is to be hidden."""
+    places = (groups.PLACE, *([PLACE] if design.lent else []))
+    return dict.fromkeys(places, f"{common},size=1m,mode=700")
 
 
 def _owner(user: str) -> str:
@@ -200,6 +211,8 @@ def _mounts(design: Design) -> list[dict[str, Any]]:
     ]
     if design.packages:
         entries.append(_bind(design.packages.path, PACKAGES_PLACE, is_writable=False))
+    if design.lent:
+        entries.append(design.lent.mount)
     return entries
 
 
@@ -207,6 +220,13 @@ def _bind(source: str, target: str, *, is_writable: bool) -> dict[str, Any]:
     # What is mounted below the source is not shown: an engine would leave it writable.
     options = {"Propagation": "rprivate", "NonRecursive": True}
     return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": not is_writable, "BindOptions": options}
+
+
+def _preload(design: Design) -> list[str]:
+    if design.lent:
+        return list(_FOR_GUEST)
+    extra = design.policy.environment.preload
+    return [*surroundings.PRELOAD, *extra, *surroundings.shell_modules(design.packages)]
 
 
 def guest_specification(design: Design) -> RelaySpec:
@@ -221,9 +241,10 @@ def guest_specification(design: Design) -> RelaySpec:
         },
         "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
         "executables": executables(policy),
-        "preload": [*surroundings.PRELOAD, *policy.environment.preload, *surroundings.shell_modules(design.packages)],
+        "hidden": PLACE if design.lent else None,
+        "preload": _preload(design),
         "module_path": [packages] if packages else [],
-        "environment": surroundings.environment(policy, _PATH, design.facts.cpu_count, packages),
+        "environment": surroundings.environment(policy, design.image.path or _PATH, design.facts.cpu_count, packages),
         "user": design.numeric_user if design.has_own_kernel else None,
         "groups": design.has_own_kernel,
         "patience_seconds": PATIENCE_SECONDS,

@@ -82,13 +82,15 @@ async def _started(engine: Engine, container: Any, design: Design) -> Container:
         raise
 
 
+class PythonMissingError(EngineError):
+    """There is no interpreter for the guest where it was looked for."""
+
+
 def _explained(error: EngineError, design: Design) -> EngineError:
     text = str(error)
     if "executable file not found" in text or "no such file or directory" in text:
-        return EngineError(
-            f"image {design.image.reference!r} has no python3, which the guest needs. Use one that has, or make one "
-            "with `hood image build`."
-        )
+        reason = "the one that was lent to it has been removed meanwhile; try again" if design.lent else text
+        return PythonMissingError(f"image {design.image.reference!r} has no python3, which the guest needs: {reason}.")
     if "exec format error" in text:
         return EngineError(f"image {design.image.reference!r} is for another machine than {design.facts.machine}.")
     return error

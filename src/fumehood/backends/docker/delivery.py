@@ -1,6 +1,6 @@
 """How the guest gets into a container: as text on its standard input, to a few lines on its command line.
 
-Nothing is mounted and nothing is written, so that it works with an engine on another machine, any image with Python,
+Nothing is mounted and nothing is written, so that it works with an engine on another machine, any image,
 and a root file system that is read-only.
 """
 
@@ -47,7 +47,13 @@ sys.meta_path.remove(finder)
 service.main(told["spec"], b"")
 """
 # Without the host's ideas of where modules are; nothing that the image or its user has put in the way is imported.
-COMMAND = ("python3", "-I", "-S", "-u", "-c", _BOOTSTRAP)
+_OPTIONS = ("-I", "-S", "-u", "-c", _BOOTSTRAP)
+IN_IMAGE = ("python3",)
+
+
+def command(interpreter: tuple[str, ...] = IN_IMAGE) -> list[str]:
+    """`interpreter` are all words that it takes to start one."""
+    return [*interpreter, *_OPTIONS]
 
 
 def packed(spec: RelaySpec) -> bytes:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from fumehood.backends import executables, network
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
+from fumehood.backends.docker.interpreter import PLACE
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
-from fumehood.errors import UnenforceableError
+from fumehood.errors import UnenforceableError, UsageError
 from fumehood.policy import Policy, controls
+from fumehood.policy.paths import is_inside
 
 _ENFORCED = frozenset(
     {
@@ -82,6 +84,25 @@ def refuse_machine(
     if packages and not facts.is_local:
         reason = f"the engine at {facts.host} is elsewhere, and image {image.reference!r} was not made with them"
         refuse("environment.packages", reason, MAKE_IMAGE)
+
+
+def refuse_without_python(policy: Policy, image: ImageFacts) -> None:
+    """Wishes that only an image with Python can fulfil."""
+    if policy.environment.has_packages or policy.environment.preload:
+        wish = "packages" if policy.environment.has_packages else "preload"
+        raise without_python(image, f"environment.{wish} of the policy is for nobody")
+    for mount in policy.filesystem.mounts:
+        if is_inside(mount.target, PLACE):
+            raise without_python(
+                image, f"{PLACE} is where it gets one lent, and mount target {mount.target!r} is there"
+            )
+
+
+def without_python(image: ImageFacts, consequence: str) -> UsageError:
+    return UsageError(
+        f"image {image.reference!r} has no python3: {consequence}. Use an image that has it; `hood image "
+        "build` makes one."
+    )
 
 
 def decide(

@@ -9,7 +9,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -57,6 +57,8 @@ class ImageFacts:
     digest: str
     machine: str
     user: str
+    path: tuple[str, ...] = ()
+    """Where it wants programs to be looked for."""
     size_bytes: int = 0
     made_at: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -182,10 +184,17 @@ def _image_facts(reference: str, details: Any) -> ImageFacts:
         digest=details["Id"],
         machine=_MACHINES.get(machine, machine),
         user=settings.get("User") or "",
+        path=_search_path(settings.get("Env") or ()),
         size_bytes=details.get("Size", 0),
         made_at=details.get("Created", ""),
         labels=settings.get("Labels") or {},
     )
+
+
+def _search_path(variables: Sequence[str]) -> tuple[str, ...]:
+    """None, unless all of it are places that mean the same from every folder."""
+    values = [value.split(":") for name, _, value in (entry.partition("=") for entry in variables) if name == "PATH"]
+    return tuple(values[-1]) if values and all(place.startswith("/") for place in values[-1]) else ()
 
 
 def host_of(section: DockerSection) -> str:

@@ -25,6 +25,11 @@ def image_of(policy: Policy) -> str:
     return policy.image or policy.docker.image or DEFAULT_IMAGE
 
 
+def lender_of(policy: Policy) -> str:
+    """The image whose Python the guest uses in images that have none."""
+    return policy.docker.interpreter or DEFAULT_IMAGE
+
+
 def split_digest(reference: str) -> Reference:
     name, _, digest = reference.partition("@")
     return Reference(name, digest or None)

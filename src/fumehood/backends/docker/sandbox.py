@@ -7,14 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from fumehood.backends.docker import enforcement
+from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container
 from fumehood.backends.interface import Doorway, EnforcementReport, RunRequest, TerminalSize
+from fumehood.backends.languages import LANGUAGES
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.execution import RunExecution
 from fumehood.backends.runs.places import Place
+from fumehood.backends.runs.session import RunSession
 from fumehood.errors import SandboxError
 from fumehood.guest import wire
-from fumehood.policy import Policy
 
 T = TypeVar("T")
 
@@ -22,11 +25,11 @@ T = TypeVar("T")
 class DockerSandbox(Place):
     shares_doors = True
 
-    def __init__(
-        self, portal: Any, container: Container, policy: Policy, report: EnforcementReport, image_digest: str
-    ) -> None:
-        super().__init__(policy, report)
-        self._image_digest = image_digest
+    def __init__(self, portal: Any, container: Container, design: Design, report: EnforcementReport) -> None:
+        super().__init__(design.policy, report)
+        self._image = design.image
+        if design.lent:
+            self.languages = {name: language for name, language in LANGUAGES.items() if name != "python"}
         self._portal = portal
         self._container = container
         self._loop = container.loop
@@ -34,7 +37,7 @@ class DockerSandbox(Place):
 
     @property
     def image_digest(self) -> str:
-        return self._image_digest
+        return self._image.digest
 
     async def _launched(self, launch: Callable[[], T]) -> T:
         if not self._container.is_alive:
@@ -56,10 +59,20 @@ class DockerSandbox(Place):
         self._loop.call_soon_threadsafe(open_run)
 
     def _launch(self, request: RunRequest) -> RunExecution:
+        if request.source is not None and request.interpreter is None:
+            self._require_python()
         self._next_terminal += 1
         execution = super()._launch(request)
         execution.resize_elsewhere = partial(self._resize, self._next_terminal)
         return execution
+
+    def _launch_session(self, doorway: Doorway | None) -> RunSession:
+        self._require_python()
+        return super()._launch_session(doorway)
+
+    def _require_python(self) -> None:
+        if "python" not in self.languages:
+            raise enforcement.without_python(self._image, "Python code cannot run in it; commands and shells can")
 
     def _resize(self, terminal: int, size: TerminalSize) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.resize, terminal, size)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from fumehood.backends.interface import Doorway, Input, RunRequest
-from fumehood.backends.languages import LANGUAGES
+from fumehood.backends.languages import LANGUAGES, Language
 from fumehood.guest import wire
 
 # As much as an unprivileged process may ask for. Nobody may be there to read for a while: the pipe is the buffer.
@@ -78,8 +78,11 @@ class RunDescriptors:
         self.streams, self.input = {}, None
 
 
-def program_descriptors(request: RunRequest, owner: int | None) -> RunDescriptors:
-    with _undone_on_failure(RunDescriptors(_header(request), _body(request), owner)) as made:
+def program_descriptors(
+    request: RunRequest, owner: int | None, languages: Mapping[str, Language] = LANGUAGES
+) -> RunDescriptors:
+    """`languages` are those that the sandbox may have."""
+    with _undone_on_failure(RunDescriptors(_header(request, languages), _body(request), owner)) as made:
         if request.terminal:
             made.add_link()
             return made
@@ -116,12 +119,12 @@ def _undone_on_failure(made: RunDescriptors) -> Iterator[RunDescriptors]:
         raise
 
 
-def _header(request: RunRequest) -> wire.Message:
+def _header(request: RunRequest, languages: Mapping[str, Language]) -> wire.Message:
     return {
         "kind": "program",
         "language": request.language,
         "interpreter": list(request.interpreter) if request.interpreter else None,
-        "commands": _commands() if request.interpreter else None,
+        "commands": _commands(languages) if request.interpreter else None,
         "script": request.script_name if request.source is not None else None,
         "arguments": list(request.arguments),
         "source_bytes": len(request.source or b""),
@@ -144,6 +147,6 @@ def _body(request: RunRequest) -> bytes:
     return (request.source or b"") + (request.doorway.trust if request.doorway else b"")
 
 
-def _commands() -> dict[str, list[str]]:
+def _commands(languages: Mapping[str, Language]) -> dict[str, list[str]]:
     """Of all languages: the guest names those that it has when the one that was asked for is missing."""
-    return {name: list(language.commands) for name, language in LANGUAGES.items()}
+    return {name: list(language.commands) for name, language in languages.items()}

@@ -4,12 +4,13 @@ a guest does not answer any more."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
 from fumehood.backends.interface import Conversation, Doorway, EnforcementReport, Input, RunRequest
+from fumehood.backends.languages import LANGUAGES, Language
 from fumehood.backends.runs.descriptors import (
     RunDescriptors,
     files_descriptors,
@@ -31,6 +32,8 @@ class Place(ABC):
     """One policy, one workspace, any number of runs."""
 
     shares_doors = False
+    languages: Mapping[str, Language] = LANGUAGES
+    """Those that it may have; which ones it has, only the guest knows."""
 
     def __init__(self, policy: Policy, report: EnforcementReport) -> None:
         self._policy = policy
@@ -95,7 +98,7 @@ class Place(ABC):
         """A run that could go out is over."""
 
     def _launch(self, request: RunRequest) -> RunExecution:
-        descriptors = program_descriptors(request, self._owner)
+        descriptors = program_descriptors(request, self._owner, self.languages)
         self._hand_over(descriptors, {"timeout": request.timeout_seconds}, request.doorway)
         stdin = None if request.stdin is Input.LIVE else request.stdin
         pump = Pump(descriptors, stdin, self._policy.resources.output)

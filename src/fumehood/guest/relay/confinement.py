@@ -36,7 +36,7 @@ class Confinement:
         _set_limits(self.plan, spec["limits"])
         if kernel.landlock_abi():
             self.layers.append("Landlock")
-            rules = FileRules(spec["writable"], _executables(spec))
+            rules = FileRules(spec["writable"], _executables(spec), spec["hidden"])
             rules.prepare(self.plan)
             rules.enforce(self.plan)
         self.plan.step("installing the system call filter")
@@ -46,7 +46,11 @@ class Confinement:
 
 def _executables(spec: RelaySpec) -> Executables | None:
     names = spec["executables"]
-    return None if names is None else Executables(names, spec["environment"]["PATH"], sys.base_prefix)
+    return (
+        None
+        if names is None
+        else Executables(names, spec["environment"]["PATH"], "/usr" if spec["hidden"] else sys.base_prefix)
+    )
 
 
 def _seccomp_program(spec: RelaySpec) -> bytes:

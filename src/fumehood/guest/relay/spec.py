@@ -22,6 +22,8 @@ class RelaySpec(TypedDict):
     """Targets of writable mounts."""
     executables: list[str] | None
     """Names and paths of the only programs that can be executed; None when any can."""
+    hidden: str | None
+    """A folder in the root that programs may not read: the guest's own interpreter."""
     preload: list[str]
     module_path: list[str]
     environment: dict[str, str]
