@@ -81,7 +81,7 @@ def test_a_no_runs_nothing(place: dict[str, str], policy: str, key: bytes) -> No
     with asked(place, policy, "print(6 * 7)") as terminal:
         terminal.type(key)
         assert terminal.wait_for_end() == 126
-    assert "42" not in said(terminal)
+    assert "\n42\n" not in said(terminal)  # ids may have these digits too
     assert "not approved: denied by" in said(terminal)
     assert kinds(place) == ["asked", "denied"]
 
