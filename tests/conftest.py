@@ -20,9 +20,10 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def audit_folder() -> Iterator[str]:
-    """Also for the processes that tests start: nothing is written to the user's own log."""
+    """Also for the processes that tests start: nothing is written to the user's own log or approvals."""
     folder = tempfile.mkdtemp(prefix="hood-audit-", dir="/var/tmp")
     os.environ["FUMEHOOD_AUDIT"] = folder
+    os.environ["FUMEHOOD_APPROVALS"] = os.path.join(folder, "approvals")
     yield folder
     shutil.rmtree(folder)
 
