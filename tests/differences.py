@@ -332,12 +332,16 @@ def look_again(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Te
         del report.wasxfail
 
 
+def backend_of(item: pytest.Item) -> str:
+    """The one that it runs on, or nothing."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("backend", "") if callspec else ""
+
+
 def _names(item: pytest.Item) -> tuple[str, tuple[str, str]]:
     """Of the backend, and of the test without and with its parameters."""
-    callspec = getattr(item, "callspec", None)
-    plain = item.name.partition("[")[0]
-    if callspec is None or "backend" not in callspec.params:
+    backend, plain = backend_of(item), item.name.partition("[")[0]
+    if not backend:
         return "", (plain, plain)
-    backend = callspec.params["backend"]
-    parameters = "-".join(part for part in callspec._idlist if part != backend)
+    parameters = "-".join(part for part in item.callspec._idlist if part != backend)  # type: ignore[attr-defined]
     return backend, (plain, f"{plain}[{parameters}]")

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from fumehood.background import BackgroundRun, NewOutput
     from fumehood.blocking import SyncBackgroundRun, SyncSandbox, SyncSession, run
     from fumehood.errors import (
+        AuditError,
         DeniedError,
         FumehoodError,
+        NotApprovedError,
         PolicyError,
         SandboxError,
         StepFailedError,
@@ -36,8 +38,10 @@ _HOMES = {
     "background": ("BackgroundRun", "NewOutput"),
     "blocking": ("SyncBackgroundRun", "SyncSandbox", "SyncSession", "run"),
     "errors": (
+        "AuditError",
         "DeniedError",
         "FumehoodError",
+        "NotApprovedError",
         "PolicyError",
         "SandboxError",
         "StepFailedError",
@@ -55,6 +59,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Artifact",
+    "AuditError",
     "BackgroundRun",
     "Cause",
     "Denial",
@@ -65,6 +70,7 @@ __all__ = [
     "Finished",
     "FumehoodError",
     "NewOutput",
+    "NotApprovedError",
     "Policy",
     "PolicyError",
     "RunResult",

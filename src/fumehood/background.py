@@ -12,6 +12,7 @@ import anyio
 from fumehood.backends.interface import LiveExecution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.journal import RunEntry
 from fumehood.requests import checked_terminal
 from fumehood.results import Record, RunResult
 
@@ -31,10 +32,15 @@ class BackgroundRun:
     """
 
     def __init__(
-        self, execution: LiveExecution, lifetime: AsyncExitStack, report: Callable[[Record], Awaitable[RunResult]]
+        self,
+        execution: LiveExecution,
+        lifetime: AsyncExitStack,
+        entry: RunEntry,
+        report: Callable[[Record, str], Awaitable[RunResult]],
     ) -> None:
         self._execution = execution
         self._lifetime = lifetime
+        self._entry = entry
         self._report = report
         self._output = {1: bytearray(), 2: bytearray()}
         self._shown = {1: 0, 2: 0}
@@ -81,7 +87,9 @@ class BackgroundRun:
 
     async def write(self, data: bytes | str) -> None:
         """To the program's standard input, or its terminal. Waits while the program does not read."""
-        await self._execution.write(data.encode() if isinstance(data, str) else data)
+        content = data.encode() if isinstance(data, str) else data
+        self._entry.fed(content)
+        await self._execution.write(content)
 
     async def close_stdin(self) -> None:
         self._execution.close_input()
@@ -102,8 +110,9 @@ class BackgroundRun:
         return await self.wait()
 
     async def close(self) -> None:
-        """For the sandbox, when it closes: nobody wants to know how it went."""
+        """For the sandbox, when it closes: nobody but the audit log wants to know how it went."""
         await self._lifetime.aclose()
+        await self._entry.broke_off(None)
 
     @property
     def is_concluded(self) -> bool:
@@ -113,6 +122,7 @@ class BackgroundRun:
     def _look(self) -> None:
         for output in self._execution.waiting_output():
             self._output[output.stream] += output.data
+            self._entry.saw(output.stream, output.data)
 
     def _take(self, stream: int) -> bytes:
         data = bytes(self._output[stream][self._shown[stream] :])
@@ -129,5 +139,5 @@ class BackgroundRun:
         if self._result is None:
             await self._lifetime.aclose()
             taken = Record(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
-            self._result = await self._report(taken)
+            self._result = await self._entry.concluded(await self._report(taken, self._entry.run_id))
         return self._result

@@ -13,8 +13,10 @@ from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unp
 
 from anyio.from_thread import BlockingPortal
 
+from fumehood.audit import Trail
 from fumehood.background import BackgroundRun
 from fumehood.errors import UsageError
+from fumehood.opening import AuditChoice
 from fumehood.policy import Policy
 from fumehood.portal import LoopThread
 from fumehood.requests import RunOptions
@@ -130,8 +132,10 @@ class SyncSandbox:
         session: bool = False,
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
+        audit: AuditChoice = None,
+        gated: bool = False,
     ) -> None:
-        self.target = Sandbox(policy, session=session, progress=progress, learn=learn)
+        self.target = Sandbox(policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated)
         self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
         self._process = os.getpid()
@@ -162,6 +166,10 @@ class SyncSandbox:
     @property
     def policy(self) -> Policy:
         return self.target.policy
+
+    @property
+    def trail(self) -> Trail:
+        return self.target.trail
 
     @property
     def enforcement(self) -> Mapping[str, str]:

@@ -4,8 +4,10 @@ FumehoodError
 ├── UsageError            the caller: an argument, a path, a language that does not exist
 │   └── PolicyError       the author of a policy: names file, line, key and value
 ├── DeniedError           the policy: what was asked is not allowed
+│   ├── NotApprovedError    a person has to say yes to this, and has not
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
 └── SandboxError          our machinery: names the step that failed
+    ├── AuditError        the audit log cannot be written or read; without it nothing runs
     └── StepFailedError   a kernel or system call inside that step failed
 
 A program that fails is a result, never an exception.
@@ -44,8 +46,23 @@ class UnenforceableError(DeniedError):
         self.control, self.backend, self.reason, self.remedy = control, backend, reason, remedy
 
 
+class NotApprovedError(DeniedError):
+    """Somebody said no, nobody said yes in time, or the yes was for something else; nothing was started.
+
+    `outcome` is denied, expired, revoked or used.
+    """
+
+    def __init__(self, outcome: str, tool: str, why: str) -> None:
+        super().__init__(f"{tool}: not approved: {why}")
+        self.outcome, self.tool, self.why = outcome, tool, why
+
+
 class SandboxError(FumehoodError):
     """Our own machinery failed; the program is not to blame."""
+
+
+class AuditError(SandboxError):
+    """The audit log cannot be written, or not be trusted; what would have to be recorded does not happen."""
 
 
 class StepFailedError(SandboxError):

@@ -18,6 +18,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
+from fumehood.audit.trail import OFF, Trail
 from fumehood.backends.interface import Backend, BackendSandbox, BackendSession, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
@@ -25,6 +26,8 @@ from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
+from fumehood.journal import Journal
+from fumehood.opening import AuditChoice, open_trail, refuse_ungated, tell_closed, tell_opened, telling_refusals
 from fumehood.outings import Outing, Outings, wait_for_gateway
 from fumehood.permission import denials, denied_result
 from fumehood.policy import Environment, Policy
@@ -44,6 +47,10 @@ class Sandbox(Files):
     With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
     Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
     With `learn`, nothing gets out whatever the policy allows, and `denials` of results tell all that was tried.
+    What happens is recorded in `audit`: a log, a trail in one that says who acts for whom, the folder of one, or False
+    for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
+    A policy with `approvals` opens only if it is `gated`: the caller sees to it that they are asked for
+    (`fumehood.tools.approvals`) before anything runs here.
     """
 
     def __init__(
@@ -53,10 +60,15 @@ class Sandbox(Files):
         session: bool = False,
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
+        audit: AuditChoice = None,
+        gated: bool = False,
     ) -> None:
         self.policy = policy or Policy()
+        self._is_gated = gated
         self._learn = learn
         super().__init__(self.policy, lambda: self._backend_sandbox().files())
+        self._audit = audit
+        self._trail = OFF
         self._progress = progress
         self._session = self.session() if session else None
         self._opened: BackendSandbox | None = None
@@ -68,15 +80,19 @@ class Sandbox(Files):
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("this sandbox is open already; make another Sandbox for a second place")
-        backend = select_backend(self.policy)
-        backend.check(self.policy)
-        async with AsyncExitStack() as stack:
+        trail = open_trail(self.policy, self._audit)
+        async with telling_refusals(trail, self.policy), AsyncExitStack() as stack:
+            backend = select_backend(self.policy)
+            refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
+            backend.check(self.policy)
             packages = await self._install_packages(backend, stack)
             self._way_out = await self._ask_for_way_out(stack)
             ports = self._way_out.ports if self._way_out else ()
-            self._opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
+            opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
             if self._way_out:
-                self._outings = Outings(self._way_out, is_shared=self._opened.shares_doors)
+                self._outings = Outings(self._way_out, is_shared=opened.shares_doors)
+            await tell_opened(trail, self.policy, backend.name, opened, packages)
+            self._opened, self._trail, self._journal = opened, trail, Journal(trail, self.policy.audit)
             self._stack = stack.pop_all()
         return self
 
@@ -107,6 +123,14 @@ class Sandbox(Files):
             for part in (*self._background, *([self._session] if self._session else [])):
                 await part.close()
         await self._stack.aclose()
+        await tell_closed(self._trail, is_failing=error is not None)
+        self._trail, self._journal = OFF, Journal()
+
+    @property
+    def trail(self) -> Trail:
+        """Where what is done in this sandbox is recorded; for those who do something with it that belongs there."""
+        self._backend_sandbox()
+        return self._trail
 
     @property
     def enforcement(self) -> Mapping[str, str]:
@@ -117,11 +141,24 @@ class Sandbox(Files):
         """Run code, or a command with `argv`, to its end. A program that fails is a result, not an exception."""
         if self._session and code is not None and _is_python(options):
             return await self._session.run(code, **options)
-        request = make_request(self.policy, code, options)
-        if refused := denials(self.policy, request):
-            return denied_result(refused, self.policy)
+        request = await self._request(code, options)
+        if refused := await self._refusal(request):
+            return refused
         build = plan_build(request, self.policy)
         return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
+
+    async def _request(self, code: str | bytes | None, options: RunOptions) -> RunRequest:
+        async with self._journal.telling_denials("run"):
+            return make_request(self.policy, code, options)
+
+    async def _refusal(self, request: RunRequest) -> RunResult | None:
+        """What there is to say to a command that the policy does not allow, which then does not even begin."""
+        refused = denials(self.policy, request)
+        if not refused:
+            return None
+        result = denied_result(refused, self.policy)
+        await self._journal.denied(result)
+        return result
 
     async def change_policy(self, policy: Policy) -> None:
         """Other network rules from now on, for runs under way too: what they no longer allow is closed at once.
@@ -135,13 +172,17 @@ class Sandbox(Files):
             await wait_for_gateway(partial(self._way_out.change, policy))
             box.change_ports(self._way_out.ports)
         self.policy = policy
+        await self._journal.policy_changed(policy)
 
     async def _run(self, request: RunRequest) -> RunResult:
-        run_id = _identifier("run")
-        async with self._outing(run_id, request) as outing:
-            async with self._backend_sandbox().start(_equipped(request, outing)) as execution:
+        opened = self._backend_sandbox()
+        async with self._journal.run(request) as entry, self._outing(entry.run_id, request) as outing:
+            async with opened.start(_equipped(request, outing)) as execution:
+                entry.started()
                 taken = await record(execution)
-            return self._result(taken, run_id, outing)
+            entry.saw(1, taken.stdout)
+            entry.saw(2, taken.stderr)
+            return await entry.concluded(self._result(taken, entry.run_id, outing))
 
     def _outing(self, name: str, request: RunRequest | None = None) -> AbstractAsyncContextManager[Outing]:
         if self._outings is None or (request and request.is_offline):
@@ -152,16 +193,16 @@ class Sandbox(Files):
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
         """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
-        async with aclosing(self._events(code, options)) as events:
+        async with aclosing(await self._events(code, options)) as events:
             async for event in events:
                 yield event
 
-    def _events(self, code: str | bytes | None, options: RunOptions) -> AsyncGenerator[Event, None]:
+    async def _events(self, code: str | bytes | None, options: RunOptions) -> AsyncGenerator[Event, None]:
         if self._session and code is not None and _is_python(options):
             return self._session.stream(code, **options)
-        request = make_request(self.policy, code, options)
-        if refused := denials(self.policy, request):
-            return _finished(denied_result(refused, self.policy))
+        request = await self._request(code, options)
+        if refused := await self._refusal(request):
+            return _finished(refused)
         build = plan_build(request, self.policy)
         return self._collecting(stream_compiled(build, self._stream, self._run) if build else self._stream(request))
 
@@ -171,13 +212,16 @@ class Sandbox(Files):
                 yield Finished(await self._with_artifacts(event.result)) if isinstance(event, Finished) else event
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
-        run_id = _identifier("run")
-        async with self._outing(run_id, request) as outing:
-            async with self._backend_sandbox().start(_equipped(request, outing)) as execution:
+        opened = self._backend_sandbox()
+        async with self._journal.run(request) as entry, self._outing(entry.run_id, request) as outing:
+            async with opened.start(_equipped(request, outing)) as execution:
+                entry.started()
                 async for output in execution.output(live=True):
-                    yield as_event(output)
+                    event = as_event(output)
+                    entry.saw_event(event)
+                    yield event
                 outcome = execution.outcome()
-            result = self._result(Record(outcome), run_id, outing)
+            result = await entry.concluded(self._result(Record(outcome), entry.run_id, outing))
         yield Finished(result)
 
     def session(self) -> Session:
@@ -191,7 +235,10 @@ class Sandbox(Files):
             async with self._outing(_identifier("session")) as current, box.open_session(current.doorway) as opened:
                 yield opened
 
-        return Session(self.policy, open_session, lambda taken: self._report(_identifier("run"), current, taken))
+        async def report(taken: Record, run_id: str) -> RunResult:
+            return await self._report(current, taken, run_id)
+
+        return Session(self.policy, open_session, lambda: self._journal, report)
 
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
@@ -200,20 +247,22 @@ class Sandbox(Files):
 
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
         """
-        request = make_live_request(self.policy, code, terminal, options)
-        if refused := denials(self.policy, request):
-            raise DeniedError("\n".join(map(str, refused)))
+        async with self._journal.telling_denials("run"):
+            request = make_live_request(self.policy, code, terminal, options)
+            if refused := denials(self.policy, request):
+                raise DeniedError("\n".join(map(str, refused)))
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
-        async with AsyncExitStack() as stack:
-            run_id = _identifier("run")
-            outing = await stack.enter_async_context(self._outing(run_id, request))
-            execution = await stack.enter_async_context(self._backend_sandbox().start(_equipped(request, outing)))
-            run = BackgroundRun(execution, stack.pop_all(), partial(self._report, run_id, outing))
+        opened = self._backend_sandbox()
+        async with self._journal.run(request) as entry, AsyncExitStack() as stack:
+            outing = await stack.enter_async_context(self._outing(entry.run_id, request))
+            execution = await stack.enter_async_context(opened.start(_equipped(request, outing)))
+            await entry.started_in_background()
+            run = BackgroundRun(execution, stack.pop_all(), entry, partial(self._report, outing))
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
-    async def _report(self, run_id: str, outing: Outing, taken: Record) -> RunResult:
+    async def _report(self, outing: Outing, taken: Record, run_id: str) -> RunResult:
         return await self._with_artifacts(self._result(taken, run_id, outing))
 
     def _result(self, taken: Record, run_id: str, outing: Outing) -> RunResult:
@@ -226,6 +275,7 @@ class Sandbox(Files):
         if not self.policy.filesystem.outputs:
             return result
         collection = await self._new_artifacts()
+        await self._journal.artifacts(result.run_id, collection.artifacts, collection.problem)
         if collection.problem is None or not result.ok:
             return replace(result, artifacts=collection.artifacts)
         return replace(result, status=Status.RESOURCE_EXCEEDED, cause=Cause.OUTPUT, detail=collection.problem)

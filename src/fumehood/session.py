@@ -13,6 +13,7 @@ import anyio
 from fumehood.backends.interface import BackendSession, Execution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
+from fumehood.journal import Journal, RunEntry
 from fumehood.policy import Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_session_request
@@ -32,11 +33,14 @@ class Session:
         self,
         policy: Policy,
         open_session: Callable[[], AbstractAsyncContextManager[BackendSession]],
-        report: Callable[[Record], Awaitable[RunResult]],
+        journal: Callable[[], Journal],
+        report: Callable[[Record, str], Awaitable[RunResult]],
     ) -> None:
         self._policy = policy
         self._open_session = open_session
+        self._sandbox_journal = journal
         self._report = report
+        self._journal = Journal()
         self._turn = anyio.Semaphore(1)  # not a lock: a stream may be read from several tasks in turn
         self._lifetime = AsyncExitStack()
         self._opened: BackendSession | None = None
@@ -54,17 +58,21 @@ class Session:
 
     async def run(self, code: str | bytes, **options: Unpack[RunOptions]) -> RunResult:
         """The value of the last expression, figures and the like are in the result's `displays`."""
-        async with self._execute(code, options) as (execution, restarted):
+        async with self._execute(code, options) as (execution, restarted, entry):
             taken = await record(execution)
-        return await self._conclude(taken, restarted)
+            entry.saw(1, taken.stdout)
+            entry.saw(2, taken.stderr)
+        return await self._conclude(taken, restarted, entry)
 
     async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """As `run`, but output and displays arrive as they appear. Leaving early interrupts the run."""
-        async with self._execute(code, options) as (execution, restarted):
+        async with self._execute(code, options) as (execution, restarted, entry):
             async for output in execution.output(live=True):
-                yield as_event(output)
+                event = as_event(output)
+                entry.saw_event(event)
+                yield event
             outcome = execution.outcome()
-        yield Finished(await self._conclude(Record(outcome), restarted))
+        yield Finished(await self._conclude(Record(outcome), restarted, entry))
 
     async def interrupt(self) -> None:
         """The run under way ends as with Ctrl-C, and the state is kept. Nothing happens when there is none."""
@@ -81,13 +89,15 @@ class Session:
         await self._end()
 
     @asynccontextmanager
-    async def _execute(self, code: str | bytes, options: RunOptions) -> AsyncIterator[tuple[Execution, bool]]:
-        request = make_session_request(self._policy, code, options)
+    async def _execute(self, code: str | bytes, options: RunOptions) -> AsyncIterator[tuple[Execution, bool, RunEntry]]:
+        async with self._sandbox_journal().telling_denials("run"):
+            request = make_session_request(self._policy, code, options)
         async with self._turn:
             session = await self._wake()
             restarted, self._was_lost = self._was_lost, False
-            async with session.execute(request) as execution:
-                yield execution, restarted
+            async with self._journal.run(request) as entry, session.execute(request) as execution:
+                entry.started()
+                yield execution, restarted, entry
 
     async def _wake(self) -> BackendSession:
         """The process that there is, or a new one."""
@@ -99,16 +109,22 @@ class Session:
             await self._end()
             self._was_lost = True
         async with AsyncExitStack() as stack:
-            self._opened = await stack.enter_async_context(self._open_session())
-            self._lifetime = stack.pop_all()
-        return self._opened
+            opened = await stack.enter_async_context(self._open_session())
+            journal = self._sandbox_journal().within_session()
+            await journal.session_opened()
+            self._opened, self._journal, self._lifetime = opened, journal, stack.pop_all()
+        return opened
 
-    async def _conclude(self, taken: Record, restarted: bool) -> RunResult:
-        result = replace(await self._report(taken), restarted=restarted)
-        if self._opened is None or self._opened.is_alive:
-            return result
-        return replace(result, detail=f"{result.detail}; {_STATE_IS_LOST}" if result.detail else _STATE_IS_LOST)
+    async def _conclude(self, taken: Record, restarted: bool, entry: RunEntry) -> RunResult:
+        async with entry.ending():
+            result = replace(await self._report(taken, entry.run_id), restarted=restarted)
+            if self._opened is not None and not self._opened.is_alive:
+                detail = f"{result.detail}; {_STATE_IS_LOST}" if result.detail else _STATE_IS_LOST
+                result = replace(result, detail=detail)
+            return await entry.concluded(result)
 
     async def _end(self) -> None:
-        self._opened = None
+        was_open, self._opened = self._opened is not None, None
         await self._lifetime.aclose()
+        if was_open:
+            await self._journal.session_closed()

@@ -114,6 +114,19 @@ def test_what_is_done_is_seen_and_not_only_said_again(
     assert verdicts == ["deny"] * 3
 
 
+def test_a_command_that_is_to_be_refused_is_and_no_other_is_run(make_policy: Callable[..., Policy]) -> None:
+    attempts = {
+        "command: git -C /x push": "deny",
+        "command: ls; touch /workspace/ran": "deny",
+        "command: ls": None,
+    }
+    policy = make_policy(
+        commands={"allow": ["ls", "git"], "deny": ["git push"]}, tests=expecting_nothing(list(attempts))
+    )
+    seen = rehearse(policy, list(run_tests(policy)))
+    assert {name: seen[index].verdict for index, name in enumerate(attempts)} == attempts
+
+
 class Listener:
     """A server on the host that counts who comes."""
 

@@ -176,7 +176,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ROOTFS, "HARMLESS if executable else", "HARMLESS if True else"),
         Patch("backends/executables.py", "if named is None:", "if True:"),
     ],
-    "no-code-from-memory": [Patch(f"{GUEST}/seccomp/__init__.py", "if executes_files_only:", "if 0:")],
+    "no-code-from-memory": [Patch(f"{GUEST}/seccomp/__init__.py", "if executes_files_only else", "if 0 else")],
     # What comes from the host, or from the machinery.
     "empty-environment": [
         Patch(CELLS, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),

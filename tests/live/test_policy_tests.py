@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 from live.cli_host import hood, open_terminal
 
-from fumehood import Policy, UnenforceableError
-from fumehood.backends.selection import select_backend
-
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples" / "policies").glob("*.yaml"))
 ENVIRONMENT = {**os.environ, "INDEX_TOKEN": "not a real one"}
 CLOSED = """\
@@ -24,33 +21,14 @@ tests:
 """
 
 
-def refusal(path: Path) -> UnenforceableError | None:
-    """Why the native backend does not open a policy here, if it does not."""
-    policy = Policy.load(path)
-    try:
-        select_backend(policy).check(policy)
-    except UnenforceableError as error:
-        return error
-    return None
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_as_its_tests_say_in_a_real_sandbox(path: Path) -> None:
     done = hood("policy", "test", "--live", "--backend", "native", "--json", path, env=ENVIRONMENT)
     data = json.loads(done.stdout)
-    problem = refusal(path)
-    if problem is not None:
-        assert done.returncode == 2
-        assert str(problem) in data["policies"][0]["problems"][0]
-        return
     assert (done.returncode, data["failed"], data["policies"][0]["problems"]) == (0, 0, []), data
     tried = [test for test in data["policies"][0]["tests"] if test["live"]["verdict"] is not None]
     assert len(tried) >= 10
     assert all(test["live"]["verdict"] == test["expect"] for test in tried)
-
-
-def test_at_least_the_examples_without_a_network_are_tried() -> None:
-    assert {"analyst", "deny-all"} <= {path.stem for path in EXAMPLES if refusal(path) is None}
 
 
 def test_a_file_that_is_not_there_shows_only_in_a_real_sandbox(tmp_path: Path) -> None:

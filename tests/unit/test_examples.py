@@ -53,7 +53,7 @@ def changes(policy: Policy) -> Iterator[tuple[str, dict[str, Any]]]:
         port = 80 if policy.network.allow[index].narrows_requests else 22
         wider = {**rule, "ports": [port, *rule["ports"]]}
         yield f"opens port {port} in rule {index}", {"network": {"allow": [*others, wider]}}
-        for key in {"methods", "paths"} & set(rule):
+        for key in sorted({"methods", "paths"} & set(rule)):
             without = {name: value for name, value in rule.items() if name != key}
             yield f"has any {key} in rule {index}", {"network": {"allow": [*others, without]}}
     for index, mount in enumerate(mounts):

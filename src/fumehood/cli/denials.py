@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 from fumehood.cli.messages import say
 from fumehood.results import Denial
 
+_USUAL_COLUMNS = 80
+
 
 def tell(denials: tuple[Denial, ...]) -> None:
     """One line each. On a terminal that is too narrow for it, what would help gets a line of its own."""
-    width = shutil.get_terminal_size().columns if os.isatty(2) else None
+    width = os.get_terminal_size(2).columns or _USUAL_COLUMNS if os.isatty(2) else None
     for denial in denials:
         times = f" ({denial.count} times)" if denial.count > 1 else ""
         said = f"denied: {denial.what}: {denial.why}{times}"

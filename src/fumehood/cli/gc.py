@@ -14,7 +14,10 @@ from fumehood.images.workshop import remove_abandoned
 
 
 def build_parser() -> argparse.ArgumentParser:
-    return Parser(prog="hood gc", description="Remove what killed processes left behind, and volumes that nobody uses.")
+    return Parser(
+        prog="hood gc",
+        description="Remove what killed processes left behind, and what nobody uses any more.",
+    )
 
 
 def execute(arguments: list[str]) -> int:

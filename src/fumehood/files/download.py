@@ -18,6 +18,7 @@ from fumehood.files.local import LocalSink, Staging
 from fumehood.files.paths import joined, shown
 from fumehood.files.refusals import Refusal
 from fumehood.files.walking import Found, TooManyError, Walk, reason_of
+from fumehood.journal import FileEntries
 from fumehood.policy import format_size
 from fumehood.policy.outputs import Outputs
 
@@ -50,12 +51,15 @@ def _denied(path: str, *, or_below: bool) -> DeniedError:
 class Download:
     """One download. `limit` bounds the bytes: files with holes can be larger than the place that they lie in."""
 
-    def __init__(self, conversation: Conversation, outputs: Outputs, path: str, *, git: bool, limit: int) -> None:
-        self._conversation, self._outputs, self._path = conversation, outputs, path
+    def __init__(
+        self, conversation: Conversation, outputs: Outputs, path: str, entries: FileEntries, *, git: bool, limit: int
+    ) -> None:
+        self._conversation, self._outputs, self._path, self._entries = conversation, outputs, path, entries
         self._git, self._limit = git, limit
         self._tally = Tally()
         self._links: list[tuple[str, str]] = []
         self._name = posixpath.basename(path) or "workspace"
+        self._target = ""
 
     async def into(self, local: str) -> Transfer:
         if not self._git and ".git" in self._path.lower().split("/"):
@@ -64,13 +68,15 @@ class Download:
         is_folder = entry.kind is Kind.FOLDER
         if not (self._outputs.reach(self._path) if is_folder else self._outputs.match(self._path)):
             raise _denied(self._path, or_below=is_folder)
-        target = await anyio.to_thread.run_sync(local_target, local, self._name)
+        target = self._target = await anyio.to_thread.run_sync(local_target, local, self._name)
         staging = await anyio.to_thread.run_sync(Staging, target)
         try:
             if is_folder:
                 await self._take_tree(staging)
             else:
                 await self._take_file(self._path, staging, (self._name,))
+            # Before anybody can see them: what has left is in the audit log.
+            await self._entries.write()
             await anyio.to_thread.run_sync(staging.publish, self._name)
         except OSError as error:
             raise UsageError(f"{target!r} cannot be written: {error.strerror}") from error
@@ -119,8 +125,10 @@ class Download:
         sink = LocalSink(folder, place[-1])
         try:
             limit = self._limit - self._tally.bytes
-            self._tally.add(await exchanges.fetch(self._conversation, path, sink, limit=limit, links=False))
+            size = await exchanges.fetch(self._conversation, path, sink, limit=limit, links=False)
+            self._tally.add(size)
             await anyio.to_thread.run_sync(sink.finish)
+            self._entries.goes_out(path, size, sink.sha256(), os.path.join(self._target, *place[1:]))
         except Refusal as refusal:
             if refusal.reason == "too large":
                 raise self._too_large() from None

@@ -16,6 +16,7 @@ from fumehood.files.memory import MemorySink, MemorySource
 from fumehood.files.paths import AnyPath, joined, names_folder, sandbox_path, shown
 from fumehood.files.refusals import Refusal, explain
 from fumehood.files.upload import Upload, own_name
+from fumehood.journal import Journal
 from fumehood.policy import Policy
 from fumehood.policy.outputs import Outputs
 from fumehood.policy.quantities import MIB
@@ -31,21 +32,25 @@ class Files:
         self._policy = policy
         self._outputs = Outputs(policy.filesystem.outputs)
         self._converse = converse
+        self._journal = Journal()
         self._seen: Seen = {}
 
     async def write(self, path: AnyPath, data: bytes | str, *, executable: bool = False) -> None:
         """Put a file in place at once, instead of what has its name; folders on the way are made."""
         place, content = sandbox_path(path), data.encode() if isinstance(data, str) else data
-        async with self._talk("write", place) as conversation:
-            request = {"do": "write", "path": place, "executable": executable}
-            self._note(place, await exchanges.store(conversation, request, MemorySource(content)))
+        async with self._journal.files() as entries, self._talk("write", place) as conversation:
+            request, source = {"do": "write", "path": place, "executable": executable}, MemorySource(content)
+            self._note(place, await exchanges.store(conversation, request, source))
+            await entries.went_in(place, len(content), source.sha256())
 
     async def read(self, path: AnyPath, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
         """The content of a file that `filesystem.outputs` names."""
         place, sink = sandbox_path(path), MemorySink()
-        check_output(self._outputs, place)
-        async with self._talk("read", place) as conversation:
-            await exchanges.fetch(conversation, place, sink, limit=max_bytes)
+        async with self._journal.telling_denials("read"):
+            check_output(self._outputs, place)
+        async with self._journal.files() as entries, self._talk("read", place) as conversation:
+            size = await exchanges.fetch(conversation, place, sink, limit=max_bytes)
+            entries.goes_out(place, size, sink.sha256())
         return sink.content()
 
     async def list(self, path: AnyPath = "") -> list[FileEntry]:
@@ -81,8 +86,8 @@ class Files:
         place = sandbox_path(path)
         if names_folder(path):
             place = joined(place, own_name(source))
-        async with self._talk("upload", place) as conversation:
-            return await Upload(conversation, source, place, self._note).run()
+        async with self._journal.files() as entries, self._talk("upload", place) as conversation:
+            return await Upload(conversation, source, place, self._note, entries).run()
 
     async def download(self, path: AnyPath, local: AnyPath, *, git: bool = False) -> Transfer:
         """Copy what `filesystem.outputs` names out, to a place where nothing is yet, or into a folder.
@@ -90,9 +95,11 @@ class Files:
         What arrives is data: nothing executable, no links that lead out of it, no `.git` unless asked for.
         """
         place, limit = sandbox_path(path), self._policy.workspace_bytes
-        check_output(self._outputs, place, or_below=True)
-        async with self._talk("download", place) as conversation:
-            return await Download(conversation, self._outputs, place, git=git, limit=limit).into(os.fspath(local))
+        async with self._journal.telling_denials("download"):
+            check_output(self._outputs, place, or_below=True)
+        async with self._journal.files() as entries, self._talk("download", place) as conversation:
+            download = Download(conversation, self._outputs, place, entries, git=git, limit=limit)
+            return await download.into(os.fspath(local))
 
     async def _new_artifacts(self) -> Collection:
         """What has changed since the last time among the files that may leave, and was not put there by the caller."""

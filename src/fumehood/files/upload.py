@@ -16,15 +16,22 @@ from fumehood.files.entries import Tally, Transfer
 from fumehood.files.links import stays_inside
 from fumehood.files.local import LocalSource
 from fumehood.files.paths import joined
+from fumehood.journal import FileEntries
 
 
 class Upload:
     """One upload of `local`, which becomes what `path` names."""
 
     def __init__(
-        self, conversation: Conversation, local: str, path: str, note: Callable[[str, exchanges.Stored], None]
+        self,
+        conversation: Conversation,
+        local: str,
+        path: str,
+        note: Callable[[str, exchanges.Stored], None],
+        entries: FileEntries,
     ) -> None:
         self._conversation, self._local, self._path, self._note = conversation, local, path, note
+        self._entries = entries
         self._tally = Tally()
 
     async def run(self) -> Transfer:
@@ -65,6 +72,7 @@ class Upload:
                 stored = await exchanges.store(self._conversation, request, source)
                 self._tally.add(stored.size)
                 self._note(path, stored)
+                await self._entries.went_in(path, stored.size, source.sha256())
         except OSError as error:
             raise UsageError(f"{local!r} cannot be read: {error.strerror}") from error
         return True

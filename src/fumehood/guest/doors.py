@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 
 from . import kernel, wire
 from .lookout import lookout
@@ -46,7 +47,9 @@ class Doors:
             try:
                 if not self._ports:
                     _lead_everything_here()
-                    self._waiting += [question_socket(), lookout()]
+                    self._waiting.append(question_socket())
+                    with suppress(OSError):  # a kernel without such sockets: the same is refused, and less is told
+                        self._waiting.append(lookout())
                 for port in missing:
                     self._waiting.append(listener(port))
                     self._ports.add(port)

@@ -139,8 +139,9 @@ class Run:
         """Of a run under way. A door that is there already stays: it is for the gateway to refuse whoever uses it."""
         if self._gateway is None or self._doors is None:
             return
-        with suppress(StepError):  # the program listens there itself, and has no way out by that port
-            self._open_doors(ports)
+        for port in ports:
+            with suppress(StepError):  # the program listens there itself, and has no way out by that port
+                self._open_doors([port])
         with suppress(OSError):  # the gateway has closed this way out
             self._doors.pass_on(ports, self._gateway)
 

@@ -13,6 +13,12 @@ UNENFORCED = frozenset({"name", "tests"})
 
 def compute_digest(policy: Section) -> str:
     """SHA-256 over canonical JSON; the models keep equal meaning as equal data, so equal meaning is an equal digest."""
+    return "sha256:" + hashlib.sha256(canonical_meaning(policy)).hexdigest()
+
+
+def canonical_meaning(policy: Section) -> bytes:
+    """What the digest is a digest of."""
     meaning = policy.model_dump(mode="json", exclude=set(UNENFORCED))
-    canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return "sha256:" + hashlib.sha256(canonical.encode("ascii")).hexdigest()
+    return json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
+        "ascii"
+    )

@@ -204,6 +204,25 @@ def question(name: str, kind: int = 1, identity: int = 7) -> bytes:
     return struct.pack(">6H", identity, 0x0100, 1, 0, 0, 0) + labels + struct.pack(">HH", kind, 1)
 
 
+def extension(kind: int, data: bytes) -> bytes:
+    return kind.to_bytes(2, "big") + len(data).to_bytes(2, "big") + data
+
+
+def server_name(name: bytes, kind: int = 0) -> bytes:
+    entry = bytes([kind]) + len(name).to_bytes(2, "big") + name
+    return extension(0, len(entry).to_bytes(2, "big") + entry)
+
+
+def made(*extensions: bytes, after: bytes = b"") -> bytes:
+    """A handshake with exactly these extensions."""
+    block = b"".join(extensions)
+    body = (
+        b"\x03\x03" + b"r" * 32 + b"\0" + b"\0\x02\x13\x01" + b"\x01\0" + len(block).to_bytes(2, "big") + block + after
+    )
+    message = b"\x01" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
+
+
 def read_all(connection: socket.socket) -> bytes:
     """Everything until the other side ends, in whatever way."""
     received = bytearray()

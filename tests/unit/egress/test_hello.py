@@ -7,6 +7,7 @@ import ssl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.egress.places import extension, made, server_name
 
 from fumehood.egress.hello import ClientHello, NoHelloError, parse_hello
 
@@ -22,25 +23,6 @@ def honest(name: str | None = "api.example.com", protocols: list[str] | None = N
     with pytest.raises(ssl.SSLWantReadError):
         session.do_handshake()
     return outgoing.read()
-
-
-def extension(kind: int, data: bytes) -> bytes:
-    return kind.to_bytes(2, "big") + len(data).to_bytes(2, "big") + data
-
-
-def server_name(name: bytes, kind: int = 0) -> bytes:
-    entry = bytes([kind]) + len(name).to_bytes(2, "big") + name
-    return extension(0, len(entry).to_bytes(2, "big") + entry)
-
-
-def made(*extensions: bytes, after: bytes = b"") -> bytes:
-    """A handshake with exactly these extensions."""
-    block = b"".join(extensions)
-    body = (
-        b"\x03\x03" + b"r" * 32 + b"\0" + b"\0\x02\x13\x01" + b"\x01\0" + len(block).to_bytes(2, "big") + block + after
-    )
-    message = b"\x01" + len(body).to_bytes(3, "big") + body
-    return b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
 
 
 NAMED = server_name(b"api.example.com")

@@ -117,7 +117,7 @@ def test_ten_thousand_connections_are_held_to_the_limit(server: Upstream, open_b
 @pytest.fixture
 def few_descriptors() -> Iterator[int]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    few = 256
+    few = 1024  # besides what the other tests of this process have open
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     yield few
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

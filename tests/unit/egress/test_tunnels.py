@@ -7,8 +7,22 @@ import socket
 import ssl
 
 import pytest
-from unit.egress.places import NAME, Box, Open, Serve, Trusted, Upstream, echo, read_all, read_exactly
+from unit.egress.places import (
+    NAME,
+    Box,
+    Open,
+    Serve,
+    Trusted,
+    Upstream,
+    echo,
+    extension,
+    made,
+    read_all,
+    read_exactly,
+    server_name,
+)
 
+from fumehood.egress.hello import ACCESS_DENIED_ALERT
 from fumehood.results import Denial
 
 
@@ -158,6 +172,14 @@ def test_a_handshake_for_another_server_is_refused(tls: Upstream, trusted: Trust
 def test_a_handshake_without_a_name_is_refused(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
     denial = refused_handshake(open_tls(open_box, tls, trusted), tls.port, None)
     assert denial.why == "the handshake names no server (SNI)"
+
+
+def test_a_handshake_that_hides_its_name_is_refused(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
+    box = open_tls(open_box, tls, trusted)
+    client = box.connect(NAME, tls.port)
+    client.sendall(made(server_name(NAME.encode()), extension(0xFE0D, b"hidden")))
+    assert read_all(client) == ACCESS_DENIED_ALERT
+    assert box.whys() == ["the handshake hides its server name (ECH)"]
 
 
 def test_something_else_than_tls_is_refused(tls: Upstream, trusted: Trusted, open_box: Open) -> None:

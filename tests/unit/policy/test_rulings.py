@@ -87,6 +87,7 @@ def test_what_a_policy_opens_is_allowed_by_that_key(attempt: str, rule: str) -> 
             "no rule opens this name",
             "add {host: evil.example, ports: [443]} to network.allow",
         ),
+        ("connect localhost:5432", "network.allow", "no rule", "add {host: localhost, ports: [5432], private: true}"),
         ("connect api.example.com:80", "network.allow[0]", "the rule opens only 443 there", "add 80 to ports of"),
         ("connect 169.254.169.254:80", "network.allow", "no rule opens this address", "private: true}"),
         ("http POST https://api.example.com/repos/x", "network.allow[0]", "allows only GET", "add POST to methods"),

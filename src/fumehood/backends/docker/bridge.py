@@ -58,8 +58,8 @@ class Bridge:
         self._replies: set[int] = set()
         self._decoder = frames.Decoder()
         self._channels = Multiplexer(self._send)
-        self._visitors = Visitors(self._channels, self._send)
         self._outgoing = bytearray()
+        self._visitors = Visitors(self._channels, self._send, lambda: len(self._outgoing))
         self._wake = asyncio.Event()
         self._links: dict[int, socket.socket] = {}
         """Of runs whose terminal has not arrived."""

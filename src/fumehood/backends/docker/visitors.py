@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from ipaddress import IPv4Address
 
 from fumehood.backends.interface import Doorway
@@ -16,13 +17,18 @@ from fumehood.guest.relay.channel import Channel
 from fumehood.guest.relay.multiplexer import Multiplexer, Send
 from fumehood.guest.relay.outlets import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
 
+# More than a run's source, its input and the windows of its connections can be together.
+_MOST_UNREAD_BYTES = 256 * 1024 * 1024
+
 
 class Visitors:
     """Belongs to the bridge, and to its event loop."""
 
-    def __init__(self, channels: Multiplexer, send: Send) -> None:
+    def __init__(self, channels: Multiplexer, send: Send, unread_bytes: Callable[[], int]) -> None:
+        """`unread_bytes` is how much of what was sent the guest has not taken."""
         self._channels = channels
         self._send = send
+        self._unread_bytes = unread_bytes
         self._doorways: list[Doorway] = []
         self._ports: tuple[int, ...] = ()
 
@@ -45,6 +51,7 @@ class Visitors:
             self._send({"do": "ports", "ports": list(ports)}, b"")
 
     def admit(self, header: frames.Header) -> None:
+        self._refuse_deaf_guest()
         number, destination = _checked(header)
         known = [other for other in self._channels.numbers if other < 0]
         if number in known:
@@ -62,7 +69,13 @@ class Visitors:
         for word in ("hangup", "end"):
             self._send({"do": word, "channel": number}, b"")
 
+    def _refuse_deaf_guest(self) -> None:
+        """Ours reads. One that only asks would have its answers fill our memory."""
+        if self._unread_bytes() > _MOST_UNREAD_BYTES:
+            raise frames.FrameError("the guest asks and asks, and does not listen")
+
     def answer(self, header: frames.Header, query: bytes) -> None:
+        self._refuse_deaf_guest()
         if len(query) > MAX_DATAGRAM_BYTES or not isinstance(header["number"], int):
             raise frames.FrameError("the guest asks what no program can ask")
         answer = self._doorways[0].visit.answer(query) if self._doorways else None

@@ -21,6 +21,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hood bench", description="Measure sandboxed runs against plain python.")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--rounds", type=int, default=60, metavar="N", help="how often each thing is timed (60)")
+    parser.add_argument(
+        "--audit-records",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also measure an audit log of N records (1000000: minutes)",
+    )
     return parser
 
 
@@ -29,7 +36,7 @@ def execute(arguments: list[str]) -> int:
     rows: list[Row] = []
 
     async def collect() -> None:
-        async for row in measure(max(3, options.rounds)):
+        async for row in measure(max(3, options.rounds), options.audit_records):
             rows.append(row)
             if not options.json:
                 print(_line(row), flush=True)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 from anyio import to_thread
 
-from fumehood.cli.bench import containers, rivals, sessions, transfers
+from fumehood.cli.bench import audits, containers, egress, rivals, sessions, transfers
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns, per_second, private_memory_mib
 from fumehood.environments import EnvironmentStore, Wishes
@@ -22,7 +22,7 @@ _PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "reso
 _AT_ONCE = 8
 
 
-async def measure(rounds: int) -> AsyncIterator[Row]:
+async def measure(rounds: int, many_records: int) -> AsyncIterator[Row]:
     plain = [rivals.interpreter(), "-I", "-S", "-c", rivals.PROGRAM]
     async with Sandbox() as box:
         for steps in (_latency, _throughput, _memory):
@@ -30,10 +30,14 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
                 yield row
     async for row in _cold(plain, rounds):
         yield row
+    async for row in audits.measure(rounds, many_records):
+        yield row
     yield await _pandas(rounds)
     async for row in sessions.measure(plain, rounds):
         yield row
     async for row in transfers.measure():
+        yield row
+    async for row in egress.measure():
         yield row
     async for row in containers.measure(rounds):
         yield row

@@ -134,8 +134,10 @@ class Rulebook:
     ) -> Decision:
         """May this TLS handshake go on? `encrypted` says that it hides its real name, `protocols` is its ALPN offer."""
         attempt = Attempt("tls", opening.host, opening.port)
-        if encrypted:
-            return Decision(attempt, opening.key, "the handshake hides its server name (ECH)", "")
+        if encrypted and not opening.reads_requests:
+            # Where TLS ends at the gateway nobody decrypts the hidden name, and browsers always pretend to have one.
+            remedy = f'add paths: ["/**"] to {opening.key}, so that its requests are read'
+            return Decision(attempt, opening.key, "the handshake hides its server name (ECH)", remedy)
         if server_name is None:
             if is_address(opening.host):
                 return self._check_protocols(attempt, opening, protocols)
@@ -232,6 +234,8 @@ def _opens(host: str, port: int) -> str:
             return ""
         extra = "" if reach is Reach.PUBLIC else ", private: true"
         host = f'"{host}"' if ":" in host else host
+    elif host == "localhost" or host.endswith(".localhost"):
+        extra = ", private: true"
     return f"add {{host: {host}, ports: [{port}]{extra}}} to network.allow"
 
 

@@ -32,7 +32,8 @@ class Room:
     def __init__(self) -> None:
         self.sent: list[tuple[dict[str, Any], bytes]] = []
         self.channels = Multiplexer(self._send)
-        self.visitors = Visitors(self.channels, self._send)
+        self.unread_bytes = 0
+        self.visitors = Visitors(self.channels, self._send, lambda: self.unread_bytes)
         self.porter = Silent()
         self.doorway = Doorway((53, 443), {}, b"", self.porter)
 
@@ -138,3 +139,12 @@ def test_questions_have_a_size(room: Room) -> None:
     assert room.sent[-1] == ({"do": "answer", "number": 7}, b"echo ?")
     with pytest.raises(FrameError):
         room.visitors.answer({"do": "ask", "number": 8}, bytes(MAX_DATAGRAM_BYTES + 1))
+
+
+def test_a_guest_that_asks_without_listening_is_cut_off(room: Room) -> None:
+    room.visitors.enter(room.doorway)
+    room.unread_bytes = 1 << 30
+    with pytest.raises(FrameError):
+        room.knock()
+    with pytest.raises(FrameError):
+        room.visitors.answer({"do": "ask", "number": 1}, b"?")

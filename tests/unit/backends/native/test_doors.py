@@ -183,3 +183,20 @@ send("127.0.0.1", 53)
     assert packets == [Sighting("connect", "203.0.113.7", 444), Sighting("udp", "203.0.113.7", 53)]
     with pytest.raises(BlockingIOError):
         lookout.recv(SHOWN_BYTES)
+
+
+async def test_a_port_that_the_program_has_taken_costs_it_no_other_door(box: BackendSandbox, porter: Porter) -> None:
+    code = """
+server = socket.create_server(("127.0.0.1", 9001))
+print("taken", flush=True)
+sys.stdin.read()
+print(knock("127.0.0.1", 9000), knock("127.0.0.1", 9002))
+"""
+    request = replace(make_request(Policy(), TRY + code, {}), doorway=Doorway(PORTS, {}, b"", porter), stdin=Input.LIVE)
+    async with box.start(request) as execution:
+        await execution.wait_for_output()
+        box.change_ports((*PORTS, 9000, 9001, 9002))
+        assert await run(box, "print('later')", None) == "later"
+        execution.close_input()
+        taken = await record(execution)
+    assert taken.stdout.decode().endswith("127.0.0.1:9000 127.0.0.1:9002\n")

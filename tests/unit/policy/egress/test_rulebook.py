@@ -230,7 +230,6 @@ def test_a_credential_is_not_echoed() -> None:
         ("api.example.com.", {}, "ends in a dot"),
         ("api.example.com\0", {}, "control"),
         ("10.0.0.1", {}, "another server"),
-        ("api.example.com", {"encrypted": True}, "hides its server name"),
         ("api.example.com", {"protocols": ["h2"]}, "HTTP/1.1 only"),
     ],
 )
@@ -238,6 +237,15 @@ def test_a_handshake_that_cannot_be_judged_is_refused(server_name: str | None, m
     rules = book({"methods": ["GET"]})
     assert why in rules.decide_hello(opened(rules), server_name, **more).why
     assert rules.decide_hello(opened(rules), "API.example.com", protocols=["h2", "http/1.1"]).allowed
+
+
+def test_a_hidden_name_matters_only_where_nobody_reads_requests() -> None:
+    opaque, read = book({}), book({"paths": ["/**"]})
+    refused = opaque.decide_hello(opened(opaque), "api.example.com", encrypted=True)
+    assert refused.why == "the handshake hides its server name (ECH)"
+    assert refused.remedy == 'add paths: ["/**"] to network.allow[0], so that its requests are read'
+    assert read.decide_hello(opened(read), "api.example.com", encrypted=True).allowed
+    assert not read.decide_hello(opened(read), "evil.com", encrypted=True).allowed
 
 
 def test_a_handshake_with_an_address_needs_no_name() -> None:

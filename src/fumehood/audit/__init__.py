@@ -1,0 +1,23 @@
+"""The audit log: what happened, in an order that nobody can change afterwards without being noticed.
+
+Owns what a record looks like (`records`), how records hang together (`chain`), who vouches for them (`keys`,
+`checkpoints`), where they are kept (`store`, `sqlite`, `location`), and how they are written (`log`, `trail`), checked
+(`verification`), found (`store.Query`), taken along (`export`, `spans`) and let go (`retention`).
+
+Must not know sandboxes, backends or the gateway: a part that has something to tell makes a frozen dataclass of it, a
+child of `AuditEvent` with a `kind`, and hands it to the trail that it was given. `events` has those of the sandbox.
+
+    audit/                  0700, the user's own
+        audit.db            the records, SQLite in WAL mode
+        key.pem, key.pub    what signs checkpoints (0600), and what everybody may have to check them
+        checkpoint.json     the newest checkpoint; a copy kept elsewhere tells when the log is rolled back
+"""
+
+from fumehood.audit.events import Attachment, AuditEvent, Digest
+from fumehood.audit.log import AuditLog
+from fumehood.audit.records import Record
+from fumehood.audit.store import Query
+from fumehood.audit.trail import Trail
+from fumehood.audit.verification import Problem, Report
+
+__all__ = ["Attachment", "AuditEvent", "AuditLog", "Digest", "Problem", "Query", "Record", "Report", "Trail"]

@@ -1,0 +1,202 @@
+"""What a sandbox has to tell. Other parts define their events beside their own code, in the same way.
+
+An event's fields become the record's `data`. They hold text, whole numbers (with the unit in the name), truth values,
+and lists or mappings of these; `Attachment` and `Digest` stand for larger things.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Something that is not in the log, but can be recognised by whoever has it."""
+
+    sha256: str
+    size: int
+
+    @classmethod
+    def of(cls, data: bytes) -> Digest:
+        return cls(hashlib.sha256(data).hexdigest(), len(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """Something that is kept in the log beside the records, once for each content, with secrets blacked out."""
+
+    data: bytes
+
+
+Content = Attachment | Digest | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """Children are frozen dataclasses with a `kind` such as "run.finished"; fields that are None are left out."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOpened(AuditEvent):
+    kind = "sandbox.opened"
+
+    policy_digest: str
+    policy_name: str | None
+    policy: Attachment
+    """What the digest is a digest of."""
+    backend: str
+    enforcement: Attachment
+    """Control -> mechanism, as JSON."""
+    environment_digest: str | None
+    image: str | None
+    process: int
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRefused(AuditEvent):
+    """It did not open: the policy cannot be enforced here, or our machinery failed."""
+
+    kind = "sandbox.refused"
+
+    policy_digest: str
+    policy_name: str | None
+    error: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxClosed(AuditEvent):
+    kind = "sandbox.closed"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened(AuditEvent):
+    kind = "session.opened"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed(AuditEvent):
+    kind = "session.closed"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequested(AuditEvent):
+    """Written before anything starts: a program that ran has this record, whatever happened to its host."""
+
+    kind = "run.requested"
+
+    language: str
+    command: str | None
+    """Of a command: the program's name. The words after it are in `code`, as the policy says."""
+    code: Content
+    arguments: Content
+    """Of a script: what it finds in sys.argv, with NUL in between."""
+    stdin: Content | str
+    environment: tuple[str, ...] | None
+    """Names of variables; their values are nobody's business."""
+    cwd: str | None
+    timeout_ms: int
+    terminal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDenied(AuditEvent):
+    """The policy does not allow what was asked; nothing was started, and nothing has left."""
+
+    kind = "request.denied"
+
+    action: str
+    error: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EgressDenied(AuditEvent):
+    """Something that a run tried on the way out and that was refused, as often as `count` says."""
+
+    kind = "egress.denied"
+
+    attempt: str
+    what: str
+    reason: str
+    rule: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged(AuditEvent):
+    """An open sandbox got other network rules."""
+
+    kind = "policy.changed"
+
+    policy_digest: str
+    policy: Attachment
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(AuditEvent):
+    kind = "run.started"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished(AuditEvent):
+    kind = "run.finished"
+
+    status: str
+    cause: str
+    exit_code: int | None
+    signal: str | None
+    detail: str | None
+    duration_us: int | None
+    cpu_us: int | None
+    peak_memory_bytes: int | None
+    truncated: bool | None
+    stdin: Content
+    """What was written to a live input."""
+    stdout: Content
+    stderr: Content
+
+
+@dataclass(frozen=True, slots=True)
+class RunBroke(AuditEvent):
+    """Our own machinery failed; how the program fared is not known."""
+
+    kind = "run.broke"
+
+    error: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileIn(AuditEvent):
+    kind = "file.in"
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileOut(AuditEvent):
+    kind = "file.out"
+
+    path: str
+    size: int
+    sha256: str
+    target: str | None
+    """Where on the host it was put; None when the caller got its content."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactsFound(AuditEvent):
+    """What a run has made that may leave. Nothing has left by that: `file.out` says when it does."""
+
+    kind = "artifacts.found"
+
+    artifacts: tuple[Mapping[str, object], ...]
+    problem: str | None

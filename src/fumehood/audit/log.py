@@ -1,0 +1,206 @@
+"""The log: entries go in, records in one chain come to lie in the store, and from time to time one is a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from fumehood.audit import checkpoints, keys
+from fumehood.audit.chain import Head, follow
+from fumehood.audit.checkpoints import Checkpoint
+from fumehood.audit.location import DATABASE, find_folder, make_private
+from fumehood.audit.records import Entry, Record, timestamp
+from fumehood.audit.sqlite import SqliteStore
+from fumehood.audit.store import Query, Store
+from fumehood.audit.waiting import patiently
+from fumehood.errors import AuditError
+
+# What is not yet signed can be rewritten by whoever can write the file; what is signed, only by who holds the key.
+CHECKPOINT_EVERY_RECORDS = 256
+CHECKPOINT_EVERY_SECONDS = 3600.0
+CREATED = "log.created"
+
+
+class AuditLog:
+    """`AuditLog.at(folder)`, or `AuditLog.default()`: one for each folder and process."""
+
+    def __init__(self, store: Store, folder: Path, path: Path) -> None:
+        self.folder, self.path = folder, path
+        self._store = store
+        self._key: keys.SigningKey | None = None
+        self._signing = threading.Lock()
+        self._last_seq = 0
+        # The newest checkpoint that we know of, and when it was made by our own clock.
+        self._checkpoint_seq, self._checkpoint_moment = -CHECKPOINT_EVERY_RECORDS, 0.0
+
+    @classmethod
+    def at(cls, folder: str | os.PathLike[str]) -> AuditLog:
+        """The log in this folder, which is made if there is none. It stays open as long as the process lives."""
+        return _opened(os.getpid(), os.path.abspath(folder))
+
+    @classmethod
+    def default(cls) -> AuditLog | None:
+        """The log that FUMEHOOD_AUDIT names, else the user's own; None where it says `off`."""
+        folder = find_folder(os.environ)
+        return None if folder is None else cls.at(folder)
+
+    def append(self, entries: Sequence[Entry], attachments: Mapping[str, bytes] | None = None) -> None:
+        """All of them or none. Survives the death of this process; `sync` makes it survive a loss of power."""
+        self._last_seq = self._store.extend(lambda head: follow(head, entries), attachments or {})[-1].seq
+
+    def checkpoint_if_due(self) -> None:
+        """For those who may wait: it takes some milliseconds."""
+        if self.claim_checkpoint():
+            self.checkpoint_as_claimed()
+
+    def claim_checkpoint(self) -> bool:
+        """Whether one is due and nobody else in this process is at it. Then the caller is: `checkpoint_as_claimed`."""
+        if not self._signing.acquire(blocking=False):
+            return False
+        is_due = self._is_checkpoint_due()
+        if not is_due:
+            self._signing.release()
+        return is_due
+
+    def checkpoint_as_claimed(self) -> None:
+        try:
+            self.checkpoint()
+        finally:
+            self._signing.release()
+
+    def checkpoint(self) -> Checkpoint:
+        """Sign all that is there. On the disk, here and in a file of its own, when this returns."""
+        key, name, moment = self._signing_key(), self._own_name(), timestamp(time.time())
+        signed: list[Checkpoint] = []
+
+        def conclude(head: Head) -> list[Record]:
+            signed.append(checkpoints.sign_checkpoint(name, head.seq + 1, head.hash, moment, key))
+            return follow(head, [checkpoints.as_entry(signed[-1], current_user())])
+
+        (record,) = patiently(self.path, lambda: self._store.extend(conclude, {}, is_checkpoint=True))
+        self._store.settle()
+        self._checkpoint_seq, self._checkpoint_moment = record.seq, time.monotonic()
+        try:
+            checkpoints.keep(signed[-1], self.folder)
+        except OSError as error:
+            raise AuditError(f"the checkpoint of the audit log {self.path} cannot be kept: {error.strerror}") from error
+        return signed[-1]
+
+    def sync(self) -> None:
+        self._store.sync()
+
+    def head(self) -> Head:
+        return self._store.head()
+
+    def find(self, query: Query) -> Iterator[Record]:
+        return self._store.find(query)
+
+    def attachment(self, sha256: str) -> bytes | None:
+        return self._store.attachment(sha256)
+
+    def attachments(self) -> Iterator[tuple[str, bytes]]:
+        return self._store.attachments()
+
+    def drop_before(self, seq: int) -> int:
+        """Only for `retention`, which sees to it that what is left can be verified."""
+        return patiently(self.path, lambda: self._store.drop_before(seq))
+
+    def begin(self) -> None:
+        """The first record names the log and its key; who comes second finds it there."""
+        if self._store.head().seq:
+            return
+        _make_key(self.folder)
+        public = self._signing_key().public
+        _write_public(public, self.folder)
+        data = {"log": f"log_{os.urandom(12).hex()}", "key": public.hex()}
+        entry = Entry(timestamp(time.time()), CREATED, current_user(), None, {}, data)
+        try:
+            patiently(self.path, lambda: self._store.extend(lambda head: follow(_none_yet(head), [entry]), {}))
+        except _BegunError:
+            return
+        self.checkpoint()
+
+    def _is_checkpoint_due(self) -> bool:
+        """Looks at the store seldom: others may have signed in the meantime."""
+        if self._is_signed_lately():
+            return False
+        head = self._store.head()
+        self._checkpoint_seq = head.checkpoint_seq
+        self._checkpoint_moment = time.monotonic() - _age_seconds(head.checkpoint_time)
+        return not self._is_signed_lately()
+
+    def _is_signed_lately(self) -> bool:
+        age = time.monotonic() - self._checkpoint_moment
+        return self._last_seq - self._checkpoint_seq < CHECKPOINT_EVERY_RECORDS and age < CHECKPOINT_EVERY_SECONDS
+
+    def _signing_key(self) -> keys.SigningKey:
+        if self._key is None:
+            self._key = keys.load_key(self.folder)
+        return self._key
+
+    def _own_name(self) -> str:
+        """Random, made with the log; checkpoints say it, so that one log's are not taken for another's."""
+        first = next(self._store.find(Query(limit=1))).data
+        if first.get("key") != self._signing_key().public.hex():
+            raise AuditError(
+                f"{self.folder / keys.PRIVATE} is another key than the one that the audit log was begun with; "
+                "restore that one, or move the whole folder away, and a new log is begun"
+            )
+        return str(first.get("log"))
+
+
+class _BegunError(Exception):
+    """Another process was quicker."""
+
+
+def _none_yet(head: Head) -> Head:
+    if head.seq:
+        raise _BegunError
+    return head
+
+
+def _age_seconds(moment: str) -> float:
+    """Of the newest checkpoint. A clock that was set back does not put the next one off for ever."""
+    age = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    return age if age >= 0 else CHECKPOINT_EVERY_SECONDS
+
+
+@cache
+def _opened(process: int, folder: str) -> AuditLog:
+    """One for each process: a connection to SQLite does not survive a fork."""
+    place = Path(folder)
+    make_private(place)
+    path = place / DATABASE
+    log = AuditLog(SqliteStore(path), place, path)
+    log.begin()
+    return log
+
+
+def _make_key(folder: Path) -> None:
+    try:
+        keys.make_key(folder)
+    except OSError as error:
+        raise AuditError(f"a key for the audit log cannot be made in {folder}: {error.strerror}") from error
+
+
+def _write_public(public: bytes, folder: Path) -> None:
+    draft = folder / f".key-{os.urandom(8).hex()}"
+    try:
+        keys.write_durably(draft, [keys.public_pem(public)])
+        os.replace(draft, folder / keys.PUBLIC)
+    except OSError as error:
+        raise AuditError(f"the public key of the audit log cannot be written to {folder}: {error.strerror}") from error
+
+
+@cache
+def current_user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"

@@ -1,0 +1,98 @@
+"""One record of the log: a line of canonical JSON, and what can be read from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+VERSION = 1
+_STORED = re.compile(r'"stored":"([0-9a-f]{64})"')
+# One encoder for all: `json.dumps` with options would make a new one every time.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def canonical(value: Mapping[str, object]) -> str:
+    """The one spelling of this value: sorted keys, no spaces, ASCII. Numbers are whole, so they have only one too."""
+    return _ENCODER.encode(value)
+
+
+def timestamp(moment: float) -> str:
+    """Seconds since 1970 as text that sorts by time."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is to be written, before the log has given it a place."""
+
+    time: str
+    kind: str
+    who: str
+    tenant: str | None
+    ids: Mapping[str, str]
+    data: Mapping[str, object]
+
+    def placed(self, seq: int) -> str:
+        body: dict[str, object] = {"v": VERSION, "seq": seq, "time": self.time, "kind": self.kind, "who": self.who}
+        if self.tenant is not None:
+            body["tenant"] = self.tenant
+        if self.ids:
+            body["ids"] = self.ids
+        if self.data:
+            body["data"] = self.data
+        return canonical(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A place in the log. The columns beside `body` repeat what is in it, so that records can be found by them."""
+
+    seq: int
+    hash: bytes
+    time: str
+    kind: str
+    run_id: str | None
+    sandbox_id: str | None
+    body: str
+
+    def parse(self) -> dict[str, Any]:
+        """Empty when somebody has made of the text what is no record any more."""
+        try:
+            fields: object = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+
+    @property
+    def stored(self) -> list[str]:
+        """The digests of what is attached to it."""
+        return _STORED.findall(self.body)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        data = self.parse().get("data")
+        return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+
+
+def read_record(body: str, hash: bytes) -> Record:
+    """From the text alone; ValueError when it is no record."""
+    try:
+        fields: object = json.loads(body)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    match fields:
+        case {"seq": int(seq), "time": str(time), "kind": str(kind)}:
+            ids = cast("dict[str, Any]", fields).get("ids", {})
+            run, sandbox = (_text_or_none(ids, name) for name in ("run", "sandbox"))
+            return Record(seq, hash, time, kind, run, sandbox, body)
+        case _:
+            raise ValueError("it has no seq, time and kind")
+
+
+def _text_or_none(ids: object, name: str) -> str | None:
+    value = cast("dict[str, object]", ids).get(name) if isinstance(ids, dict) else None
+    return value if isinstance(value, str) else None

@@ -1,0 +1,49 @@
+"""Secrets that must not be in the log, blacked out wherever their value would be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fumehood.policy import Policy
+
+_BLACK = "[redacted]"
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """Longest first, so that a secret that contains another one leaves nothing of itself."""
+
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: Iterable[str]) -> Redaction:
+        found = {form for value in values for form in (value, value.strip()) if form}
+        return cls(tuple(sorted(found, key=len, reverse=True)))
+
+    @classmethod
+    def for_policy(cls, policy: Policy, variables: Mapping[str, str]) -> Redaction:
+        """The values that the policy's secrets have on this host, now. One that is not there cannot be told either."""
+        values: list[str] = []
+        for secret in policy.secrets:
+            if secret.from_env is not None:
+                values.append(variables.get(secret.from_env, ""))
+            elif secret.from_file is not None:
+                with suppress(OSError), open(secret.from_file, "rb") as file:
+                    values.append(os.fsdecode(file.read()))
+        return cls.of(values)
+
+    def text(self, text: str) -> str:
+        for value in self.values:
+            text = text.replace(value, _BLACK)
+        return text
+
+    def data(self, data: bytes) -> bytes:
+        for value in self.values:
+            data = data.replace(os.fsencode(value), _BLACK.encode())
+        return data
+
+
+NOTHING = Redaction()

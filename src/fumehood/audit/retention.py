@@ -1,0 +1,48 @@
+"""Letting go of old records so that the rest can still be verified.
+
+What is removed ends right before a checkpoint, which thereby becomes the first record: its signature vouches for all
+that is gone. A record says what was removed, and by whom; a gap without one is tampering. With an archive the removed
+records are kept as JSON lines, which verify on their own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fumehood.audit import checkpoints
+from fumehood.audit.export import lines
+from fumehood.audit.keys import write_durably
+from fumehood.audit.log import AuditLog
+from fumehood.audit.store import Query
+from fumehood.audit.trail import Trail
+from fumehood.audit.verification import LogPruned
+from fumehood.errors import UsageError
+
+
+async def prune(log: AuditLog, trail: Trail, *, before: str, archive: Path | None = None) -> int:
+    """Remove records that are older than the last checkpoint before this time. How many that were."""
+    query = Query(kind=checkpoints.KIND, until=before, newest_first=True, limit=1)
+    border = next(log.find(query), None)
+    oldest = next(log.find(Query(limit=1)), None)
+    if border is None or oldest is None or border.seq <= oldest.seq:
+        return 0
+    count = border.seq - oldest.seq
+    kept = None if archive is None else _write_archive(log, border.seq, archive)
+    # Told and signed before it happens: whatever interrupts us, nothing is missing that no record tells of.
+    await trail.write(LogPruned(border.seq, count, kept))
+    log.checkpoint()
+    return log.drop_before(border.seq)
+
+
+def _write_archive(log: AuditLog, border: int, archive: Path) -> str:
+    """With the checkpoint itself at its end, so that the archive is signed as a whole. Where it is."""
+    records = (record for record in log.find(Query()) if record.seq <= border)
+    try:
+        write_durably(archive, (line.encode() for line in lines(records, log.attachment)))
+    except FileExistsError:
+        raise UsageError(f"{archive} exists already; an archive never replaces anything") from None
+    except OSError as error:
+        archive.unlink(missing_ok=True)
+        raise UsageError(f"the archive {archive} cannot be written: {error.strerror}; nothing was removed") from error
+    return os.path.abspath(archive)

@@ -1,0 +1,115 @@
+"""Runs as OpenTelemetry spans, in the words of the conventions for generative AI: a run is the execution of a tool.
+
+https://opentelemetry.io/docs/specs/semconv/gen-ai/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from fumehood.audit.records import Record
+from fumehood.errors import UsageError
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_ENDS = {"run.finished", "run.broke"}
+_INSTALL = "spans need OpenTelemetry's SDK and exporter: pip install 'fumehood[otel]'"
+
+
+@dataclass(slots=True)
+class Span:
+    """One run. Times are nanoseconds since 1970."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    attributes: dict[str, str | int | bool]
+    failure: str | None = None
+    events: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+
+
+def spans(records: Iterable[Record]) -> Iterator[Span]:
+    """One for each run that has ended, as it ends. What is not about a run has no span."""
+    open_spans: dict[str, Span] = {}
+    for record in records:
+        run_id = record.run_id
+        if run_id is None:
+            continue
+        if record.kind == "run.requested":
+            open_spans[run_id] = _begin(record, run_id)
+        elif run_id in open_spans and record.kind in _ENDS:
+            yield _end(open_spans.pop(run_id), record)
+        elif run_id in open_spans:
+            open_spans[run_id].events.append((record.kind, _nanoseconds(record.time)))
+
+
+def send(records: Iterable[Record], exporter: SpanExporter | None = None) -> int:
+    """To the collector that the environment names. How many there were."""
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace import Status, StatusCode
+
+        chosen = exporter or _default_exporter()
+    except ImportError as error:
+        raise UsageError(f"{_INSTALL} ({error})") from error
+    provider = TracerProvider(resource=Resource.create({"service.name": "fumehood"}), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(chosen))
+    tracer, count = provider.get_tracer("fumehood.audit"), 0
+    for each in spans(records):
+        span = tracer.start_span(each.name, start_time=each.start_ns, attributes=each.attributes)
+        for name, moment in each.events:
+            span.add_event(name, timestamp=moment)
+        if each.failure is not None:
+            span.set_status(Status(StatusCode.ERROR, each.failure))
+        span.end(each.end_ns)
+        count += 1
+    provider.shutdown()
+    return count
+
+
+def _default_exporter() -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()
+
+
+def _begin(record: Record, run_id: str) -> Span:
+    fields, data = record.parse(), record.data
+    tool = str(data.get("command") or data.get("language") or "program")
+    attributes: dict[str, str | int | bool] = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "gen_ai.tool.call.id": run_id,
+        "gen_ai.tool.type": "function",
+        "fumehood.sandbox.id": record.sandbox_id or "",
+        "enduser.id": str(fields.get("who", "")),
+    }
+    if "tenant" in fields:
+        attributes["fumehood.tenant"] = str(fields["tenant"])
+    if "code" in data:
+        attributes["fumehood.code.sha256"] = str(data["code"]["sha256"])
+    moment = _nanoseconds(record.time)
+    return Span(f"execute_tool {tool}", moment, moment, attributes)
+
+
+def _end(span: Span, record: Record) -> Span:
+    data: dict[str, Any] = record.data
+    span.end_ns = max(span.start_ns, _nanoseconds(record.time))
+    for name in ("status", "cause", "exit_code", "cpu_us", "peak_memory_bytes"):
+        if name in data:
+            span.attributes[f"fumehood.run.{name}"] = data[name]
+    if data.get("status") != "success":
+        span.failure = str(data.get("detail") or data.get("reason") or data.get("status"))
+        span.attributes["error.type"] = str(data.get("cause") or data.get("error"))
+    return span
+
+
+def _nanoseconds(moment: str) -> int:
+    whole = datetime.fromisoformat(moment)
+    return int(whole.timestamp()) * 1_000_000_000 + whole.microsecond * 1000

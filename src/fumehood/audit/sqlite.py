@@ -1,0 +1,292 @@
+"""Records in one SQLite file in WAL mode. Any number of processes may write: SQLite lets one after the other.
+
+A commit hands its pages to the operating system, so that it survives the death of every process. `sync` puts them on
+the disk. SQLite could do that too (synchronous=FULL), but while it holds the lock that everybody waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+from fumehood.audit.chain import EMPTY, Head
+from fumehood.audit.records import Record
+from fumehood.audit.store import Query
+from fumehood.audit.waiting import BusyError
+from fumehood.errors import AuditError
+
+_FORMAT = 1
+_APPLICATION = 0x46554D45  # "FUME", so that `file` and others can tell what it is
+_SCHEMA = """
+CREATE TABLE records (
+    seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, time TEXT NOT NULL, kind TEXT NOT NULL,
+    run_id TEXT, sandbox_id TEXT, body TEXT NOT NULL);
+CREATE INDEX records_of_runs ON records (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX records_of_sandboxes ON records (sandbox_id) WHERE sandbox_id IS NOT NULL;
+CREATE TABLE head (
+    one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash BLOB NOT NULL,
+    checkpoint_seq INTEGER NOT NULL, checkpoint_time TEXT NOT NULL);
+CREATE TABLE attachments (sha256 TEXT PRIMARY KEY, data BLOB NOT NULL, last_seq INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ATTACH = "INSERT INTO attachments VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last_seq = excluded.last_seq"
+_COLUMNS = "seq, hash, time, kind, run_id, sandbox_id, body"
+_OPENING_SECONDS = 30.0
+_SPECIAL = re.compile(r"[\\%_]")
+
+Row = tuple[int, bytes, str, str, "str | None", "str | None", str]
+
+
+class SqliteStore:
+    """One connection for the life of the process, used by one thread at a time."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._reader: sqlite3.Connection | None = None
+        with self._failing("opened"):
+            self._connection = _connect(path, read_only=read_only)
+        self._identity = _identity(path)
+        # Never the database itself: closing any descriptor of it would give up SQLite's locks.
+        self._wal = None if read_only else os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+
+    def extend(
+        self,
+        follow: Callable[[Head], Sequence[Record]],
+        attachments: Mapping[str, bytes],
+        *,
+        is_checkpoint: bool = False,
+    ) -> Sequence[Record]:
+        with self._lock, self._failing("written"):
+            self._refuse_if_replaced()
+            execute = self._connection.execute
+            execute("BEGIN IMMEDIATE")
+            try:
+                head = self._read_head()
+                records = follow(head)
+                self._connection.executemany(_INSERT, map(_row, records))
+                last = records[-1]
+                for digest, data in attachments.items():
+                    execute(_ATTACH, (digest, data, last.seq))
+                mark = (last.seq, last.time) if is_checkpoint else (head.checkpoint_seq, head.checkpoint_time)
+                execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?, ?)", (last.seq, last.hash, *mark))
+                execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+        return records
+
+    def sync(self) -> None:
+        if self._wal is None:
+            return
+        try:
+            os.fdatasync(self._wal)
+        except OSError as error:
+            raise _failure(self.path, "written", error.strerror or str(error)) from error
+
+    def settle(self) -> None:
+        """Move the pages from the WAL to the database, so that the WAL can begin anew; syncs both."""
+        self.sync()
+        with self._failing("written"), closing(_connect(self.path, read_only=False)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def head(self) -> Head:
+        with self._lock, self._failing("read"):
+            return self._read_head()
+
+    def find(self, query: Query) -> Iterator[Record]:
+        where, values = _conditions(query)
+        order = "DESC" if query.newest_first else "ASC"
+        text = f"SELECT {_COLUMNS} FROM records WHERE {where} ORDER BY seq {order} LIMIT ?"
+        for row in self._rows(text, (*values, -1 if query.limit is None else query.limit)):
+            yield _record(row)
+
+    def attachment(self, sha256: str) -> bytes | None:
+        for row in self._rows("SELECT data FROM attachments WHERE sha256 = ?", (sha256,)):
+            return row[0] if isinstance(row[0], bytes) else None
+        return None
+
+    def attachments(self) -> Iterator[tuple[str, bytes]]:
+        for row in self._rows("SELECT sha256, data FROM attachments", ()):
+            digest, data = row
+            yield str(digest), data if isinstance(data, bytes) else b""
+
+    def drop_before(self, seq: int) -> int:
+        with self._lock, self._failing("pruned"):
+            execute = self._connection.execute
+            execute("BEGIN IMMEDIATE")
+            try:
+                dropped = execute("DELETE FROM records WHERE seq < ?", (seq,)).rowcount
+                execute("DELETE FROM attachments WHERE last_seq < ?", (seq,))
+                execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+        return dropped
+
+    def close(self) -> None:
+        for connection in (self._reader, self._connection):
+            if connection is not None:
+                connection.close()
+        if self._wal is not None:
+            os.close(self._wal)
+            self._wal = None
+
+    def _rows(self, text: str, values: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
+        """A thousand at a time, and through a connection of its own: what is not committed yet is not seen."""
+        with self._failing("read"):
+            if self._reader is None:
+                self._reader = _connect(self.path, read_only=True)
+            cursor = self._reader.execute(text, values)
+            while rows := cursor.fetchmany(1000):
+                yield from rows
+
+    def _read_head(self) -> Head:
+        row = self._connection.execute("SELECT seq, hash, checkpoint_seq, checkpoint_time FROM head").fetchone()
+        return Head(*row) if row else EMPTY
+
+    def _roll_back(self) -> None:
+        # Some failures have rolled back already.
+        with suppress(sqlite3.Error):
+            self._connection.execute("ROLLBACK")
+
+    def _refuse_if_replaced(self) -> None:
+        """A log that was moved away would take every record in silence and show none of them to anybody."""
+        if _identity(self.path) != self._identity:
+            raise AuditError(f"the audit log {self.path} was removed or replaced while it was in use; start again")
+
+    @contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        """SQLite's errors become ours, here and nowhere else."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and what != "opened":
+                raise BusyError from error
+            raise _failure(self.path, what, str(error)) from error
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{_quoted(path)}?{_how(path) if read_only else 'mode=rwc'}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_OPENING_SECONDS,
+    )
+    try:
+        if read_only:
+            connection.text_factory = _text
+        else:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            connection.execute("PRAGMA synchronous = NORMAL")
+            # `settle` does it, where nobody waits.
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            _make_tables(connection)
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found != _FORMAT:
+            raise sqlite3.DatabaseError(f"its format is {found}, and this version of Fumehood knows {_FORMAT}")
+        # From now on nobody waits inside SQLite: an event loop may be waiting for us.
+        connection.execute(f"PRAGMA busy_timeout = {int(_OPENING_SECONDS * 1000) if read_only else 0}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _how(path: Path) -> str:
+    """To read. Whoever may not write beside it has a copy that nobody writes to; SQLite must be told so."""
+    is_copy = not os.access(path.parent, os.W_OK) and not os.path.exists(f"{path}-wal")
+    return "mode=ro&immutable=1" if is_copy else "mode=ro"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone()[0]:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in filter(str.strip, _SCHEMA.split(";\n")):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _record(row: tuple[object, ...]) -> Record:
+    """SQLite takes any value in any column, so a file that somebody has edited may hold anything."""
+    match row:
+        case (int(seq), bytes(digest), str(time), str(kind), str() | None as run, str() | None as sandbox, str(body)):
+            return Record(seq, digest, time, kind, run, sandbox, body)
+        case _:
+            return Record(cast("int", row[0]), b"", "", "", None, None, "")
+
+
+def _row(record: Record) -> Row:
+    return record.seq, record.hash, record.time, record.kind, record.run_id, record.sandbox_id, record.body
+
+
+def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
+    wanted = [
+        ("seq > ?", query.after),
+        ("time >= ?", query.since),
+        ("time < ?", query.until),
+        ("run_id = ?", query.run_id),
+        ("sandbox_id = ?", query.sandbox_id),
+        # A dot is the character before "/", so these are all kinds that begin with the word and a dot.
+        ("(kind || '.') >= ?", None if query.kind is None else f"{query.kind}."),
+        ("(kind || '.') < ?", None if query.kind is None else f"{query.kind}/"),
+        *(("body LIKE ? ESCAPE '\\'", f"%{_escaped(needle)}%") for needle in _needles(query)),
+    ]
+    parts = [(text, value) for text, value in wanted if value is not None]
+    return " AND ".join(text for text, _ in parts), tuple(value for _, value in parts)
+
+
+def _needles(query: Query) -> Iterator[str]:
+    """As they stand in a record, which is canonical JSON."""
+    if query.status is not None:
+        yield f'"status":{json.dumps(query.status)}'
+    if query.text is not None:
+        yield json.dumps(query.text)[1:-1]
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def _quoted(path: Path) -> str:
+    from urllib.parse import quote
+
+    return quote(str(path))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        details = os.stat(path)
+    except OSError:
+        return None
+    return details.st_dev, details.st_ino
+
+
+def _failure(path: Path, what: str, why: str) -> AuditError:
+    consequence = ", and without it nothing runs" if what in ("opened", "written") else ""
+    remedy = (
+        "Make room, or set FUMEHOOD_AUDIT to another folder" if "full" in why else "Look after the folder and its disk"
+    )
+    return AuditError(f"the audit log {path} cannot be {what}{consequence}: {why}. {remedy}.")

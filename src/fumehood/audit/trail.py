@@ -1,0 +1,130 @@
+"""One writer's way into the log: who it is, what it acts for, and what it may not tell.
+
+Trails are cheap and frozen: a sandbox writes to one that carries its id, a run to one that carries the run's as well.
+Without a log nothing is written and nothing is prevented; only the application can decide so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import cast
+
+import anyio
+import anyio.to_thread
+
+from fumehood.audit.events import Attachment, AuditEvent, Digest
+from fumehood.audit.log import AuditLog
+from fumehood.audit.records import Entry, timestamp
+from fumehood.audit.redaction import NOTHING, Redaction
+from fumehood.audit.waiting import BusyError, Patience, patiently
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """An event and when it happened, to be written together with a later one."""
+
+    entry: Entry
+    attachments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    log: AuditLog | None = None
+    who: str = ""
+    tenant: str | None = None
+    ids: Mapping[str, str] = field(default_factory=dict[str, str])
+    redaction: Redaction = NOTHING
+    synced: bool = False
+    """Whether what is written is on the disk, and not only with the operating system, when `write` returns."""
+
+    @property
+    def is_on(self) -> bool:
+        return self.log is not None
+
+    def within(self, **ids: str) -> Trail:
+        """For something that is a part of this: a run of a sandbox, an egress decision of a run."""
+        return replace(self, ids={**self.ids, **ids})
+
+    def redacting(self, redaction: Redaction) -> Trail:
+        return replace(self, redaction=redaction)
+
+    def stamp(self, event: AuditEvent) -> Stamped:
+        attachments: dict[str, bytes] = {}
+        data = {
+            name: self._plain(value, attachments)
+            for name in _field_names(type(event))
+            if (value := getattr(event, name)) is not None
+        }
+        entry = Entry(timestamp(time.time()), event.kind, self.who, self.tenant, self.ids, data)
+        return Stamped(entry, attachments)
+
+    async def write(self, *events: AuditEvent | Stamped) -> None:
+        """All of them or none; AuditError when they cannot be written. Returns when they cannot be lost any more."""
+        log = self.log
+        if log is None or not events:
+            return
+        await _append(log, *self._contents(events))
+        if self.synced:
+            await anyio.to_thread.run_sync(log.sync)
+        if log.claim_checkpoint():
+            with anyio.CancelScope(shield=True):  # whoever has claimed it must see it through
+                await anyio.to_thread.run_sync(log.checkpoint_as_claimed)
+
+    def write_blocking(self, *events: AuditEvent | Stamped) -> None:
+        """As `write`, for a thread that may block."""
+        log = self.log
+        if log is None or not events:
+            return
+        entries, attachments = self._contents(events)
+        patiently(log.path, lambda: log.append(entries, attachments))
+        if self.synced:
+            log.sync()
+        log.checkpoint_if_due()
+
+    def _contents(self, events: Sequence[AuditEvent | Stamped]) -> tuple[list[Entry], dict[str, bytes]]:
+        stamped = [event if isinstance(event, Stamped) else self.stamp(event) for event in events]
+        attachments = {digest: data for each in stamped for digest, data in each.attachments.items()}
+        return [each.entry for each in stamped], attachments
+
+    def _plain(self, value: object, attachments: dict[str, bytes]) -> object:
+        match value:
+            case str():
+                return self.redaction.text(value)
+            case bool() | int() | None:
+                return value
+            case Digest():
+                return {"sha256": value.sha256, "size": value.size}
+            case Attachment():
+                kept, whole = self.redaction.data(value.data), Digest.of(value.data)
+                stored = whole.sha256 if kept == value.data else Digest.of(kept).sha256
+                attachments[stored] = kept
+                return {"sha256": whole.sha256, "size": whole.size, "stored": stored}
+            case Mapping():
+                items = cast("Mapping[str, object]", value).items()
+                return {self.redaction.text(key): self._plain(item, attachments) for key, item in items}
+            case tuple() | list():
+                return [self._plain(item, attachments) for item in cast("tuple[object, ...]", value)]
+            case _:
+                raise TypeError(f"an audit event cannot hold {type(value).__name__}: {value!r}")
+
+
+OFF = Trail()
+
+
+@cache
+def _field_names(kind: type[AuditEvent]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+async def _append(log: AuditLog, entries: list[Entry], attachments: Mapping[str, bytes]) -> None:
+    """Nobody else in this event loop waits while another process is writing."""
+    patience = Patience(log.path)
+    while True:
+        try:
+            log.append(entries, attachments)
+            return
+        except BusyError:
+            await anyio.sleep(patience.next_pause())

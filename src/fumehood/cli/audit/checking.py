@@ -1,0 +1,87 @@
+"""`hood audit verify | checkpoint | key`: whether the log is the one that was written, and what others need to tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fumehood.audit import keys
+from fumehood.audit.log import AuditLog
+from fumehood.audit.reading import check, open_store
+from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
+from fumehood.cli import exitcodes
+from fumehood.cli.audit.choices import Arguments, Verbs, place
+from fumehood.cli.colours import DIM, GREEN, RED, paint
+from fumehood.cli.terminal import neutralise
+from fumehood.errors import UsageError
+
+_VERIFY = """\
+Without --key the public key that lies beside the log is used, which whoever
+changed the log may have changed too. A checkpoint that was kept elsewhere tells
+whether the log is an older copy of itself.
+
+exit code: 0 when nothing was changed, 1 when something was.
+"""
+
+
+def add_verbs(verbs: Verbs) -> None:
+    verify = verbs.add_parser(
+        "verify",
+        help="whether anything was changed",
+        description="Name every record that was edited, removed, moved, inserted or cut off.",
+        epilog=_VERIFY,
+    )
+    verify.add_argument("file", nargs="?", metavar="FILE", help="an export to verify instead of the log")
+    verify.add_argument("--key", metavar="FILE", help="the public key, as `hood audit key` printed it")
+    verify.add_argument(
+        "--checkpoint", action="append", default=[], metavar="FILE", help="one kept elsewhere; can be given again"
+    )
+    verify.set_defaults(act=_verify)
+    checkpoint = verbs.add_parser(
+        "checkpoint",
+        help="sign what is there now",
+        description="Sign all records up to now, and print the checkpoint, to be kept where nobody can change it.",
+    )
+    checkpoint.set_defaults(act=_checkpoint)
+    key = verbs.add_parser(
+        "key", help="print the public key", description="Print the key that checkpoints verify with."
+    )
+    key.set_defaults(act=_key)
+
+
+def _verify(chosen: Arguments) -> int:
+    subject = Path(chosen.file) if chosen.file is not None else place(chosen)
+    if chosen.file is not None and not Path(chosen.file).exists():
+        raise UsageError(f"{chosen.file} does not exist")
+    report = check(subject, Path(chosen.key) if chosen.key else None, [Path(each) for each in chosen.checkpoint])
+    for problem in problems_in_words(report):
+        print(f"{paint('changed', RED)}: {neutralise(problem)}")
+    if len(report.problems) == MAX_PROBLEMS:
+        print(f"and maybe more: only the first {MAX_PROBLEMS} are named")
+    for note in report.notes:
+        print(paint(f"note: {neutralise(note)}", DIM))
+    print(_total(report))
+    return 0 if report.ok else exitcodes.PROBLEM_FOUND
+
+
+def _total(report: Report) -> str:
+    span = f"records {report.first} to {report.last}" if report.records else "no records"
+    if not report.ok:
+        return f"{span}: {paint('not as they were written', RED)}"
+    unsigned = report.last - report.signed
+    tail = f"; the last {unsigned} are not signed yet" if unsigned else ""
+    return f"{span}: {paint('as they were written', GREEN)}, signed up to {report.signed}{tail}"
+
+
+def _checkpoint(chosen: Arguments) -> int:
+    print(_own_log(chosen).checkpoint().to_json())
+    return 0
+
+
+def _key(chosen: Arguments) -> int:
+    folder = open_store(place(chosen)).path.parent
+    print(keys.public_pem(keys.read_public(folder / keys.PUBLIC)).decode(), end="")
+    return 0
+
+
+def _own_log(chosen: Arguments) -> AuditLog:
+    return AuditLog.at(open_store(place(chosen)).path.parent)

@@ -1,0 +1,89 @@
+"""What can be chosen on the command line of `hood audit`, and what it means."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from fumehood.audit.records import timestamp
+from fumehood.audit.store import Query
+from fumehood.errors import UsageError
+from fumehood.policy import parse_duration
+
+# argparse has no public name for what `add_subparsers` returns, and it takes no parameters when the program runs.
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+_DAY_SECONDS = 24 * 3600
+
+
+class Arguments(argparse.Namespace):
+    act: Callable[[Arguments], int]
+    log: str | None
+    id: str
+    file: str | None
+    key: str | None
+    checkpoint: list[str]
+    count: int
+    follow: bool
+    json: bool
+    otel: bool
+    since: str | None
+    until: str | None
+    kind: str | None
+    run: str | None
+    sandbox: str | None
+    status: str | None
+    text: str | None
+    limit: int
+    output: str | None
+    older_than: str
+    archive: str | None
+
+
+def place(chosen: Arguments) -> Path | None:
+    return Path(chosen.log) if chosen.log is not None else None
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--since", metavar="TIME", help="not before this time")
+    add("--until", metavar="TIME", help="before this time")
+    add("--kind", metavar="KIND", help="run.finished; `run` means all that begin with it")
+    add("--run", metavar="ID", help="of this run")
+    add("--sandbox", metavar="ID", help="of this sandbox")
+    add("--status", metavar="STATUS", help="success, error, timeout, resource_exceeded, denied, cancelled")
+
+
+def query(chosen: Arguments, *, text: str | None = None, limit: int | None = None) -> Query:
+    return Query(
+        since=_moment(chosen.since, "--since"),
+        until=_moment(chosen.until, "--until"),
+        kind=chosen.kind,
+        run_id=chosen.run,
+        sandbox_id=chosen.sandbox,
+        status=chosen.status,
+        text=text,
+        newest_first=limit is not None,
+        limit=limit,
+    )
+
+
+def moment(text: str, option: str) -> str:
+    """As it stands in records."""
+    try:
+        if text.endswith("d") and text[:-1].isdigit():
+            return timestamp(time.time() - int(text[:-1]) * _DAY_SECONDS)
+        if text[:1].isdigit() and "-" not in text:
+            return timestamp(time.time() - parse_duration(text))
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"{option} {text!r} is no time: write 2026-01-31, 2026-01-31T09:30, 90m, 2h or 30d") from None
+    # What people write is the time on their wall.
+    return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _moment(text: str | None, option: str) -> str | None:
+    return None if text is None else moment(text, option)

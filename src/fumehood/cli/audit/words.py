@@ -1,0 +1,145 @@
+"""A record in words: one line that fits a terminal, and a paragraph for those who want to know everything."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+from fumehood.audit.records import Record
+from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
+from fumehood.cli.terminal import neutralise
+from fumehood.results import Status
+
+_ID_CHARACTERS = 12
+_KIND_CHARACTERS = 15
+_DIGEST_CHARACTERS = 12
+_STATUS_COLOURS = {Status.SUCCESS: GREEN, Status.CANCELLED: YELLOW}
+
+
+def line(record: Record) -> str:
+    """Cut to the width of the terminal."""
+    moment = _local(record.time).strftime("%H:%M:%S.%f")[:12]
+    subject = (record.run_id or record.sandbox_id or "")[:_ID_CHARACTERS]
+    front = f"{moment}  {subject:{_ID_CHARACTERS}}  {record.kind:{_KIND_CHARACTERS}}  "
+    room = max(20, shutil.get_terminal_size().columns - len(front))
+    told = neutralise(summary(record))
+    told = told if len(told) <= room else told[: room - 3] + "..."
+    kind = paint(f"{record.kind:{_KIND_CHARACTERS}}", BOLD)
+    return f"{paint(moment, DIM)}  {subject:{_ID_CHARACTERS}}  {kind}  {_coloured(record, told)}"
+
+
+def day(record: Record) -> str:
+    return _local(record.time).strftime("%Y-%m-%d")
+
+
+def summary(record: Record) -> str:
+    data = record.data
+    match record.kind:
+        case "sandbox.opened":
+            return f"{data.get('policy_name') or 'policy'} {_short(data.get('policy_digest'))}, {data.get('backend')}"
+        case "run.requested":
+            return _requested(data)
+        case "run.finished":
+            return _finished(data)
+        case "file.in" | "file.out":
+            return f"{data.get('path')}, {_size(data.get('size'))}, {_short(data.get('sha256'))}"
+        case "artifacts.found":
+            found = cast("list[dict[str, Any]]", data.get("artifacts", []))
+            return data.get("problem") or ", ".join(str(artifact.get("path")) for artifact in found)
+        case kind if kind.startswith("approval."):
+            return _approval(data)
+        case "log.checkpoint":
+            return f"signed by {_short(data.get('key'))}"
+        case _:
+            return ", ".join(f"{name} {_value(value)}" for name, value in data.items())
+
+
+def heading(record: Record) -> str:
+    moment = _local(record.time).strftime("%H:%M:%S.%f")[:12]
+    return (
+        f"{paint(moment, DIM)}  {paint(record.kind, BOLD)}  {_coloured(record, neutralise(summary(record)))}".rstrip()
+    )
+
+
+def in_full(value: object) -> str:
+    """A value with whole digests."""
+    return _value(value, digest_characters=None)
+
+
+def attachment_of(value: object) -> str | None:
+    """Under which digest the log keeps this, if it does."""
+    return cast("dict[str, Any]", value).get("stored") if isinstance(value, dict) else None
+
+
+def _approval(data: Mapping[str, Any]) -> str:
+    parts = [str(data.get("tool")), str(data.get("request"))[:_ID_CHARACTERS], _short(data.get("digest"))]
+    parts += [f"by {data['by']}"] if "by" in data else []
+    parts += [f"became {_short(data['approved_digest'])}"] if "approved_digest" in data else []
+    return ", ".join([*parts, *([str(data["reason"])] if "reason" in data else [])])
+
+
+def _requested(data: Mapping[str, Any]) -> str:
+    what = data.get("command") or data.get("language")
+    parts = [str(what), *([_value(data["code"])] if "code" in data else [])]
+    if data.get("terminal"):
+        parts.append(f"terminal {data['terminal']}")
+    return ", ".join(parts)
+
+
+def _finished(data: Mapping[str, Any]) -> str:
+    parts = [str(data.get("status"))]
+    if data.get("cause") not in ("exit", data.get("status")):
+        parts[0] += f" ({data.get('cause')})"
+    elif data.get("exit_code"):
+        parts[0] += f" (exit {data['exit_code']})"
+    if "duration_us" in data:
+        parts.append(f"{data['duration_us'] / 1000:.0f} ms")
+    if "peak_memory_bytes" in data:
+        parts.append(_size(data["peak_memory_bytes"]))
+    if "detail" in data:
+        parts.append(str(data["detail"]))
+    return ", ".join(parts)
+
+
+def _value(value: object, digest_characters: int | None = _DIGEST_CHARACTERS) -> str:
+    match value:
+        case {"path": str(path), "sha256": str(digest), "size": int(size)}:
+            return f"{path}, {_size(size)}, sha256 {digest[:digest_characters]}"
+        case {"sha256": str(digest), "size": int(size)}:
+            return f"{_size(size)}, sha256 {digest[:digest_characters]}"
+        case dict():
+            items = cast("dict[str, object]", value).items()
+            return ", ".join(f"{name} {_value(item, digest_characters)}" for name, item in items)
+        case list():
+            return "; ".join(_value(item, digest_characters) for item in cast("list[object]", value))
+        case bool():
+            return "yes" if value else "no"
+        case _:
+            return str(value)
+
+
+def _short(digest: object) -> str:
+    return str(digest).removeprefix("sha256:")[:_DIGEST_CHARACTERS]
+
+
+def _size(size: object) -> str:
+    if not isinstance(size, int):
+        return "? bytes"
+    for unit, bytes_each in (("MiB", 1024 * 1024), ("KiB", 1024)):
+        if size >= 10 * bytes_each:
+            return f"{size // bytes_each} {unit}"
+    return f"{size} bytes"
+
+
+def _coloured(record: Record, text: str) -> str:
+    if record.kind == "run.finished":
+        status = str(record.data.get("status"))
+        colour = _STATUS_COLOURS.get(Status(status), RED) if status in set(Status) else RED
+        return text.replace(status, paint(status, colour), 1)
+    return paint(text, RED) if record.kind in ("request.denied", "sandbox.refused", "run.broke") else text
+
+
+def _local(moment: str) -> datetime:
+    return datetime.fromisoformat(moment).astimezone()

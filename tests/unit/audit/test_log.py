@@ -1,0 +1,215 @@
+"""A log on a disk: one chain whoever writes, signed in time, and a clear error where nothing can be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from unit.audit.logs import Told, editing, make_log, verdict, write
+
+from fumehood.audit import AuditLog, Query, Trail, waiting
+from fumehood.audit import log as log_module
+from fumehood.audit import trail as trail_module
+from fumehood.audit.log import CHECKPOINT_EVERY_RECORDS
+from fumehood.audit.reading import check
+from fumehood.errors import AuditError
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_new_log_is_for_its_owner_alone_and_signed_from_the_start(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "deep" / "log")
+    assert [record.kind for record in log.find(Query())] == ["log.created", "log.checkpoint"]
+    assert log.folder.stat().st_mode & 0o777 == 0o700
+    modes = {file.name: file.stat().st_mode & 0o777 for file in log.folder.iterdir()}
+    assert modes["key.pem"] == 0o600
+    assert set(modes) == {"audit.db", "audit.db-wal", "audit.db-shm", "key.pem", "key.pub", "checkpoint.json"}
+
+
+async def test_checkpoints_come_by_themselves(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    await write(log, *map(str, range(2 * CHECKPOINT_EVERY_RECORDS)))
+    signed = [record.seq for record in log.find(Query(kind="log.checkpoint"))]
+    assert len(signed) >= 3
+    assert all(after - before <= CHECKPOINT_EVERY_RECORDS + 1 for before, after in pairwise(signed))
+    assert verdict(log.folder) == []
+
+
+async def test_an_old_checkpoint_is_followed_by_a_new_one(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    count = len(list(log.find(Query(kind="log.checkpoint"))))
+    with editing(log.folder) as connection:
+        connection.execute("UPDATE head SET checkpoint_time = '2020-01-01T00:00:00.000000Z'")
+    log_module._opened.cache_clear()
+    later = AuditLog.at(log.folder)
+    await write(later, "much later")
+    assert len(list(later.find(Query(kind="log.checkpoint")))) == count + 1
+
+
+async def test_threads_and_tasks_write_one_chain(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+
+    async def many(name: str) -> None:
+        async with anyio.create_task_group() as tasks:
+            for n in range(5):
+                tasks.start_soon(write, log, *(f"{name} {n} {i}" for i in range(10)))
+
+    threads = [threading.Thread(target=anyio.run, args=(many, str(n))) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
+    assert len({record.data["text"] for record in log.find(Query(kind="test.told"))}) == 200
+    assert verdict(log.folder) == []
+
+
+async def test_a_forked_child_writes_to_the_same_chain(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    child = os.fork()
+    if child == 0:
+        try:
+            anyio.run(write, AuditLog.at(log.folder), "from the child")
+        finally:
+            os._exit(0)
+    await anyio.to_thread.run_sync(os.waitpid, child, 0)
+    await write(log, "from the parent")
+    assert [record.data["text"] for record in log.find(Query(text="from the"))] == ["from the child", "from the parent"]
+    assert verdict(log.folder) == []
+
+
+async def test_a_clock_that_goes_back_is_noted_and_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await make_log(tmp_path / "log")
+    monkeypatch.setattr(trail_module.time, "time", lambda: 1_000_000_000.0)
+    await write(log, "long ago")
+    monkeypatch.undo()
+    await write(log, "now")
+    report = check(log.folder, None)
+    assert report.ok
+    assert report.notes == (f"the clock went back before record 15: {report.notes[0].split(': ')[1]}",)
+    assert [record.data["text"] for record in log.find(Query(after=14))] == ["long ago", "now"]
+
+
+async def test_a_log_that_was_taken_away_takes_no_more_records(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    shutil.move(log.folder, tmp_path / "away")
+    with pytest.raises(AuditError, match="removed or replaced while it was in use"):
+        await write(log, "into nowhere")
+
+
+async def test_who_waits_too_long_for_the_lock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await make_log(tmp_path / "log")
+    monkeypatch.setattr(waiting, "_LIMIT_SECONDS", 0.05)
+    with editing(log.folder) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(AuditError, match="has been locked for"):
+            await write(log, "never")
+    await write(log, "fifteen")
+    assert verdict(log.folder) == []
+
+
+async def test_the_event_loop_goes_on_while_another_process_writes(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    with editing(log.folder) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write, log, "waits")
+            await anyio.sleep(0.01)
+            connection.execute("ROLLBACK")
+    assert next(log.find(Query(text="waits")))
+
+
+async def test_verify_survives_whatever_is_in_the_file(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    values = (
+        None,
+        5,
+        0.5,
+        b"\xff\xfe",
+        "",
+        "{}",
+        "[]",
+        "5",
+        "[" * 5000,
+        '{"seq": 5}',
+        '{"seq":5,"time":"","kind":"log.checkpoint"}',
+    )
+    for column in ("body", "hash", "time", "kind", "run_id", "sandbox_id"):
+        for value in values:
+            with editing(log.folder) as connection:
+                connection.execute("PRAGMA ignore_check_constraints = ON")
+                before = connection.execute("SELECT * FROM records WHERE seq = 5").fetchone()
+                if value is None and column in ("body", "hash", "time", "kind"):
+                    continue  # SQLite itself refuses
+                connection.execute(f"UPDATE records SET {column} = ? WHERE seq = 5", (value,))
+                connection.execute("UPDATE records SET body = CAST(body AS TEXT) WHERE seq = 5")
+            assert verdict(log.folder) != [], (column, value)
+            with editing(log.folder) as connection:
+                connection.execute("REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", before)
+    assert verdict(log.folder) == []
+
+
+def test_a_place_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AuditError, match="cannot be used, and without it nothing runs"):
+        AuditLog.at(tmp_path / "file")
+    with pytest.raises(AuditError, match="cannot be used, and without it nothing runs"):
+        AuditLog.at(tmp_path / "file" / "below")
+
+
+def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    with pytest.raises(AuditError, match=r"open to others; run `chmod 700"):
+        AuditLog.at(tmp_path / "open")
+
+
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir(mode=0o700)
+    (folder / "audit.db").write_bytes(b"not a database at all, and long enough to be read as one" * 100)
+    with pytest.raises(AuditError, match=r"cannot be opened.*not a database"):
+        AuditLog.at(folder)
+
+
+def test_a_log_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir(mode=0o700)
+    with sqlite3.connect(folder / "audit.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(AuditError, match="its format is 99"):
+        AuditLog.at(folder)
+
+
+@pytest.mark.parametrize("harm", ["remove", "show", "spoil", "exchange"])
+async def test_a_key_that_cannot_be_trusted_signs_nothing(tmp_path: Path, harm: str) -> None:
+    log = await make_log(tmp_path / "log")
+    key = log.folder / "key.pem"
+    harms: dict[str, Any] = {
+        "remove": key.unlink,
+        "show": lambda: key.chmod(0o644),
+        "spoil": lambda: key.write_text("nothing"),
+        "exchange": lambda: shutil.copy(AuditLog.at(tmp_path / "other").folder / "key.pem", key),
+    }
+    harms[harm]()
+    log_module._opened.cache_clear()
+    with pytest.raises(AuditError, match=r"key\.pem (cannot be used|is another key)"):
+        AuditLog.at(log.folder).checkpoint()
+
+
+async def test_synced_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await make_log(tmp_path / "log")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    await Trail(log, who="me").write(Told("written"))
+    assert synced == []
+    await Trail(log, who="me", synced=True).write(Told("synced"))
+    assert len(synced) == 1
+    assert os.readlink(f"/proc/self/fd/{synced[0]}").endswith("audit.db-wal")

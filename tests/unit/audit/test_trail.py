@@ -1,0 +1,112 @@
+"""What a trail writes: who, which ids, and nothing that is secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from unit.audit.logs import Told
+
+from fumehood.audit import Attachment, AuditEvent, AuditLog, Digest, Query, Trail
+from fumehood.audit.redaction import Redaction
+from fumehood.policy import Policy
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass(frozen=True, slots=True)
+class Everything(AuditEvent):
+    kind = "test.everything"
+
+    text: str
+    number: int
+    truth: bool
+    nothing: None
+    many: tuple[str, ...]
+    table: Mapping[str, object]
+    digest: Digest
+    attachment: Attachment
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction(AuditEvent):
+    kind = "test.fraction"
+
+    value: float
+
+
+SECRET = "hunter2 \N{LATIN SMALL LETTER U WITH DIAERESIS}ber"
+
+
+async def test_an_event_becomes_a_record(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    trail = Trail(log, who="alice", tenant="acme").within(task="task_1").within(run="run_1")
+    event = Everything("a", 1, True, None, ("x", "y"), {"k": {"n": 1}}, Digest.of(b"abc"), Attachment(b"kept"))
+    await trail.write(event)
+    (record,) = log.find(Query(run_id="run_1"))
+    assert record.parse()["who"], record.parse()["tenant"] == ("alice", "acme")
+    assert record.parse()["ids"] == {"task": "task_1", "run": "run_1"}
+    assert record.data["many"] == ["x", "y"]
+    assert record.data["table"] == {"k": {"n": 1}}
+    assert record.data["digest"] == {"sha256": Digest.of(b"abc").sha256, "size": 3}
+    assert "nothing" not in record.data
+    assert log.attachment(record.data["attachment"]["stored"]) == b"kept"
+
+
+async def test_what_has_no_single_spelling_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="cannot hold float"):
+        await Trail(AuditLog.at(tmp_path / "log")).write(Fraction(0.5))
+
+
+async def test_secrets_are_blacked_out_wherever_they_are(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    trail = Trail(log, who="me").redacting(Redaction.of([SECRET, "hunter2"]))
+    event = Everything(
+        f"<{SECRET}>",
+        1,
+        True,
+        None,
+        (SECRET,),
+        {SECRET: [SECRET]},
+        Digest.of(b""),
+        Attachment(f"print('{SECRET}')".encode()),
+    )
+    await trail.write(event)
+    (record,) = log.find(Query(kind="test"))
+    kept = log.attachment(record.data["attachment"]["stored"])
+    assert kept == b"print('[redacted]')"
+    assert record.data["text"] == "<[redacted]>"
+    assert record.data["table"] == {"[redacted]": ["[redacted]"]}
+    for file in log.folder.iterdir():
+        assert SECRET.encode() not in file.read_bytes()
+        assert b"hunter2" not in file.read_bytes()
+    assert record.data["attachment"]["sha256"] == Digest.of(event.attachment.data).sha256
+
+
+async def test_without_redaction_the_secret_would_be_there(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    await Trail(log, who="me").write(Told("hunter2", Attachment(b"hunter2")))
+    assert any(b"hunter2" in file.read_bytes() for file in log.folder.iterdir())
+
+
+def test_the_secrets_are_those_of_the_policy(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-a-file\n")
+    policy = Policy(
+        secrets=[
+            {"name": "A", "from_env": "TOKEN", "inject": {"host": "api.example.com", "header": "X-A"}},
+            {"name": "B", "from_file": str(file), "inject": {"host": "api.example.com", "header": "X-B"}},
+            {"name": "C", "from_env": "NOT_SET", "inject": {"host": "api.example.com", "header": "X-C"}},
+        ],
+        network={"allow": [{"host": "api.example.com", "ports": [443]}]},
+    )
+    redaction = Redaction.for_policy(policy, {"TOKEN": "from-a-variable"})
+    assert redaction.text("from-a-variable, from-a-file.") == "[redacted], [redacted]."
+
+
+async def test_without_a_log_nothing_is_written_and_nothing_fails() -> None:
+    trail = Trail()
+    assert not trail.is_on
+    await trail.write(Told("nobody hears"))

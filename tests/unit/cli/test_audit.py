@@ -1,0 +1,173 @@
+"""`hood audit`, as somebody at a terminal meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from unit.audit.logs import make_log, write
+from unit.audit.tamperings import TAMPERINGS
+
+from fumehood import Policy, SyncSandbox
+from fumehood.audit import AuditLog
+from fumehood.cli.entry import run_command
+
+WIDTH = 80
+Hood = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def hood(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hood:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    monkeypatch.setenv("FUMEHOOD_AUDIT", str(folder))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = run_command(["audit", *arguments])
+        said = capfd.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def run_id(folder: Path) -> str:
+    """Of a run that has code, output and a name that would do something to a terminal."""
+    policy = Policy(name="analyst", audit={"code": "full", "output": "full"})
+    with SyncSandbox(policy, audit=folder) as box:
+        return box.run("print('\\x1b[2J shown')").run_id
+
+
+def test_tail_shows_the_newest_in_lines_that_fit(hood: Hood, run_id: str) -> None:
+    code, out, _ = hood("tail")
+    day, *rest = out.splitlines()
+    assert code == 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
+    assert all(len(line) <= WIDTH for line in rest)
+    assert [line.split()[2] for line in rest[-4:]] == ["run.requested", "run.started", "run.finished", "sandbox.closed"]
+    assert hood("tail", "-n", "1")[1].splitlines()[1:] == rest[-1:]
+
+
+def test_show_tells_the_story_of_a_run(hood: Hood, run_id: str) -> None:
+    code, out, _ = hood("show", run_id[:10])
+    assert code == 0
+    assert out.startswith(run_id)
+    assert "analyst" in out.splitlines()[1]
+    assert "    | print('\\x1b[2J shown')" in out
+    assert "    | ^[[2J shown" in out
+    assert "\x1b" not in out
+    assert "status: success" in out
+
+
+def test_show_knows_sandboxes_and_says_what_it_does_not_know(hood: Hood, run_id: str) -> None:
+    records = [json.loads(line)["record"] for line in hood("show", run_id, "--json")[1].splitlines()]
+    sandbox = records[0]["ids"]["sandbox"]
+    assert "sandbox.closed" in hood("show", sandbox)[1]
+    code, _, error = hood("show", "run_none")
+    assert (code, "no run or sandbox 'run_none'" in error) == (2, True)
+
+
+def test_search_finds_by_what_is_asked(hood: Hood, run_id: str) -> None:
+    for conditions in (
+        ["--status", "success"],
+        ["--run", run_id, "--kind", "run.finished"],
+        ["--since", "1h", "success"],
+    ):
+        code, out, _ = hood("search", *conditions, "--json")
+        assert code == 0
+        assert [json.loads(line)["record"]["kind"] for line in out.splitlines()] == ["run.finished"]
+    assert hood("search", "--status", "timeout") == (1, "", "")
+    assert hood("search", "--until", "2020-01-01") == (1, "", "")
+    code, _, error = hood("search", "--since", "yesterday")
+    assert (code, "'yesterday' is no time" in error) == (2, True)
+
+
+def test_verify_says_what_was_changed_and_by_its_exit_code(hood: Hood, folder: Path) -> None:
+    anyio.run(make_log, folder)
+    code, out, _ = hood("verify")
+    assert (code, out) == (
+        0,
+        "records 1 to 14: as they were written, signed up to 11; the last 3 are not signed yet\n",
+    )
+    TAMPERINGS["remove a record"](folder)
+    code, out, _ = hood("verify")
+    assert code == 1
+    assert out.splitlines()[0] == "changed: record 6: removed: record 5 is missing before it"
+    assert out.splitlines()[-1] == "records 1 to 14: not as they were written"
+
+
+def test_a_checkpoint_and_a_key_can_be_kept_elsewhere(hood: Hood, folder: Path, tmp_path: Path) -> None:
+    anyio.run(make_log, folder)
+    (tmp_path / "kept").write_text(hood("checkpoint")[1])
+    (tmp_path / "key").write_text(hood("key")[1])
+    assert hood("verify", "--key", str(tmp_path / "key"), "--checkpoint", str(tmp_path / "kept"))[0] == 0
+    TAMPERINGS["cut off the end with a checkpoint, and the note of the end"](folder)
+    code, out, _ = hood("verify", "--key", str(tmp_path / "key"), "--checkpoint", str(tmp_path / "kept"))
+    assert (code, "rolled back, or cut off" in out) == (1, True)
+
+
+def test_an_export_is_verified_where_the_log_is_not(hood: Hood, folder: Path, tmp_path: Path) -> None:
+    anyio.run(make_log, folder)
+    export = str(tmp_path / "export.jsonl")
+    assert hood("export", "--output", export)[0] == 0
+    assert hood("export", "--output", export)[0] == 2
+    assert hood("export")[1] == Path(export).read_text()
+    code, out, _ = hood("verify", export)
+    assert (code, out.startswith("note: the key was taken from the log itself")) == (0, True)
+    assert hood("verify", export, "--key", str(folder / "key.pub"))[1].startswith(
+        "records 1 to 14: as they were written"
+    )
+
+
+def test_prune_removes_and_archives(hood: Hood, folder: Path, tmp_path: Path) -> None:
+    anyio.run(make_log, folder)
+    assert hood("prune", "--older-than", "30d")[1] == "nothing to remove: no checkpoint is that old\n"
+    archive = str(tmp_path / "old.jsonl")
+    assert hood("prune", "--older-than", "1ms", "--archive", archive)[1] == "removed 10 records\n"
+    assert hood("verify")[0] == hood("verify", archive)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tail"], "there is no audit log in"),
+        (["verify"], "there is no audit log in"),
+        (["verify", "/nowhere"], "/nowhere does not exist"),
+        (["prune"], "--older-than"),
+        (["verify", "--key", "/nowhere"], "there is no audit log in"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_makes_nothing(
+    hood: Hood, folder: Path, arguments: list[str], said: str
+) -> None:
+    code, out, error = hood(*arguments)
+    assert (code, out) == (2, "")
+    assert said in error
+    assert len(error.splitlines()) == 1
+    assert not folder.exists()
+
+
+def test_tail_follows_what_is_written(folder: Path) -> None:
+    log = AuditLog.at(folder)
+    command = [sys.executable, "-W", "ignore", "-m", "fumehood", "audit", "tail", "-n", "1", "-f", "--json"]
+    environment = {**os.environ, "FUMEHOOD_AUDIT": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as tail:
+        try:
+            assert tail.stdout is not None
+            assert json.loads(tail.stdout.readline())["record"]["kind"] == "log.checkpoint"
+            anyio.run(write, log, "here it comes")
+            assert json.loads(tail.stdout.readline())["record"]["data"]["text"] == "here it comes"
+        finally:
+            tail.kill()
