@@ -237,6 +237,19 @@ DIFFERENCES = (
     ),
     Difference(
         GVISOR,
+        "gVisor has no Landlock, so that a policy with commands.enforce: kernel does not open",
+        (
+            "test_an_unnamed_program_cannot_be_executed",
+            "test_a_shell_that_is_named_starts_nothing_that_is_not",
+            "test_the_loader_cannot_be_made_to_run",
+            "test_what_was_written_is_not_code",
+            "test_a_script_that_was_written_cannot_be_executed",
+            "test_a_program_in_a_mount_cannot_be_executed",
+            "test_memory_cannot_be_executed",
+        ),
+    ),
+    Difference(
+        GVISOR,
         "gVisor lets everybody look at another user's process, but not into its memory or its streams",
         tuple(
             f"test_process_1_keeps_to_itself_its[{name}]"
