@@ -148,8 +148,10 @@ def test_containers_of_a_dead_owner_are_collected_and_others_are_left(place: Pat
         for owner in (dead, labels("x")[OWNER])
     ]
     try:
-        assert len(remove_ownerless().containers) == 1
-        assert containers(place, OWNER)[0] in made[1]
+        # Others may be at work on the same engine.
+        remove_ownerless()
+        left = containers(place, OWNER)
+        assert [any(name.startswith(short) for short in left) for name in made] == [False, True]
     finally:
         engine.docker(place, "rm", "--force", made[1])
 

@@ -76,7 +76,7 @@ def _listen(
     sources = [stderr, exit_notice]
     try:
         while True:
-            ready, _, _ = select.select(sources, [], [], _HEARTBEAT_SECONDS)
+            ready = _wait(sources, _HEARTBEAT_SECONDS)
             heartbeat()
             data = _read(stderr)
             if data == b"" and stderr in sources:
@@ -90,6 +90,14 @@ def _listen(
                 return said.decode("utf-8", "replace")
     finally:
         os.close(exit_notice)
+
+
+def _wait(descriptors: list[int], seconds: float) -> list[int]:
+    """Those that have something. Not select(), which knows the first 1024 descriptors of a process only."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(seconds * 1000)]
 
 
 def _read(descriptor: int) -> bytes | None:
@@ -110,7 +118,7 @@ def _ask_to_end(process: subprocess.Popen[bytes], seconds: float) -> None:
         os.killpg(process.pid, signal.SIGTERM)
     notice = os.pidfd_open(process.pid)
     try:
-        select.select([notice], [], [], seconds)
+        _wait([notice], seconds)
     finally:
         os.close(notice)
 

@@ -103,8 +103,10 @@ class Cell:
         return os.pread(self._said, _MAX_SAID_BYTES, 0).decode("utf-8", "replace").strip()
 
     def wait_ready(self) -> None:
-        ready, _, _ = select.select([self._control], [], [], _START_SECONDS)
-        if not ready:
+        # Not select(), which knows the first 1024 descriptors only: an application may have more.
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        if not poll.poll(_START_SECONDS * 1000):
             raise StepFailedError("starting a cell", f"it was not ready after {_START_SECONDS:.0f} s")
         message, _ = wire.receive(self._control)
         if message is None:
