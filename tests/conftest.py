@@ -12,6 +12,8 @@ import differences
 import engine
 import pytest
 
+from fumehood.audit import log as audit_log
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
@@ -26,6 +28,15 @@ def audit_folder() -> Iterator[str]:
     os.environ["FUMEHOOD_APPROVALS"] = os.path.join(folder, "approvals")
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def _close_logs(audit_folder: str) -> Iterator[None]:
+    """A log stays open as long as its process lives, and a test has many."""
+    yield
+    for log in list(audit_log._logs.values()):
+        if str(log.folder) != audit_folder:
+            log.close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

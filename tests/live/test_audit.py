@@ -145,6 +145,7 @@ async def recovered(folder: Path, texts: list[str]) -> int:
     assert found == texts[: len(found)]
     await write(log, "after the loss")
     assert problems(check(folder, None)) == []
+    log.close()
     return len(found)
 
 

@@ -41,7 +41,7 @@ class AuditLog:
 
     @classmethod
     def at(cls, folder: str | os.PathLike[str]) -> AuditLog:
-        """The log in this folder, which is made if there is none. It stays open as long as the process lives."""
+        """The log in this folder, made if there is none. It stays open until it is closed, or the process ends."""
         return _opened(os.getpid(), os.path.abspath(folder))
 
     @classmethod
@@ -49,6 +49,11 @@ class AuditLog:
         """The log that FUMEHOOD_AUDIT names, else the user's own; None where it says `off`."""
         folder = find_folder(os.environ)
         return None if folder is None else cls.at(folder)
+
+    def close(self) -> None:
+        """For whoever has many and is done with this one; `at` opens it anew."""
+        _logs.pop((os.getpid(), str(self.folder)), None)
+        self._store.close()
 
     def append(self, entries: Sequence[Entry], attachments: Mapping[str, bytes] | None = None) -> None:
         """All of them or none. Survives the death of this process; `sync` makes it survive a loss of power."""
@@ -171,15 +176,20 @@ def _age_seconds(moment: str) -> float:
     return age if age >= 0 else CHECKPOINT_EVERY_SECONDS
 
 
-@cache
+_logs: dict[tuple[int, str], AuditLog] = {}
+"""One for each process: a connection to SQLite does not survive a fork."""
+
+
 def _opened(process: int, folder: str) -> AuditLog:
-    """One for each process: a connection to SQLite does not survive a fork."""
+    known = _logs.get((process, folder))
+    if known is not None:
+        return known
     place = Path(folder)
     make_private(place)
     path = place / DATABASE
     log = AuditLog(SqliteStore(path), place, path)
     log.begin()
-    return log
+    return _logs.setdefault((process, folder), log)
 
 
 def _make_key(folder: Path) -> None:

@@ -47,7 +47,7 @@ async def test_an_old_checkpoint_is_followed_by_a_new_one(tmp_path: Path) -> Non
     count = len(list(log.find(Query(kind="log.checkpoint"))))
     with editing(log.folder) as connection:
         connection.execute("UPDATE head SET checkpoint_time = '2020-01-01T00:00:00.000000Z'")
-    log_module._opened.cache_clear()
+    log_module._logs.clear()
     later = AuditLog.at(log.folder)
     await write(later, "much later")
     assert len(list(later.find(Query(kind="log.checkpoint")))) == count + 1
@@ -199,7 +199,7 @@ async def test_a_key_that_cannot_be_trusted_signs_nothing(tmp_path: Path, harm: 
         "exchange": lambda: shutil.copy(AuditLog.at(tmp_path / "other").folder / "key.pem", key),
     }
     harms[harm]()
-    log_module._opened.cache_clear()
+    log_module._logs.clear()
     with pytest.raises(AuditError, match=r"key\.pem (cannot be used|is another key)"):
         AuditLog.at(log.folder).checkpoint()
 
