@@ -30,6 +30,7 @@ def test_ctrl_c_is_the_shells_and_ctrl_d_leaves() -> None:
         terminal.wait_for(b"^C")
         terminal.type(b"echo code $?\n")
         terminal.wait_for(b"code 130\r\n")
+        terminal.wait_for(PROMPT)  # before it the terminal is not the shell's yet, and would swallow the end
         terminal.type(b"\x04")
         assert terminal.wait_for_end() == 0
     assert_nothing_is_left(terminal.process.pid)
