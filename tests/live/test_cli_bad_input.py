@@ -120,9 +120,9 @@ def test_a_bad_policy(text: str, reason: str, tmp_path: Path, script: Path) -> N
 
 
 def test_a_policy_that_this_backend_cannot_enforce(tmp_path: Path, script: Path) -> None:
-    (tmp_path / "policy.yaml").write_text("approvals: [{tool: shell, when: always}]\n")
+    (tmp_path / "policy.yaml").write_text("backend: native\nimage: debian:13\n")
     said = refusal("--policy", tmp_path / "policy.yaml", script, code=126)
-    assert "approvals: not enforced by backend native" in said
+    assert "image: not enforced by backend native" in said
 
 
 def test_a_name_that_would_write_to_the_terminal(tmp_path: Path) -> None:

@@ -145,9 +145,8 @@ def test_a_policy_is_obeyed_and_can_be_overridden(tmp_path: Path) -> None:
     assert hood("run", "--policy", policy, "--timeout", "30s", "-c", "import time; time.sleep(0.2)").returncode == 0
 
 
-@pytest.mark.parametrize("backend", ["docker", "microvm"])
-def test_a_backend_that_is_not_there_is_a_denial(backend: str) -> None:
-    done = hood("run", "--backend", backend, "-c", "print(1)")
+def test_a_backend_that_is_not_there_is_a_denial() -> None:
+    done = hood("run", "--backend", "microvm", "-c", "print(1)")
     assert (done.returncode, done.stdout) == (126, b"")
     assert b"not built in yet" in done.stderr
 
