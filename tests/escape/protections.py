@@ -169,7 +169,9 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "cells-by-policy": [Patch(CELLS, "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
     # What may be executed, where the policy names it.
-    "named-executables": [Patch(f"{GUEST}/landlock.py", "if self._executables is None and self._hidden is None:", "if True:")],
+    "named-executables": [
+        Patch(f"{GUEST}/landlock.py", "if self._executables is None and self._hidden is None:", "if True:")
+    ],
     "written-files-not-executed": [
         Patch(f"{GUEST}/landlock.py", "executing = _EXECUTE if", "executing = 0 if"),
         Patch(ISOLATION, "flags = HARMLESS if executable else", "flags = HARMLESS if True else"),
