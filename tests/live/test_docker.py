@@ -121,6 +121,21 @@ async def test_a_container_that_is_killed_from_outside_is_lost_and_says_so(place
     assert containers(place, f"fumehood.policy={policy.digest}") == []
 
 
+@pytest.mark.anyio
+async def test_an_opening_that_is_cancelled_leaves_no_container(place: Path) -> None:
+    """At any moment, also while the engine is making one: such a container would never remove itself."""
+    # Each its own: of a policy that is used again there would be a spare one.
+    policies = [Policy(backend="docker", resources={"memory": f"{50 + number}M"}) for number in range(12)]
+    for number, policy in enumerate(policies):
+        with anyio.move_on_after(0.02 * number):
+            async with Sandbox(policy):
+                pass
+    with Deadline(30) as is_over:
+        while left := [each for policy in policies for each in containers(place, f"fumehood.policy={policy.digest}")]:
+            assert not is_over(), left
+            await anyio.sleep(0.1)
+
+
 def test_a_container_that_runs_out_of_memory_as_a_whole_says_so(place: Path) -> None:
     """On gVisor the kernel of the host knows one process: the sandbox."""
     hoard = (

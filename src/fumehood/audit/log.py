@@ -53,6 +53,9 @@ class AuditLog:
     def close(self) -> None:
         """For whoever has many and is done with this one; `at` opens it anew."""
         _logs.pop((os.getpid(), str(self.folder)), None)
+        self.let_go()
+
+    def let_go(self) -> None:
         self._store.close()
 
     def append(self, entries: Sequence[Entry], attachments: Mapping[str, bytes] | None = None) -> None:
@@ -189,7 +192,11 @@ def _opened(process: int, folder: str) -> AuditLog:
     path = place / DATABASE
     log = AuditLog(SqliteStore(path), place, path)
     log.begin()
-    return _logs.setdefault((process, folder), log)
+    first = _logs.setdefault((process, folder), log)
+    if first is not log:
+        # Another thread was quicker.
+        log.let_go()
+    return first
 
 
 def _make_key(folder: Path) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVarTuple
 
 from fumehood.egress import dns, learning, proxy
 from fumehood.egress.connection import Connection, Destination, Service
@@ -31,6 +31,7 @@ DNS_PORT = 53
 _HERE = "127.0.0.1"
 _MOST_AT_ONCE = 64
 _PAUSE_SECONDS = 0.1
+_Arguments = TypeVarTuple("_Arguments")
 
 
 class Visit:
@@ -43,19 +44,29 @@ class Visit:
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
         """Accept what arrives at TCP listeners and UDP sockets that were made inside. They belong to the visit now."""
-        for given in sockets:
-            given.setblocking(False)
-        self.way.gateway.call(self._listen, sockets)
+        self._hand_over(sockets, self._listen, sockets)
 
     def attend(self, door: socket.socket) -> None:
         """Take the listeners that arrive here from inside, at any time until the run is over."""
-        door.setblocking(False)
-        self.way.gateway.call(self._watch, door, self._take_listeners)
+        self._hand_over([door], self._watch, door, self._take_listeners)
 
     def serve(self, connection: socket.socket, destination: Destination) -> None:
-        """Take one connection that a program made to an address and port inside."""
-        connection.setblocking(False)
-        self.way.gateway.call(self._admit, connection, destination)
+        """Take one connection that a program made to an address and port inside; without a gateway it just ends."""
+        with contextlib.suppress(StepFailedError):
+            self._hand_over([connection], self._admit, connection, destination)
+
+    def _hand_over(
+        self, given: Sequence[socket.socket], work: Callable[[*_Arguments], object], *arguments: *_Arguments
+    ) -> None:
+        """To the gateway's thread. If that is gone they are closed, and whoever waits at the other end sees it."""
+        for each in given:
+            each.setblocking(False)
+        try:
+            self.way.gateway.call(work, *arguments)
+        except StepFailedError:
+            for each in given:
+                each.close()
+            raise
 
     def answer(self, query: bytes) -> bytes | None:
         """The reply to one DNS message."""

@@ -295,6 +295,20 @@ def test_closing_the_gateway_closes_everything(server: Upstream, open_box: Open)
         box.way.visit("another")
 
 
+def test_what_is_handed_to_a_closed_gateway_is_closed(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port]})
+    box.gateway.close()
+    ours, theirs = socket.socketpair()
+    with ours:
+        box.visit.serve(theirs, ("127.0.0.1", server.port))
+        assert ours.recv(1) == b""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with pytest.raises(StepFailedError, match="the way out with it"):
+            box.visit.attend(theirs)
+        assert ours.recv(1) == b""
+
+
 def test_a_gateway_that_hangs_lets_nothing_through(
     server: Upstream, open_box: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import anyio
+
 from fumehood.backends.docker import delivery, ownership
 from fumehood.backends.docker.bridge import Bridge
 from fumehood.backends.docker.configuration import Design, container_configuration, guest_specification
@@ -41,9 +43,7 @@ class Container:
 
 async def start_container(engine: Engine, design: Design) -> Container:
     with speaking_to(engine.host):
-        container = await engine.client.containers.create(
-            container_configuration(design, ownership.labels(design.policy.digest))
-        )
+        container = await _created(engine, design)
     try:
         async with asyncio.timeout(_START_SECONDS):
             return await _started(engine, container, design)
@@ -52,6 +52,18 @@ async def start_container(engine: Engine, design: Design) -> Container:
         raise StepFailedError("starting a container", f"its guest was not ready in {_START_SECONDS:.0f} s") from error
     except BaseException:
         await _remove(container)
+        raise
+
+
+async def _created(engine: Engine, design: Design) -> Any:
+    """To its end, also when nobody wants it any more: one that is never started does not remove itself."""
+    configuration = container_configuration(design, ownership.labels(design.policy.digest))
+    creating = asyncio.ensure_future(engine.client.containers.create(configuration))
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            await _remove(await creating)
         raise
 
 
@@ -101,6 +113,7 @@ async def _remove(container: Any) -> None:
     import aiohttp
     from aiodocker import DockerError
 
-    with suppress(DockerError, aiohttp.ClientError, OSError, TimeoutError):
+    # Whoever was cancelled would be cancelled again at each wait, and leave the container behind.
+    with anyio.CancelScope(shield=True), suppress(DockerError, aiohttp.ClientError, OSError, TimeoutError):
         async with asyncio.timeout(10.0):
             await container.delete(force=True)
