@@ -129,9 +129,11 @@ def prepare_folder(folder: Path, blocks: list[Block]) -> None:
             target.write_text(block.text, encoding="utf-8")
 
 
-def environment() -> dict[str, str]:
-    tools = str(Path(sys.executable).parent)
-    return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "NO_COLOR": "1", "COLUMNS": "120"}
+def environment(folder: Path) -> dict[str, str]:
+    """A reader's: the tools on the way, and a log with nothing of anybody else's in it."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    log = {"FUMEHOOD_AUDIT": f"{folder}.audit", "FUMEHOOD_APPROVALS": f"{folder}.approvals"}
+    return {**os.environ, **log, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
 
 
 def run_python(blocks: list[Block], *, name: str, folder: Path) -> str | None:
@@ -143,7 +145,7 @@ def run_python(blocks: list[Block], *, name: str, folder: Path) -> str | None:
         [sys.executable, "-c", RUNNER, name],
         input=source,
         cwd=folder,
-        env=environment(),
+        env=environment(folder),
         capture_output=True,
         text=True,
         timeout=240,
@@ -176,7 +178,7 @@ def run_console(block: Block, document: str, folder: Path) -> list[str]:
     run = subprocess.run(
         ["sh", "-c", script],
         cwd=folder,
-        env=environment(),
+        env=environment(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

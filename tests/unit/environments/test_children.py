@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
-from live.traces import descendants, is_alive
+from live.traces import is_alive, wait_until
 
 from fumehood.environments.children import Ended, run_child
 
@@ -51,16 +50,19 @@ def test_it_ends_with_its_children_when_the_heartbeat_says_so() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(family, lambda line: seen.append(int(line)), heartbeat)
-    # Killed they are; when the kernel has taken the last one down is for it to say.
-    for _ in range(200):
-        if not any(map(is_alive, seen)):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"still there: {seen}")
+    wait_until_dead(seen)
 
 
 def test_a_relative_that_stays_does_not_hold_us_up() -> None:
-    family = "import os, sys, signal\nif os.fork() == 0:\n    signal.pause()\nprint('done', file=sys.stderr)"
-    before = descendants(os.getpid())
-    assert run(family, lambda line: None).code == 0
-    assert descendants(os.getpid()) == before
+    family = (
+        "import os, sys, signal\nchild = os.fork()\nif child == 0:\n    signal.pause()\nprint(child, file=sys.stderr)"
+    )
+    seen: list[int] = []
+    assert run(family, lambda line: seen.append(int(line))).code == 0
+    assert len(seen) == 1
+    wait_until_dead(seen)
+
+
+def wait_until_dead(pids: list[int]) -> None:
+    """Killed they are; when the kernel has taken the last one down is for it to say."""
+    wait_until(lambda: not any(map(is_alive, pids)), 10.0, f"{pids} have ended")
