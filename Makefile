@@ -3,6 +3,7 @@ PYTHON ?= python3
 TESTS ?= tests
 BIN := .venv/bin
 READY := .venv/.ready
+EXTRAS := environments docker agents mcp openai-agents pydantic-ai deepagents smolagents inspect agent-framework
 
 # A virtual environment cannot be moved: one that was made for another folder is made anew.
 ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
@@ -61,7 +62,7 @@ bench: setup
 	@$(BIN)/python tests/engine.py with $(BIN)/hood bench
 
 lock: $(READY)
-	$(BIN)/uv pip compile pyproject.toml --group dev --extra environments --extra docker \
+	$(BIN)/uv pip compile pyproject.toml --group dev $(addprefix --extra ,$(EXTRAS)) \
 		--universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
 		--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 		--quiet --output-file requirements-dev.lock
