@@ -166,10 +166,14 @@ def test_two_processes_build_once_and_the_second_says_that_it_waits(tmp_path: Pa
 
 
 def _reads(first: subprocess.Popen[str], second: subprocess.Popen[str]) -> bool:
-    """True when the first one is the builder: exactly one of them has an installer."""
-    building = [bool(installers_of(process.pid)) for process in (first, second)]
-    assert sorted(building) == [False, True]
-    return building[0]
+    """True when the first one is the builder: exactly one of them has an installer, as soon as its sandbox is up."""
+
+    def building() -> list[bool]:
+        return [bool(installers_of(process.pid)) for process in (first, second)]
+
+    wait_until(lambda: any(building()), 20.0, "an installer runs")
+    assert sorted(building()) == [False, True]
+    return building()[0]
 
 
 @pytest.mark.usefixtures("own_cache")

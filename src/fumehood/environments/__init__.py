@@ -13,6 +13,18 @@ sandbox shows the folder: it hands out a path and a digest.
 
 from fumehood.environments.manifest import Manifest, Package
 from fumehood.environments.store import Environment, EnvironmentStore, Lease
+from fumehood.environments.task import Report, Runner, Task
 from fumehood.environments.wishes import Target, Wishes
 
-__all__ = ["Environment", "EnvironmentStore", "Lease", "Manifest", "Package", "Target", "Wishes"]
+__all__ = [
+    "Environment",
+    "EnvironmentStore",
+    "Lease",
+    "Manifest",
+    "Package",
+    "Report",
+    "Runner",
+    "Target",
+    "Task",
+    "Wishes",
+]
