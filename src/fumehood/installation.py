@@ -6,12 +6,12 @@ are read inside, and no more of them than names of hosts comes out. A password f
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, aclosing, contextmanager, suppress
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Protocol, Unpack, cast
 
 import anyio
@@ -19,9 +19,9 @@ import anyio.to_thread
 
 from fumehood.environments import Report, Task
 from fumehood.environments.sources import Site
-from fumehood.errors import UnenforceableError
+from fumehood.errors import StepFailedError, UnenforceableError
 from fumehood.events import Event, Finished, Stderr
-from fumehood.policy import Policy
+from fumehood.policy import Policy, format_size
 from fumehood.policy.egress.addresses import Reach, classify
 from fumehood.policy.hosts import is_address, split_endpoint
 from fumehood.requests import RunOptions
@@ -40,8 +40,12 @@ _RESOURCES = {
     "disk": "256M",
     "output": "16M",
 }
+# A mount has no limit of its own, so what is in it is counted while it grows.
+_MOST_BYTES = 32 * 2**30
+_SMALLEST_ENTRY_BYTES = 4096
+_COUNT_SECONDS = 1.0
 # Links of index pages, in either of their two forms; the pages of one index may be missing for some packages.
-_READ_PAGES = f"""
+_READ_PAGES = """
 import json, sys, urllib.request
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
@@ -65,17 +69,17 @@ for page in sys.argv[1:]:
         continue
     wanted = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
     try:
-        with urllib.request.urlopen(urllib.request.Request(page, headers={{"Accept": wanted}})) as answer:
+        with urllib.request.urlopen(urllib.request.Request(page, headers={"Accept": wanted})) as answer:
             addresses = links(answer.read(), answer.headers.get("Content-Type", ""))
     except Exception:
         continue
     for address in addresses:
         parts = urlsplit(urljoin(page, address))
         if parts.scheme == "https" and parts.hostname:
-            hosts.add(f"{{parts.hostname}}:{{parts.port or 443}}")
+            hosts.add(f"{parts.hostname}:{parts.port or 443}")
     if addresses:
         done.add(index)
-print(json.dumps(sorted(hosts)[:{_MOST_FILE_HOSTS + 1}]))
+print(*sorted(hosts))
 """
 
 
@@ -129,6 +133,7 @@ class SandboxedInstaller:
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(watch)
+                    tasks.start_soon(_limit_disk, task)
                     report = await self._run(task, on_line)
                     tasks.cancel_scope.cancel()
             except BaseExceptionGroup as group:
@@ -147,6 +152,28 @@ class SandboxedInstaller:
                     policy = policy.override({"network": {"allow": [*_rules(task.sites, privates, hosts)]}})
                     await place.change_policy(policy)
                 return await _follow(place, task, on_line)
+
+
+async def _limit_disk(task: Task) -> None:
+    while True:
+        await anyio.sleep(_COUNT_SECONDS)
+        if await anyio.to_thread.run_sync(_used_bytes, [*task.writable.values()]) > _MOST_BYTES:
+            raise StepFailedError(
+                "building the environment",
+                f"it takes more than {format_size(_MOST_BYTES)} of disk",
+                remedy="Install fewer packages at once.",
+            )
+
+
+def _used_bytes(folders: Iterable[Path]) -> int:
+    """As far as can be told of what changes meanwhile. Follows no links."""
+    used = 0
+    for folder in folders:
+        for root, names, files in os.walk(folder):
+            for name in (*names, *files):
+                with suppress(OSError):
+                    used += max(os.lstat(os.path.join(root, name)).st_blocks * 512, _SMALLEST_ENTRY_BYTES)
+    return used
 
 
 @contextmanager
@@ -218,15 +245,18 @@ def _secret(number: int, host: str, login: str, stack: ExitStack) -> dict[str, o
 
 
 async def _file_hosts(place: Place, task: Task) -> list[tuple[str, int]]:
-    """Where the index keeps its files: names only, over TLS only, few of them. What makes no sense is no answer."""
+    """Where the index keeps its files: names only, over TLS only, few of them. What makes no sense is not opened."""
     told = await place.run(_READ_PAGES, args=[*task.pages], timeout=_PAGE_SECONDS)
-    try:
-        answer = json.loads(told.stdout)
-        hosts = [split_endpoint(text) for text in cast("list[str]", answer)]
-    except (ValueError, TypeError, AttributeError):
-        return []
-    named = [(host, port) for host, port in hosts if not is_address(host)]
+    named = [*_names(told.stdout.split())]
     return named if len(named) <= _MOST_FILE_HOSTS else []
+
+
+def _names(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
+    for text in endpoints:
+        with suppress(ValueError):
+            host, port = split_endpoint(text)
+            if not is_address(host):
+                yield host, port
 
 
 async def _follow(place: Place, task: Task, on_line: Callable[[str], None]) -> Report:

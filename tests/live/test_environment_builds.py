@@ -19,6 +19,7 @@ from upstreams import Authority
 from fumehood import DeniedError, FumehoodError, Policy, SyncSandbox, run
 from fumehood.audit import AuditLog, Query
 from fumehood.environments import EnvironmentStore
+from fumehood.errors import StepFailedError
 from fumehood.interpreter import own_interpreter
 
 GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n"})
@@ -211,22 +212,55 @@ class Guarded(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+def hood_build(index: str, authority: Authority, folder: Path) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, whose gateway trusts this authority."""
+    (folder / "policy.yaml").write_text(f"environment: {{packages: [greeter], index: '{index}'}}\n")
+    return subprocess.run(
+        [sys.executable, "-m", "fumehood", "env", "build", "--policy", str(folder / "policy.yaml")],
+        env={**os.environ, "SSL_CERT_FILE": str(authority.bundle), "UV_HTTP_RETRIES": "0"},
+        capture_output=True,
+        text=True,
+    )
+
+
 @pytest.mark.parametrize(("login", "code"), [("me:hunter2@", 0), ("", 1)])
 def test_a_password_is_sent_by_the_gateway(tmp_path: Path, login: str, code: int) -> None:
     authority = Authority(tmp_path)
     with open_index(GREETER) as index:
         index.RequestHandlerClass = Guarded
         index.socket = authority.context("127.0.0.1").wrap_socket(index.socket, server_side=True)
-        address = f"https://{login}127.0.0.1:{index.server_address[1]}/simple"
-        (tmp_path / "policy.yaml").write_text(f"environment: {{packages: [greeter], index: '{address}'}}\n")
-        built = subprocess.run(
-            [sys.executable, "-m", "fumehood", "env", "build", "--policy", str(tmp_path / "policy.yaml")],
-            env={**os.environ, "SSL_CERT_FILE": str(authority.bundle)},
-            capture_output=True,
-            text=True,
-        )
+        built = hood_build(f"https://{login}127.0.0.1:{index.server_address[1]}/simple", authority, tmp_path)
     assert (built.returncode != 0) == (code != 0), built.stderr
     assert "hunter2" not in built.stderr
+
+
+@pytest.mark.parametrize(("host", "is_open"), [("localhost", True), ("127.0.0.1", False)])
+def test_files_may_be_at_another_host_that_the_index_names_but_at_no_address(
+    tmp_path: Path, host: str, is_open: bool
+) -> None:
+    authority = Authority(tmp_path)
+    with open_index(GREETER) as files, open_index() as index:
+        for server, name in ((files, host), (index, "localhost")):
+            server.socket = authority.context(name).wrap_socket(server.socket, server_side=True)
+        wheel = f"https://{host}:{files.server_address[1]}/files/{GREETER[0]}"
+        index.answer = lambda path: f'<a href="{wheel}">{GREETER[0]}</a><a href="https://*/x">x</a>'.encode()
+        built = hood_build(f"https://localhost:{index.server_address[1]}/simple", authority, tmp_path)
+        assert (built.returncode == 0) == is_open, built.stderr
+        assert bool(files.paths) == is_open
+
+
+def test_an_installer_that_fills_the_disk_is_ended(
+    installer: InstallerOf, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fumehood.installation._MOST_BYTES", 2**20)
+    installer("""
+import time
+open("/opt/build/packages/large", "wb").write(bytes(2**22))
+time.sleep(60)
+""")
+    with open_index(GREETER) as index, pytest.raises(StepFailedError, match="more than 1M of disk"):
+        run("pass", policy_for(index))
+    assert list(home.iterdir()) == []
 
 
 def test_a_build_is_recorded_like_any_run(tmp_path: Path) -> None:
