@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import differences
 import engine
@@ -19,11 +20,29 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def audit_folder() -> Iterator[str]:
-    """Also for the processes that tests start: nothing is written to the user's own log."""
+    """Also for the processes that tests start: nothing is written to the user's own log or approvals."""
     folder = tempfile.mkdtemp(prefix="hood-audit-", dir="/var/tmp")
     os.environ["FUMEHOOD_AUDIT"] = folder
+    os.environ["FUMEHOOD_APPROVALS"] = os.path.join(folder, "approvals")
     yield folder
     shutil.rmtree(folder)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """gVisor is slow under our engine: every test runs there once, and with all its parameters if GVISOR=all."""
+    if os.environ.get("GVISOR") == "all":
+        return
+    seen: set[tuple[Path, str]] = set()
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        test = (item.path, item.name.partition("[")[0])
+        is_slow = differences.backend_of(item) == "gvisor"
+        (dropped if is_slow and test in seen else kept).append(item)
+        if is_slow:
+            seen.add(test)
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = kept
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -35,9 +54,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _needs_engine(item: pytest.Item) -> bool:
     """It runs on a backend that is built on one, or its module uses it directly."""
-    callspec = getattr(item, "callspec", None)
-    is_on_engine = callspec is not None and callspec.params.get("backend") in engine.BACKENDS
-    return is_on_engine or getattr(getattr(item, "module", None), "engine", None) is engine
+    return (
+        differences.backend_of(item) in engine.BACKENDS
+        or getattr(getattr(item, "module", None), "engine", None) is engine
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,7 @@ from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unp
 
 from anyio.from_thread import BlockingPortal
 
+from fumehood.audit import Trail
 from fumehood.background import BackgroundRun
 from fumehood.errors import UsageError
 from fumehood.opening import AuditChoice
@@ -132,8 +133,9 @@ class SyncSandbox:
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
         audit: AuditChoice = None,
+        gated: bool = False,
     ) -> None:
-        self.target = Sandbox(policy, session=session, progress=progress, learn=learn, audit=audit)
+        self.target = Sandbox(policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated)
         self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
         self._process = os.getpid()
@@ -164,6 +166,10 @@ class SyncSandbox:
     @property
     def policy(self) -> Policy:
         return self.target.policy
+
+    @property
+    def trail(self) -> Trail:
+        return self.target.trail
 
     @property
     def enforcement(self) -> Mapping[str, str]:

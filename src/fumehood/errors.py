@@ -4,6 +4,7 @@ FumehoodError
 ├── UsageError            the caller: an argument, a path, a language that does not exist
 │   └── PolicyError       the author of a policy: names file, line, key and value
 ├── DeniedError           the policy: what was asked is not allowed
+│   ├── NotApprovedError    a person has to say yes to this, and has not
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
 └── SandboxError          our machinery: names the step that failed
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
@@ -43,6 +44,17 @@ class UnenforceableError(DeniedError):
     def __init__(self, control: str, *, backend: str, reason: str, remedy: str) -> None:
         super().__init__(f"{control}: not enforced by backend {backend}: {reason}. {remedy}")
         self.control, self.backend, self.reason, self.remedy = control, backend, reason, remedy
+
+
+class NotApprovedError(DeniedError):
+    """Somebody said no, nobody said yes in time, or the yes was for something else; nothing was started.
+
+    `outcome` is denied, expired, revoked or used.
+    """
+
+    def __init__(self, outcome: str, tool: str, why: str) -> None:
+        super().__init__(f"{tool}: not approved: {why}")
+        self.outcome, self.tool, self.why = outcome, tool, why
 
 
 class SandboxError(FumehoodError):

@@ -46,6 +46,17 @@ def open_trail(policy: Policy, choice: AuditChoice) -> Trail:
     )
 
 
+def refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
+    """Rules that nobody applies would be worse than none."""
+    if policy.approvals and not is_gated:
+        raise UnenforceableError(
+            "approvals",
+            backend=backend,
+            reason="a sandbox alone asks nobody",
+            remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and Sandbox(policy, gated=True).",
+        )
+
+
 def _chosen(choice: AuditChoice) -> Trail:
     if isinstance(choice, Trail):
         return choice

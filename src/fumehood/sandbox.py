@@ -18,8 +18,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from fumehood.audit import Trail
-from fumehood.audit.trail import OFF
+from fumehood.audit.trail import OFF, Trail
 from fumehood.backends.interface import Backend, BackendSandbox, BackendSession, PackageFolder, RunRequest
 from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
@@ -28,7 +27,7 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
 from fumehood.journal import Journal
-from fumehood.opening import AuditChoice, open_trail, tell_closed, tell_opened, telling_refusals
+from fumehood.opening import AuditChoice, open_trail, refuse_ungated, tell_closed, tell_opened, telling_refusals
 from fumehood.outings import Outing, Outings, wait_for_gateway
 from fumehood.permission import denials, denied_result
 from fumehood.policy import Environment, Policy
@@ -48,6 +47,10 @@ class Sandbox(Files):
     With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
     Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
     With `learn`, nothing gets out whatever the policy allows, and `denials` of results tell all that was tried.
+    What happens is recorded in `audit`: a log, a trail in one that says who acts for whom, the folder of one, or False
+    for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
+    A policy with `approvals` opens only if it is `gated`: the caller sees to it that they are asked for
+    (`fumehood.tools.approvals`) before anything runs here.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class Sandbox(Files):
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
         audit: AuditChoice = None,
+        gated: bool = False,
     ) -> None:
         self.policy = policy or Policy()
+        self._is_gated = gated
         self._learn = learn
         super().__init__(self.policy, lambda: self._backend_sandbox().files())
         self._audit = audit
@@ -78,6 +83,7 @@ class Sandbox(Files):
         trail = open_trail(self.policy, self._audit)
         async with telling_refusals(trail, self.policy), AsyncExitStack() as stack:
             backend = select_backend(self.policy)
+            refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
             backend.check(self.policy)
             packages = await self._install_packages(backend, stack, trail)
             self._way_out = await self._ask_for_way_out(stack)
@@ -119,6 +125,12 @@ class Sandbox(Files):
         await self._stack.aclose()
         await tell_closed(self._trail, is_failing=error is not None)
         self._trail, self._journal = OFF, Journal()
+
+    @property
+    def trail(self) -> Trail:
+        """Where what is done in this sandbox is recorded; for those who do something with it that belongs there."""
+        self._backend_sandbox()
+        return self._trail
 
     @property
     def enforcement(self) -> Mapping[str, str]:

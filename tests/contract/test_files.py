@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ordinary import own
 
 from fumehood import DeniedError, FumehoodError, SyncSandbox, UsageError
 
@@ -155,6 +156,7 @@ def test_what_cannot_be_done_is_one_clear_error(
 
 def test_a_writable_mount_can_be_written_to(open_box: OpenBox, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
+    own(tmp_path / "data")
     mount = {"source": str(tmp_path / "data"), "target": "/data", "mode": "rw"}
     box = open_box(filesystem={"mounts": [mount]})
     box.write("/data/sub/x", b"x")

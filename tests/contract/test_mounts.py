@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ordinary import own
 
-from fumehood import FumehoodError, Policy, SyncSandbox, UsageError
+from fumehood import FumehoodError, Policy, SyncSandbox, UnenforceableError, UsageError
 
 
 def mounts(*entries: tuple[Path, str, str]) -> dict[str, object]:
@@ -25,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
         path.write_text(text)
         path.chmod(0o600)
     folder.chmod(0o700)
+    own(folder)
     return folder
 
 
@@ -72,8 +74,38 @@ def test_what_is_written_to_a_writable_mount_is_the_callers(open_box: Callable[.
     assert result.stderr == ""
     assert (folder / "new").read_text() == "made inside"
     assert (folder / "private").read_text() == "secret!"
-    assert {path.stat().st_uid for path in (folder / "new", folder / "a" / "b")} == {os.geteuid()}
-    assert box.run(argv=["stat", "-c", "%U", "/data/new"]).stdout == "sandbox\n"
+    assert {path.stat().st_uid for path in (folder / "new", folder / "a" / "b")} == {folder.stat().st_uid}
+
+
+def test_inside_the_owner_has_the_name_of_the_sandboxs_user(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
+    box = open_box(filesystem=mounts((folder, "/data", "ro")))
+    assert box.run(argv=["stat", "-c", "%U", "/data/private"]).stdout == "sandbox\n"
+
+
+@pytest.mark.parametrize(("mode", "words"), [("ro", "cannot be read by user"), ("rw", "cannot be written by user")])
+def test_a_folder_that_the_sandboxs_user_may_not_use_is_shown_to_it_or_refused(
+    make_policy: Callable[..., Policy], folder: Path, mode: str, words: str
+) -> None:
+    """Root's own, which no engine can show as anybody else's. Only root has such folders."""
+    os.chown(folder, os.geteuid(), os.getegid())
+    try:
+        with SyncSandbox(make_policy(filesystem=mounts((folder, "/data", mode)))) as box:
+            said = box.run("import os; print(os.listdir('/data'))").stdout
+    except UnenforceableError as error:
+        said = str(error)
+    refused = all(part in said for part in (str(folder), "/data", words, "chown -R", "backend: native"))
+    assert refused or said in ("['private', 'below']\n", "['below', 'private']\n")
+
+
+def test_what_everybody_may_use_is_used_by_anybody(open_box: Callable[..., SyncSandbox], tmp_path: Path) -> None:
+    """Two owners, neither of whom programs can be at once."""
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o777)
+    own(tmp_path / "theirs")
+    entries = ((tmp_path / "mine", "/mine", "rw"), (tmp_path / "theirs", "/theirs", "rw"))
+    result = open_box(filesystem=mounts(*entries)).run("for x in '/mine/x', '/theirs/x': open(x, 'w')")
+    assert result.stderr == ""
 
 
 def test_a_single_file_can_be_mounted(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
@@ -87,6 +119,7 @@ def test_several_mounts_stand_side_by_side(open_box: Callable[..., SyncSandbox],
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
+        own(tmp_path / name)
     box = open_box(
         filesystem=mounts((tmp_path / "a", "/in/here/a", "ro"), (tmp_path / "b", "/in/there with spaces/ü", "rw"))
     )

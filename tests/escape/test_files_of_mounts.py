@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import attack, number_of
+from ordinary import own
 
 from fumehood import Sandbox
 
@@ -36,6 +37,7 @@ def shared_folder(host_folder: Path, canary: str) -> Path:
     (folder / "data.txt").write_text("original")
     (folder / "absolute").symlink_to(host_folder / "secret.txt")
     (folder / "relative").symlink_to("../secret.txt")
+    own(folder)
     return folder
 
 
@@ -171,7 +173,7 @@ async def test_what_is_written_belongs_to_the_owner_of_the_folder(
     os.chmod(shared_folder, 0o777)  # so that a stranger could write as well, and leave files of his own
     await attack(writing_sandbox, "found = open('/data/new', 'w').write('x')")
     owners = {owner for _, owner, *_ in snapshot(shared_folder).values()}
-    assert owners == {os.getuid()}
+    assert owners == {shared_folder.stat().st_uid}
 
 
 async def test_a_single_file_that_is_mounted_shows_no_neighbours(

@@ -7,11 +7,13 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import engine
 import pytest
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
 from autogen_agentchat.base import TaskResult
@@ -23,6 +25,8 @@ from autogen_core.code_executor import CodeBlock, with_requirements
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_ext.tools.code_execution import CodeExecutionInput, PythonCodeExecutionTool
 from live.traces import cells_of, is_alive, wait_until
+from ordinary import own
+from requirements import require
 
 from fumehood import Cause, FumehoodError, Policy, Status
 from fumehood.integrations.autogen import (
@@ -35,6 +39,7 @@ from fumehood.integrations.autogen import (
 
 pytestmark = pytest.mark.anyio
 
+Make = Callable[..., SandboxCodeExecutor]
 READY = "import time; open('ready', 'w').close(); time.sleep(600)"
 
 
@@ -43,10 +48,41 @@ async def execute(executor: SandboxCodeExecutor, *blocks: tuple[str, str]) -> Sa
     return await executor.execute_code_blocks(code_blocks, CancellationToken())
 
 
+@pytest.fixture(params=["native", *(["docker"] if os.geteuid() == 0 else [])])
+def backend(request: pytest.FixtureRequest) -> str:
+    if request.param == "docker":
+        require(engine.missing() is None, engine.missing() or "")
+    return request.param
+
+
+@pytest.fixture
+def make(backend: str) -> Make:
+    """An executor as its users write it down: on this machine itself, or in an image."""
+    if backend == "native":
+        return SandboxCodeExecutor
+    return partial(DockerCommandLineCodeExecutor, image=engine.IMAGE)
+
+
 @pytest.fixture
 async def executor() -> AsyncIterator[SandboxCodeExecutor]:
     async with SandboxCodeExecutor(timeout=20) as started:
         yield started
+
+
+@pytest.fixture
+async def each_executor(make: Make) -> AsyncIterator[SandboxCodeExecutor]:
+    """On each backend."""
+    async with make(timeout=20) as started:
+        yield started
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of an ordinary user's: root's own no container may write to."""
+    folder = tmp_path / "coding"
+    folder.mkdir()
+    own(folder)
+    return folder
 
 
 def approve(request: ApprovalRequest) -> ApprovalResponse:
@@ -70,31 +106,35 @@ def approve(request: ApprovalRequest) -> ApprovalResponse:
     ],
 )
 async def test_a_block_gives_its_exit_code_and_its_output(
-    executor: SandboxCodeExecutor, language: str, code: str, expected: tuple[int, str]
+    each_executor: SandboxCodeExecutor, language: str, code: str, expected: tuple[int, str]
 ) -> None:
-    result = await execute(executor, (language, code))
+    result = await execute(each_executor, (language, code))
     assert (result.exit_code, result.output) == expected
 
 
-async def test_blocks_run_in_order_and_stop_at_the_first_that_fails(executor: SandboxCodeExecutor) -> None:
-    result = await execute(executor, ("python", "print(1)"), ("sh", "echo 2; exit 5"), ("python", "print(3)"))
+async def test_blocks_run_in_order_and_stop_at_the_first_that_fails(each_executor: SandboxCodeExecutor) -> None:
+    result = await execute(each_executor, ("python", "print(1)"), ("sh", "echo 2; exit 5"), ("python", "print(3)"))
     assert (result.exit_code, result.output) == (5, "1\n2\n")
-    result = await execute(executor, ("python", "print(1)"), ("python", "print(2)\nraise ValueError('second')"))
+    result = await execute(each_executor, ("python", "print(1)"), ("python", "print(2)\nraise ValueError('second')"))
     assert result.exit_code == 1
     assert result.output.startswith("1\n2\nTraceback")
     assert result.output.endswith("ValueError: second\n")
 
 
-async def test_files_stay_from_block_to_block_and_call_to_call(executor: SandboxCodeExecutor) -> None:
-    await execute(executor, ("python", "open('notes.txt', 'w').write('kept')"), ("sh", "cat notes.txt > copy.txt"))
-    assert (await execute(executor, ("sh", "cat copy.txt"))).output == "kept"
+async def test_files_stay_from_block_to_block_and_call_to_call(each_executor: SandboxCodeExecutor) -> None:
+    await execute(each_executor, ("python", "open('notes.txt', 'w').write('kept')"), ("sh", "cat notes.txt > copy.txt"))
+    assert (await execute(each_executor, ("sh", "cat copy.txt"))).output == "kept"
 
 
-async def test_a_block_may_name_its_file(executor: SandboxCodeExecutor) -> None:
-    result = await execute(executor, ("python", "# filename: pkg/tool.py\ndef f():\n    return 7\nprint(__file__)"))
+async def test_a_block_may_name_its_file(each_executor: SandboxCodeExecutor) -> None:
+    result = await execute(
+        each_executor, ("python", "# filename: pkg/tool.py\ndef f():\n    return 7\nprint(__file__)")
+    )
     assert (result.output, result.code_file) == ("/workspace/pkg/tool.py\n", "/workspace/pkg/tool.py")
-    assert (await execute(executor, ("python", "from pkg.tool import f\nprint(f())"))).output.endswith("7\n")
-    assert (await execute(executor, ("sh", "#filename: /workspace/run.sh\necho $0"))).output == "/workspace/run.sh\n"
+    assert (await execute(each_executor, ("python", "from pkg.tool import f\nprint(f())"))).output.endswith("7\n")
+    assert (
+        await execute(each_executor, ("sh", "#filename: /workspace/run.sh\necho $0"))
+    ).output == "/workspace/run.sh\n"
 
 
 @pytest.mark.parametrize("name", ["../x.py", "/etc/x.py", "/tmp/x.py", "a/../../x.py", ".", "", "/workspace", "dir/"])
@@ -128,11 +168,11 @@ async def test_a_language_that_there_is_not_is_told_to_the_model(
     assert result.output.startswith("before\n")
 
 
-async def test_other_languages_run_too(executor: SandboxCodeExecutor) -> None:
+async def test_other_languages_run_too(each_executor: SandboxCodeExecutor) -> None:
     source = '// filename: greet.c\n#include <stdio.h>\nint main(void) { puts("hello"); return 3; }'
-    result = await execute(executor, ("c", source))
+    result = await execute(each_executor, ("c", source))
     assert (result.exit_code, result.output) == (3, "hello\n")
-    assert (await execute(executor, ("sh", "head -1 greet.c"))).output == "// filename: greet.c\n"
+    assert (await execute(each_executor, ("sh", "head -1 greet.c"))).output == "// filename: greet.c\n"
 
 
 async def test_code_that_is_no_text_is_told_to_the_model(executor: SandboxCodeExecutor) -> None:
@@ -157,24 +197,24 @@ async def test_files_of_unnamed_blocks_are_deleted_if_wanted(delete: bool) -> No
 # Limits, as the model is told of them
 
 
-async def test_a_timeout_is_exit_code_124_and_says_so() -> None:
-    async with SandboxCodeExecutor(timeout=1) as executor:
+async def test_a_timeout_is_exit_code_124_and_says_so(make: Make) -> None:
+    async with make(timeout=1) as executor:
         result = await execute(executor, ("python", "print('begun')\nwhile True: pass"), ("sh", "echo never"))
         assert (result.exit_code, result.status, result.cause) == (124, Status.TIMEOUT, Cause.WALL_TIME)
         assert result.output.startswith("begun\nTimeout: it ran longer than 1s")
         assert (await execute(executor, ("sh", "echo on"))).output == "on\n"
 
 
-async def test_memory_is_limited_for_real() -> None:
-    async with DockerCommandLineCodeExecutor(mem_limit="64m") as executor:
+async def test_memory_is_limited_for_real(make: Make) -> None:
+    async with make(mem_limit="64m") as executor:
         result = await execute(executor, ("python", "print('begun')\nx = bytearray(10**9)"))
     assert (result.exit_code, result.cause) == (137, Cause.MEMORY)
     assert "Resource limit exceeded: it needed more than 64M of memory" in result.output
 
 
-async def test_processes_and_open_files_are_limited_for_real() -> None:
+async def test_processes_and_open_files_are_limited_for_real(make: Make) -> None:
     crowd = "import os, time\nfor n in range(40):\n    if os.fork() == 0:\n        time.sleep(60)\n"
-    async with SandboxCodeExecutor(extra_docker_args={"pids-limit": 20}, ulimits=["nofile=32:64"]) as executor:
+    async with make(extra_docker_args={"pids-limit": 20}, ulimits=["nofile=32:64"]) as executor:
         assert (await execute(executor, ("python", crowd))).cause is Cause.PROCESSES
         assert (await execute(executor, ("sh", "ulimit -n"))).output == "32\n"
 
@@ -206,17 +246,16 @@ async def test_what_docker_would_have_to_be_told_holds_anyway(executor: SandboxC
     assert (await execute(executor, ("sh", "id -u"))).output != "0\n"
 
 
-async def test_variables_reach_the_code_and_no_others() -> None:
-    async with SandboxCodeExecutor(environment={"GREETING": "hello"}) as executor:
+async def test_variables_reach_the_code_and_no_others(make: Make) -> None:
+    async with make(environment={"GREETING": "hello"}) as executor:
         assert (await execute(executor, ("sh", "echo $GREETING"))).output == "hello\n"
 
 
 # Folders of the host's
 
 
-async def test_a_work_dir_is_shared_with_the_host(tmp_path: Path) -> None:
-    folder = tmp_path / "coding"
-    async with SandboxCodeExecutor(work_dir=folder) as executor:
+async def test_a_work_dir_is_shared_with_the_host(make: Make, folder: Path) -> None:
+    async with make(work_dir=folder) as executor:
         (folder / "in.txt").write_text("from the host")
         result = await execute(
             executor, ("python", "# filename: copy.py\nopen('out.txt', 'w').write(open('in.txt').read())")
@@ -224,18 +263,26 @@ async def test_a_work_dir_is_shared_with_the_host(tmp_path: Path) -> None:
         assert (result.exit_code, result.code_file) == (0, str(folder / "copy.py"))
         assert (folder / "out.txt").read_text() == "from the host"
     assert sorted(path.name for path in folder.iterdir()) == ["copy.py", "in.txt", "out.txt"]
+    assert (folder / "out.txt").stat().st_uid == folder.stat().st_uid
 
 
-async def test_volumes_have_their_modes_and_places(tmp_path: Path) -> None:
+async def test_a_work_dir_is_made_if_it_is_not_there(tmp_path: Path) -> None:
+    async with SandboxCodeExecutor(work_dir=tmp_path / "new" / "coding") as executor:
+        await execute(executor, ("sh", "touch made"))
+    assert (tmp_path / "new" / "coding" / "made").exists()
+
+
+async def test_volumes_have_their_modes_and_places(make: Make, tmp_path: Path) -> None:
     for name in ("ro", "rw", "inside"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "data.txt").write_text(name)
+        own(tmp_path / name)
     volumes = {
         tmp_path / "ro": {"bind": "/data", "mode": "ro"},
         tmp_path / "rw": {"bind": "/out", "mode": "rw"},
         tmp_path / "inside": {"bind": "/workspace/deep/inside", "mode": "ro"},
     }
-    async with SandboxCodeExecutor(volumes=volumes, work_dir="/workspace") as executor:
+    async with make(volumes=volumes, work_dir="/workspace") as executor:
         result = await execute(executor, ("sh", "cat /data/data.txt deep/inside/data.txt; echo x > /out/new.txt"))
         assert (result.exit_code, result.output) == (0, "roinside")
         for place in ("/data/data.txt", "deep/inside/data.txt"):
@@ -258,10 +305,13 @@ async def test_an_image_needs_containers() -> None:
 
 
 @asynccontextmanager
-async def running(folder: Path, token: CancellationToken, code: str) -> AsyncIterator[tuple[SandboxCodeExecutor, Any]]:
+async def running(
+    make: Make, folder: Path, token: CancellationToken, code: str
+) -> AsyncIterator[tuple[SandboxCodeExecutor, Any]]:
     """An executor in the middle of a block. The block tells that it runs through a pipe in its work_dir."""
     os.mkfifo(folder / "ready")
-    async with SandboxCodeExecutor(work_dir=folder) as executor:
+    own(folder)
+    async with make(work_dir=folder) as executor:
         blocks = [CodeBlock(code="echo first", language="sh"), CodeBlock(code=code, language="python")]
         call = asyncio.create_task(executor.execute_code_blocks(blocks, token))
         await asyncio.to_thread((folder / "ready").read_bytes)
@@ -279,10 +329,10 @@ def has_process(mark: str) -> bool:
 
 
 @pytest.mark.parametrize("from_thread", [True, False])
-async def test_a_token_ends_the_run_with_all_that_it_started(tmp_path: Path, from_thread: bool) -> None:
+async def test_a_token_ends_the_run_with_all_that_it_started(make: Make, folder: Path, from_thread: bool) -> None:
     token, mark = CancellationToken(), secrets.token_hex(8)
     child = f"import subprocess; subprocess.Popen(['sh', '-c', 'sleep 600; : {mark}'])"
-    async with running(tmp_path, token, f"{child}\n{READY}") as (executor, call):
+    async with running(make, folder, token, f"{child}\n{READY}") as (executor, call):
         assert has_process(mark)
         if from_thread:
             thread = threading.Thread(target=token.cancel)
@@ -297,42 +347,51 @@ async def test_a_token_ends_the_run_with_all_that_it_started(tmp_path: Path, fro
         assert (await execute(executor, ("sh", "echo on"))).output == "on\n"
 
 
-async def test_a_token_that_is_cancelled_already_lets_nothing_begin(executor: SandboxCodeExecutor) -> None:
+async def test_a_token_that_is_cancelled_already_lets_nothing_begin(each_executor: SandboxCodeExecutor) -> None:
     token = CancellationToken()
     token.cancel()
-    result = await executor.execute_code_blocks([CodeBlock(code="touch traces", language="sh")], token)
+    result = await each_executor.execute_code_blocks([CodeBlock(code="touch traces", language="sh")], token)
     assert (result.status, result.code_file) == (Status.CANCELLED, None)
-    assert await executor.sandbox.list() == []
+    assert await each_executor.sandbox.list() == []
 
 
-async def test_cancelling_the_task_is_no_result(tmp_path: Path) -> None:
-    async with running(tmp_path, CancellationToken(), READY) as (_, call):
+async def test_cancelling_the_task_is_no_result(make: Make, folder: Path) -> None:
+    async with running(make, folder, CancellationToken(), READY) as (_, call):
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
 
 
 @pytest.mark.parametrize("how", ["stop", "restart"])
-async def test_what_runs_is_ended_by(how: str, tmp_path: Path) -> None:
-    async with running(tmp_path, CancellationToken(), READY) as (executor, call):
+async def test_what_runs_is_ended_by(make: Make, how: str, folder: Path) -> None:
+    async with running(make, folder, CancellationToken(), READY) as (executor, call):
         await getattr(executor, how)()
         assert (await call).status is Status.CANCELLED
 
 
-async def test_a_restart_keeps_files_and_runs_the_init_command_again() -> None:
-    async with SandboxCodeExecutor(init_command="echo begun >> log; export X=1") as executor:
+async def test_a_restart_keeps_files_and_runs_the_init_command_again(make: Make) -> None:
+    async with make(init_command="echo begun >> log; export X=1") as executor:
         await execute(executor, ("sh", "echo block >> log"))
         await executor.restart()
         assert (await execute(executor, ("sh", "cat log"))).output == "begun\nblock\nbegun\n"
 
 
-async def test_a_restart_brings_back_a_sandbox_that_was_lost() -> None:
+def lose_container(executor: SandboxCodeExecutor) -> None:
+    label = f"label=fumehood.policy={executor.policy.digest}"
+    (container,) = engine.docker(engine.folder(), "ps", "--quiet", "--filter", label).stdout.split()
+    assert engine.docker(engine.folder(), "kill", container).returncode == 0
+
+
+async def test_a_restart_brings_back_a_sandbox_that_was_lost(make: Make, backend: str) -> None:
     before = set(cells_of(os.getpid()))
-    async with SandboxCodeExecutor(mem_limit="214m") as executor:
+    async with make(mem_limit="214m") as executor:
         await execute(executor, ("sh", "touch lost"))
-        (cell,) = set(cells_of(os.getpid())) - before
-        os.kill(cell, signal.SIGKILL)
-        wait_until(lambda: not is_alive(cell), 2.0, "the cell is gone")
+        if backend == "docker":
+            lose_container(executor)
+        else:
+            (cell,) = set(cells_of(os.getpid())) - before
+            os.kill(cell, signal.SIGKILL)
+            wait_until(lambda: not is_alive(cell), 2.0, "the cell is gone")
         await executor.restart()
         assert (await execute(executor, ("sh", "ls"))).exit_code == 0
 
@@ -353,8 +412,8 @@ async def test_an_executor_that_is_not_running_says_so() -> None:
     await executor.stop()
 
 
-async def test_an_executor_can_be_started_again_and_begins_empty() -> None:
-    executor = SandboxCodeExecutor()
+async def test_an_executor_can_be_started_again_and_begins_empty(make: Make) -> None:
+    executor = make()
     for _ in range(2):
         await executor.start()
         await executor.start()
@@ -364,10 +423,11 @@ async def test_an_executor_can_be_started_again_and_begins_empty() -> None:
         await executor.stop()
 
 
-async def test_calls_may_run_side_by_side(executor: SandboxCodeExecutor) -> None:
+async def test_calls_may_run_side_by_side(each_executor: SandboxCodeExecutor) -> None:
     meet = "import os, sys\nopen('{}', 'w').close()\nwhile not os.path.exists('{}'): pass\nprint('met')"
     results = await asyncio.gather(
-        execute(executor, ("python", meet.format("a", "b"))), execute(executor, ("python", meet.format("b", "a")))
+        execute(each_executor, ("python", meet.format("a", "b"))),
+        execute(each_executor, ("python", meet.format("b", "a"))),
     )
     assert [result.output for result in results] == ["met\n", "met\n"]
 
@@ -437,8 +497,8 @@ async def test_autogens_agent_writes_code_runs_it_and_reflects(executor: Sandbox
     assert told[-1].messages[-1].to_text() == "The answer is 42."
 
 
-async def test_autogens_agent_runs_what_others_wrote(executor: SandboxCodeExecutor) -> None:
-    agent = CodeExecutorAgent("runner", executor, approval_func=approve)
+async def test_autogens_agent_runs_what_others_wrote(each_executor: SandboxCodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", each_executor, approval_func=approve)
     team = RoundRobinGroupChat([agent], termination_condition=TextMentionTermination("hello from"), max_turns=2)
     outcome = await team.run(task=TextMessage(content="```python\nprint('hello', 'from')\n```", source="user"))
     assert outcome.messages[-1].to_text() == "hello from\n"

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 
+import engine
 import pytest
 from live.cli_host import HOOD, UP_AND_WAITING, hood, open_hood, open_terminal, wait_for_line
 from live.traces import cgroups_of
@@ -18,6 +19,13 @@ from fumehood.guest.probe import PROBES
 CONDITIONS = {"works", "weaker", "missing", "unused"}
 
 
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine has."""
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/engine.sock")
+
+
+@pytest.mark.usefixtures("no_engine")
 def test_the_doctor_finds_that_sandboxes_work_here() -> None:
     done = hood("doctor")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -28,6 +36,7 @@ def test_the_doctor_finds_that_sandboxes_work_here() -> None:
     assert [line.split()[0] for line in lines if line.startswith(("  native", "  docker"))] == ["native", "docker"]
 
 
+@pytest.mark.usefixtures("no_engine")
 def test_the_doctor_speaks_json() -> None:
     done = hood("doctor", "--json")
     found = json.loads(done.stdout)
@@ -37,6 +46,18 @@ def test_the_doctor_speaks_json() -> None:
     assert found["trial"]["cold_ms"] > found["trial"]["warm_ms"] > 0
     assert found["trial"]["enforcement"]["network"]
     assert [backend["name"] for backend in found["backends"] if backend["works"]] == ["native"]
+
+
+def test_the_doctor_tries_an_engine_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    require(engine.missing() is None, engine.missing() or "")
+    monkeypatch.setenv("DOCKER_HOST", engine.use())
+    found = json.loads(hood("doctor", "--json").stdout)
+    working = {backend["name"]: backend["detail"] for backend in found["backends"] if backend["works"]}
+    assert list(working) == ["native", "docker", "gvisor"]
+    assert f"image {engine.IMAGE}" in working["docker"]
+    assert "runtime runsc" in working["gvisor"]
+    lines = hood("doctor").stdout.decode().splitlines()
+    assert all(len(line) <= 80 or " " not in line.strip() for line in lines if "sudo" not in line)
 
 
 def test_the_doctor_explains_a_machine_without_user_namespaces() -> None:

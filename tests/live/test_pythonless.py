@@ -11,6 +11,8 @@ from pathlib import Path
 import engine
 import pytest
 from live.cli_host import hood
+from live.relays import relay_to
+from ordinary import own
 from requirements import require
 from unit.images.archives import file, link, write_archive
 
@@ -19,6 +21,7 @@ from fumehood.backends.docker import DockerBackend
 from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.docker.interpreter import LABEL, PLACE
 from fumehood.backends.selection import select_backend
+from fumehood.guest.kernel import landlock_abi
 
 COMMANDS = ("sh", "cat", "echo", "env", "find", "head", "id", "ls", "rm", "sleep", "stty", "tty", "wc", "yes")
 BUSYBOX = "/bin/busybox"
@@ -143,6 +146,7 @@ def test_what_is_for_python_is_refused_when_the_sandbox_opens(make_policy: Calla
 
 
 def test_a_mount_does_not_come_where_the_interpreter_is(make_policy: Callable[..., Policy], tmp_path: Path) -> None:
+    own(tmp_path)
     mount = {"source": str(tmp_path), "target": f"{PLACE}/usr"}
     with pytest.raises(UsageError, match=f"mount target '{PLACE}/usr'"):
         SyncSandbox(make_policy(filesystem={"mounts": [mount]})).__enter__()
@@ -159,7 +163,8 @@ echo done
 """
 
 
-def test_programs_cannot_use_the_interpreter(box: SyncSandbox) -> None:
+def test_programs_cannot_use_the_interpreter(box: SyncSandbox, backend: str) -> None:
+    require(backend == "gvisor" or landlock_abi(), "needs Landlock")
     assert box.run(READING, language="sh").stdout == "done\n"
 
 
@@ -232,6 +237,15 @@ def test_one_that_was_emptied_by_somebody_is_made_again(place: Path, image: str)
     # The container that found it empty may have been on its way out still.
     remove_ownerless()
     assert holder not in volumes(place)
+
+
+def test_an_engine_elsewhere_does_it_all_by_itself(place: Path, image: str) -> None:
+    """By way of a relay: what counts is that nothing but the address is local."""
+    with (
+        relay_to(place / "engine.sock") as port,
+        SyncSandbox(Policy(backend="docker", image=image, docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
+    ):
+        assert box.run(argv=["echo", "1"]).stdout == "1\n"
 
 
 def test_without_an_image_to_borrow_from_the_error_says_how_to_get_one(image: str) -> None:

@@ -7,7 +7,7 @@ Without a log nothing is written and nothing is prevented; only the application 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import cast
@@ -19,7 +19,7 @@ from fumehood.audit.events import Attachment, AuditEvent, Digest
 from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Entry, timestamp
 from fumehood.audit.redaction import NOTHING, Redaction
-from fumehood.audit.waiting import BusyError, Patience
+from fumehood.audit.waiting import BusyError, Patience, patiently
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,28 @@ class Trail:
         log = self.log
         if log is None or not events:
             return
-        stamped = [event if isinstance(event, Stamped) else self.stamp(event) for event in events]
-        entries = [each.entry for each in stamped]
-        attachments = {digest: data for each in stamped for digest, data in each.attachments.items()}
-        await _append(log, entries, attachments)
+        await _append(log, *self._contents(events))
         if self.synced:
             await anyio.to_thread.run_sync(log.sync)
         if log.claim_checkpoint():
             with anyio.CancelScope(shield=True):  # whoever has claimed it must see it through
                 await anyio.to_thread.run_sync(log.checkpoint_as_claimed)
+
+    def write_blocking(self, *events: AuditEvent | Stamped) -> None:
+        """As `write`, for a thread that may block."""
+        log = self.log
+        if log is None or not events:
+            return
+        entries, attachments = self._contents(events)
+        patiently(log.path, lambda: log.append(entries, attachments))
+        if self.synced:
+            log.sync()
+        log.checkpoint_if_due()
+
+    def _contents(self, events: Sequence[AuditEvent | Stamped]) -> tuple[list[Entry], dict[str, bytes]]:
+        stamped = [event if isinstance(event, Stamped) else self.stamp(event) for event in events]
+        attachments = {digest: data for each in stamped for digest, data in each.attachments.items()}
+        return [each.entry for each in stamped], attachments
 
     def _plain(self, value: object, attachments: dict[str, bytes]) -> object:
         match value:

@@ -99,7 +99,8 @@ def _lines(diagnosis: Diagnosis, trial: Trial, backends: list[BackendState]) -> 
     yield ""
     yield paint("backends", BOLD)
     for state in backends:
-        yield f"  {state.name:8} {state.detail}"
+        first, *more = wrapped(state.detail, indent=_INDENT)
+        yield from (f"  {state.name:8} {first.strip()}", *more)
     yield ""
     yield _verdict(diagnosis, trial)
 

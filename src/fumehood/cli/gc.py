@@ -16,8 +16,7 @@ from fumehood.images.workshop import remove_abandoned
 def build_parser() -> argparse.ArgumentParser:
     return Parser(
         prog="hood gc",
-        description="Remove what killed processes left behind: cgroups, containers, builds; and our volumes that no "
-        "container uses.",
+        description="Remove what killed processes left behind, and what nobody uses any more.",
     )
 
 

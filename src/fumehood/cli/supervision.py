@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -20,7 +21,10 @@ from fumehood.requests import RunOptions
 from fumehood.results import Display, RunResult
 from fumehood.sandbox import Sandbox
 
-Work = Callable[[Sandbox], Awaitable[RunResult]]
+if TYPE_CHECKING:
+    from fumehood.audit import Trail
+
+Work = Callable[[Sandbox, bytes], Awaitable[RunResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,8 @@ class Job:
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
     """The output is in the result."""
 
-    async def work(box: Sandbox) -> RunResult:
-        return await box.run(job.code, **job.options)
+    async def work(box: Sandbox, code: bytes) -> RunResult:
+        return await box.run(code, **job.options)
 
     return _supervise(job, work, interruption)
 
@@ -47,8 +51,8 @@ def run_live(job: Job, interruption: Interruption) -> RunResult:
     """The output appears while the program runs; the result is without it."""
     outlets = (Outlet(2 if job.learn else 1, interruption), Outlet(2, interruption))
 
-    async def work(box: Sandbox) -> RunResult:
-        return await _show(box.stream(job.code, **job.options), job.harvest, *outlets)
+    async def work(box: Sandbox, code: bytes) -> RunResult:
+        return await _show(box.stream(code, **job.options), job.harvest, *outlets)
 
     try:
         return _supervise(job, work, interruption)
@@ -79,11 +83,23 @@ def _tell(line: str) -> None:
         say(line)
 
 
+async def _admitted(job: Job) -> tuple[bytes, Trail | None]:
+    """The code that may run, and how the audit log ties it to whoever approved it."""
+    if not job.policy.approvals:
+        return job.code, None
+    from fumehood.cli import consent
+
+    admitted = await consent.ask(job.policy, job.code, job.options, session=job.session)
+    return admitted.code, admitted.trail
+
+
 def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
         with anyio.CancelScope() as scope, interruption.cancelling(scope):
-            async with Sandbox(job.policy, session=job.session, progress=_tell, learn=job.learn) as box:
-                result = await work(box)
+            code, audit = await _admitted(job)
+            box = Sandbox(job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True)
+            async with box:
+                result = await work(box, code)
                 await job.harvest.gather(box, result.artifacts)
                 return result
         raise StoppedError(interruption.signal or 0)

@@ -43,6 +43,13 @@ class Authority:
             context = self._contexts[host] = self._make_context(host)
         return context
 
+    def identity(self, host: str) -> bytes:
+        """A certificate for the host with all that it rests on, and its key, as PEM."""
+        key = self._leaf_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return self._make_leaf(host).public_bytes(serialization.Encoding.PEM) + self.pem + key
+
     def _make_context(self, host: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -51,13 +58,7 @@ class Authority:
         # The standard library takes keys from files only; this one has no name and lives in memory.
         descriptor = os.memfd_create("fumehood", os.MFD_CLOEXEC)
         with open(descriptor, "wb") as file:
-            file.write(self._make_leaf(host).public_bytes(serialization.Encoding.PEM))
-            file.write(self.pem)
-            file.write(
-                self._leaf_key.private_bytes(
-                    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-                )
-            )
+            file.write(self.identity(host))
             file.flush()
             context.load_cert_chain(f"/proc/self/fd/{descriptor}")
         return context

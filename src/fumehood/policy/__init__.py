@@ -14,13 +14,15 @@ Beside it: `egress` and `commands` decide about connections and command lines, `
 `testing` runs the tests of a policy, `file` knows where in a file its keys stand.
 """
 
-from fumehood.policy.actions import Approval, Commands
+from fumehood.policy.actions import Commands
+from fumehood.policy.approvals import Approval
 from fumehood.policy.audit import Audit
 from fumehood.policy.controls import controls
 from fumehood.policy.docker import Docker
 from fumehood.policy.environment import Environment
 from fumehood.policy.expectation import Expectation
 from fumehood.policy.filesystem import Filesystem, Mount, Workspace
+from fumehood.policy.filters import Filters
 from fumehood.policy.lint import Finding
 from fumehood.policy.model import Policy
 from fumehood.policy.network import Network, NetworkRule
@@ -37,6 +39,7 @@ __all__ = [
     "Environment",
     "Expectation",
     "Filesystem",
+    "Filters",
     "Finding",
     "Injection",
     "Mount",

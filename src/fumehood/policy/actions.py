@@ -1,4 +1,4 @@
-"""What an agent may do through tools: which shell commands, and which calls a person must approve."""
+"""Which shell commands may run."""
 
 from __future__ import annotations
 
@@ -51,12 +51,3 @@ class Commands(Section):
                 if "*" in name or ("/" in name and not name.startswith("/")):
                     raise ValueError(f"cannot let the kernel allow {name!r}: name the program, or give its whole path")
         return self
-
-
-class Approval(Section):
-    """When a person is asked before a tool runs; `pattern` is a glob over the call, `risk` the least that asks."""
-
-    tool: Text
-    when: Literal["always", "never", "first_use"] = "always"
-    risk: Literal["low", "medium", "high"] | None = None
-    pattern: Text | None = None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fumehood.policy.section import Section, leaves
 
 # Who runs it, what it is called and what it says of itself are not controls; `strict` is how a backend answers to them;
-# `audit` is enforced above the backends, the same for all.
-_NOT_CONTROLS = frozenset({"version", "name", "backend", "strict", "tests", "audit"})
+# `audit`, `approvals` and `filters` are enforced above the backends, the same for all.
+_NOT_CONTROLS = frozenset({"version", "name", "backend", "strict", "tests", "audit", "approvals", "filters"})
 # Sections that a backend enforces as a whole or not at all.
 _WHOLE = frozenset({"commands", "docker"})
 

@@ -23,12 +23,14 @@ from pydantic import (
 )
 
 from fumehood.errors import PolicyError
-from fumehood.policy.actions import Approval, Commands
+from fumehood.policy.actions import Commands
+from fumehood.policy.approvals import Approval
 from fumehood.policy.audit import Audit
 from fumehood.policy.docker import Docker, Reference
 from fumehood.policy.environment import Environment
 from fumehood.policy.expectation import Expectation
 from fumehood.policy.filesystem import Filesystem
+from fumehood.policy.filters import Filters
 from fumehood.policy.network import Network
 from fumehood.policy.resources import Resources
 from fumehood.policy.secret import Secret
@@ -59,6 +61,7 @@ class Policy(Section):
     secrets: Ordered[Secret] = ()
     commands: Commands = Field(default_factory=Commands)
     approvals: Ordered[Approval] = ()
+    filters: Filters = Field(default_factory=Filters)
     audit: Audit = Field(default_factory=Audit)
     docker: Docker = Field(default_factory=Docker)
     image: Reference | None = None

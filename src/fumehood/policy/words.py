@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from fumehood.policy.actions import Approval
+from fumehood.policy.approvals import Approval
 from fumehood.policy.expectation import Expectation
 from fumehood.policy.filesystem import Mount
+from fumehood.policy.filters import CanarySource
 from fumehood.policy.hosts import endpoint
 from fumehood.policy.network import NetworkRule
-from fumehood.policy.quantities import format_number, format_size
+from fumehood.policy.quantities import format_duration, format_number, format_size
 from fumehood.policy.secret import Secret
 from fumehood.policy.section import Leaf, Section, leaves
 
@@ -76,16 +77,22 @@ def _item_words(item: Section) -> str:
             details = rule_details(item)
             return f"{places} ({details})" if details else places
         case Secret():
-            origin = f"variable {item.from_env}" if item.from_env is not None else f"file {item.from_file}"
             place = item.inject
-            return f"{item.name} from {origin}, sent to {place.host} as {place.header}: {place.format}"
+            return f"{item.name} from {_origin(item)}, sent to {place.host} as {place.header}: {place.format}"
         case Approval():
             limits = [f"{name} {value}" for name in ("risk", "pattern") if (value := getattr(item, name)) is not None]
+            limits += [f"expires after {format_duration(item.expires)}"] if item.when != "never" else []
             return f"{item.tool} {item.when}" + (f" ({', '.join(limits)})" if limits else "")
+        case CanarySource():
+            return f"{item.name} from {_origin(item)}"
         case Expectation():
             return f"{item.expect} {item.attempt}"
         case _:
             return str(item)
+
+
+def _origin(item: Secret | CanarySource) -> str:
+    return f"variable {item.from_env}" if item.from_env is not None else f"file {item.from_file}"
 
 
 def _items(value: object) -> tuple[object, ...]:

@@ -6,8 +6,8 @@
         result = await toolbox.call("shell", {"command": "ls"})  # what it asked for
         result.text, result.status                             # for the model
 
-Owns the shape of calls and results. Whether a call may be carried out is for the policy and for a `Gate`: approvals and
-the audit log. Must not know models, frameworks or messages.
+Owns the shape of calls and results. Whether a call may be carried out is for the policy and for a `Gate`: `approvals`
+has the one that asks people. What a model reads of it goes through `filters`. Must not know models or frameworks.
 """
 
 from fumehood.tools.filing import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE

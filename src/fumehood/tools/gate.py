@@ -5,12 +5,11 @@ Approvals wait here for a person, and the audit log writes down what happened. A
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fumehood.tools.calls import call_digest
 from fumehood.tools.result import ToolResult
 from fumehood.tools.tool import Risk
 
@@ -29,9 +28,7 @@ class ToolCall:
     @property
     def digest(self) -> str:
         """What an answer is bound to: the tool, its exact arguments, the policy. Not the call: the same is the same."""
-        bound = {"tool": self.tool, "arguments": self.arguments, "policy": self.policy_digest}
-        text = json.dumps(bound, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return call_digest(self.tool, self.arguments, self.policy_digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from fumehood.policy import format_size
 from fumehood.results import Cause, RunResult, Status
@@ -11,6 +13,8 @@ from fumehood.tools.result import ToolResult, ToolStatus
 MOST_CHARACTERS = 12_000
 _HEAD = 2 / 3
 _MOST_NAMED = 20
+# What the toolbox under way does to texts; tools are functions that know nothing of it.
+_CLEAN: ContextVar[Callable[[str], str]] = ContextVar("clean", default=str)
 
 
 def shaped(result: RunResult, most: int = MOST_CHARACTERS) -> ToolResult:
@@ -21,7 +25,22 @@ def shaped(result: RunResult, most: int = MOST_CHARACTERS) -> ToolResult:
     return ToolResult("\n".join(_lines(result, most)), status, result)
 
 
+@contextmanager
+def cleaning(clean: Callable[[str], str]) -> Iterator[None]:
+    """Inside of the block every text is cleaned before it is cut: half of a secret would not be recognised any more."""
+    token = _CLEAN.set(clean)
+    try:
+        yield
+    finally:
+        _CLEAN.reset(token)
+
+
 def shortened(text: str, most: int) -> str:
+    """What a tool shows of a text to the model."""
+    return head_and_tail(_CLEAN.get()(text), most)
+
+
+def head_and_tail(text: str, most: int) -> str:
     """The beginning and the end, cut between lines where that is possible, and how much was left out."""
     if len(text) <= most:
         return text

@@ -6,13 +6,18 @@ import difflib
 import json
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from fumehood.errors import DeniedError, UsageError
+from fumehood.tools.calls import texts_of
+from fumehood.tools.events import ToolCalled, ToolReturned
+from fumehood.tools.filters import Direction, Filtered, Pipeline
 from fumehood.tools.gate import Gate, ToolCall
 from fumehood.tools.result import ToolResult, ToolStatus
+from fumehood.tools.shaping import cleaning
 from fumehood.tools.tool import Tool, ToolSchema
 
 if TYPE_CHECKING:
@@ -28,9 +33,15 @@ class _InvalidCallError(Exception):
 class Toolbox:
     """`Toolbox(sandbox, PYTHON, SHELL)`. Calls that make no sense are results; exceptions are for the application."""
 
-    def __init__(self, sandbox: Sandbox, *tools: Tool, gate: Gate | None = None) -> None:
+    def __init__(
+        self, sandbox: Sandbox, *tools: Tool, gate: Gate | None = None, filters: Pipeline | None = None
+    ) -> None:
+        """`filters` are those of the sandbox's policy unless others are given."""
         self._sandbox = sandbox
         self._gate = gate
+        self._filters = filters or Pipeline(sandbox.policy, trail=sandbox.trail)
+        if sandbox.policy.approvals and gate is None:
+            raise UsageError("the policy has approvals and this toolbox nobody to ask; give it gate=Approvals(policy)")
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise UsageError("two tools have the same name; give each its own")
@@ -46,7 +57,7 @@ class Toolbox:
             call = self._call(tool, given)
         except _InvalidCallError as error:
             return ToolResult(str(error), ToolStatus.INVALID)
-        return await self._admitted(tool, call, given)
+        return await self._recorded(tool, call, given)
 
     def _find(self, name: str) -> Tool:
         if name in self._tools:
@@ -59,11 +70,33 @@ class Toolbox:
         arguments = given.model_dump(mode="json")
         return ToolCall(f"call_{secrets.token_hex(8)}", tool.name, arguments, tool.risk, self._sandbox.policy.digest)
 
+    async def _recorded(self, tool: Tool, call: ToolCall, given: BaseModel) -> ToolResult:
+        trail = self._sandbox.trail.within(call=call.call_id)
+        await trail.write(ToolCalled(call.tool, call.risk.value, call.digest))
+        withheld = await self._filters.judge(texts_of(call.arguments), Direction.FROM_MODEL)
+        if withheld is not None:
+            result = ToolResult(f"Denied: {withheld.text}", ToolStatus.DENIED)
+        else:
+            result = await self._admitted(tool, call, given)
+        await trail.write(ToolReturned(call.tool, result.status.value, result.run.run_id if result.run else None))
+        return result
+
+    async def _filtered(self, result: ToolResult, before: list[Filtered]) -> ToolResult:
+        """What the model reads. The application has the whole run, as it was."""
+        for each in before:
+            await self._filters.tell(each, Direction.TOOL_RESULT)
+        withheld = next((each.text for each in before if each.is_blocked), None)
+        text = withheld or (await self._filters.apply(result.text, Direction.TOOL_RESULT)).text
+        return result if text == result.text else replace(result, text=text)
+
     async def _admitted(self, tool: Tool, call: ToolCall, given: BaseModel) -> ToolResult:
         if self._gate is None:
             return await self._carry_out(tool, given)
         answer = await self._gate.admit(call)
-        if not answer.allowed:
+        if answer.allowed and call.policy_digest != self._sandbox.policy.digest:
+            # What was said yes to was a call under the policy of then.
+            result = ToolResult("Denied: the policy has changed since it was asked; try again.", ToolStatus.DENIED)
+        elif not answer.allowed:
             result = ToolResult(f"Denied: {answer.reason or 'nobody approved it'}.", ToolStatus.DENIED)
         else:
             if answer.arguments is not None:
@@ -74,6 +107,17 @@ class Toolbox:
         return result
 
     async def _carry_out(self, tool: Tool, given: BaseModel) -> ToolResult:
+        found: list[Filtered] = []
+
+        def clean(text: str) -> str:
+            found.append(self._filters.sift(text, is_part=True))
+            return found[-1].text
+
+        with cleaning(clean):
+            result = await self._attempt(tool, given)
+        return await self._filtered(result, found)
+
+    async def _attempt(self, tool: Tool, given: BaseModel) -> ToolResult:
         try:
             return await tool.carry_out(self._sandbox, given)
         except DeniedError as error:

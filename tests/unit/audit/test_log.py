@@ -158,9 +158,9 @@ async def test_verify_survives_whatever_is_in_the_file(tmp_path: Path) -> None:
 
 def test_a_place_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(AuditError, match="cannot be used, and without a log nothing runs"):
+    with pytest.raises(AuditError, match="cannot be used, and without it nothing runs"):
         AuditLog.at(tmp_path / "file")
-    with pytest.raises(AuditError, match="cannot be used, and without a log nothing runs"):
+    with pytest.raises(AuditError, match="cannot be used, and without it nothing runs"):
         AuditLog.at(tmp_path / "file" / "below")
 
 

@@ -70,7 +70,11 @@ def secret(**fields: str) -> Tree:
         ({}, {"docker": {"runtime": "runsc"}}, ["sets docker.runtime to runsc"]),
         ({}, {"commands": {"deny": ["git push"]}}, ["adds git push to commands.deny"]),
         ({}, {"commands": {"allow": []}}, ["sets commands.allow to none"]),
-        ({}, {"approvals": [{"tool": "shell", "risk": "high"}]}, ["adds approval shell always (risk high)"]),
+        (
+            {},
+            {"approvals": [{"tool": "shell", "risk": "high"}]},
+            ["adds approval shell always (risk high, expires after 10m)"],
+        ),
         (
             {},
             secret(from_env="T"),

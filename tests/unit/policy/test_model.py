@@ -395,7 +395,7 @@ def test_controls_name_what_a_backend_must_be_able_to_enforce() -> None:
     )
     assert controls(policy) == [
         *("filesystem.mounts", "filesystem.outputs", "network.allow", "resources.cpu_time", "environment.packages"),
-        *("secrets", "commands", "approvals", "docker", "image"),
+        *("secrets", "commands", "docker", "image"),
     ]
 
 

@@ -18,6 +18,13 @@ from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container, PythonMissingError, start_container
 from fumehood.backends.docker.engine import Engine, host_of
 from fumehood.backends.docker.interpreter import forget_interpreter, lend_interpreter
+from fumehood.backends.docker.mounts import (
+    MountFacts,
+    common_owner,
+    keeps_ids,
+    look_at_mounts,
+    refuse_strangers,
+)
 from fumehood.backends.docker.pool import ContainerPool
 from fumehood.backends.docker.reference import ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.sandbox import DockerSandbox
@@ -68,8 +75,9 @@ class DockerBackend:
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
     ) -> AsyncIterator[DockerSandbox]:
         enforcement.refuse_unknown(policy, self.name)
-        identities = mount_identities(policy)
-        design, container = await self._in_loop(partial(self._open, policy, packages, ports, identities), self._dispose)
+        identities, mounts = mount_identities(policy), look_at_mounts(policy)
+        opening = partial(self._open, policy, packages, ports, identities, mounts)
+        design, container = await self._in_loop(opening, self._dispose)
         try:
             report = self._decide(design, container)
             sandbox = DockerSandbox(self._portal(), container, design, report)
@@ -106,7 +114,12 @@ class DockerBackend:
         )
 
     async def _open(
-        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...], identities: list[str]
+        self,
+        policy: Policy,
+        packages: PackageFolder | None,
+        ports: tuple[int, ...],
+        identities: list[str],
+        mounts: tuple[MountFacts, ...],
     ) -> tuple[Design, Container]:
         """In the loop."""
         engine = self._engine(policy)
@@ -116,11 +129,15 @@ class DockerBackend:
         enforcement.refuse_machine(policy, self.name, runtime, facts, image, packages)
         # Packages that nobody hands over are in the image: `has_packages` has said so.
         in_image = policy.environment.has_packages and packages is None
-        design = Design(policy, facts, image, runtime, packages, in_image, has_doors=bool(ports))
+        owner = common_owner(mounts) if keeps_ids(facts) else None
+        design = Design(policy, facts, image, runtime, packages, in_image, has_doors=bool(ports), mount_owner=owner)
+        if keeps_ids(facts) and design.has_numeric_user:
+            refuse_strangers(mounts, self.name, *design.numeric_user)
         # A strict policy is refused before anything starts; what the guest adds later is only ever more.
         self._report(design, layers=())
         digest = packages.digest if packages else "no packages"
-        key = " ".join((policy.digest, engine.host, image.digest, runtime, digest, f"{len(ports)} ports", *identities))
+        parts = (policy.digest, engine.host, image.digest, runtime, design.user, digest, f"{len(ports)} ports")
+        key = " ".join((*parts, *identities))
         if image.digest not in self._pythonless:
             with suppress(PythonMissingError):
                 return design, await self._take(key, engine, design)

@@ -73,6 +73,8 @@ class Design:
     """Whether its runs may go out."""
     lent: LentInterpreter | None = None
     """Where the image has no Python: what the guest runs on."""
+    mount_owner: str | None = None
+    """Whose files the mounts are."""
 
     @property
     def packages_place(self) -> str | None:
@@ -84,13 +86,19 @@ class Design:
 
     @property
     def user(self) -> str:
-        """The image's, if that is not root."""
+        """The owner of the mounts, or the image's, if that is not root."""
+        if self.mount_owner:
+            return self.mount_owner
         name = self.image.user.partition(":")[0]
         return NOBODY if name in ("", "0", "root") else self.image.user
 
     @property
+    def has_numeric_user(self) -> bool:
+        """One that has a name only the image knows by its number; with a kernel of its own there is always one."""
+        return self.has_own_kernel or _NUMERIC_USER.fullmatch(self.user) is not None
+
+    @property
     def numeric_user(self) -> list[int]:
-        """One that has a name only the image knows by its number."""
         found = _NUMERIC_USER.fullmatch(self.user) or _NUMERIC_USER.fullmatch(NOBODY)
         assert found is not None
         return [int(found[1]), int(found[2] or found[1])]

@@ -51,8 +51,9 @@ class RunSession:
         self._runs += 1
         self._is_interrupt_wanted = False
         self._pump.begin()
-        self._pump.tell({"do": "allow", "seconds": request.timeout_seconds})
+        # Its clock starts first: what the guest ends for being late must be late here too.
         execution = SessionExecution(self, self._pump, request.timeout_seconds, self._resources)
+        self._pump.tell({"do": "allow", "seconds": request.timeout_seconds})
         source, stdin = request.source or b"", request.stdin if isinstance(request.stdin, bytes) else b""
         header = {"do": "execute", "run": self._runs, "source_bytes": len(source)}
         try:

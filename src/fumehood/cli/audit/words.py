@@ -48,6 +48,8 @@ def summary(record: Record) -> str:
         case "artifacts.found":
             found = cast("list[dict[str, Any]]", data.get("artifacts", []))
             return data.get("problem") or ", ".join(str(artifact.get("path")) for artifact in found)
+        case kind if kind.startswith("approval."):
+            return _approval(data)
         case "log.checkpoint":
             return f"signed by {_short(data.get('key'))}"
         case _:
@@ -69,6 +71,13 @@ def in_full(value: object) -> str:
 def attachment_of(value: object) -> str | None:
     """Under which digest the log keeps this, if it does."""
     return cast("dict[str, Any]", value).get("stored") if isinstance(value, dict) else None
+
+
+def _approval(data: Mapping[str, Any]) -> str:
+    parts = [str(data.get("tool")), str(data.get("request"))[:_ID_CHARACTERS], _short(data.get("digest"))]
+    parts += [f"by {data['by']}"] if "by" in data else []
+    parts += [f"became {_short(data['approved_digest'])}"] if "approved_digest" in data else []
+    return ", ".join([*parts, *([str(data["reason"])] if "reason" in data else [])])
 
 
 def _requested(data: Mapping[str, Any]) -> str:

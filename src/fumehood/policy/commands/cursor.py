@@ -200,7 +200,7 @@ class Cursor:
         text = self.source[begin : self.at]
         if not self.starts_with("))") or _ARITHMETIC.fullmatch(text) is None:
             self.refuse(start, f"this is not plain arithmetic, so {_PLAIN}", "use numbers, names and operators alone")
-        self.script.arithmetic.append(Arithmetic(text, start, self.at))
+        self.script.arithmetic.append(Arithmetic(text, start, self.at + 2))
         self.at += 2
 
     def arithmetic_command(self) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fumehood.policy.commands import programs
@@ -15,7 +16,7 @@ from fumehood.policy.commands.builtins import check_builtin
 from fumehood.policy.commands.grammar import read_script
 from fumehood.policy.commands.hatches import find_opening
 from fumehood.policy.commands.redirections import check_redirection
-from fumehood.policy.commands.rules import Rule, parse_rule
+from fumehood.policy.commands.rules import Rule, parse_rule, plain_name
 from fumehood.policy.commands.script import Assignment, Script, Simple
 from fumehood.policy.commands.shells import inner_text
 from fumehood.policy.commands.subcommands import Resolved, resolve
@@ -34,6 +35,7 @@ _DEEPEST = 8
 _ANYTHING = parse_rule("*")
 _NAME = re.compile(r"[!-~]+")
 _ASSIGNS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_VERSIONED = re.compile(r"(python|perl|ruby|lua|php|node|pip|gcc|g\+\+|clang)[0-9.-]+")
 _SPELLED_ONLY = frozenset({"source", "."})
 
 
@@ -56,8 +58,9 @@ def judge_argv(commands: Commands, argv: Sequence[str]) -> Verdict:
         line = f"{line} {shlex.quote(argument)}" if line else shlex.quote(argument)
         words.append(known(argument, start, _bytes(line)))
     bench = _Bench(commands)
-    with bench.refusing(_Place(line, None)):
-        bench.judge_words(words, _Room(_Place(line, None), None, depth=0))
+    place = _Place(line, None)
+    with bench.refusing(place), bench.reporting(place):
+        bench.judge_words(words, _Room(place, None, depth=0))
         bench.ledger.check()
     return bench.verdict()
 
@@ -103,17 +106,25 @@ class _Bench:
         self._refusals: list[Refusal] = []
 
     def verdict(self) -> Verdict:
-        return Verdict(tuple(dict.fromkeys(self._refusals))[:_MOST_REFUSALS])
+        """In the order of the line."""
+        ordered = sorted(dict.fromkeys(self._refusals), key=lambda refusal: refusal.start)
+        return Verdict(tuple(ordered[:_MOST_REFUSALS]))
 
     @contextmanager
     def refusing(self, place: _Place) -> Iterator[None]:
         try:
             yield
         except RefusedError as error:
-            self._refusals.append(place.refusal(error))
+            self._refuse(place, error)
+
+    def _refuse(self, place: _Place, error: RefusedError) -> None:
+        self._refusals.append(place.refusal(error))
+
+    def reporting(self, place: _Place) -> AbstractContextManager[None]:
+        return self.ledger.reporting(partial(self._refuse, place))
 
     def judge_text(self, place: _Place, *, is_bash: bool, depth: int, functions: dict[str, int] | None = None) -> None:
-        with self.refusing(place):
+        with self.refusing(place), self.reporting(place):
             _check_characters(place.text)
             source = place.text.encode()
             if depth > _DEEPEST:
@@ -166,7 +177,7 @@ class _Bench:
         program = _known_program(head)
         if room.script and program in room.functions and head.start > room.functions[program]:
             return
-        name = _system_name(program)
+        name = _known_name(program)
         resolved = resolve(name, arguments)
         self._check_denied(head, program, resolved, words)
         if room.script and program in programs.BUILTINS:
@@ -333,15 +344,11 @@ def _known_program(head: Word) -> str:
     return head.text
 
 
-_SYSTEM_FOLDERS = re.compile(r"/(?:usr/)?(?:local/)?s?bin/([^/]+)")
-
-
-def _system_name(program: str) -> str:
-    """The plain name of a program in the system's folders; other paths stay as they are."""
-    found = _SYSTEM_FOLDERS.fullmatch(program)
-    name = found[1] if found else program
-    versioned = re.fullmatch(r"(python|perl|ruby|lua|php|node|pip|gcc|g\+\+|clang)[0-9.-]+", name)
-    return versioned[1] if versioned else name
+def _known_name(program: str) -> str:
+    """By which the tables know it: python3.11 is python."""
+    name = plain_name(program)
+    found = _VERSIONED.fullmatch(name)
+    return found[1] if found else name
 
 
 def _spells(rule: Rule, program: str, arguments: Sequence[Word], position: int) -> bool:

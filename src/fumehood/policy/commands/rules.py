@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from fumehood.policy.commands.words import Hole, Word
 
-_FOLDERS = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/usr/local/sbin/")
+_SYSTEM_PLACE = re.compile(r"/(?:usr/(?:local/)?)?s?bin/([^/]+)")
 _SYNTAX = re.compile(r"[;&|<>()`$\\\n]")
 _CLUSTER = re.compile(r"-[A-Za-z0-9]+")
 # Other spellings of options, where a rule would otherwise be easily missed.
@@ -88,13 +88,18 @@ def parse_rule(text: str) -> Rule:
     return Rule(text, words)
 
 
+def plain_name(program: str) -> str:
+    """The name of a program in the system's folders; other paths stay as they are."""
+    found = _SYSTEM_PLACE.fullmatch(program)
+    return found[1] if found else program
+
+
 def _is_program(wanted: str, program: str) -> bool:
     """A name covers the program of that name in the system's folders, and no other."""
-    if "/" in program and "/" not in wanted:
-        folder = next((folder for folder in _FOLDERS if program.startswith(folder)), None)
-        name = program[len(folder) :] if folder else ""
-        return bool(name) and "/" not in name and _matches(wanted, name)
-    return _matches(wanted, program)
+    if "/" in wanted:
+        return wanted == program
+    name = plain_name(program)
+    return "/" not in name and _matches(wanted, name)
 
 
 def _matches(pattern: str, text: str) -> bool:

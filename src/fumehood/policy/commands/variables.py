@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from fumehood.policy.commands.programs import names
 from fumehood.policy.commands.script import Arithmetic, Assignment
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Word
+
+Report = Callable[[RefusedError], None]
 
 # Shells, loaders, interpreters and tools take orders from these, exported or not: they may be exported already.
 _PREFIXES = tuple(
@@ -54,7 +58,17 @@ class Ledger:
 
     def __init__(self) -> None:
         self._doubtful: set[str] = set()
-        self._arithmetic: list[tuple[Arithmetic, int, int]] = []
+        self._arithmetic: list[tuple[Arithmetic, tuple[int, int], Report]] = []
+        self._reports: list[Report] = []
+
+    @contextmanager
+    def reporting(self, report: Report) -> Iterator[None]:
+        """Where to tell what is found in one script, even if that is known only when all of them were read."""
+        self._reports.append(report)
+        try:
+            yield
+        finally:
+            self._reports.pop()
 
     def assign(self, assignment: Assignment, shown: tuple[int, int], *, is_exported: bool = False) -> None:
         """Raises RefusedError for a variable that others take orders from."""
@@ -63,22 +77,27 @@ class Ledger:
             self._doubtful.add(assignment.name)
 
     def compute(self, arithmetic: Arithmetic, shown: tuple[int, int]) -> None:
-        self._arithmetic.append((arithmetic, *shown))
+        self._arithmetic.append((arithmetic, shown, self._reports[-1]))
 
     def check(self) -> None:
         """At the end, when everything that is assigned is known: a value may be an expression that runs a command."""
-        for arithmetic, start, end in self._arithmetic:
-            used = _IDENTIFIER.findall(arithmetic.text)
-            if _ASSIGNING.search(arithmetic.text):
-                for name in used:
-                    _check_name(name, (), (start, end))
-            doubtful = next((name for name in used if name in self._doubtful), None)
-            if doubtful:
-                why = f"the value of {doubtful} is not surely a number, and arithmetic would evaluate it as code"
-                raise RefusedError(start, end, why, "compare it with [ ... ], or assign plain numbers alone")
-            if re.search(r"\$[0-9@*]|[^\w\s+\-*/%<>=!&|^~?:,#;()$]", arithmetic.text):
-                why = "arithmetic would evaluate this as code"
-                raise RefusedError(start, end, why, "use numbers and the names of variables alone")
+        for arithmetic, shown, report in self._arithmetic:
+            try:
+                self._check_arithmetic(arithmetic.text, shown)
+            except RefusedError as error:
+                report(error)
+
+    def _check_arithmetic(self, text: str, shown: tuple[int, int]) -> None:
+        used = _IDENTIFIER.findall(text)
+        if _ASSIGNING.search(text):
+            for name in used:
+                _check_name(name, (), shown)
+        doubtful = next((name for name in used if name in self._doubtful), None)
+        if doubtful:
+            why = f"the value of {doubtful} is not surely a number, and arithmetic would evaluate it as code"
+            raise RefusedError(*shown, why, "compare it with [ ... ], or assign plain numbers alone")
+        if re.search(r"\$[0-9@*]|[^\w\s+\-*/%<>=!&|^~?:,#;()$]", text):
+            raise RefusedError(*shown, "arithmetic would evaluate this as code", "use numbers and names alone")
 
 
 def _check_name(name: str, values: tuple[Word, ...], shown: tuple[int, int], *, is_exported: bool = False) -> None:

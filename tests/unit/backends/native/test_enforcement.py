@@ -139,7 +139,6 @@ def test_a_strict_policy_is_content_with_whole_cgroups(facts: Machine) -> None:
 
 
 UNKNOWN: dict[str, dict[str, object]] = {
-    "approvals": {"approvals": [{"tool": "shell", "when": "always"}]},
     "image": {"image": "debian:13"},
 }
 

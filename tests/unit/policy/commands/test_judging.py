@@ -43,6 +43,13 @@ def test_a_refusal_inside_of_a_shell_shows_its_part_and_where_the_text_stands() 
     assert line[refusal.start : refusal.end] == "'ls; rm x'"
 
 
+def test_arithmetic_that_is_found_out_at_the_end_is_shown_where_it_stands() -> None:
+    line = "echo é; bash -c 'read x; echo $((x + 1))'; read y; echo $((y))"
+    inner, outer = judge(Commands(allow=("bash",)), line).refusals
+    assert (inner.part, line[inner.start : inner.end]) == ("$((x + 1))", "'read x; echo $((x + 1))'")
+    assert outer.part == line[outer.start : outer.end] == "$((y))"
+
+
 def test_what_the_remedy_adds_is_enough() -> None:
     commands = Commands(allow=("ls",))
     (refusal,) = judge(commands, "ls; git -C x log --oneline").refusals

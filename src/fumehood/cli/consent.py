@@ -1,0 +1,58 @@
+"""`hood run` as a call of a tool: whether it needs a yes under the policy, and whom it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fumehood.audit import AuditLog, Trail
+from fumehood.cli.messages import say
+from fumehood.policy import Policy, format_duration
+from fumehood.requests import RunOptions
+from fumehood.tools.approvals import Approvals, Request
+from fumehood.tools.approvals.terminal import TerminalPrompt
+from fumehood.tools.calls import Call
+
+_SHELLS = ("sh", "bash")
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What may be run, which somebody may have edited, and the trail that ties the run to the approval."""
+
+    code: bytes
+    trail: Trail
+
+
+async def ask(policy: Policy, code: bytes, options: RunOptions, *, session: bool) -> Consent:
+    """NotApprovedError when nobody says yes. Without a terminal, `hood approvals` elsewhere can still answer."""
+    call = as_call(policy, code, options, session=session)
+    trail = Trail(AuditLog.default()).within(call=call.digest.removeprefix("sha256:")[:16])
+    prompt = _Prompt()
+    approvals = Approvals(policy, ask=prompt.ask, trail=trail, listener=prompt)
+    approved = await approvals.approve(call)
+    return Consent(approved.text.encode("utf-8", "surrogateescape"), trail)
+
+
+def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) -> Call:
+    """Everything that makes a difference to what happens, but standard input, which is not known yet."""
+    language = options.get("language", "python")
+    tool, name = ("shell", "command") if language in _SHELLS else (language, "code")
+    arguments: dict[str, object] = {name: code.decode("utf-8", "surrogateescape")}
+    if tool != language:
+        arguments["language"] = language
+    if session:
+        arguments["session"] = True
+    for key in ("args", "env"):
+        if value := options.get(key):
+            arguments[key] = value
+    return Call(tool, arguments, policy.digest, "high", code=name, language=language)
+
+
+class _Prompt(TerminalPrompt):
+    def waiting(self, request: Request) -> None:
+        if not self.is_there():
+            left = format_duration(round(request.expires_at - request.asked_at))
+            say(
+                f"{request.call.tool} needs an approval and there is no terminal to ask at; waiting {left} for "
+                f"`hood approvals approve {request.id}`"
+            )

@@ -1,0 +1,141 @@
+"""The gate that asks people: decides whether a call needs a yes, asks for it, waits, and uses it up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from fumehood.audit.log import current_user
+from fumehood.audit.trail import OFF, Trail
+from fumehood.errors import NotApprovedError, UsageError
+from fumehood.policy import Approval, Policy
+from fumehood.policy.approvals import rules_that_ask
+from fumehood.tools import gate
+from fumehood.tools.approvals.requests import Answer, Request, State
+from fumehood.tools.approvals.rows import Question
+from fumehood.tools.approvals.store import AnsweredError, ApprovalStore
+from fumehood.tools.calls import Call
+from fumehood.tools.gate import ToolCall
+from fumehood.tools.result import ToolResult
+
+_POLL_SECONDS = 0.2
+# Arguments of tools that are code, and in which language.
+_CODE = {"code": "python", "command": "bash"}
+
+Ask = Callable[[Request], Awaitable[Answer | None]]
+"""Shows the request to somebody. None when they have nothing to say: somebody else may still answer, in time."""
+
+
+class Listener(Protocol):
+    def waiting(self, request: Request) -> None:
+        """It is asked, and the call waits."""
+        ...
+
+    def settled(self, request: Request) -> None:
+        """It is decided, here or elsewhere."""
+        ...
+
+
+class Approvals:
+    """A `Gate`. Without `ask` the answer can only come from elsewhere, such as `hood approvals`; no answer is a no.
+
+    `policy` may be a function where it can change: `lambda: box.policy`. `first_use` is the first use with this object:
+    one of these is one task or conversation.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | Callable[[], Policy],
+        *,
+        ask: Ask | None = None,
+        store: ApprovalStore | None = None,
+        trail: Trail = OFF,
+        listener: Listener | None = None,
+    ) -> None:
+        self._current = policy if callable(policy) else lambda: policy
+        self._ask, self._listener = ask, listener
+        self._store = store
+        self._trail = replace(trail, who=trail.who or current_user())
+        self._granted: set[Approval] = set()
+
+    async def admit(self, call: ToolCall) -> gate.Answer:
+        """As a `Gate` of a toolbox."""
+        name = next((name for name in _CODE if isinstance(call.arguments.get(name), str)), None)
+        wanted = Call(call.tool, call.arguments, call.policy_digest, call.risk.value, name, _CODE.get(name or "", ""))
+        try:
+            approved = await self.approve(wanted)
+        except NotApprovedError as error:
+            return gate.Answer(allowed=False, reason=f"{error.why}. Do not try the same again")
+        is_edited = approved.digest != wanted.digest
+        return gate.Answer(allowed=True, arguments=approved.arguments if is_edited else None)
+
+    async def finished(self, call: ToolCall, result: ToolResult) -> None:
+        """That the yes is used up was recorded before."""
+
+    async def approve(self, call: Call) -> Call:
+        """The call to make now and once, which may have been edited; NotApprovedError when nobody said yes to it."""
+        policy = self._current()
+        if call.policy_digest != policy.digest:
+            raise UsageError(f"the call of {call.tool!r} is for another policy than the one whose rules are asked")
+        rules = rules_that_ask(policy.approvals, call.tool, call.risk, call.texts(), self._granted)
+        if not rules:
+            return call
+        store = await anyio.to_thread.run_sync(self._open_store, policy)
+        who, tenant, seconds = self._trail.who, self._trail.tenant, min(rule.expires for rule in rules)
+        question = Question(call, policy, seconds, who, tenant)
+        request = await anyio.to_thread.run_sync(store.ask, question, self._trail)
+        final = await self._wait(store, request)
+        if final.state is not State.APPROVED:
+            raise NotApprovedError(final.state, call.tool, final.told())
+        approved = await anyio.to_thread.run_sync(store.use, request.id, call.digest, self._trail)
+        self._granted.update(rules)
+        return approved
+
+    def _open_store(self, policy: Policy) -> ApprovalStore:
+        if self._store is None:
+            self._store = ApprovalStore()
+        self._store.revoke_other_policies(policy, self._trail.tenant, self._trail)
+        return self._store
+
+    async def _wait(self, store: ApprovalStore, request: Request) -> Request:
+        if request.state is State.ASKED and self._listener is not None:
+            self._listener.waiting(request)
+        answered = anyio.Event()
+        async with anyio.create_task_group() as group:
+            if self._ask is not None and request.state is State.ASKED:
+                group.start_soon(self._ask_here, self._ask, store, request, answered)
+            while request.state is State.ASKED:
+                with anyio.move_on_after(_POLL_SECONDS):
+                    await answered.wait()
+                request = await anyio.to_thread.run_sync(store.get, request.id, self._trail)
+            group.cancel_scope.cancel()
+        if self._listener is not None:
+            self._listener.settled(request)
+        return request
+
+    async def _ask_here(self, ask: Ask, store: ApprovalStore, request: Request, answered: anyio.Event) -> None:
+        """What goes wrong while somebody is asked is a no."""
+        try:
+            answer = await ask(request)
+        except Exception as error:
+            answer = Answer(approved=False, reason=f"asking failed: {type(error).__name__}: {error}")
+        if answer is None:
+            return
+        # Somebody who was quicker is found by whoever waits, and told.
+        with suppress(AnsweredError):
+            await self._hand_in(store, request, answer)
+        answered.set()
+
+    async def _hand_in(self, store: ApprovalStore, request: Request, answer: Answer) -> None:
+        try:
+            await anyio.to_thread.run_sync(store.answer, request.id, answer, self._trail)
+        except AnsweredError:
+            raise
+        except UsageError as error:
+            refusal = Answer(approved=False, reason=f"the answer makes no sense: {error}", by=answer.by)
+            await anyio.to_thread.run_sync(store.answer, request.id, refusal, self._trail)

@@ -1,0 +1,167 @@
+"""A text as it is shown to somebody who decides about it: all of it, and nothing that only looks like it.
+
+Every text has one picture, and no two texts have the same: what cannot be seen is shown as its number, between marks
+that are shown as their own number when they occur in the text. Lines are folded, never cut.
+"""
+
+from __future__ import annotations
+
+import io
+import keyword
+import tokenize
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fumehood.tools.characters import columns, is_combining, is_hidden
+
+TAB, FOLD, LAST_SPACE = "→", "↪", "·"
+_MARKS = frozenset(f"⟨⟩{TAB}{FOLD}{LAST_SPACE}")
+_MOST_NOTES = 5
+
+Style = str
+KEYWORD, TEXT, COMMENT, NUMBER, STRANGE, PLAIN = "keyword", "text", "comment", "number", "strange", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some characters of one style; they are printable, all of them."""
+
+    text: str
+    style: Style = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the picture. `number` is that of the text's line which begins here; None where one goes on."""
+
+    number: int | None
+    pieces: tuple[Piece, ...]
+
+    def __str__(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+
+def draw(text: str, width: int, language: str = "") -> list[Line]:
+    """The picture, `width` columns wide."""
+    styles = _python_styles(text) if language == "python" else {}
+    lines: list[Line] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        cells = [_cell(line, place, styles.get((number, place), PLAIN)) for place in range(len(line))]
+        for part, folded in enumerate(_fold(cells, width)):
+            lines.append(Line(number if part == 0 else None, _merged(folded)))
+    return lines
+
+
+def notes(text: str) -> list[str]:
+    """What is strange about a text, in words."""
+    found = [
+        (number, character)
+        for number, line in enumerate(text.split("\n"), 1)
+        for character in dict.fromkeys(line)
+        if character != "\t" and (not character.isascii() or is_hidden(character))
+    ]
+    hidden = [each for each in found if is_hidden(each[1]) or is_combining(each[1])]
+    foreign = [each for each in found if each not in hidden and each[1].isalpha()]
+    return [
+        *_listed("hidden characters", hidden),
+        *_listed("letters that may look like others", foreign),
+    ]
+
+
+def one_line(text: str) -> str:
+    """For names, reasons and the like, inside of a sentence of ours."""
+    return "".join(_visible(character) for character in text)
+
+
+def _listed(what: str, found: list[tuple[int, str]]) -> list[str]:
+    if not found:
+        return []
+    named = "; ".join(f"line {number}: {_name(character)}" for number, character in found[:_MOST_NOTES])
+    more = f"; and {len(found) - _MOST_NOTES} more" if len(found) > _MOST_NOTES else ""
+    return [f"{what}: {named}{more}"]
+
+
+def _name(character: str) -> str:
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
+
+
+def _visible(character: str) -> str:
+    if is_hidden(character) or is_combining(character) or character in _MARKS:
+        return f"⟨U+{ord(character):04X}⟩"
+    return character
+
+
+def _cell(line: str, place: int, style: Style) -> Piece:
+    character = line[place]
+    if character == "\t":
+        return Piece(TAB + "   ", STRANGE)
+    if character == " " and not line[place:].strip(" "):
+        return Piece(LAST_SPACE, STRANGE)
+    shown = _visible(character)
+    return Piece(shown, style if shown == character else STRANGE)
+
+
+def _fold(cells: list[Piece], width: int) -> Iterator[list[Piece]]:
+    """Lines of at most `width` columns; those that go on begin with a mark."""
+    folded: list[Piece] = []
+    used = 0
+    for cell in cells:
+        size = sum(columns(character) for character in cell.text)
+        if used + size > width and folded:
+            yield folded
+            folded, used = [Piece(f"{FOLD} ", STRANGE)], 2
+        folded.append(cell)
+        used += size
+    yield folded
+
+
+def _merged(cells: list[Piece]) -> tuple[Piece, ...]:
+    merged: list[Piece] = []
+    for cell in cells:
+        if merged and merged[-1].style == cell.style:
+            merged[-1] = Piece(merged[-1].text + cell.text, cell.style)
+        else:
+            merged.append(cell)
+    return tuple(merged)
+
+
+def _python_styles(text: str) -> dict[tuple[int, int], Style]:
+    """By line and place. A wrong colour could pass code off as a comment, so the language's own reader decides.
+
+    Text that it might read otherwise, or not at all, has no colours.
+    """
+    if any(is_hidden(character) and character not in "\n\t" for character in text):
+        return {}
+    styles: dict[tuple[int, int], Style] = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if style := _style(token):
+                styles.update((place, style) for place in _places(token))
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return {}
+    return styles
+
+
+def _style(token: tokenize.TokenInfo) -> Style:
+    match token.type:
+        case tokenize.STRING:
+            return TEXT
+        case tokenize.COMMENT:
+            return COMMENT
+        case tokenize.NUMBER:
+            return NUMBER
+        case tokenize.NAME if keyword.iskeyword(token.string):
+            return KEYWORD
+        case _:
+            return PLAIN
+
+
+def _places(token: tokenize.TokenInfo) -> Iterator[tuple[int, int]]:
+    row, place = token.start
+    for character in token.string:
+        if character == "\n":
+            row, place = row + 1, 0
+        else:
+            yield row, place
+            place += 1

@@ -1,0 +1,84 @@
+"""What the audit log learns of approvals. `request` and `digest` tie the events of one request together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fumehood.audit.events import AuditEvent, Content
+
+
+@dataclass(frozen=True, slots=True)
+class _ApprovalEvent(AuditEvent):
+    request: str
+    tool: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked(_ApprovalEvent):
+    kind = "approval.asked"
+
+    risk: str
+    policy_digest: str
+    policy_name: str | None
+    arguments: Content
+    expires: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalTakenUp(_ApprovalEvent):
+    """Whoever asked before is gone; the same call, made again, waits for the same answer."""
+
+    kind = "approval.taken_up"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalGiven(_ApprovalEvent):
+    kind = "approval.given"
+
+    by: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalEdited(_ApprovalEvent):
+    """Something else was approved than what was asked: `approved_digest` is that of the edited call."""
+
+    kind = "approval.edited"
+
+    by: str
+    approved_digest: str
+    arguments: Content
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDenied(_ApprovalEvent):
+    kind = "approval.denied"
+
+    by: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalExpired(_ApprovalEvent):
+    """Nobody answered in time, or a yes was not used in time."""
+
+    kind = "approval.expired"
+
+    was: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRevoked(_ApprovalEvent):
+    """The policy has changed since."""
+
+    kind = "approval.revoked"
+
+    policy_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalUsed(_ApprovalEvent):
+    """The call is made now. There is no second one for the same yes."""
+
+    kind = "approval.used"

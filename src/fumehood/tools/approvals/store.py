@@ -1,0 +1,220 @@
+"""Requests for approval, kept so that they outlive whoever asked.
+
+Owns what may follow what: asked -> approved -> used; asked -> denied; and as long as it is open -> expired or revoked.
+A step is one transaction, and the audit log is told inside of it: what cannot be recorded does not happen, and of two
+who answer at once one is too late and learns what the other one said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from fumehood.audit.events import Attachment, Content, Digest
+from fumehood.audit.location import make_private
+from fumehood.audit.log import current_user
+from fumehood.audit.records import timestamp
+from fumehood.audit.trail import OFF, Trail
+from fumehood.errors import NotApprovedError, UsageError
+from fumehood.policy import Policy
+from fumehood.processes import identity, is_alive
+from fumehood.tools.approvals import events
+from fumehood.tools.approvals.database import Database, Execute
+from fumehood.tools.approvals.location import VARIABLE, WHAT, find_folder
+from fumehood.tools.approvals.requests import OPEN, Answer, Moment, Request, State
+from fumehood.tools.approvals.rows import Question, Row, new_row, read_request, with_arguments
+from fumehood.tools.calls import Call
+
+DATABASE = "approvals.db"
+_KEPT_SECONDS = 30 * 24 * 3600.0
+
+T = TypeVar("T")
+
+
+class AnsweredError(UsageError):
+    """Too late: it is decided already, as `request` says."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(f"{request.id} cannot be answered any more: {request.told()}")
+        self.request = request
+
+
+class ApprovalStore:
+    """Blocks. Any number of threads and processes may use it."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, now: Callable[[], Moment] = Moment.now) -> None:
+        place = Path(folder) if folder is not None else find_folder(os.environ)
+        make_private(place, WHAT, VARIABLE)
+        self.path = place / DATABASE
+        self._database = Database(self.path, now)
+
+    def ask(self, question: Question, trail: Trail = OFF) -> Request:
+        """A new request; or the one that a process asked for the very same call before it died."""
+
+        def step(execute: Execute, moment: Moment) -> Request:
+            holder, call = identity(os.getpid()), question.call
+            if (row := self._orphan(execute, question)) is not None:
+                execute("UPDATE requests SET holder = ? WHERE id = ?", (holder, row["id"]))
+                trail.write_blocking(events.ApprovalTakenUp(row["id"], call.tool, call.digest))
+                return read_request(row)
+            execute(
+                "DELETE FROM requests WHERE expires_at < ? AND state NOT IN (?, ?)",
+                (moment.wall - _KEPT_SECONDS, *OPEN),
+            )
+            fresh = new_row(question, moment, holder)
+            execute(
+                f"INSERT INTO requests ({', '.join(fresh)}) VALUES ({', '.join('?' * len(fresh))})", (*fresh.values(),)
+            )
+            trail.write_blocking(_asked(question, fresh))
+            return read_request(_row(execute, fresh["id"]))
+
+        return self._transact(step, trail)
+
+    def get(self, identifier: str, trail: Trail = OFF) -> Request:
+        """By its id, or how it begins."""
+
+        def step(execute: Execute, _: Moment) -> Request:
+            rows = execute(
+                "SELECT * FROM requests WHERE substr(id, 1, ?) = ?", (len(identifier), identifier)
+            ).fetchall()
+            if len(rows) == 1:
+                return read_request(rows[0])
+            if rows and identifier:
+                raise UsageError(f"{len(rows)} requests begin with {identifier!r}; write more of the id")
+            raise UsageError(f"there is no request {identifier!r} in {self.path}; `hood approvals list` has them")
+
+        return self._transact(step, trail)
+
+    def find(self, trail: Trail = OFF, *, only_open: bool = True) -> list[Request]:
+        """The oldest first."""
+
+        def step(execute: Execute, _: Moment) -> list[Request]:
+            rows = execute("SELECT * FROM requests ORDER BY asked_at, id").fetchall()
+            return [read_request(row) for row in rows if not only_open or row["state"] in OPEN]
+
+        return self._transact(step, trail)
+
+    def answer(self, identifier: str, answer: Answer, trail: Trail = OFF) -> Request:
+        """The first answer counts; AnsweredError for those that come later, or too late."""
+
+        def step(execute: Execute, moment: Moment) -> Request | AnsweredError:
+            request = read_request(_row(execute, identifier))
+            if request.state is not State.ASKED:
+                return AnsweredError(request)
+            by = answer.by or current_user()
+            edited = _edited(request.call, answer)
+            execute(
+                "UPDATE requests SET state = ?, answered_by = ?, answered_at = ?, reason = ?, edited = ?, "
+                "edited_digest = ? WHERE id = ?",
+                (
+                    State.APPROVED if answer.approved else State.DENIED,
+                    *(by, moment.wall, answer.reason or None),
+                    *((edited.canonical, edited.digest) if edited else (None, None)),
+                    identifier,
+                ),
+            )
+            told = identifier, request.call.tool, request.call.digest
+            if edited is not None:
+                trail.write_blocking(events.ApprovalEdited(*told, by, edited.digest, _content(edited, request.policy)))
+            kind = events.ApprovalGiven if answer.approved else events.ApprovalDenied
+            trail.write_blocking(kind(*told, by, answer.reason or None))
+            return read_request(_row(execute, identifier))
+
+        return self._transact(step, trail)
+
+    def use(self, identifier: str, digest: str, trail: Trail = OFF) -> Call:
+        """The call that was approved, exactly as it was; NotApprovedError if it was not, or for another digest."""
+
+        def step(execute: Execute, _: Moment) -> Call | NotApprovedError:
+            request = read_request(_row(execute, identifier))
+            if request.call.digest != digest:
+                return NotApprovedError("denied", request.call.tool, "the approval is for another call")
+            if request.state is not State.APPROVED:
+                return NotApprovedError(request.state, request.call.tool, request.told())
+            execute("UPDATE requests SET state = ? WHERE id = ?", (State.USED, identifier))
+            trail.write_blocking(events.ApprovalUsed(identifier, request.call.tool, request.approved_call.digest))
+            return request.approved_call
+
+        return self._transact(step, trail)
+
+    def revoke_other_policies(self, policy: Policy, tenant: str | None, trail: Trail = OFF) -> int:
+        """What is still open under the same name of a policy with another content."""
+
+        def step(execute: Execute, _: Moment) -> int:
+            found = "policy_name = ? AND policy_digest != ? AND tenant IS ? AND state IN (?, ?)"
+            values = policy.name, policy.digest, tenant, *OPEN
+            rows = execute(f"SELECT * FROM requests WHERE {found}", values).fetchall()
+            for row in rows:
+                tool = json.loads(row["call"])["tool"]
+                trail.write_blocking(events.ApprovalRevoked(row["id"], tool, row["digest"], policy.digest))
+            execute(f"UPDATE requests SET state = '{State.REVOKED}' WHERE {found}", values)
+            return len(rows)
+
+        return self._transact(step, trail) if policy.name is not None else 0
+
+    def _orphan(self, execute: Execute, question: Question) -> Row | None:
+        rows = execute(
+            "SELECT * FROM requests WHERE digest = ? AND asked_by = ? AND tenant IS ? AND state IN (?, ?)",
+            (question.call.digest, question.asked_by, question.tenant, *OPEN),
+        )
+        return next((row for row in rows.fetchall() if not is_alive(row["holder"])), None)
+
+    def _transact(self, step: Callable[[Execute, Moment], T | Exception], trail: Trail) -> T:
+        """What `step` returns is kept, also when it is an error, which is raised then; what it raises undoes it."""
+
+        def whole(execute: Execute, moment: Moment) -> T | Exception:
+            _expire(execute, moment, trail)
+            return step(execute, moment)
+
+        result = self._database.transact(whole)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+def _expire(execute: Execute, moment: Moment, trail: Trail) -> None:
+    # How much time went by since another boot only the clock knows that people set; when it is behind, nobody does.
+    due = "state IN (?, ?) AND (expires_at <= ? OR (boot = ? AND expires_since_boot <= ?) OR (boot != ? AND ?))"
+    values = *OPEN, moment.wall, moment.boot, moment.since_boot, moment.boot, moment.is_behind
+    for row in execute(f"SELECT * FROM requests WHERE {due}", values).fetchall():
+        tool = json.loads(row["call"])["tool"]
+        trail.write_blocking(events.ApprovalExpired(row["id"], tool, row["digest"], row["state"]))
+        execute("UPDATE requests SET state = ? WHERE id = ?", (State.EXPIRED, row["id"]))
+
+
+def _row(execute: Execute, identifier: str) -> Row:
+    row = execute("SELECT * FROM requests WHERE id = ?", (identifier,)).fetchone()
+    if row is None:
+        raise UsageError(f"there is no request {identifier!r}; `hood approvals list` has them")
+    return row
+
+
+def _asked(question: Question, row: Row) -> events.ApprovalAsked:
+    call, policy = question.call, question.policy
+    return events.ApprovalAsked(
+        row["id"],
+        call.tool,
+        call.digest,
+        call.risk,
+        policy.digest,
+        policy.name,
+        _content(call, policy),
+        timestamp(row["expires_at"]),
+    )
+
+
+def _content(call: Call, policy: Policy) -> Content:
+    """As the policy lets the log keep code."""
+    data = call.canonical.encode("ascii")
+    return {"full": Attachment(data), "digest": Digest.of(data), "none": None}[policy.audit.code]
+
+
+def _edited(call: Call, answer: Answer) -> Call | None:
+    """None when nothing is approved, or what was asked for."""
+    if not answer.approved or answer.arguments is None:
+        return None
+    edited = with_arguments(call, answer.arguments)
+    return edited if edited.digest != call.digest else None

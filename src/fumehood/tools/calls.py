@@ -1,0 +1,98 @@
+"""A call of a tool as somebody sees it who has to approve it, and the digest that tells it from every other call."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import cast
+
+from fumehood.errors import UsageError
+from fumehood.policy.approvals import Risk
+
+# Told apart from every other digest that somebody could make of the same texts.
+_DOMAIN = "fumehood tool call 1"
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def canonical_arguments(tool: str, arguments: Mapping[str, object]) -> str:
+    try:
+        return _ENCODER.encode(dict(arguments))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"the arguments of tool {tool!r} are nothing that JSON can hold: {error}") from None
+
+
+def call_digest(tool: str, arguments: Mapping[str, object], policy_digest: str) -> str:
+    statement = _ENCODER.encode([_DOMAIN, tool, canonical_arguments(tool, arguments), policy_digest])
+    return "sha256:" + hashlib.sha256(statement.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Call:
+    """`arguments` are what JSON can hold. `code` names the one among them that is code or a command line."""
+
+    tool: str
+    arguments: Mapping[str, object]
+    policy_digest: str
+    risk: Risk = "high"
+    code: str | None = None
+    language: str = ""
+
+    @cached_property
+    def canonical(self) -> str:
+        """The arguments in their one spelling."""
+        return canonical_arguments(self.tool, self.arguments)
+
+    @cached_property
+    def digest(self) -> str:
+        """Over the tool, its exact arguments and the policy; whatever else changes, this does not."""
+        return call_digest(self.tool, self.arguments, self.policy_digest)
+
+    @property
+    def text(self) -> str:
+        """The code; without any, the arguments as JSON."""
+        value = self.arguments.get(self.code) if self.code is not None else None
+        return value if isinstance(value, str) else self.readable(self.arguments)
+
+    @property
+    def others(self) -> dict[str, object]:
+        """The arguments besides the code."""
+        return {name: value for name, value in self.arguments.items() if name != self.code}
+
+    def texts(self) -> tuple[str, ...]:
+        """What patterns are compared with: every text among the arguments, and all of them as JSON."""
+        return (*texts_of(self.arguments), self.canonical, self.readable(self.arguments))
+
+    def edited(self, text: str) -> Call:
+        """The same call with other code, or with other arguments as JSON where there is no code."""
+        if self.code is not None and isinstance(self.arguments.get(self.code), str):
+            return replace(self, arguments={**self.arguments, self.code: text})
+        return replace(self, arguments=parse_arguments(text))
+
+    @staticmethod
+    def readable(arguments: Mapping[str, object]) -> str:
+        return json.dumps(arguments, indent=2, sort_keys=True, ensure_ascii=False, default=repr)
+
+
+def parse_arguments(text: str) -> dict[str, object]:
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the arguments are no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError("the arguments must be a JSON object, in { }")
+    return cast("dict[str, object]", found)
+
+
+def texts_of(value: object) -> Iterator[str]:
+    """Every text in it, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, object]", value).items():
+            yield from (str(key), *texts_of(item))
+    elif isinstance(value, list | tuple):
+        for item in cast("list[object]", value):
+            yield from texts_of(item)

@@ -1,0 +1,29 @@
+"""What the audit log learns of the calls of tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fumehood.audit.events import AuditEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled(AuditEvent):
+    """Before anybody is asked and anything is done."""
+
+    kind = "tool.called"
+
+    tool: str
+    risk: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturned(AuditEvent):
+    """Before the model learns of it."""
+
+    kind = "tool.returned"
+
+    tool: str
+    status: str
+    run: str | None

@@ -1,0 +1,19 @@
+"""What is taken out of texts on their way to and from a model, as `filters` in a policy says.
+
+    pipeline     the order of things, and what is done about a find
+    invisible, values, tokens, wishes     what is looked for
+    canaries     values that raise an alarm; `CanaryWatch` is for whoever sees bytes leave
+    streams      text that comes in pieces
+
+    pipeline = Pipeline(policy, trail=trail)
+    filtered = await pipeline.apply(text, Direction.TOOL_RESULT)
+
+Not a boundary: whoever controls a text can encode it in a way that nobody looks for. The sandbox keeps secrets out of
+reach; this keeps those that are in reach by mistake from being passed on as they are.
+"""
+
+from fumehood.tools.filters.canaries import Alarm, CanaryWatch, make_canary
+from fumehood.tools.filters.pipeline import Act, Direction, Filtered, Pipeline
+from fumehood.tools.filters.streams import FilterStream
+
+__all__ = ["Act", "Alarm", "CanaryWatch", "Direction", "FilterStream", "Filtered", "Pipeline", "make_canary"]

@@ -1,0 +1,28 @@
+"""What the audit log learns of filters: that something was found and what was done, never what it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fumehood.audit.events import AuditEvent
+
+
+@dataclass(frozen=True, slots=True)
+class FilterActed(AuditEvent):
+    kind = "filter.acted"
+
+    direction: str
+    filter: str
+    action: str
+    what: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CanarySeen(AuditEvent):
+    """A value that nobody has a reason to send is on its way."""
+
+    kind = "canary.seen"
+
+    canary: str
+    where: str

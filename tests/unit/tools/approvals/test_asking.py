@@ -1,0 +1,198 @@
+"""A call waits for an answer, from the application or from elsewhere; without a yes it is not made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from unit.tools.approvals.making import POLICY, Office, call
+
+from fumehood import NotApprovedError, Policy, UsageError
+from fumehood.tools.approvals import Answer, Approvals, ApprovalStore, Request, State
+from fumehood.tools.calls import Call
+
+pytestmark = pytest.mark.anyio
+
+
+class Watcher:
+    """Sees what a listener sees, and lets others wait for it."""
+
+    def __init__(self) -> None:
+        self.asked, self.requests, self.ends = anyio.Event(), list[Request](), list[str]()
+
+    def waiting(self, request: Request) -> None:
+        self.requests.append(request)
+        self.asked.set()
+
+    def settled(self, request: Request) -> None:
+        self.ends.append(request.told())
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    office = Office(tmp_path)
+    office.store = ApprovalStore(tmp_path / "approvals")
+    return office
+
+
+def answering(answer: Answer | Exception | None, seen: list[Request] | None = None):  # type: ignore[no-untyped-def]
+    async def ask(request: Request) -> Answer | None:
+        if seen is not None:
+            seen.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return ask
+
+
+def approvals(office: Office, answer: Answer | Exception | None, policy: Policy = POLICY, **more: object) -> Approvals:
+    return Approvals(policy, ask=answering(answer), store=office.store, trail=office.trail, **more)  # type: ignore[arg-type]
+
+
+async def test_a_yes_of_the_application_is_enough_once(office: Office) -> None:
+    seen: list[Request] = []
+    gate = Approvals(POLICY, ask=answering(Answer(approved=True), seen), store=office.store, trail=office.trail)
+    assert await gate.approve(call()) == call()
+    assert await gate.approve(call()) == call()
+    assert len({request.id for request in seen}) == 2
+    assert office.kinds() == ["approval.asked", "approval.given", "approval.used"] * 2
+
+
+async def test_a_call_without_a_rule_is_not_asked_about(office: Office) -> None:
+    policy = Policy(approvals=[{"tool": "shell"}])
+    wanted = call(policy=policy)
+    assert await approvals(office, Answer(approved=False), policy).approve(wanted) is wanted
+    assert office.kinds() == []
+
+
+async def test_a_no_stops_the_call_with_its_reason(office: Office) -> None:
+    with pytest.raises(NotApprovedError, match="python: not approved: denied by bob: too much") as caught:
+        await approvals(office, Answer(approved=False, reason="too much", by="bob")).approve(call())
+    assert caught.value.outcome == "denied"
+
+
+async def test_a_callback_that_fails_is_a_no(office: Office) -> None:
+    with pytest.raises(NotApprovedError, match="asking failed: ValueError: oops"):
+        await approvals(office, ValueError("oops")).approve(call())
+    assert office.kinds() == ["approval.asked", "approval.denied"]
+
+
+async def test_nobody_answering_is_a_no(office: Office) -> None:
+    policy = Policy(approvals=[{"tool": "*", "expires": "300ms"}])
+    with pytest.raises(NotApprovedError, match="nobody answered in time") as caught:
+        await approvals(office, None, policy).approve(call(policy=policy))
+    assert caught.value.outcome == "expired"
+    assert office.kinds() == ["approval.asked", "approval.expired"]
+
+
+async def test_an_edited_call_is_made_instead(office: Office) -> None:
+    edited = Answer(approved=True, arguments={"code": "print(2)"})
+    assert await approvals(office, edited).approve(call()) == call("print(2)")
+
+
+async def test_an_answer_that_makes_no_sense_is_a_no(office: Office) -> None:
+    with pytest.raises(NotApprovedError, match="the answer makes no sense"):
+        await approvals(office, Answer(approved=True, arguments={"code": b"bytes"})).approve(call())
+
+
+async def test_somebody_elsewhere_answers_while_the_application_asks(office: Office) -> None:
+    watcher, is_left = Watcher(), anyio.Event()
+
+    async def ask(request: Request) -> Answer | None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            is_left.set()
+
+    gate = Approvals(POLICY, ask=ask, store=office.store, trail=office.trail, listener=watcher)
+
+    async def answer() -> None:
+        await watcher.asked.wait()
+        await anyio.to_thread.run_sync(
+            office.store.answer, watcher.requests[0].id, Answer(approved=True, by="alice"), office.trail
+        )
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(answer)
+        assert await gate.approve(call()) == call()
+    assert is_left.is_set()
+    assert watcher.ends == ["approved by alice"]
+
+
+async def test_an_answer_that_comes_second_changes_nothing(office: Office) -> None:
+    async def ask(request: Request) -> Answer:
+        await anyio.to_thread.run_sync(office.store.answer, request.id, Answer(approved=False, by="bob"))
+        return Answer(approved=True, by="alice")
+
+    with pytest.raises(NotApprovedError, match="denied by bob"):
+        await Approvals(POLICY, ask=ask, store=office.store).approve(call())
+
+
+async def test_a_policy_that_changes_meanwhile_stops_the_call(office: Office) -> None:
+    async def ask(request: Request) -> Answer | None:
+        changed = POLICY.override({"resources": {"memory": "1G"}})
+        await anyio.to_thread.run_sync(office.store.revoke_other_policies, changed, None, office.trail)
+        return Answer(approved=True)
+
+    with pytest.raises(NotApprovedError, match="the policy has changed"):
+        await Approvals(POLICY, ask=ask, store=office.store, trail=office.trail).approve(call())
+
+
+async def test_a_call_for_another_policy_is_refused(office: Office) -> None:
+    with pytest.raises(UsageError, match="another policy"):
+        await approvals(office, Answer(approved=True)).approve(call(policy=Policy()))
+
+
+async def test_what_is_made_is_what_was_approved_whatever_happens_to_the_arguments(office: Office) -> None:
+    arguments: dict[str, object] = {"code": "print(1)", "args": ["harmless"]}
+
+    async def ask(request: Request) -> Answer:
+        arguments["args"].append("evil")  # type: ignore[attr-defined]
+        return Answer(approved=True)
+
+    wanted = Call("python", arguments, POLICY.digest, code="code")
+    made = await Approvals(POLICY, ask=ask, store=office.store).approve(wanted)
+    assert made.arguments == {"code": "print(1)", "args": ["harmless"]}
+
+
+async def test_first_use_asks_once_for_each_task(office: Office) -> None:
+    policy, seen = Policy(approvals=[{"tool": "python", "when": "first_use"}]), list[Request]()
+    for _ in range(2):
+        gate = Approvals(policy, ask=answering(Answer(approved=True), seen), store=office.store)
+        for code in ("print(1)", "print(2)"):
+            await gate.approve(call(code, policy))
+    assert len(seen) == 2
+
+
+async def test_a_no_to_the_first_use_is_none_to_the_second(office: Office) -> None:
+    policy, answers = Policy(approvals=[{"tool": "python", "when": "first_use"}]), [False, True]
+
+    async def ask(request: Request) -> Answer:
+        return Answer(approved=answers.pop(0))
+
+    gate = Approvals(policy, ask=ask, store=office.store)
+    with pytest.raises(NotApprovedError):
+        await gate.approve(call(policy=policy))
+    await gate.approve(call(policy=policy))
+    await gate.approve(call(policy=policy))
+
+
+async def test_the_shortest_time_of_the_rules_that_ask_holds(office: Office) -> None:
+    policy = Policy(approvals=[{"tool": "*", "expires": "1h"}, {"tool": "*", "expires": "5m", "risk": "high"}])
+    seen: list[Request] = []
+    await Approvals(policy, ask=answering(Answer(approved=True), seen), store=office.store).approve(call(policy=policy))
+    assert seen[0].expires_at - seen[0].asked_at == 300
+    assert seen[0].state is State.ASKED
+
+
+async def test_a_call_that_is_cancelled_can_be_answered_and_made_again(office: Office) -> None:
+    """Cancelling answers nothing: whoever is asked is still asked."""
+    watcher = Watcher()
+    gate = Approvals(POLICY, store=office.store, trail=office.trail, listener=watcher)
+    async with anyio.create_task_group() as group:
+        group.start_soon(gate.approve, call())
+        await watcher.asked.wait()
+        group.cancel_scope.cancel()
+    assert office.store.get(watcher.requests[0].id).state is State.ASKED

@@ -1,0 +1,148 @@
+"""A toolbox under approvals and filters, with a real sandbox: who is asked, and what the model gets to read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fumehood import Policy, Sandbox, UnenforceableError, UsageError
+from fumehood.audit import AuditLog, Query
+from fumehood.tools import PYTHON, STANDARD, Toolbox, ToolStatus
+from fumehood.tools.approvals import Answer, Approvals, ApprovalStore, Request
+from fumehood.tools.filters import Alarm, Pipeline
+
+pytestmark = pytest.mark.anyio
+
+POLICY = Policy(approvals=[{"tool": "python"}], resources={"timeout": "20s"})
+SECRET = "correct-horse-battery"
+
+
+@asynccontextmanager
+async def opened(folder: Path, answer: Answer, seen: list[Request] | None = None) -> AsyncIterator[Toolbox]:
+    async def ask(request: Request) -> Answer:
+        if seen is not None:
+            seen.append(request)
+        return answer
+
+    log = AuditLog.at(folder / "audit")
+    async with Sandbox(POLICY, audit=log, gated=True) as box:
+        store = ApprovalStore(folder / "approvals")
+        yield Toolbox(box, *STANDARD, gate=Approvals(POLICY, ask=ask, store=store, trail=box.trail))
+
+
+async def test_a_yes_lets_the_call_be_made_and_the_story_is_in_the_log(tmp_path: Path) -> None:
+    seen: list[Request] = []
+    async with opened(tmp_path, Answer(approved=True, by="alice"), seen) as toolbox:
+        result = await toolbox.call("python", {"code": "print(6 * 7)"})
+    assert result.text == "Success.\nstdout:\n42"
+    assert seen[0].call.text == "print(6 * 7)"
+    assert [record.kind for record in AuditLog.at(tmp_path / "audit").find(Query()) if "log." not in record.kind] == [
+        *("sandbox.opened", "tool.called", "approval.asked", "approval.given", "approval.used"),
+        *("run.requested", "run.started", "run.finished", "tool.returned", "sandbox.closed"),
+    ]
+
+
+async def test_a_no_is_a_result_for_the_model_and_nothing_runs(tmp_path: Path) -> None:
+    async with opened(tmp_path, Answer(approved=False, reason="too much", by="bob")) as toolbox:
+        result = await toolbox.call("python", {"code": "print(6 * 7)"})
+    assert (result.status, result.run) == (ToolStatus.DENIED, None)
+    assert result.text == "Denied: denied by bob: too much. Do not try the same again."
+
+
+async def test_an_edited_call_runs_as_it_was_approved(tmp_path: Path) -> None:
+    edited = Answer(approved=True, arguments={"code": "print(7 * 7)", "timeout": 5})
+    async with opened(tmp_path, edited) as toolbox:
+        assert (await toolbox.call("python", {"code": "print(6 * 7)"})).text == "Success.\nstdout:\n49"
+
+
+async def test_a_tool_without_a_rule_is_not_asked_about(tmp_path: Path) -> None:
+    seen: list[Request] = []
+    async with opened(tmp_path, Answer(approved=False), seen) as toolbox:
+        assert (await toolbox.call("write_file", {"path": "x", "content": "y"})).ok
+    assert seen == []
+
+
+async def test_a_yes_under_a_policy_that_has_changed_meanwhile_is_none(tmp_path: Path) -> None:
+    other = POLICY.override({"network": {"allow": [{"host": "a.example", "ports": [443]}]}})
+
+    async with Sandbox(
+        POLICY.override({"network": {"allow": [{"host": "b.example", "ports": [443]}]}}), gated=True
+    ) as box:
+
+        async def ask(request: Request) -> Answer:
+            await box.change_policy(box.policy.override({"network": other.network.model_dump()}))
+            return Answer(approved=True)
+
+        approvals = Approvals(lambda: box.policy, ask=ask, store=ApprovalStore(tmp_path / "approvals"))
+        result = await Toolbox(box, *STANDARD, gate=approvals).call("python", {"code": "print(1)"})
+        assert (result.status, result.run) == (ToolStatus.DENIED, None)
+        assert "the policy has changed" in result.text
+        await box.change_policy(box.policy)
+        assert (await Toolbox(box, *STANDARD, gate=approvals).call("python", {"code": "print(1)"})).ok
+
+
+async def test_rules_that_nobody_applies_open_nothing() -> None:
+    with pytest.raises(UnenforceableError, match="a sandbox alone asks nobody"):
+        async with Sandbox(POLICY):
+            pytest.fail("it opened")
+    async with Sandbox(POLICY, gated=True) as box:
+        with pytest.raises(UsageError, match="nobody to ask"):
+            Toolbox(box, PYTHON)
+
+
+@asynccontextmanager
+async def filtered(**filters: object) -> AsyncIterator[tuple[Toolbox, list[Alarm]]]:
+    alarms: list[Alarm] = []
+    async with Sandbox(Policy(filters=filters)) as box:
+        values = {"secrets": {"A": SECRET}, "canaries": {"c": "KX83-canary-value-77"}}
+        pipeline = Pipeline(box.policy, trail=box.trail, on_alarm=alarms.append, **values)
+        yield Toolbox(box, *STANDARD, filters=pipeline), alarms
+
+
+async def test_a_secret_does_not_reach_the_model_in_any_form() -> None:
+    code = f"import base64; s = {SECRET!r}; print(s, s[::-1], base64.b64encode(s.encode()).decode(), s.encode().hex())"
+    async with filtered() as (toolbox, _):
+        result = await toolbox.call("python", {"code": code})
+    assert result.text.count("[secret A removed]") == 4
+    assert result.run is not None
+    assert SECRET in result.run.stdout  # the application has it all
+
+
+@pytest.mark.parametrize("place", range(7990, 8004))
+async def test_a_cut_does_not_save_half_of_a_secret(filtering: Toolbox, place: int) -> None:
+    result = await filtering.call("python", {"code": f"print('x' * {place} + {SECRET!r} + 'y' * 9000)"})
+    assert "left out ...]" in result.text
+    assert not any(SECRET[start : start + 5] in result.text for start in range(len(SECRET) - 5))
+
+
+@pytest.fixture(scope="module")
+async def filtering() -> AsyncIterator[Toolbox]:
+    async with filtered() as (toolbox, _):
+        yield toolbox
+
+
+async def test_a_canary_in_a_result_raises_an_alarm_and_withholds_it() -> None:
+    async with filtered() as (toolbox, alarms):
+        written = "".join(chr(ord(each) + 1) for each in "KX83-canary-value-77")
+        result = await toolbox.call("python", {"code": f"print(''.join(chr(ord(each) - 1) for each in {written!r}))"})
+    assert result.text == "[withheld by policy: the text holds what must not leave]"
+    assert alarms == [Alarm("c", "tool_result")]
+
+
+async def test_a_canary_in_a_call_raises_an_alarm_and_nothing_runs() -> None:
+    async with filtered() as (toolbox, alarms):
+        result = await toolbox.call("python", {"code": "print('KX83-' + 'canary-value-77')"})
+    assert (result.status, result.run) == (ToolStatus.DENIED, None)
+    assert alarms == [Alarm("c", "from_model")]
+
+
+async def test_arguments_are_taken_as_they_are_or_not_at_all() -> None:
+    async with filtered(host_paths="block", tokens="strip") as (toolbox, _):
+        denied = await toolbox.call("python", {"code": "print(open('/etc/shadow').read())"})
+        unchanged = await toolbox.call("python", {"code": f"print(len({SECRET!r}))"})
+    assert (denied.status, denied.run) == (ToolStatus.DENIED, None)
+    assert denied.text == "Denied: [withheld by policy: the text holds host path]"
+    assert unchanged.text == f"Success.\nstdout:\n{len(SECRET)}"
