@@ -38,7 +38,7 @@ from fumehood.session import Session
 
 if TYPE_CHECKING:
     from fumehood.egress import WayOut
-    from fumehood.environments import Lease
+    from fumehood.environments import Lease, Runner
 
 
 class Sandbox(Files):
@@ -85,7 +85,7 @@ class Sandbox(Files):
             backend = select_backend(self.policy)
             refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
             backend.check(self.policy)
-            packages = await self._install_packages(backend, stack)
+            packages = await self._install_packages(backend, stack, trail)
             self._way_out = await self._ask_for_way_out(stack)
             ports = self._way_out.ports if self._way_out else ()
             opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
@@ -104,14 +104,14 @@ class Sandbox(Files):
         stack.push_async_callback(wait_for_gateway, way_out.close)
         return way_out
 
-    async def _install_packages(self, backend: Backend, stack: AsyncExitStack) -> PackageFolder | None:
+    async def _install_packages(self, backend: Backend, stack: AsyncExitStack, trail: Trail) -> PackageFolder | None:
         """In a worker thread, which notices when we are cancelled and ends the installation before we go on."""
         section = self.policy.environment
         if not section.has_packages:
             return None
         if await backend.has_packages(self.policy, await anyio.to_thread.run_sync(_request, section)):
             return None
-        lease = await anyio.to_thread.run_sync(_use_environment, section, self._progress)
+        lease = await anyio.to_thread.run_sync(_use_environment, section, self._progress, trail)
         stack.callback(lease.close)
         return PackageFolder(str(lease.environment.folder), lease.environment.digest)
 
@@ -292,11 +292,18 @@ def _request(section: Environment) -> str:
     return Wishes.of(section).request
 
 
-def _use_environment(section: Environment, progress: Callable[[str], None] | None) -> Lease:
+def sandboxed_installer(audit: AuditChoice = None) -> Runner:
+    """For a store of environments: installs in a sandbox of its own, which is recorded like any other."""
+    from fumehood.installation import SandboxedInstaller
+
+    return SandboxedInstaller(lambda policy: Sandbox(policy, audit=audit))
+
+
+def _use_environment(section: Environment, progress: Callable[[str], None] | None, trail: Trail) -> Lease:
     from fumehood.environments import EnvironmentStore, Wishes
 
-    wishes = Wishes.of(section)
-    return EnvironmentStore.open_default().use(wishes, progress, anyio.from_thread.check_cancelled)
+    store = EnvironmentStore.open_default(sandboxed_installer(trail))
+    return store.use(Wishes.of(section), progress, anyio.from_thread.check_cancelled)
 
 
 def _admit(policy: Policy, learn: bool) -> WayOut:

@@ -24,6 +24,7 @@ from unit.images.archives import file, link, write_archive
 from fumehood import FumehoodError, Policy, SyncSandbox, UsageError
 from fumehood.backends.docker.ssh import ssh_argv
 from fumehood.images import Recipe, build_image, list_images
+from fumehood.sandbox import sandboxed_installer
 
 AS_NOBODY = """
 import os, sys
@@ -151,7 +152,7 @@ def test_a_disk_that_is_full_is_told_as_such(second: SecondEngine, tmp_path: Pat
     filler.write_bytes(b"x" * (SPACE_BYTES // 2))
     try:
         with pytest.raises(FumehoodError, match=r"no space left on its disk. Free some"):
-            build_image(Recipe.of(engine_of, name="never:1", base="fumehood:latest"))
+            build_image(Recipe.of(engine_of, name="never:1", base="fumehood:latest"), sandboxed_installer())
         with pytest.raises(OSError, match="No space left"):
             filler.write_bytes(bytes(SPACE_BYTES))
         assert "no space left on its disk. Free some" in refusal(host=second.local)

@@ -37,12 +37,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hood" / "environments"
 
 
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of it comes from the cache of earlier tests."""
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def policy_for(index: PackageIndex, *packages: str, **section: object) -> Policy:
     return Policy(environment={"packages": [*packages], "index": index.url, **section})
 
@@ -58,7 +52,6 @@ def installers_of(process: int) -> set[int]:
     return {pid for pid in descendants(process) if b"pip\0install" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_packages_are_there_for_the_program_and_for_what_it_starts() -> None:
     with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter")) as box:
         assert box.run("import greeter; greeter.main(); print(greeter.__file__)").stdout == (
@@ -71,7 +64,6 @@ def test_packages_are_there_for_the_program_and_for_what_it_starts() -> None:
         assert "read-only mount of a folder with the digest sha256:" in box.enforcement["environment.packages"]
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_nothing_in_the_environment_can_be_written_by_the_program() -> None:
     attack = """
 import os
@@ -93,7 +85,6 @@ attempt(lambda: os.utime('/opt/environment/greeter.py'))
         assert set(answers) <= {"Read-only file system", "Permission denied"}
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_a_second_sandbox_needs_no_index() -> None:
     with open_index(GREETER) as index:
         policy = policy_for(index, "greeter")
@@ -106,21 +97,18 @@ def test_a_second_sandbox_needs_no_index() -> None:
         assert len(index.paths) == asked
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_preloaded_packages_are_loaded_before_the_program_starts() -> None:
     with open_index(GREETER) as index:
         policy = policy_for(index, "greeter", preload=["greeter"])
         assert run("import sys; print('greeter' in sys.modules)", policy).stdout == "True\n"
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_a_package_cannot_take_the_place_of_a_module_that_the_cell_imports() -> None:
     impostor = make_wheel("impostor", {"json.py": "print('impostor')", "ctypes.py": "raise SystemExit"})
     with open_index(impostor) as index:
         assert run("import json; print(json.dumps([1]))", policy_for(index, "impostor")).stdout == "[1]\n"
 
 
-@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("module", "words"),
     [
@@ -136,7 +124,6 @@ def test_a_module_that_cannot_be_preloaded_is_named(module: str, words: str) -> 
             pytest.fail("it opened")
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_progress_is_told() -> None:
     told: list[str] = []
     with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter"), progress=told.append):
@@ -144,7 +131,6 @@ def test_progress_is_told() -> None:
         assert any(line.startswith("Installed 1 package") for line in told)
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_two_processes_build_once_and_the_second_says_that_it_waits(tmp_path: Path) -> None:
     with open_index(GREETER, answering=False) as index:
         command = [sys.executable, "-W", "ignore", "-c", HOST, str(write_policy(tmp_path, index))]
@@ -166,13 +152,16 @@ def test_two_processes_build_once_and_the_second_says_that_it_waits(tmp_path: Pa
 
 
 def _reads(first: subprocess.Popen[str], second: subprocess.Popen[str]) -> bool:
-    """True when the first one is the builder: exactly one of them has an installer."""
-    building = [bool(installers_of(process.pid)) for process in (first, second)]
-    assert sorted(building) == [False, True]
-    return building[0]
+    """True when the first one is the builder: exactly one of them has an installer, as soon as its sandbox is up."""
+
+    def building() -> list[bool]:
+        return [bool(installers_of(process.pid)) for process in (first, second)]
+
+    wait_until(lambda: any(building()), 20.0, "an installer runs")
+    assert sorted(building()) == [False, True]
+    return building()[0]
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_many_threads_build_once() -> None:
     results, told = list[str](), list[str]()
 
@@ -191,7 +180,6 @@ def test_many_threads_build_once() -> None:
     assert told.count("installing greeter") == 1
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_a_build_that_is_killed_takes_its_installer_along_and_the_next_one_sweeps_up(
     home: Path, tmp_path: Path
 ) -> None:
@@ -211,7 +199,6 @@ def test_a_build_that_is_killed_takes_its_installer_along_and_the_next_one_sweep
         assert len(EnvironmentStore(home).list()) == 1
 
 
-@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_an_interrupted_command_leaves_nothing_usable(home: Path, tmp_path: Path, signum: int, code: int) -> None:
     with open_index(GREETER, answering=False) as index:
@@ -230,7 +217,6 @@ def test_an_interrupted_command_leaves_nothing_usable(home: Path, tmp_path: Path
 
 
 @pytest.mark.anyio
-@pytest.mark.usefixtures("own_cache")
 async def test_opening_a_sandbox_can_be_cancelled_while_it_builds(home: Path) -> None:
     with open_index(GREETER, answering=False) as index:
         with anyio.CancelScope() as scope:
@@ -248,7 +234,6 @@ async def _cancel_when(event: threading.Event, scope: anyio.CancelScope) -> None
     scope.cancel()
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_a_package_without_wheels_is_denied(home: Path) -> None:
     with open_index(("source-1.0.tar.gz", b"never read")) as index:
         with pytest.raises(DeniedError, match=r"source.*no usable wheels.*Only wheels are installed"):
@@ -258,7 +243,6 @@ def test_a_package_without_wheels_is_denied(home: Path) -> None:
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("package", "words"),
     [
@@ -274,7 +258,6 @@ def test_a_package_that_does_not_exist_is_named(home: Path, package: str, words:
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_hashes_are_held(tmp_path: Path) -> None:
     with open_index(GREETER) as index:
         file = tmp_path / "requirements.txt"
@@ -286,7 +269,6 @@ def test_hashes_are_held(tmp_path: Path) -> None:
             run("pass", policy)
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_with_hashes_a_dependency_needs_one_too(tmp_path: Path) -> None:
     needy = make_wheel("needy", {"needy/__init__.py": ""}, requires="greeter")
     with open_index(GREETER, needy) as index:
@@ -296,7 +278,6 @@ def test_with_hashes_a_dependency_needs_one_too(tmp_path: Path) -> None:
             run("pass", policy_for(index, requirements=file))
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_a_policys_index_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     impostor = make_wheel("greeter", {"greeter.py": "def main():\n    print('impostor')\n"}, version="2.0")
     with open_index(GREETER) as index, open_index(impostor) as other:
@@ -306,7 +287,6 @@ def test_a_policys_index_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> Non
         assert other.paths == []
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_an_index_that_nobody_serves_is_a_clear_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -316,7 +296,6 @@ def test_an_index_that_nobody_serves_is_a_clear_error(home: Path, monkeypatch: p
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_an_environment_that_was_pruned_and_built_anew_works_although_an_old_cell_is_warm(home: Path) -> None:
     with open_index(GREETER) as index:
         policy = policy_for(index, "greeter")
@@ -327,7 +306,6 @@ def test_an_environment_that_was_pruned_and_built_anew_works_although_an_old_cel
         assert run("import greeter; greeter.main()", policy).stdout == "hello\n"
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_the_same_packages_have_the_same_digest_whenever_they_are_built(home: Path) -> None:
     digests: list[str] = []
     with open_index(GREETER) as index:
@@ -338,7 +316,6 @@ def test_the_same_packages_have_the_same_digest_whenever_they_are_built(home: Pa
     assert digests[0] == digests[1]
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_a_mount_over_the_packages_is_refused(tmp_path: Path) -> None:
     mounts = {"mounts": [{"source": str(tmp_path), "target": "/opt"}]}
     with open_index(GREETER) as index:
@@ -355,7 +332,7 @@ def test_a_policy_that_cannot_be_enforced_is_refused_before_anything_is_built(ho
     assert not home.exists()
 
 
-def test_hood_env_builds_lists_and_prunes(home: Path, tmp_path: Path, own_cache: None) -> None:
+def test_hood_env_builds_lists_and_prunes(home: Path, tmp_path: Path) -> None:
     def hood(*arguments: str) -> tuple[int, str]:
         done = subprocess.run([sys.executable, "-m", "fumehood", "env", *arguments], stdout=subprocess.PIPE, text=True)
         return done.returncode, done.stdout

@@ -19,6 +19,7 @@ from unit.images.archives import file, link, write_archive
 
 from fumehood import DeniedError, FumehoodError, Policy, SyncSandbox, UnenforceableError, UsageError
 from fumehood.images import Recipe, build_image, inspect_image, list_images, remove_image
+from fumehood.sandbox import sandboxed_installer
 
 GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n"}, version="1.5")
 NAME = "fumehood-test-image:1"
@@ -60,7 +61,7 @@ def policy(place: Path) -> Iterator[Policy]:
     """Of a real image with a package in it, made from the tests' own, which has compilers."""
     with open_index(GREETER) as index:
         wanted = Policy(backend="docker", image=NAME, environment={"packages": ["greeter==1.*"], "index": index.url})
-        build_image(Recipe.of(wanted, base=engine.IMAGE))
+        build_image(Recipe.of(wanted, base=engine.IMAGE), sandboxed_installer())
         yield wanted
     # Not by its own means: the pool may hold a container of it for a while.
     engine.docker(place, "image", "rm", "--force", NAME)
@@ -153,14 +154,14 @@ def test_an_image_that_is_not_the_pinned_one_is_refused(policy: Policy) -> None:
 def test_the_same_again_is_the_same_image(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1750000000")
     recipe = Recipe.of(Policy(), name="fumehood-test-twin:1", base=tiny)
-    twins = {build_image(recipe).digest for _ in range(2)}
+    twins = {build_image(recipe, sandboxed_installer()).digest for _ in range(2)}
     remove_image(Policy(), recipe.name)
     assert len(twins) == 1
 
 
 def test_an_image_for_another_machine_is_refused(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fumehood.images.archive._ARCHITECTURES", {"x86_64": "arm64", "aarch64": "amd64"})
-    build_image(Recipe.of(Policy(), name="fumehood-test-foreign:1", base=tiny))
+    build_image(Recipe.of(Policy(), name="fumehood-test-foreign:1", base=tiny), sandboxed_installer())
     try:
         foreign = Policy(backend="docker", image="fumehood-test-foreign:1")
         with (
@@ -184,7 +185,7 @@ WRONG = {
 @pytest.mark.parametrize(("wish", "message"), WRONG.values(), ids=WRONG.keys())
 def test_what_cannot_be_built_is_one_clear_error(tiny: str, wish: dict[str, object], message: str) -> None:
     with pytest.raises(FumehoodError, match=message):
-        build_image(Recipe.of(Policy(), name="fumehood-test-never:1", **wish))  # type: ignore[arg-type]
+        build_image(Recipe.of(Policy(), name="fumehood-test-never:1", **wish), sandboxed_installer())  # type: ignore[arg-type]
     assert workshops() == []
 
 
@@ -193,7 +194,9 @@ def test_a_base_without_python_is_refused(place: Path, tmp_path: Path) -> None:
     engine.docker(place, "import", str(tmp_path / "empty.tar"), "fumehood-test-empty:1")
     try:
         with pytest.raises(UsageError, match="has no python3"):
-            build_image(Recipe.of(Policy(), name="fumehood-test-never:1", base="fumehood-test-empty:1"))
+            build_image(
+                Recipe.of(Policy(), name="fumehood-test-never:1", base="fumehood-test-empty:1"), sandboxed_installer()
+            )
     finally:
         engine.docker(place, "image", "rm", "fumehood-test-empty:1")
 
@@ -201,7 +204,7 @@ def test_a_base_without_python_is_refused(place: Path, tmp_path: Path) -> None:
 def test_without_mmdebstrap_there_is_another_way(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match=r"apt-get install mmdebstrap.*--base"):
-        build_image(Recipe.of(Policy(), name="fumehood-test-never:1"))
+        build_image(Recipe.of(Policy(), name="fumehood-test-never:1"), sandboxed_installer())
 
 
 def test_a_user_without_a_range_of_ids_is_told_how_to_get_one(place: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from fumehood.cli.terminal import neutralise
 from fumehood.environments import Environment, EnvironmentStore, Wishes
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
+from fumehood.sandbox import sandboxed_installer
 
 _DAY_SECONDS = 24 * 3600
 _MIB = 1024 * 1024
@@ -69,7 +70,7 @@ def _list(chosen: Arguments) -> int:
 
 
 def _build(chosen: Arguments) -> int:
-    environment = EnvironmentStore.open_default().build(_wishes(chosen), say)
+    environment = EnvironmentStore.open_default(sandboxed_installer()).build(_wishes(chosen), say)
     print(_in_words(environment))
     return 0
 

@@ -17,6 +17,7 @@ from fumehood.cli.messages import say
 from fumehood.cli.terminal import neutralise
 from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, labels, list_images, remove_image
 from fumehood.policy import Policy
+from fumehood.sandbox import sandboxed_installer
 
 _MIB = 1024 * 1024
 _BUILD = """\
@@ -93,7 +94,7 @@ def _build(chosen: Arguments) -> int:
     )
     interruption = Interruption()
     try:
-        built = build_image(recipe, say, interruption.check)
+        built = build_image(recipe, sandboxed_installer(), say, interruption.check)
     except StoppedError as error:
         say(f"{error}; nothing is left of it")
         return exitcodes.for_signal(error.signal)

@@ -1,39 +1,36 @@
-"""Installs packages with uv: wheels only, copied, compiled, from the index that this user's configuration names.
+"""Installs packages with uv: wheels only, compiled, from the index that the policy or this user's configuration names.
 
-uv is run with as little of the caller's environment as reaches an index: where its configuration and its cache are,
-proxies, certificates, credentials, and uv's own variables about indexes. `PIP_*` variables are not among them, since uv
-does not read them. A policy that names an index gets that index alone: no other variable, no configuration file.
+uv runs where the runner that we are given puts it, and sees what it needs: itself, the list of packages, the folder
+that it fills, and folders that serve as an index. Its cache lies in that folder too, and goes when it is done: one that
+outlives a build could be used to plant something into the next. `PIP_*` variables mean nothing, as everywhere with uv.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fumehood.environments.children import run_child
+from fumehood.environments.sealing import discard
+from fumehood.environments.sources import Site, Source, find_sources
+from fumehood.environments.task import Report, Runner, Task
 from fumehood.environments.wishes import Wishes
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
 
 _STEP = "building the environment"
 _INSTALL_UV = "pip install 'fumehood[environments]'"
 
-_KEPT = frozenset(
-    {
-        # Where uv finds its configuration and keeps its cache.
-        *("HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_CACHE_HOME", "TMPDIR", "UV_CACHE_DIR"),
-        # How to reach an index, and to be believed by it. PATH is for a keyring program.
-        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_INSECURE_HOST"),
-        *("NETRC", "UV_KEYRING_PROVIDER", "PATH"),
-        *("UV_OFFLINE", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "UV_CONCURRENT_DOWNLOADS"),
-    }
-)
-# Which index: not looked at when the policy names one.
-_INDEX_VARIABLE = re.compile(
-    r"UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|NO_INDEX|INDEX_STRATEGY|CONFIG_FILE|NO_CONFIG"
-    r"|INDEX_[A-Z0-9_]+_(?:USERNAME|PASSWORD))"
-)
+# As uv sees them.
+_UV = "/opt/installer/uv"
+_ASKED = "/opt/installer/asked.txt"
+_BUILD = "/opt/build"
+_SOURCES = "/opt/sources"
+
+_KEPT = frozenset({"UV_OFFLINE", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "UV_CONCURRENT_DOWNLOADS"})
+# Which of several indexes: not looked at when the policy names one.
+_KEPT_WITH_INDEXES = frozenset({"UV_NO_INDEX", "UV_INDEX_STRATEGY"})
+_PROJECT = re.compile(r"[A-Za-z0-9._-]+")
 _INTERESTING = re.compile(r"(?:Resolved|Downloading|Downloaded|Prepared|Installed|Bytecode compiled) ")
 # How uv draws a chain of reasons, in its older releases and in its newer ones.
 _REASON_START = re.compile(r"^\s*(?:error: |\u00d7 )", re.MULTILINE)
@@ -55,34 +52,49 @@ def install(
     folder: Path,
     *,
     variables: Mapping[str, str],
-    held: int,
+    runner: Runner,
     progress: Callable[[str], None],
     heartbeat: Callable[[], None],
 ) -> None:
-    """Into `folder/packages`. The descriptor `held` stays open as long as anything of the installation lives."""
-    packages, asked = folder / "packages", folder / "asked.txt"
-    packages.mkdir()
+    """Into `folder/packages`."""
+    build, asked = folder / "build", folder / "asked.txt"
+    for place in (build, build / "packages", build / "home"):
+        place.mkdir()
     asked.write_text("".join(f"{package}\n" for package in wishes.packages), encoding="utf-8")
-    ended = run_child(
-        install_argv(find_uv(), wishes, asked, packages),
-        python=wishes.interpreter.executable,
-        variables=installer_variables(variables, wishes),
-        held=held,
-        on_line=lambda line: progress(line) if _INTERESTING.match(line) else None,
-        heartbeat=heartbeat,
-    )
-    if ended.code != 0:
-        raise explain(ended.said, ended.code)
+    task = plan(find_uv(), wishes, variables, asked=asked, build=build)
+    report = runner(task, lambda line: progress(line) if _INTERESTING.match(line) else None, heartbeat)
+    for attempt in report.refused:
+        progress(f"refused: {attempt}")
+    if report.code != 0 or report.limit:
+        raise explain(report)
     asked.unlink()
-    # uv's own lock on the folder, open to everybody.
-    (packages / ".lock").unlink(missing_ok=True)
+    _take_over(build / "packages", folder / "packages")
+    discard(build)
 
 
-def install_argv(uv: str, wishes: Wishes, asked: Path, packages: Path) -> list[str]:
-    argv = [uv, "pip", "install", "--color", "never", "--python", wishes.interpreter.executable]
-    argv += ["--target", str(packages), "-r", str(asked)]
-    # Links into uv's cache would let whoever writes there change a finished environment.
-    argv += ["--only-binary", ":all:", "--link-mode", "copy"]
+def plan(uv: str, wishes: Wishes, variables: Mapping[str, str], *, asked: Path, build: Path) -> Task:
+    sources = find_sources(uv, wishes, variables)
+    folders = {f"{_SOURCES}/{number}": source.place for number, source in enumerate(sources)}
+    sites = tuple(source.place for source in sources if isinstance(source.place, Site))
+    return Task(
+        argv=tuple(install_argv(wishes, sources)),
+        variables=installer_variables(variables, wishes),
+        readable={
+            _UV: Path(uv),
+            _ASKED: asked,
+            **{target: place for target, place in folders.items() if isinstance(place, Path)},
+        },
+        writable={_BUILD: build},
+        sites=sites,
+        pages=tuple(_pages(sources, wishes)),
+    )
+
+
+def install_argv(wishes: Wishes, sources: Sequence[Source]) -> list[str]:
+    argv = [_UV, "pip", "install", "--color", "never", "--python", wishes.interpreter.executable]
+    argv += ["--target", f"{_BUILD}/packages", "-r", _ASKED]
+    # The cache goes when the build is over, and is on the same file system: nothing needs to be copied.
+    argv += ["--only-binary", ":all:", "--link-mode", "hardlink", "--cache-dir", f"{_BUILD}/cache"]
     if wishes.target is not None:
         argv += ["--python-version", ".".join(map(str, wishes.target.version))]
         argv += ["--python-platform", wishes.target.platform]
@@ -91,24 +103,56 @@ def install_argv(uv: str, wishes: Wishes, asked: Path, packages: Path) -> list[s
         argv.append("--compile-bytecode")
     if wishes.are_hashed:
         argv.append("--require-hashes")
-    if wishes.index is not None:
-        argv += ["--no-config", "--default-index", wishes.index]
+    argv.append("--no-config")
+    for number, source in enumerate(sources):
+        place = source.place
+        argv += [source.option, place.url if isinstance(place, Site) else f"file://{_SOURCES}/{number}"]
     return argv
 
 
 def installer_variables(caller: Mapping[str, str], wishes: Wishes) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in caller.items()
-        if name in _KEPT or (wishes.index is None and _INDEX_VARIABLE.fullmatch(name))
-    }
+    names = _KEPT if wishes.index is not None else _KEPT | _KEPT_WITH_INDEXES
+    kept = {name: value for name, value in caller.items() if name in names}
     # Nothing in a read-only folder changes, so bytecode need not be compared with its source at every import.
-    return {**kept, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
+    return {**kept, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH", "HOME": f"{_BUILD}/home", "TMPDIR": f"{_BUILD}/home"}
 
 
-def explain(said: str, code: int) -> FumehoodError:
+def _pages(sources: Sequence[Source], wishes: Wishes) -> Iterator[str]:
+    """Of the packages asked for, at indexes that can be believed to be who they are."""
+    projects = [re.sub(r"[-_.]+", "-", found[0]).lower() for each in wishes.packages if (found := _PROJECT.match(each))]
+    for source in sources:
+        if source.is_index and isinstance(source.place, Site) and source.place.is_secure:
+            yield from (f"{source.place.url.rstrip('/')}/{project}/" for project in projects)
+
+
+def _take_over(made: Path, place: Path) -> None:
+    """What an installer has left is not to be believed: a link would have us read, or seal, what it leads to."""
+    if made.is_symlink() or not made.is_dir():
+        raise DeniedError(f"{_STEP}: the installer has put something else into the place of the packages' folder")
+    for root, folders, files in os.walk(made):
+        for name in (*folders, *files):
+            if Path(root, name).is_symlink():
+                raise DeniedError(
+                    f"{_STEP}: {Path(root, name).relative_to(made)} is a symbolic link, which no wheel can hold; "
+                    "find out which package it belongs to and do without it"
+                )
+    # uv's own lock on the folder, open to everybody.
+    (made / ".lock").unlink(missing_ok=True)
+    made.rename(place)
+
+
+def explain(report: Report) -> FumehoodError:
     """uv's words, by who has to act on them."""
-    reason = _reason(said) or f"uv ended with code {code} and said nothing"
+    if report.limit:
+        return StepFailedError(_STEP, report.limit.rstrip("."), remedy="Install fewer packages at once.")
+    said = report.said
+    reason = _reason(said) or f"uv ended with code {report.code} and said nothing"
+    # First: to uv, what was refused may look as if it did not exist.
+    if report.refused:
+        return DeniedError(
+            f"{_STEP}: {reason} The installer may go to its index and to the hosts that the index's pages name, and "
+            f"was refused: {', '.join(report.refused)}. Use an index that keeps its files in these places."
+        )
     if "no usable wheels" in said or "building from source is disabled" in said:
         return DeniedError(
             f"{_STEP}: {reason} Only wheels are installed, because building from source runs the package's code; "

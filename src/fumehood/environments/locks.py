@@ -1,7 +1,7 @@
 """One lock for each environment: shared by all that use it, exclusive for whoever builds or removes it.
 
-A lock dies with the processes that hold it, so nothing has to be cleaned up after a crash. Children that are given the
-descriptor hold it too: as long as an orphaned installer still writes, nobody else does.
+A lock dies with the process that holds it, so nothing has to be cleaned up after a crash. The sandbox of an installer
+dies with that process too, a moment later; until then it writes into the folder that it was shown, which nobody uses.
 """
 
 from __future__ import annotations

@@ -6,10 +6,14 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.errors import StepFailedError
+
+_ATTEMPTS = 40
+_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,21 @@ def seal(folder: Path) -> Seal:
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder, read-only or half written; one that does not exist is fine."""
+    """Remove a folder, read-only or half written; one that does not exist is fine.
+
+    An installer whose host was killed may still write into it for a moment, before it is dead too.
+    """
+    for attempt in reversed(range(_ATTEMPTS)):
+        try:
+            _remove(folder)
+            break
+        except OSError:
+            if attempt == 0:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _remove(folder: Path) -> None:
     if not folder.exists():
         return
     for root, _, _ in os.walk(folder):

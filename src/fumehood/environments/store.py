@@ -18,7 +18,9 @@ from fumehood.environments.installer import install
 from fumehood.environments.locks import Lock
 from fumehood.environments.manifest import Manifest, describe, read_manifest, write_manifest
 from fumehood.environments.sealing import discard, seal
+from fumehood.environments.task import Report, Runner, Task
 from fumehood.environments.wishes import Wishes
+from fumehood.errors import StepFailedError
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -34,6 +36,11 @@ def _ignore(line: str) -> None:
 
 def _carry_on() -> None:
     """Nothing ends the work but its end."""
+
+
+def _nobody(task: Task, on_line: Progress, heartbeat: Heartbeat) -> Report:
+    """Runs nothing."""
+    raise StepFailedError("building the environment", "this store was opened to look", remedy="Give it a runner.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +73,21 @@ class Lease:
 
 
 class EnvironmentStore:
-    """Safe from any number of threads and processes. Everything blocks: for worker threads and command lines."""
+    """Safe from any number of threads and processes. Everything blocks: for worker threads and command lines.
 
-    def __init__(self, root: Path) -> None:
+    Without a runner it finds and removes environments, and builds none.
+    """
+
+    def __init__(self, root: Path, runner: Runner = _nobody) -> None:
         make_private(root.parent)
         make_private(root)
         self._root = root
+        self._runner = runner
 
     @classmethod
-    def open_default(cls) -> Self:
+    def open_default(cls, runner: Runner = _nobody) -> Self:
         """The user's own: below $FUMEHOOD_HOME, or the user's cache folder."""
-        return cls(find_home(os.environ) / "environments")
+        return cls(find_home(os.environ) / "environments", runner)
 
     def find(self, key: str) -> Environment | None:
         folder = self._root / key
@@ -146,7 +157,7 @@ class EnvironmentStore:
         place.mkdir(mode=0o700)
         try:
             progress(f"installing {_shown(wishes)}")
-            install(wishes, place, variables=os.environ, held=lock.descriptor, progress=progress, heartbeat=heartbeat)
+            install(wishes, place, variables=os.environ, runner=self._runner, progress=progress, heartbeat=heartbeat)
             self._finish(wishes, place)
         except BaseException:
             discard(place)

@@ -80,9 +80,9 @@ def _digest(meaning: dict[str, object]) -> str:
 
 
 def _refuse_sdists(section: EnvironmentSection) -> None:
-    # Building one runs the package's own code, and a build has no sandbox around it as long as none reaches an index.
+    # Building one runs the package's own code, which could change what the other packages of the environment are.
     if section.allow_sdists:
         raise DeniedError(
-            "environment.allow_sdists: building a package from source runs its code on this machine, outside of any "
-            "sandbox, so it is not done. Choose releases that have wheels and remove the key."
+            "environment.allow_sdists: building a package from source runs its code while others are installed "
+            "beside it, so it is not done. Choose releases that have wheels and remove the key."
         )

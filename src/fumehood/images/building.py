@@ -16,7 +16,7 @@ from fumehood.backends.docker.engine import Engine, ImageFacts
 from fumehood.backends.docker.reference import ENVIRONMENT
 from fumehood.backends.docker.troubles import speaking_to
 from fumehood.backends.languages import LANGUAGES
-from fumehood.environments import Environment, EnvironmentStore, Target, Wishes
+from fumehood.environments import Environment, EnvironmentStore, Runner, Target, Wishes
 from fumehood.errors import UsageError
 from fumehood.images import debian
 from fumehood.images import labels as labelled
@@ -56,14 +56,19 @@ class Source:
     origin: str
 
 
-def build_image(recipe: Recipe, progress: Progress = _ignore, heartbeat: Heartbeat = _carry_on) -> ImageFacts:
-    """Blocks, for command lines. Whatever `heartbeat` raises ends it, and nothing is left."""
+def build_image(
+    recipe: Recipe, runner: Runner, progress: Progress = _ignore, heartbeat: Heartbeat = _carry_on
+) -> ImageFacts:
+    """Blocks, for command lines. Whatever `heartbeat` raises ends it, and nothing is left.
+
+    The runner installs the policy's packages.
+    """
     made_at = _moment(os.environ)
     machine = with_engine(recipe.policy, _machine, heartbeat)
     with open_workshop() as workshop, ExitStack() as stack:
         source = _fetch(recipe, machine, workshop, made_at, progress, heartbeat)
         root = stack.enter_context(open_root(source.archive))
-        environment = _install_packages(recipe, root, source.machine, stack, progress, heartbeat)
+        environment = _install_packages(recipe, root, source.machine, stack, runner, progress, heartbeat)
         progress("hardening")
         archive = _assemble(recipe, source, root, environment, workshop.folder / "layer.tar", made_at, heartbeat)
         progress(f"loading {recipe.name}, {archive.layer.stat().st_size // 2**20} MiB")
@@ -104,7 +109,13 @@ async def _export(reference: str, path: Path, progress: Progress, engine: Engine
 
 
 def _install_packages(
-    recipe: Recipe, root: Root, machine: str, stack: ExitStack, progress: Progress, heartbeat: Heartbeat
+    recipe: Recipe,
+    root: Root,
+    machine: str,
+    stack: ExitStack,
+    runner: Runner,
+    progress: Progress,
+    heartbeat: Heartbeat,
 ) -> Environment | None:
     python = root.python()
     if python is None:
@@ -113,7 +124,7 @@ def _install_packages(
     if not section.has_packages:
         return None
     wishes = Wishes.of(section, Target(python[1], wheel_platform(root, machine)))
-    lease = stack.enter_context(closing(EnvironmentStore.open_default().use(wishes, progress, heartbeat)))
+    lease = stack.enter_context(closing(EnvironmentStore.open_default(runner).use(wishes, progress, heartbeat)))
     return lease.environment
 
 

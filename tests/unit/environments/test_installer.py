@@ -9,15 +9,19 @@ import pytest
 from unit.environments.making import wishes
 
 from fumehood.environments import Wishes
-from fumehood.environments.installer import explain, find_uv, install_argv, installer_variables
+from fumehood.environments.installer import explain, find_uv, install_argv, installer_variables, plan
+from fumehood.environments.sources import Site, Source
+from fumehood.environments.task import Report
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
 
 CALLER = {
     "HOME": "/home/me",
-    "HTTPS_PROXY": "http://proxy.example:3128",
     "SSL_CERT_FILE": "/etc/ssl/ca.pem",
+    "UV_CACHE_DIR": "/home/me/.cache/uv",
+    "UV_HTTP_TIMEOUT": "60",
     "UV_INDEX": "https://packages.example/simple",
     "UV_INDEX_OURS_PASSWORD": "hunter2",
+    "UV_INDEX_STRATEGY": "first-index",
     "UV_CONFIG_FILE": "/home/me/uv.toml",
     "UV_TARGET": "/",
     "UV_NO_BINARY": "1",
@@ -30,16 +34,17 @@ CALLER = {
     "LD_PRELOAD": "/tmp/x.so",
     "AWS_SECRET_ACCESS_KEY": "secret",
 }
+MINE = Site("https://mine.example/simple", "mine.example", 443, is_secure=True)
 
 
-def argv(wanted: Wishes) -> str:
-    return " ".join(install_argv("/bin/uv", wanted, Path("/b/asked.txt"), Path("/b/packages")))
+def argv(wanted: Wishes, *sources: Source) -> str:
+    return " ".join(install_argv(wanted, sources))
 
 
-def test_only_wheels_are_installed_and_nothing_is_linked_to_the_cache() -> None:
+def test_only_wheels_are_installed_and_the_cache_is_the_builds_own() -> None:
     command = argv(wishes())
-    assert command.startswith("/bin/uv pip install ")
-    for words in ("--only-binary :all:", "--link-mode copy", "--target /b/packages", "-r /b/asked.txt"):
+    assert command.startswith("/opt/installer/uv pip install ")
+    for words in ("--only-binary :all:", "--cache-dir /opt/build/cache", "--target /opt/build/packages", "--no-config"):
         assert words in command
     assert "--python /opt/python/bin/python3.11" in command
     assert "--require-hashes" not in command
@@ -49,17 +54,26 @@ def test_hashes_are_required_where_there_are_any() -> None:
     assert "--require-hashes" in argv(wishes(are_hashed=True))
 
 
-def test_the_installer_knows_how_to_reach_an_index_and_nothing_else() -> None:
-    assert set(installer_variables(CALLER, wishes())) == {
-        *("HOME", "HTTPS_PROXY", "SSL_CERT_FILE", "UV_INDEX", "UV_INDEX_OURS_PASSWORD", "UV_CONFIG_FILE"),
-        "PYC_INVALIDATION_MODE",
-    }
+def test_the_installer_learns_nothing_of_its_caller_but_how_patient_to_be() -> None:
+    ours = {"PYC_INVALIDATION_MODE", "HOME", "TMPDIR"}
+    assert set(installer_variables(CALLER, wishes())) == {"UV_HTTP_TIMEOUT", "UV_INDEX_STRATEGY", *ours}
+    assert set(installer_variables(CALLER, wishes(index=MINE.url))) == {"UV_HTTP_TIMEOUT", *ours}
+    assert installer_variables(CALLER, wishes())["HOME"] == "/opt/build/home"
 
 
-def test_an_index_of_the_policys_is_the_only_one() -> None:
-    wanted = wishes(index="https://mine.example/simple")
-    assert "--no-config --default-index https://mine.example/simple" in argv(wanted)
-    assert set(installer_variables(CALLER, wanted)) == {"HOME", "HTTPS_PROXY", "SSL_CERT_FILE", "PYC_INVALIDATION_MODE"}
+def test_sources_are_named_one_by_one_and_folders_where_the_installer_sees_them() -> None:
+    command = argv(wishes(), Source("--default-index", MINE), Source("--find-links", Path("/srv/wheels")))
+    assert command.endswith("--default-index https://mine.example/simple --find-links file:///opt/sources/1")
+
+
+def test_a_task_shows_the_installer_what_it_needs_and_no_password(tmp_path: Path) -> None:
+    wanted = wishes("Zope.Interface==1", index="https://me:hunter2@mine.example/simple")
+    task = plan("/bin/uv", wanted, CALLER, asked=tmp_path / "asked.txt", build=tmp_path / "build")
+    assert set(task.readable) == {"/opt/installer/uv", "/opt/installer/asked.txt"}
+    assert task.writable == {"/opt/build": tmp_path / "build"}
+    assert task.pages == ("https://mine.example/simple/zope-interface/",)
+    assert "hunter2" not in repr(task)
+    assert task.sites[0].login is not None
 
 
 NEW_NOT_FOUND = """\
@@ -102,10 +116,20 @@ MEANINGS: list[tuple[str, type[FumehoodError], str]] = [
 
 @pytest.mark.parametrize(("said", "kind", "words"), MEANINGS)
 def test_what_went_wrong_is_said_to_whom_it_concerns(said: str, kind: type[FumehoodError], words: str) -> None:
-    error = explain(said, 7)
+    error = explain(Report(7, said))
     assert isinstance(error, kind)
     assert words in str(error)
     assert "\n" not in str(error)
+
+
+def test_who_was_turned_back_is_told_where_and_why() -> None:
+    error = explain(Report(2, "error: No solution found", refused=("connect evil.example:443 (no rule)",)))
+    assert isinstance(error, DeniedError)
+    assert "was refused: connect evil.example:443 (no rule)" in str(error)
+
+
+def test_a_limit_is_told_before_anything_that_the_installer_says() -> None:
+    assert "it used more memory. Install fewer" in str(explain(Report(137, "error: x", limit="it used more memory.")))
 
 
 def test_a_missing_installer_is_an_error_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:

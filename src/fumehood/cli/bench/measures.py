@@ -16,7 +16,7 @@ from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns,
 from fumehood.environments import EnvironmentStore, Wishes
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox import Sandbox, sandboxed_installer
 
 _PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "resources": {"memory": "2G"}}
 _AT_ONCE = 8
@@ -116,4 +116,5 @@ async def _pandas(rounds: int) -> Row:
 
 def _install(policy: Policy) -> str:
     wishes = Wishes.of(policy.environment)
-    return str(EnvironmentStore.open_default().build(wishes, lambda line: print(line, file=sys.stderr)).folder)
+    store = EnvironmentStore.open_default(sandboxed_installer())
+    return str(store.build(wishes, lambda line: print(line, file=sys.stderr)).folder)
