@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -21,7 +21,6 @@ from fumehood.audit.events import (
     AuditEvent,
     Content,
     Digest,
-    EgressDenied,
     FileIn,
     FileOut,
     PolicyChanged,
@@ -40,21 +39,27 @@ from fumehood.events import Stderr, Stdout
 from fumehood.policy import Audit, Policy
 from fumehood.policy.audit import Kept
 from fumehood.policy.digest import canonical_meaning
-from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
+from fumehood.results import Artifact, Cause, Display, RunResult, Status
 
 _BATCH = 500
+Telling = Callable[[], Iterable[AuditEvent]]
 
 
 class Journal:
     """Of one sandbox."""
 
-    def __init__(self, trail: Trail = OFF, keep: Audit | None = None) -> None:
-        self._trail, self._keep = trail, keep or Audit()
+    def __init__(
+        self, trail: Trail = OFF, keep: Audit | None = None, follow_out: Callable[[], Telling] | None = None
+    ) -> None:
+        """With `follow_out`, each run is followed on its way out from its beginning."""
+        self._trail, self._keep, self._follow_out = trail, keep or Audit(), follow_out
 
     @asynccontextmanager
     async def run(self, request: RunRequest) -> AsyncIterator[RunEntry]:
         """The block is the run, or the start of one in the background. That an error ends it is recorded too."""
         entry = RunEntry(self._trail, self._keep)
+        if self._follow_out is not None:
+            entry.follow(self._follow_out())
         await entry.requested(request)
         async with entry.ending():
             yield entry
@@ -76,8 +81,8 @@ class Journal:
         if self._trail.is_on:
             await self._trail.write(PolicyChanged(policy.digest, Attachment(canonical_meaning(policy))))
 
-    def within_session(self) -> Journal:
-        return Journal(self._trail.within(session=f"session_{secrets.token_hex(8)}"), self._keep)
+    def within_session(self, follow_out: Callable[[], Telling]) -> Journal:
+        return Journal(self._trail.within(session=f"session_{secrets.token_hex(8)}"), self._keep, follow_out)
 
     async def session_opened(self) -> None:
         await self._trail.write(SessionOpened())
@@ -144,12 +149,17 @@ class RunEntry:
         self._keep = keep
         self._started: Stamped | None = None
         self._is_over = not trail.is_on
+        self._abroad: Telling = tuple
         self._streams: dict[int, Witness] = {number: _witness(keep.output) for number in (1, 2)}
         self._input = _witness(keep.code)
 
     async def requested(self, request: RunRequest) -> None:
         if self._trail.is_on:
             await self._trail.write(_requested(request, self._keep))
+
+    def follow(self, telling: Telling) -> None:
+        """What happened on the way out is told with how the run ended, and before it."""
+        self._abroad = telling
 
     def started(self) -> None:
         """Written with the next record: that it was asked for is known already."""
@@ -182,7 +192,6 @@ class RunEntry:
     async def concluded(self, result: RunResult) -> RunResult:
         """The same result, now that it is recorded."""
         await self._end(
-            *map(_egress_denied, result.denials),
             RunFinished(
                 status=result.status,
                 cause=result.cause,
@@ -227,11 +236,7 @@ class RunEntry:
             return
         self._is_over = True
         started = (self._started,) if self._started is not None else ()
-        await self._trail.write(*started, *events)
-
-
-def _egress_denied(denial: Denial) -> EgressDenied:
-    return EgressDenied(denial.kind, denial.what, denial.why, denial.rule or None, denial.count)
+        await self._trail.write(*started, *self._abroad(), *events)
 
 
 class Witness(Protocol):

@@ -1,4 +1,4 @@
-"""Runs that may go out: who stands behind their doors, and what was refused there.
+"""Runs that may go out: who stands behind their doors, and what happened there.
 
 Where a backend can tell runs apart, each has a visit to the gateway of its own. Where it cannot, runs that are under
 way at the same time share one, and each of them is told of what was refused while it ran.
@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from fumehood.audit.events import AuditEvent, CanarySeen, EgressAllowed, EgressDenied
 from fumehood.backends.interface import Doorway, Visit
 from fumehood.guest.rootfs import TRUST_FILE
 from fumehood.results import Denial
 
+if TYPE_CHECKING:
+    from fumehood.policy.egress import Passage
+    from fumehood.sightings.canaries import Alarm
+
 T = TypeVar("T")
+Counted = TypeVar("Counted", Denial, "Passage")
 
 
 class GatewayVisit(Visit, Protocol):
@@ -28,9 +34,44 @@ class GatewayVisit(Visit, Protocol):
         """What was refused so far; the same things are counted."""
         ...
 
-    def end(self) -> tuple[Denial, ...]:
-        """Everything that goes out by it is closed; what was refused in all."""
+    def passages(self) -> tuple[Passage, ...]:
+        """What was let through so far, counted likewise."""
         ...
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Canaries that were found so far, and refused."""
+        ...
+
+    def end(self) -> object:
+        """Everything that goes out by it is closed."""
+        ...
+
+
+class Account(NamedTuple):
+    """What has become of everything that was tried."""
+
+    denials: tuple[Denial, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+
+    @classmethod
+    def of(cls, visit: GatewayVisit) -> Account:
+        return cls(visit.denials(), visit.passages(), visit.alarms())
+
+    def since(self, before: Account) -> Account:
+        return Account(
+            tuple(_since(before.denials, self.denials)),
+            tuple(_since(before.passages, self.passages)),
+            tuple(alarm for alarm in self.alarms if alarm not in before.alarms),
+        )
+
+    def events(self) -> Iterator[AuditEvent]:
+        for each in self.passages:
+            yield EgressAllowed(each.kind, each.what, each.rule or None, each.count)
+        for each in self.denials:
+            yield EgressDenied(each.kind, each.what, each.why, each.rule or None, each.count)
+        for alarm in self.alarms:
+            yield CanarySeen(alarm.canary, alarm.where)
 
 
 class GatewayPass(Protocol):
@@ -53,22 +94,27 @@ class Outing:
     def __init__(self, doorway: Doorway | None = None, visit: GatewayVisit | None = None) -> None:
         self.doorway = doorway
         self._visit = visit
-        self._told: tuple[Denial, ...] = visit.denials() if visit else ()
-        self._final: tuple[Denial, ...] | None = None if visit else ()
+        self._final: Account | None = None if visit else Account()
+        self._told = self._account()
 
     def news(self) -> tuple[Denial, ...]:
         """What was refused since the last time, also when it is over already."""
-        before, self._told = self._told, self._denials()
-        return tuple(_since(before, self._told))
+        before, self._told = self._told, self._account()
+        return self._told.since(before).denials
+
+    def follow(self) -> Callable[[], Iterable[AuditEvent]]:
+        """From now on; what is returned tells, when it is called, all that has happened by then."""
+        before = self._account()
+        return lambda: self._account().since(before).events()
 
     def settle(self) -> None:
-        """It is over: what is refused to others from here on is none of its."""
-        self._final = self._denials()
+        """It is over: what happens to others from here on is none of its business."""
+        self._final = self._account()
 
-    def _denials(self) -> tuple[Denial, ...]:
+    def _account(self) -> Account:
         if self._final is not None or self._visit is None:
-            return self._final or ()
-        return self._visit.denials()
+            return self._final or Account()
+        return Account.of(self._visit)
 
 
 class Outings:
@@ -114,9 +160,9 @@ async def wait_for_gateway(work: Callable[[], T]) -> T:
     return results[0]
 
 
-def _since(before: Iterable[Denial], now: Iterable[Denial]) -> Iterator[Denial]:
-    counted = {replace(denial, count=0): denial.count for denial in before}
-    for denial in now:
-        new = denial.count - counted.get(replace(denial, count=0), 0)
+def _since(before: Iterable[Counted], now: Iterable[Counted]) -> Iterator[Counted]:
+    counted = {replace(each, count=0): each.count for each in before}
+    for each in now:
+        new = each.count - counted.get(replace(each, count=0), 0)
         if new > 0:
-            yield replace(denial, count=new)
+            yield replace(each, count=new)

@@ -177,6 +177,7 @@ class Sandbox(Files):
     async def _run(self, request: RunRequest) -> RunResult:
         opened = self._backend_sandbox()
         async with self._journal.run(request) as entry, self._outing(entry.run_id, request) as outing:
+            entry.follow(outing.follow())
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
                 taken = await record(execution)
@@ -214,6 +215,7 @@ class Sandbox(Files):
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
         opened = self._backend_sandbox()
         async with self._journal.run(request) as entry, self._outing(entry.run_id, request) as outing:
+            entry.follow(outing.follow())
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
                 async for output in execution.output(live=True):
@@ -238,7 +240,7 @@ class Sandbox(Files):
         async def report(taken: Record, run_id: str) -> RunResult:
             return await self._report(current, taken, run_id)
 
-        return Session(self.policy, open_session, lambda: self._journal, report)
+        return Session(self.policy, open_session, lambda: self._journal, report, lambda: current.follow())
 
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
@@ -256,6 +258,7 @@ class Sandbox(Files):
         opened = self._backend_sandbox()
         async with self._journal.run(request) as entry, AsyncExitStack() as stack:
             outing = await stack.enter_async_context(self._outing(entry.run_id, request))
+            entry.follow(outing.follow())
             execution = await stack.enter_async_context(opened.start(_equipped(request, outing)))
             await entry.started_in_background()
             run = BackgroundRun(execution, stack.pop_all(), entry, partial(self._report, outing))

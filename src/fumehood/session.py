@@ -13,7 +13,7 @@ import anyio
 from fumehood.backends.interface import BackendSession, Execution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
-from fumehood.journal import Journal, RunEntry
+from fumehood.journal import Journal, RunEntry, Telling
 from fumehood.policy import Policy
 from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_session_request
@@ -35,11 +35,12 @@ class Session:
         open_session: Callable[[], AbstractAsyncContextManager[BackendSession]],
         journal: Callable[[], Journal],
         report: Callable[[Record, str], Awaitable[RunResult]],
+        follow_out: Callable[[], Telling],
     ) -> None:
         self._policy = policy
         self._open_session = open_session
         self._sandbox_journal = journal
-        self._report = report
+        self._report, self._follow_out = report, follow_out
         self._journal = Journal()
         self._turn = anyio.Semaphore(1)  # not a lock: a stream may be read from several tasks in turn
         self._lifetime = AsyncExitStack()
@@ -110,7 +111,7 @@ class Session:
             self._was_lost = True
         async with AsyncExitStack() as stack:
             opened = await stack.enter_async_context(self._open_session())
-            journal = self._sandbox_journal().within_session()
+            journal = self._sandbox_journal().within_session(self._follow_out)
             await journal.session_opened()
             self._opened, self._journal, self._lifetime = opened, journal, stack.pop_all()
         return opened

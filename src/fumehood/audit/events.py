@@ -129,6 +129,28 @@ class EgressDenied(AuditEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class EgressAllowed(AuditEvent):
+    """Something that a run did on the way out, by the rule that lets it."""
+
+    kind = "egress.allowed"
+
+    attempt: str
+    what: str
+    rule: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CanarySeen(AuditEvent):
+    """A value that nobody has a reason to send is on its way."""
+
+    kind = "canary.seen"
+
+    canary: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyChanged(AuditEvent):
     """An open sandbox got other network rules."""
 

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 from fumehood.egress.dialling import dial
 from fumehood.egress.http1 import MalformedMessageError
 from fumehood.egress.quotas import Lease
-from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.refusal import MUST_NOT_LEAVE, RefusedError, UnreachableError
 from fumehood.egress.relay import Relay
 from fumehood.egress.streams import PlainStream, reset, silence
 from fumehood.policy.egress import Attempt, Decision, Opening
+from fumehood.policy.hosts import endpoint
+from fumehood.sightings.canaries import CanaryWatch
 
 if TYPE_CHECKING:
     from fumehood.egress.visit import Visit
@@ -40,6 +42,7 @@ class Connection:
         self._far: socket.socket | None = None
         self._lease: Lease | None = None
         self._relay: Relay | None = None
+        self._watch: CanaryWatch | None = None
         self._touched = time.monotonic()
         self._task: asyncio.Task[None] | None = None
 
@@ -69,7 +72,21 @@ class Connection:
             _, why = self.way.names.admit(opening.host, listed=book.lists(opening.host))
             if why:
                 raise RefusedError(Decision(decision.attempt, decision.rule, why))
+            if self.visit.holds_canary(opening.host):
+                raise RefusedError(Decision(Attempt("connect", "a name", port), decision.rule, MUST_NOT_LEAVE))
         return opening
+
+    def inspect(self, data: bytes) -> None:
+        """What is about to leave, before it does; raises if a canary is in it."""
+        if not self.way.canaries or self.opening is None:
+            return
+        place = endpoint(self.opening.host, self.opening.port)
+        self._watch = self._watch or CanaryWatch(self.way.canaries, place)
+        if alarms := self._watch.feed(data):
+            for alarm in alarms:
+                self.visit.ledger.raise_alarm(alarm)
+            attempt = Attempt("connect", self.opening.host, self.opening.port)
+            raise RefusedError(Decision(attempt, self.opening.key, MUST_NOT_LEAVE))
 
     async def reach(self, opening: Opening) -> PlainStream:
         """A connection to the server of an opening, in place of the one before, if any."""
@@ -77,7 +94,14 @@ class Connection:
         if self.way.learns:
             raise RefusedError(Decision(Attempt("connect", opening.host, opening.port), why="it is only learned from"))
         self._lease = self.way.quotas.enter(opening)
-        self._far = await dial(opening, self.way.book, self.way.look_up, self.way.limits.connect_seconds)
+        allowed = Decision(Attempt("connect", opening.host, opening.port), opening.key)
+        self._far = await dial(
+            opening,
+            self.way.book,
+            self.way.look_up,
+            self.way.limits.connect_seconds,
+            on_allowed=lambda: self.visit.ledger.record(allowed),
+        )
         return PlainStream(self._far, self._count)
 
     def hand_over(self) -> None:

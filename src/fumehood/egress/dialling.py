@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
 from fumehood.egress.refusal import RefusedError, UnreachableError
@@ -17,13 +17,16 @@ from fumehood.policy.hosts import endpoint, is_address
 _MOST_ADDRESSES = 4
 
 
-async def dial(opening: Opening, book: Rulebook, resolve: Resolver, seconds: float) -> socket.socket:
-    """A connection to the opening's server, or why there is none."""
+async def dial(
+    opening: Opening, book: Rulebook, resolve: Resolver, seconds: float, on_allowed: Callable[[], None]
+) -> socket.socket:
+    """A connection to the opening's server, or why there is none. `on_allowed` is called before anything is sent."""
     place = endpoint(opening.host, opening.port)
     try:
         async with asyncio.timeout(seconds):
             found = [ip_address(opening.host)] if is_address(opening.host) else await resolve(opening.host)
             addresses = _allowed(found, opening, book)
+            on_allowed()
             return await _connect_first(addresses, opening, seconds)
     except TimeoutError:
         raise UnreachableError(f"{place} does not answer") from None

@@ -130,7 +130,10 @@ class Exchange:
         decision = self._connection.way.book.decide_request(opening, request.method, target, request.host, names)
         if not decision.allowed:
             raise RefusedError(decision)
+        if self._connection.way.canaries:
+            self._connection.inspect(serialise(f"{request.method} {target}", request.headers))
         server = await self._reach(opening)
+        self._connection.visit.ledger.record(decision)
         await server.stream.write(self._request_head(request, opening, target))
         async with self._uploading(server.stream, request.body) as upload:
             response = await self._response(server, request)
@@ -260,6 +263,7 @@ class Exchange:
         """Whether the server took all of it; it may have its answer ready before."""
         try:
             async for piece in self._client.body(body):
+                self._connection.inspect(piece)
                 if not await _delivered(server, _chunk(piece) if body is Body.CHUNKED else piece):
                     return False
             return body is not Body.CHUNKED or await _delivered(server, b"0\r\n\r\n")

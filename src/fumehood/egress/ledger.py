@@ -1,37 +1,70 @@
-"""What was refused in one run: each thing once, with a count, and not more things than somebody would read."""
+"""What one run did and was refused on its way out: each thing once, with a count, and a bounded number of things."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Generic, TypeVar
 
-from fumehood.policy.egress import Decision
+from fumehood.policy.egress import Decision, Passage
 from fumehood.results import Denial
+from fumehood.sightings.canaries import Alarm
+
+T = TypeVar("T")
+
+
+class Tally(Generic[T]):
+    """In the order of their first time. A million times costs no more memory than the most that are told apart."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.further = most, 0
+        self._counts: dict[T, int] = {}
+
+    def add(self, thing: T) -> None:
+        if thing in self._counts or len(self._counts) < self.most:
+            self._counts[thing] = self._counts.get(thing, 0) + 1
+        else:
+            self.further += 1
+
+    def counted(self) -> list[tuple[T, int]]:
+        return list(self._counts.items())
 
 
 class Ledger:
-    """Thread-safe. Being refused a million times costs no more memory than being refused two hundred times."""
+    """Thread-safe. The last of its denials, or passages, may stand for all that were too many to tell apart."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._counts: dict[Denial, int] = {}
-        self._further = 0
+    def __init__(self, *, denials: int, passages: int) -> None:
+        self._denials = Tally[Denial](denials)
+        self._passages = Tally[Passage](passages)
+        self._alarms: dict[Alarm, None] = {}
         self._lock = threading.Lock()
 
     def record(self, decision: Decision) -> None:
-        denial = decision.denial()
         with self._lock:
-            if denial in self._counts or len(self._counts) < self._most:
-                self._counts[denial] = self._counts.get(denial, 0) + 1
+            if decision.allowed:
+                self._passages.add(decision.passage())
             else:
-                self._further += 1
+                self._denials.add(decision.denial())
+
+    def raise_alarm(self, alarm: Alarm) -> None:
+        with self._lock:
+            self._alarms[alarm] = None
 
     def denials(self) -> tuple[Denial, ...]:
-        """In the order of their first time; the last one may stand for all that were too many to tell apart."""
         with self._lock:
-            found = [replace(denial, count=count) for denial, count in self._counts.items()]
-            further = self._further
+            found = [replace(denial, count=count) for denial, count in self._denials.counted()]
+            most, further = self._denials.most, self._denials.further
         if further:
-            why = f"more than {self._most} different things were refused"
+            why = f"more than {most} different things were refused"
             found.append(Denial(kind="connect", what="others", why=why, count=further))
         return tuple(found)
+
+    def passages(self) -> tuple[Passage, ...]:
+        with self._lock:
+            found = [replace(passage, count=count) for passage, count in self._passages.counted()]
+            further = self._passages.further
+        return (*found, Passage("connect", "others", "", further)) if further else tuple(found)
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        with self._lock:
+            return tuple(self._alarms)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fumehood.policy.egress import Decision
 
+# Whoever meets a canary need not learn that there are any.
+MUST_NOT_LEAVE = "it holds what must not leave"
+
 
 class RefusedError(Exception):
     """The policy does not allow it."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from fumehood.egress import dns
 from fumehood.egress.names import Names
+from fumehood.egress.refusal import MUST_NOT_LEAVE
 from fumehood.policy.egress import Decision, Rulebook
 
 TTL_SECONDS = 30
@@ -21,8 +22,10 @@ class Stub:
     def __init__(self, book: Callable[[], Rulebook], names: Names, *, answers_all: bool = False) -> None:
         self._book, self._names, self._answers_all = book, names, answers_all
 
-    def answer(self, message: bytes, refuse: Callable[[Decision], None]) -> bytes | None:
-        """The reply to one message, if it deserves one; `refuse` hears of names that are not allowed."""
+    def answer(
+        self, message: bytes, tell: Callable[[Decision], None], holds_canary: Callable[[str], bool]
+    ) -> bytes | None:
+        """The reply to one message, if it deserves one; `tell` hears what was decided on each name."""
         try:
             query = dns.parse_query(message)
         except dns.MalformedQueryError as error:
@@ -33,13 +36,16 @@ class Stub:
         name = decision.attempt.host
         if self._answers_all and decision.remedy:
             decision = Decision(decision.attempt)
+        if decision.allowed and holds_canary(name):
+            decision = replace(decision, attempt=replace(decision.attempt, host="a name"), why=MUST_NOT_LEAVE)
         if not decision.allowed:
-            refuse(decision)
+            tell(decision)
             return dns.reply(query, dns.Code.NO_SUCH_NAME)
         address, why = self._names.admit(name, listed=self._book().lists(name))
         if address is None:
-            refuse(replace(decision, why=why))
+            tell(replace(decision, why=why))
             return dns.reply(query, dns.Code.REFUSED)
+        tell(decision)
         return dns.reply_with_address(query, address, TTL_SECONDS) if query.kind == dns.A else dns.reply(query)
 
     def _reversed(self, name: str) -> str | None:

@@ -21,8 +21,9 @@ from fumehood.egress.tunnel import serve_destination
 from fumehood.errors import StepFailedError
 from fumehood.guest import wire
 from fumehood.guest.lookout import SHOWN_BYTES
-from fumehood.policy.egress import Attempt, Decision
+from fumehood.policy.egress import Attempt, Decision, Passage
 from fumehood.results import Denial
+from fumehood.sightings.canaries import Alarm, CanaryWatch
 
 if TYPE_CHECKING:
     from fumehood.egress.way_out import WayOut
@@ -37,7 +38,7 @@ _Arguments = TypeVarTuple("_Arguments")
 class Visit:
     def __init__(self, way: WayOut, run_id: str) -> None:
         self.way, self.run_id = way, run_id
-        self.ledger = Ledger(way.limits.denials)
+        self.ledger = Ledger(denials=way.limits.denials, passages=way.limits.passages)
         self._connections: set[Connection] = set()
         self._sockets: set[socket.socket] = set()
         self._ended = False
@@ -70,11 +71,26 @@ class Visit:
 
     def answer(self, query: bytes) -> bytes | None:
         """The reply to one DNS message."""
-        return self.way.stub.answer(query, self.ledger.record)
+        return self.way.stub.answer(query, self.ledger.record, self.holds_canary)
+
+    def holds_canary(self, name: str) -> bool:
+        """Names carry data too."""
+        alarms = CanaryWatch(self.way.canaries, "a name").feed(name.encode())
+        for alarm in alarms:
+            self.ledger.raise_alarm(alarm)
+        return bool(alarms)
 
     def denials(self) -> tuple[Denial, ...]:
         """What was refused so far."""
         return self.ledger.denials()
+
+    def passages(self) -> tuple[Passage, ...]:
+        """What was let through so far."""
+        return self.ledger.passages()
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Canaries that were on their way out; they were refused as well."""
+        return self.ledger.alarms()
 
     def end(self) -> tuple[Denial, ...]:
         """Close everything of this run; what it was refused."""
@@ -84,7 +100,7 @@ class Visit:
             # The thread hangs or is gone. Nothing may go on for that.
             for held in [*self._sockets, *(end for connection in self.connections for end in connection.sockets)]:
                 silence(held)
-        return self.ledger.denials()
+        return self.denials()
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)

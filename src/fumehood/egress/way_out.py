@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from fumehood.egress.visit import DNS_PORT, Visit
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.egress import Address, Opening, Rulebook
+from fumehood.sightings.canaries import load_canaries
 
 if TYPE_CHECKING:
     from fumehood.egress.authority import Authority
@@ -43,6 +45,7 @@ class WayOut:
         self.upstream_context, self.pipes = gateway.upstream_context, gateway.pipes
         self.book = Rulebook(policy)
         self.credentials = Credentials(policy)
+        self.canaries = load_canaries(policy, os.environ)
         self.authority = _authority(policy, learns)
         self.names, self.quotas = Names(self.limits), Quotas()
         self.stub = Stub(lambda: self.book, self.names)

@@ -11,7 +11,7 @@ sees them happen.
 """
 
 from fumehood.policy.egress.addresses import Address, Reach, classify
-from fumehood.policy.egress.decision import Attempt, Decision, shown
+from fumehood.policy.egress.decision import Attempt, Decision, Passage, shown
 from fumehood.policy.egress.opening import NumberedRule, Opening
 from fumehood.policy.egress.rulebook import Rulebook, normalise
 
@@ -21,6 +21,7 @@ __all__ = [
     "Decision",
     "NumberedRule",
     "Opening",
+    "Passage",
     "Reach",
     "Rulebook",
     "classify",

@@ -35,6 +35,16 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """Something that was let through, by which rule and how often."""
+
+    kind: str
+    what: str
+    rule: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """Allowed when nothing speaks against it. `rule` is the key of the rule that decided, empty when none covers it."""
 
@@ -46,6 +56,10 @@ class Decision:
     @property
     def allowed(self) -> bool:
         return not self.why
+
+    def passage(self) -> Passage:
+        """The record of what was allowed."""
+        return Passage(self.attempt.kind, str(self.attempt), self.rule)
 
     def denial(self) -> Denial:
         """The record of a refusal."""

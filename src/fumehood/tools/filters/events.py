@@ -16,13 +16,3 @@ class FilterActed(AuditEvent):
     action: str
     what: str
     count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CanarySeen(AuditEvent):
-    """A value that nobody has a reason to send is on its way."""
-
-    kind = "canary.seen"
-
-    canary: str
-    where: str

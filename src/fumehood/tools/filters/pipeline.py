@@ -14,17 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fumehood.audit.events import CanarySeen
 from fumehood.audit.redaction import Redaction
 from fumehood.audit.trail import OFF, Trail
 from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
+from fumehood.sightings.canaries import GROWTH, Alarm, load_canaries
+from fumehood.sightings.spans import Span, replace_spans
+from fumehood.sightings.values import SHORTEST, Known, Seen
 from fumehood.tools.filters import wishes
-from fumehood.tools.filters.canaries import GROWTH, Alarm, load_canaries
-from fumehood.tools.filters.events import CanarySeen, FilterActed
+from fumehood.tools.filters.events import FilterActed
 from fumehood.tools.filters.invisible import make_visible
-from fumehood.tools.filters.spans import Span, replace_spans
 from fumehood.tools.filters.tokens import find_tokens
-from fumehood.tools.filters.values import SHORTEST, Known, Seen
 from fumehood.tools.shaping import head_and_tail
 
 CANARIES = "canaries"

@@ -12,9 +12,9 @@ from unit.tools.filters.tokens import tokens
 from fumehood import Policy, PolicyError, SandboxError, UsageError
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.policy.filters import Filters
+from fumehood.sightings.values import Known
 from fumehood.tools.filters import Alarm, CanaryWatch, Direction, FilterStream, Pipeline, make_canary
 from fumehood.tools.filters.invisible import make_visible
-from fumehood.tools.filters.values import Known
 
 SECRET, CANARY = "correct-horse-battery", "KX83-canary-value-77"
 OUT = Direction.TOOL_RESULT

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
-from fumehood.tools.filters.values import Known, Seen
+from fumehood.sightings.values import Known, Seen
 
 # How much a value can grow in the widest of its forms: spaced numbers.
 GROWTH = 8

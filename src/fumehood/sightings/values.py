@@ -18,7 +18,7 @@ from functools import cached_property
 from urllib.parse import quote, quote_plus
 
 from fumehood.errors import UsageError
-from fumehood.tools.filters.spans import Span
+from fumehood.sightings.spans import Span
 
 SHORTEST = 4
 # Shorter ones would be found everywhere once they are encoded.

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood import UsageError
-from fumehood.tools.filters.spans import replace_spans
-from fumehood.tools.filters.values import Known, Seen
+from fumehood.sightings.spans import replace_spans
+from fumehood.sightings.values import Known, Seen
 
 SECRET = "tr0ub4dor&3/Correct+Horse="
 FORMS: dict[str, Callable[[str], str]] = {
