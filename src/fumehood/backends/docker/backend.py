@@ -87,7 +87,13 @@ class DockerBackend:
                 sandbox.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._in_loop(container.close)
+                await self._in_loop(partial(self._let_go, container))
+
+    async def _let_go(self, container: Container) -> None:
+        """In the loop. Its runs are over; what is left of it is ours, and the engine takes its time to remove it."""
+        assert self._pool is not None
+        await container.bridge.close()
+        self._pool.discard(container)
 
     def _decide(self, design: Design, container: Container) -> EnforcementReport:
         own = own_interpreter().version

@@ -2,6 +2,8 @@
 
 Each serves one sandbox and is thrown away. They are kept for designs that are used more than once: the second time that
 one is asked for, the next is started behind it. Belongs to the backend's event loop, whose end is theirs.
+
+Starting and removing one is work for the machine: neither is done while somebody waits for something else.
 """
 
 from __future__ import annotations
@@ -9,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from fumehood.backends.docker.container import Container
 from fumehood.errors import FumehoodError
 
 MOST_SPARE = 4
 SPARE_SECONDS = 60.0
+# A short run in the one that was taken is over by then.
+_REFILL_DELAY_SECONDS = 0.1
 _MOST_REMEMBERED = 256
 
 Start = Callable[[], Awaitable[Container]]
@@ -25,7 +30,8 @@ class ContainerPool:
     def __init__(self) -> None:
         self._spares: OrderedDict[str, tuple[Container, float]] = OrderedDict()
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._refills: set[asyncio.Task[None]] = set()
+        self._removals: set[asyncio.Task[None]] = set()
         self._filling: set[str] = set()
         self._is_closed = False
 
@@ -34,15 +40,15 @@ class ContainerPool:
         spare = self._spares.pop(key, None)
         container = spare[0] if spare and spare[0].is_alive else None
         if key in self._seen:
-            self._run(self._refill(key, start))
+            _keep(self._refills, self._refill(key, start))
         self._remember(key)
         if spare and container is None:
-            self._run(spare[0].close())
+            self.discard(spare[0])
         return container or await start()
 
     def discard(self, container: Container) -> None:
-        """One that was taken, and that its taker does not want any more."""
-        self._run(container.close())
+        """One in which nothing runs, and that nobody wants any more: it is removed while its taker goes on."""
+        _keep(self._removals, container.close())
 
     def _remember(self, key: str) -> None:
         self._seen[key] = None
@@ -55,6 +61,7 @@ class ContainerPool:
             return
         self._filling.add(key)
         try:
+            await asyncio.sleep(_REFILL_DELAY_SECONDS)
             container = await start()
         except FumehoodError:
             return  # whoever opens the next sandbox meets the same trouble, and is told
@@ -66,24 +73,28 @@ class ContainerPool:
         self._spares[key] = (container, time.monotonic())
         if len(self._spares) > MOST_SPARE:
             _, (oldest, _) = self._spares.popitem(last=False)
-            await oldest.close()
+            self.discard(oldest)
         asyncio.get_running_loop().call_later(SPARE_SECONDS, self._expire, key, container)
 
     def _expire(self, key: str, container: Container) -> None:
         if key in self._spares and self._spares[key][0] is container:
             del self._spares[key]
-            self._run(container.close())
-
-    def _run(self, work: Awaitable[None]) -> None:
-        """Something that nobody waits for, but that does not outlive the pool."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self.discard(container)
 
     async def close(self) -> None:
+        """When this returns, none of those that were ever started here is left."""
         self._is_closed = True
-        spares = [spare for spare, _ in self._spares.values()]
+        for spare, _ in self._spares.values():
+            self.discard(spare)
         self._spares.clear()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *(spare.close() for spare in spares), return_exceptions=True)
+        for refill in self._refills:
+            refill.cancel()
+        await asyncio.gather(*self._refills, return_exceptions=True)
+        await asyncio.gather(*self._removals, return_exceptions=True)
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """Something that nobody waits for, but that does not outlive the pool."""
+    task = asyncio.ensure_future(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
