@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
@@ -95,18 +95,18 @@ def known(host_secret: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS.keys())
 async def test_nothing_but_the_inside_comes_out_during(
-    box: Sandbox, host_secret: Path, downloads: Path, swap: str, tries: Callable[[int], int]
+    box: Sandbox, host_secret: Path, downloads: Path, swap: str, tries: Callable[[int], Iterator[int]]
 ) -> None:
     async with lingering_attack(box, dedent(swap) + dedent(FOR_EVER), **known(host_secret)) as found:
         assert found == "at work"
         contents, names = set[bytes](), set[str]()
-        for number in range(tries(READS)):
+        for number in tries(READS):
             with suppress(UsageError):
                 contents.add(await box.read(("out/x", "out/sub/x", "out/sub/up")[number % 3]))
-        for number in range(tries(LISTS)):
+        for number in tries(LISTS):
             with suppress(UsageError):
                 names |= {entry.name for entry in await box.list(("out", "out/sub")[number % 2])}
-        for number in range(tries(DOWNLOADS)):
+        for number in tries(DOWNLOADS):
             with suppress(UsageError):
                 await box.download("out", downloads / str(number))
     assert contents <= {b"inside"}

@@ -333,7 +333,8 @@ async def test_a_token_ends_the_run_with_all_that_it_started(make: Make, folder:
     token, mark = CancellationToken(), secrets.token_hex(8)
     child = f"import subprocess; subprocess.Popen(['sh', '-c', 'sleep 600; : {mark}'])"
     async with running(make, folder, token, f"{child}\n{READY}") as (executor, call):
-        assert has_process(mark)
+        # A new program has begun a moment before its command line can be read.
+        wait_until(lambda: has_process(mark), 10.0, "the child runs")
         if from_thread:
             thread = threading.Thread(target=token.cancel)
             thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
@@ -9,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +57,15 @@ def second(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     require(shutil.which("openssl"), "needs openssl")
     with open_second_engine(tmp_path_factory.mktemp("second")) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Handshakes that fail leave transports to the garbage collector, and other tests are not to hear of that."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def refusal(**section: str) -> str:
