@@ -30,12 +30,12 @@ __all__ = ["PROXY_PORT", "Gateway", "Limits", "Resolver", "Visit", "WayOut", "sh
 
 
 def shared_gateway() -> Gateway:
-    """The one of this process: a forked child must not use its parent's."""
-    return _gateway_of(os.getpid())
+    """The one of this process, and of the roots that it trusts now. A forked child must not use its parent's."""
+    return _gateway_of(os.getpid(), *(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
 
 @cache
-def _gateway_of(process: int) -> Gateway:
+def _gateway_of(process: int, *_trust: str | None) -> Gateway:
     made = Gateway()
     atexit.register(_close_own, made, process)
     return made
