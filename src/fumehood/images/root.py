@@ -50,7 +50,7 @@ class Root:
             done = plain(posixpath.join("/", done, pending.pop()))
             entry = self.entries.get(done)
             if entry is not None and entry.issym():
-                pending += plain(entry.linkname).split("/")[::-1]
+                pending += entry.linkname.split("/")[::-1]
                 done = "" if entry.linkname.startswith("/") else posixpath.dirname(done)
             elif entry is None and done and done not in self._folders:
                 return None

@@ -35,6 +35,16 @@ def test_python_that_is_not_there_is_not_found(tmp_path: Path, entries: list[tup
         assert root.python() is None
 
 
+def test_a_command_is_found_through_links_that_lead_up(tmp_path: Path) -> None:
+    """As Debian's Go has it; the link from there is followed from where it is."""
+    program = "usr/lib/go-1.19/bin/go"
+    entries = [link("usr/bin/go", "../lib/go/bin/go"), link("usr/lib/go", "./go-1.19"), file(program)]
+    with open_root(write_archive(tmp_path / "root.tar", *entries)) as root:
+        assert root.resolve("usr/bin/go") == program
+        assert root.find_command("go", {program}) == program
+        assert root.find_command("go", set()) is None
+
+
 def test_what_is_no_archive_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "root.tar").write_bytes(b"no archive" * 1000)
     with pytest.raises(FumehoodError, match="reading the root file system failed"), open_root(tmp_path / "root.tar"):
