@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import anyio
 
 from fumehood.runtime.envelopes import Answer, Envelope, Failure
@@ -33,13 +30,13 @@ class Enquiries:
     def __init__(self) -> None:
         self._open: dict[str, Enquiry] = {}
 
-    @contextmanager
-    def opened(self, envelope: Envelope) -> Iterator[Enquiry]:
+    def open(self, envelope: Envelope) -> Enquiry:
+        """Whoever opens one closes it, whatever happens."""
         enquiry = self._open[envelope.message_id] = Enquiry(envelope.to)
-        try:
-            yield enquiry
-        finally:
-            self._open.pop(envelope.message_id, None)
+        return enquiry
+
+    def close(self, envelope: Envelope) -> None:
+        self._open.pop(envelope.message_id, None)
 
     def is_open(self, message_id: str) -> bool:
         return message_id in self._open

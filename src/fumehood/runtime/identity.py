@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fumehood.errors import UsageError
 
@@ -11,6 +12,7 @@ from fumehood.errors import UsageError
 _TYPE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST_TYPE = 128
 _LONGEST_KEY = 256
+_REMEMBERED = 1000
 
 DEFAULT = "default"
 
@@ -27,6 +29,7 @@ class AgentId:
         check_key(self.key, "an agent's key")
 
     @classmethod
+    @lru_cache(_REMEMBERED)
     def parse(cls, text: str) -> AgentId:
         """From `type/key`, or `type` alone."""
         type, slash, key = text.partition("/")
@@ -48,6 +51,7 @@ class TopicId:
         check_key(self.source, "a topic's source")
 
     @classmethod
+    @lru_cache(_REMEMBERED)
     def parse(cls, text: str) -> TopicId:
         """From `type/source`, or `type` alone."""
         type, slash, source = text.partition("/")

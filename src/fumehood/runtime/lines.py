@@ -15,8 +15,8 @@ from fumehood.runtime.census import Census
 from fumehood.runtime.chronicle import Chronicle
 from fumehood.runtime.events import AgentSubscribed
 from fumehood.runtime.grants import digest_of
+from fumehood.runtime.handling import Job
 from fumehood.runtime.identity import AgentId, TopicId
-from fumehood.runtime.incoming import Job
 from fumehood.runtime.outgoing import Origin, Outgoing
 from fumehood.runtime.patterns import Pattern
 from fumehood.runtime.residents import Resident

@@ -1,7 +1,8 @@
 """The runtime in this process, on asyncio or trio.
 
     outgoing   judged, written, intercepted, recorded, posted
-    incoming   queued, given a turn, handled, answered
+    incoming   queued, given a turn and a task
+    handling   handled, recorded, answered
     census     who there is, and what each is granted
 
 This module puts them together and owns the beginning and the end.
@@ -37,8 +38,9 @@ from fumehood.runtime.enquiries import Enquiries
 from fumehood.runtime.envelopes import Answer, Envelope, Failure
 from fumehood.runtime.events import AgentGranted, AgentRegistered, AgentStopped, RuntimeStarted, RuntimeStopped
 from fumehood.runtime.grants import Grants
+from fumehood.runtime.handling import Handling, Job
 from fumehood.runtime.identity import AgentId, TopicId, check_type
-from fumehood.runtime.incoming import Incoming, Job
+from fumehood.runtime.incoming import Incoming
 from fumehood.runtime.interception import Interceptor, Interceptors
 from fumehood.runtime.interface import Runtime
 from fumehood.runtime.limits import Limits
@@ -90,10 +92,8 @@ class LocalRuntime(Runtime):
         self._enquiries = Enquiries()
         self._losses = Losses(DeadLetters(limits.dead_letters, limits.dead_letter_bytes), self._chronicle)
         hooks = Interceptors(interceptors, self._catalogue)
-        self._incoming = Incoming(
-            limits,
+        self._handling = Handling(
             self._catalogue,
-            self._census,
             self._enquiries,
             hooks,
             self._chronicle,
@@ -101,6 +101,7 @@ class LocalRuntime(Runtime):
             self._make_context,
             self._carry_answer,
         )
+        self._incoming = Incoming(limits, self._census, self._handling)
         self._outgoing = Outgoing(
             limits,
             self._catalogue,
@@ -110,7 +111,7 @@ class LocalRuntime(Runtime):
             hooks,
             self._chronicle,
             self._losses,
-            Post(self._deliver, self._offer, self._incoming.abandon),
+            Post(self._deliver, self._offer, self._handling.abandon),
         )
         self._exchange = Exchange(
             self._outgoing,
@@ -342,7 +343,7 @@ class LocalRuntime(Runtime):
         await self.idle()
         self._incoming.slots.hold()
         try:
-            states = {str(id): dict(state) for id, state in self._incoming.saved.items()}
+            states = {str(id): dict(state) for id, state in self._handling.saved.items()}
             for resident in self._census.residents():
                 if resident.agent is not None:
                     states[str(resident.id)] = _as_json(resident.id, await resident.agent.save_state())
@@ -359,7 +360,7 @@ class LocalRuntime(Runtime):
             id = AgentId.parse(text)
             self._check_loadable(id, own)
             loaded[id] = cast("Mapping[str, object]", own)
-        self._incoming.saved.update(loaded)
+        self._handling.saved.update(loaded)
 
     def _check_loadable(self, id: AgentId, state: object) -> None:
         try:

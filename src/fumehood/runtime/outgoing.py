@@ -152,19 +152,18 @@ class Outgoing:
         return wanted if cause is None else min(wanted, cause.deadline)
 
     async def _answer_to(self, envelope: Envelope) -> Answer:
-        is_finished = False
-        with self._enquiries.opened(envelope) as enquiry:
-            try:
-                with anyio.CancelScope(deadline=envelope.deadline):
-                    await self._deliver(envelope)
-                    answer = await enquiry.wait()
-                    is_finished = True
-                    return answer
-            finally:
-                if not is_finished:
-                    self._post.abandon(envelope)
-        error = DeadlineError(f"{envelope.to} has not answered {envelope.payload.name} in time")
-        raise error
+        enquiry, answer = self._enquiries.open(envelope), None
+        try:
+            with anyio.CancelScope(deadline=envelope.deadline):
+                await self._deliver(envelope)
+                answer = await enquiry.wait()
+        finally:
+            self._enquiries.close(envelope)
+            if answer is None:
+                self._post.abandon(envelope)
+        if answer is None:
+            raise DeadlineError(f"{envelope.to} has not answered {envelope.payload.name} in time")
+        return answer
 
     async def _deliver(self, envelope: Envelope) -> None:
         try:

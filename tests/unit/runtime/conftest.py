@@ -1,4 +1,4 @@
-"""Every test of the runtime runs twice: in process, and with envelopes that are bytes on their way."""
+"""Every test of the runtime runs with envelopes as they are and as bytes on their way, on asyncio and on trio."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import pytest
 from unit.runtime.troupe import MakeRuntime
 
 from fumehood.runtime import LocalRuntime, SerialisingRuntime
+
+
+@pytest.fixture(scope="session", params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture(params=[LocalRuntime, SerialisingRuntime], ids=["local", "bytes"])

@@ -31,7 +31,7 @@ async def test_a_publication_gets_to_the_agent_that_has_the_source_as_its_key(ma
         await runtime.publish(News(headline="sun"), topic="news.weather.north/rome")
         await runtime.publish(News(headline="unheard"), topic="newspapers/oslo")
         await runtime.publish(News(headline="unheard"), topic="news/oslo")
-    assert read == [
+    assert sorted(read) == [
         (AgentId("reader", "oslo"), "news.weather/oslo: rain"),
         (AgentId("reader", "rome"), "news.weather.north/rome: sun"),
     ]
@@ -130,7 +130,7 @@ async def test_a_full_queue_makes_the_publisher_wait_and_nobody_else(make_runtim
             assert not is_published.is_set()
             assert read == ["quick 1", "quick 2", "quick 3"]
             gate.set()
-    assert read == ["quick 1", "quick 2", "quick 3", "slow 1", "slow 2", "slow 3"]
+    assert read[3:] == ["slow 1", "slow 2", "slow 3"]
 
 
 async def test_what_finds_no_room_in_time_is_a_dead_letter_and_the_publisher_goes_on(make_runtime: MakeRuntime) -> None:
