@@ -38,6 +38,7 @@ from fumehood.runtime.limits import Limits
 from fumehood.runtime.local import LocalRuntime
 from fumehood.runtime.messages import Catalogue, Message
 from fumehood.runtime.serialising import SerialisingRuntime
+from fumehood.runtime.toolboxes import GrantedToolbox
 
 __all__ = [
     "DROP",
@@ -49,6 +50,7 @@ __all__ = [
     "DeadLetters",
     "DeadlineError",
     "DeliveryError",
+    "GrantedToolbox",
     "Grants",
     "Interceptor",
     "Limits",

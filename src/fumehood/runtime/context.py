@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar, overload
 
 from fumehood.policy import Policy
 from fumehood.runtime.identity import AgentId, TopicId
-from fumehood.tools import Toolbox
+from fumehood.runtime.toolboxes import GrantedToolbox
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Line(Protocol):
 
     async def unsubscribe(self, topic: str) -> None: ...
 
-    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[Toolbox]: ...
+    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[GrantedToolbox]: ...
 
     def remaining(self) -> float: ...
 
@@ -73,6 +73,6 @@ class Context:
         """The end of a subscription that was made with the same text."""
         await self._line.unsubscribe(topic)
 
-    def toolbox(self, policy: Policy, *, session: bool = False) -> AbstractAsyncContextManager[Toolbox]:
+    def toolbox(self, policy: Policy, *, session: bool = False) -> AbstractAsyncContextManager[GrantedToolbox]:
         """`async with context.toolbox(policy) as toolbox`: the granted tools, in a sandbox under a granted policy."""
         return self._line.open_toolbox(policy, session)

@@ -45,9 +45,11 @@ class Incoming:
             await anyio.sleep_forever()
 
     def cancel(self) -> None:
-        """Every handler, at once."""
+        """Every handler, at once; there is nothing left to wait for then."""
         if self._group is not None:
             self._group.cancel_scope.cancel()
+        self._unfinished = 0
+        self._tell_idle()
 
     async def wait_idle(self) -> None:
         while self._unfinished:
@@ -138,7 +140,11 @@ class Incoming:
         return None
 
     def _finished(self) -> None:
-        self._unfinished -= 1
-        if self._unfinished == 0 and self._becomes_idle is not None:
+        self._unfinished = max(0, self._unfinished - 1)
+        if self._unfinished == 0:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        if self._becomes_idle is not None:
             self._becomes_idle.set()
             self._becomes_idle = None

@@ -15,6 +15,7 @@ from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.messages import Catalogue
 from fumehood.runtime.residents import Make
+from fumehood.tools import Tool
 
 T = TypeVar("T")
 
@@ -36,12 +37,14 @@ class Runtime(Protocol):
         grants: Grants | None = None,
         make: Make | None = None,
         subscriptions: Sequence[str] = (),
+        tools: Sequence[Tool] = (),
         at_once: int = 1,
     ) -> None:
         """Agents of this type are made when messages for them come: a class, or one or more functions.
 
         `make` makes one, if the class alone cannot; it is given the id. Without `grants` an agent can answer, and do
-        nothing else. `at_once` is how many messages one agent handles at the same time.
+        nothing else. `tools` are there for this type alone, and to be granted as those of the runtime are. `at_once` is
+        how many messages one agent handles at the same time.
         """
         ...
 

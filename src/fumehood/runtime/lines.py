@@ -22,8 +22,7 @@ from fumehood.runtime.patterns import Pattern
 from fumehood.runtime.residents import Resident
 from fumehood.runtime.slots import Slots
 from fumehood.runtime.subscriptions import Subscription, Subscriptions
-from fumehood.runtime.toolboxes import MakeGate, open_toolbox
-from fumehood.tools import Tool, Toolbox
+from fumehood.runtime.toolboxes import GrantedToolbox, MakeGate, open_toolbox
 
 T = TypeVar("T")
 
@@ -37,7 +36,6 @@ class Exchange:
     census: Census
     subscriptions: Subscriptions
     chronicle: Chronicle
-    tools: tuple[Tool, ...]
     make_gate: MakeGate | None
 
 
@@ -71,12 +69,12 @@ class AgentLine:
         id = self._job.resident.id
         self._exchange.subscriptions.remove(Subscription(Pattern.parse(topic), id.type, id.key))
 
-    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[Toolbox]:
+    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[GrantedToolbox]:
         self._check_time()
         return self._granted_toolbox(policy, session)
 
     @asynccontextmanager
-    async def _granted_toolbox(self, policy: Policy, session: bool) -> AsyncIterator[Toolbox]:
+    async def _granted_toolbox(self, policy: Policy, session: bool) -> AsyncIterator[GrantedToolbox]:
         id, exchange = self._job.resident.id, self._exchange
         if not exchange.census.grants_of(id).may_open(policy):
             await exchange.outgoing.deny(self._origin, "open a sandbox under the policy", digest_of(policy))
@@ -86,7 +84,7 @@ class AgentLine:
             lambda: exchange.census.grants_of(id),
             policy,
             session=session,
-            tools=exchange.tools,
+            tools=self._job.resident.registration.tools,
             make_gate=exchange.make_gate,
             trail=trail,
         ) as toolbox:

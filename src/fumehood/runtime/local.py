@@ -27,7 +27,7 @@ from anyio.abc import TaskGroup
 
 from fumehood.audit.log import current_user
 from fumehood.errors import AuditError, DeliveryError, NotGrantedError, StoppedError, UsageError
-from fumehood.opening import AuditChoice, choose_trail
+from fumehood.opening import AuditChoice, find_trail
 from fumehood.policy.audit import Kept
 from fumehood.runtime.agent import Function, RuntimeAgent, handlers_of
 from fumehood.runtime.census import Census
@@ -83,7 +83,7 @@ class LocalRuntime(Runtime):
         gate: MakeGate | None = None,
     ) -> None:
         self._limits = limits = limits or Limits()
-        trail = choose_trail(audit)
+        trail = find_trail(audit)
         named = replace(trail, who=trail.who or current_user()).within(runtime=f"runtime_{secrets.token_hex(8)}")
         self._chronicle = Chronicle(named if trail.is_on else trail, keep)
         self._catalogue = Catalogue(limits.message_bytes)
@@ -119,9 +119,9 @@ class LocalRuntime(Runtime):
             self._census,
             self._subscriptions,
             self._chronicle,
-            tuple(tools),
             gate,
         )
+        self._tools = tuple(tools)
         self._phase = _Phase.NEW
         self._is_stopped = anyio.Event()
         self._group: TaskGroup | None = None
@@ -239,6 +239,7 @@ class LocalRuntime(Runtime):
         grants: Grants | None = None,
         make: Make | None = None,
         subscriptions: Sequence[str] = (),
+        tools: Sequence[Tool] = (),
         at_once: int = 1,
     ) -> None:
         check_type(type, "an agent's type")
@@ -256,12 +257,27 @@ class LocalRuntime(Runtime):
             for message in (*handler.takes, *handler.returns):
                 self._catalogue.add(message)
         takes = frozenset(map(self._catalogue.name_of, handlers))
-        registration = Registration(type, handlers, takes, make or (lambda _: made()), made, at_once, granted)
+        registration = Registration(
+            type=type,
+            handlers=handlers,
+            takes=takes,
+            make=make or (lambda _: made()),
+            kind=made,
+            tools=self._with_common(tools),
+            at_once=at_once,
+            grants=granted,
+        )
         self._census.register(registration)
         event = AgentRegistered(type, tuple(sorted(takes)), tuple(map(str, wanted)), granted.model_dump(mode="json"))
         await self._chronicle.tell(event)
         for pattern in wanted:
             self._subscriptions.add(Subscription(pattern, type))
+
+    def _with_common(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        together = (*self._tools, *tools)
+        if len({tool.name for tool in together}) != len(together):
+            raise UsageError("two tools of this agent have the same name; give each its own")
+        return together
 
     async def grant(self, agent: AgentId | str, grants: Grants) -> None:
         await self._chronicle.tell(AgentGranted(str(agent), grants.model_dump(mode="json")))

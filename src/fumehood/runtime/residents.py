@@ -13,6 +13,7 @@ from fumehood.runtime.envelopes import Envelope
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
 from fumehood.runtime.limits import Limits
+from fumehood.tools import Tool
 
 Make = Callable[[AgentId], RuntimeAgent | Awaitable[RuntimeAgent]]
 
@@ -27,6 +28,7 @@ class Registration:
     """Names of messages."""
     make: Make
     kind: type[RuntimeAgent]
+    tools: tuple[Tool, ...]
     at_once: int
     grants: Grants
 

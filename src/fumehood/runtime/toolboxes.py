@@ -27,6 +27,11 @@ class GrantedToolbox(Toolbox):
         super().__init__(sandbox, *tools, gate=gate)
         self._agent, self._grants, self._box = agent, grants, sandbox
 
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where calls are carried out; its files are the agent's to read and write."""
+        return self._box
+
     def schemas(self) -> list[ToolSchema]:
         grants = self._grants()
         return [schema for schema in super().schemas() if grants.may_call(schema["name"])]

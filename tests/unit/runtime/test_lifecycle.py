@@ -144,6 +144,26 @@ async def test_stopping_without_draining_tells_who_waits_and_keeps_what_was_not_
     assert [letter.reason for letter in runtime.dead_letters] == [Reason.STOPPED] * 2
 
 
+async def test_who_drains_is_not_left_waiting_when_somebody_else_cancels(make_runtime: MakeRuntime) -> None:
+    door = Door()
+
+    @handles
+    async def take(message: News) -> None:
+        await door.pass_through()
+
+    async with make_runtime() as runtime:
+        await runtime.register("reader", take, grants=READING, subscriptions=["news.*"])
+        await runtime.publish(News(headline=""), topic="news.a")
+        await door.reached.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(runtime.idle)
+            group.start_soon(runtime.stop)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(StoppedError):
+                await runtime.publish(News(headline=""), topic="news.a")
+            await runtime.stop(drain=False)
+
+
 async def test_cancelling_the_block_leaves_no_handler(make_runtime: MakeRuntime) -> None:
     door = Door()
 

@@ -8,11 +8,11 @@ import anyio
 import pytest
 from unit.runtime.troupe import MakeRuntime, Reply
 
-from fumehood import Policy
+from fumehood import Policy, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.runtime import AgentFailedError, AgentId, Context, Grants, LocalRuntime, Message, Reason, handles
 from fumehood.sandbox import Sandbox
-from fumehood.tools import Answer, ToolCall, ToolResult, tool
+from fumehood.tools import PYTHON, Answer, ToolCall, ToolResult, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +70,24 @@ async def test_another_tool_is_denied_and_recorded(make_runtime: MakeRuntime, tm
         "python ",
     ]
     assert list(log.find(Query(kind="run"))) == []
+
+
+async def test_a_type_may_have_tools_of_its_own_and_needs_a_grant_for_them_too(make_runtime: MakeRuntime) -> None:
+    @tool
+    def tell() -> str:
+        """Tell."""
+        return "told"
+
+    call = Call(tool="tell", arguments="{}")
+    async with make_runtime() as runtime:
+        await runtime.register("worker", worker, grants=Grants(tools=["tell"], policies=[SMALL]), tools=[tell])
+        assert await reply(runtime, call) == "['tell'] success: told"
+        await runtime.grant("worker", GRANTS)
+        assert "no grant for the tool 'tell'" in await reply(runtime, call)
+        await runtime.register("other", worker, grants=Grants(tools=["tell"], policies=[SMALL]))
+        assert "There is no tool 'tell'" in (await runtime.send(call, to="other", reply=Reply)).text
+        with pytest.raises(UsageError, match="two tools of this agent have the same name"):
+            await runtime.register("third", worker, tools=[PYTHON])
 
 
 async def test_a_larger_policy_opens_nothing(make_runtime: MakeRuntime, tmp_path: Path) -> None:
