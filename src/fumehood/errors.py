@@ -2,10 +2,19 @@
 
 FumehoodError
 ├── UsageError            the caller: an argument, a path, a language that does not exist
-│   └── PolicyError       the author of a policy: names file, line, key and value
+│   ├── PolicyError       the author of a policy: names file, line, key and value
+│   └── MessageError      the sender of a message: it is unknown, not valid or too large
 ├── DeniedError           the policy: what was asked is not allowed
 │   ├── NotApprovedError    a person has to say yes to this, and has not
+│   ├── NotGrantedError     the grants of an agent do not have this
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
+├── DeliveryError         whoever runs the agents: a message did not get there, or no answer came back
+│   ├── DeadlineError       not in time
+│   ├── OverloadedError     a queue, or the number of agents, is at its limit
+│   ├── LoopError           it went from agent to agent too often, or would wait for itself
+│   ├── RefusedError        the other agent, or an interceptor, says no, and why
+│   ├── AgentFailedError    the other agent could not be made, or raised an error
+│   └── StoppedError        the runtime is at its end
 └── SandboxError          our machinery: names the step that failed
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
     └── StepFailedError   a kernel or system call inside that step failed
@@ -34,6 +43,10 @@ class PolicyError(UsageError):
         self.problems = problems
 
 
+class MessageError(UsageError):
+    """A message that nobody could read: of an unknown type, not what its type says, or too large."""
+
+
 class DeniedError(FumehoodError):
     """The policy does not allow this; nothing was started."""
 
@@ -55,6 +68,42 @@ class NotApprovedError(DeniedError):
     def __init__(self, outcome: str, tool: str, why: str) -> None:
         super().__init__(f"{tool}: not approved: {why}")
         self.outcome, self.tool, self.why = outcome, tool, why
+
+
+class NotGrantedError(DeniedError):
+    """An agent tried what its grants do not have; nothing was sent, opened or called."""
+
+    def __init__(self, agent: str, action: str, target: str) -> None:
+        super().__init__(f"{agent} may not {action} {target}: its grants do not say so")
+        self.agent, self.action, self.target = agent, action, target
+
+
+class DeliveryError(FumehoodError):
+    """A message did not get to an agent, or no answer came back."""
+
+
+class DeadlineError(DeliveryError):
+    """There was no answer in time; the other agent was told to stop."""
+
+
+class OverloadedError(DeliveryError):
+    """The other side has more to do than its limits allow, and did not catch up in time."""
+
+
+class LoopError(DeliveryError):
+    """A message went from agent to agent too often, or to one that waits for this very answer."""
+
+
+class RefusedError(DeliveryError):
+    """For agents and interceptors to raise: the sender is told this text, and nothing else of what went wrong."""
+
+
+class AgentFailedError(DeliveryError):
+    """The other agent could not be made, or its handler raised an error."""
+
+
+class StoppedError(DeliveryError):
+    """The runtime is at its end, or has not begun."""
 
 
 class SandboxError(FumehoodError):

@@ -17,6 +17,8 @@ from unit.audit.tamperings import TAMPERINGS
 
 from fumehood import Policy, SyncSandbox
 from fumehood.audit import AuditLog
+from fumehood.audit.records import Entry, read_record
+from fumehood.cli.audit import words
 from fumehood.cli.entry import run_command
 
 WIDTH = 80
@@ -157,6 +159,24 @@ def test_a_mistake_is_one_clear_line_and_makes_nothing(
     assert said in error
     assert len(error.splitlines()) == 1
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "told"),
+    [
+        ("message.sent", {"type": "Order", "to": "b/x"}, "Order from the application to b/x"),
+        (
+            "message.published",
+            {"type": "News", "sender": "a/x", "topic": "n/s", "recipients": ["b/s", "c/s"]},
+            "News from a/x to n/s, for b/s; c/s",
+        ),
+        ("message.published", {"type": "News", "topic": "n/s", "recipients": []}, "to n/s, for nobody"),
+        ("grant.denied", {"action": "send to", "target": "b/x"}, "a/x may not send to b/x"),
+    ],
+)
+def test_messages_and_denials_are_told_in_words(kind: str, data: dict[str, object], told: str) -> None:
+    entry = Entry("2026-11-16T00:00:00.000000Z", kind, "tester", None, {"agent": "a/x"}, data)
+    assert told in words.summary(read_record(entry.placed(1), b""))
 
 
 def test_tail_follows_what_is_written(folder: Path) -> None:

@@ -15,6 +15,7 @@ from fumehood.results import Status
 _ID_CHARACTERS = 12
 _KIND_CHARACTERS = 15
 _DIGEST_CHARACTERS = 12
+_TROUBLES = {"request.denied", "sandbox.refused", "run.broke", "grant.denied", "message.dead"}
 _STATUS_COLOURS = {Status.SUCCESS: GREEN, Status.CANCELLED: YELLOW}
 
 
@@ -48,6 +49,10 @@ def summary(record: Record) -> str:
         case "artifacts.found":
             found = cast("list[dict[str, Any]]", data.get("artifacts", []))
             return data.get("problem") or ", ".join(str(artifact.get("path")) for artifact in found)
+        case "message.sent" | "message.published":
+            return _message(data)
+        case "grant.denied":
+            return f"{record.parse().get('ids', {}).get('agent')} may not {data.get('action')} {data.get('target')}"
         case kind if kind.startswith("approval."):
             return _approval(data)
         case "log.checkpoint":
@@ -78,6 +83,13 @@ def _approval(data: Mapping[str, Any]) -> str:
     parts += [f"by {data['by']}"] if "by" in data else []
     parts += [f"became {_short(data['approved_digest'])}"] if "approved_digest" in data else []
     return ", ".join([*parts, *([str(data["reason"])] if "reason" in data else [])])
+
+
+def _message(data: Mapping[str, Any]) -> str:
+    target = data.get("to") or data.get("topic")
+    parts = [f"{data.get('type')} from {data.get('sender') or 'the application'} to {target}"]
+    parts += [f"for {_value(data['recipients']) or 'nobody'}"] if "recipients" in data else []
+    return ", ".join([*parts, *([_value(data["body"])] if "body" in data else [])])
 
 
 def _requested(data: Mapping[str, Any]) -> str:
@@ -138,7 +150,7 @@ def _coloured(record: Record, text: str) -> str:
         status = str(record.data.get("status"))
         colour = _STATUS_COLOURS.get(Status(status), RED) if status in set(Status) else RED
         return text.replace(status, paint(status, colour), 1)
-    return paint(text, RED) if record.kind in ("request.denied", "sandbox.refused", "run.broke") else text
+    return paint(text, RED) if record.kind in _TROUBLES else text
 
 
 def _local(moment: str) -> datetime:

@@ -1,0 +1,78 @@
+"""What an agent has of the outside while it handles one message: bound to who it is, and over when the message is.
+
+The names are for the agent to read. Who sends is decided by the `Line` behind it, which the runtime made for that agent
+alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, overload
+
+from fumehood.policy import Policy
+from fumehood.runtime.identity import AgentId, TopicId
+from fumehood.runtime.toolboxes import GrantedToolbox
+
+T = TypeVar("T")
+
+
+class Line(Protocol):
+    """One agent's way into its runtime, for one message."""
+
+    async def send(self, message: object, to: AgentId | str, deadline: float | None, reply: type[T]) -> T: ...
+
+    async def publish(self, message: object, topic: TopicId | str, deadline: float | None) -> None: ...
+
+    async def subscribe(self, topic: str) -> None: ...
+
+    async def unsubscribe(self, topic: str) -> None: ...
+
+    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[GrantedToolbox]: ...
+
+    def remaining(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    id: AgentId
+    """Who the agent is."""
+    sender: AgentId | None
+    """Who sent the message; None is the application."""
+    topic: TopicId | None
+    """Where it was published; None is a direct message."""
+    message_id: str
+    _line: Line = field(repr=False)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the message has to be handled; what is still under way then is cancelled."""
+        return self._line.remaining()
+
+    @overload
+    async def send(self, message: object, *, to: AgentId | str, deadline: float | None = None) -> object: ...
+
+    @overload
+    async def send(self, message: object, *, to: AgentId | str, deadline: float | None = None, reply: type[T]) -> T: ...
+
+    async def send(
+        self, message: object, *, to: AgentId | str, deadline: float | None = None, reply: type[object] = object
+    ) -> object:
+        """Send it and wait for the answer, at most `deadline` seconds; `reply` is the type that it has to have."""
+        return await self._line.send(message, to, deadline, reply)
+
+    async def publish(self, message: object, *, topic: TopicId | str, deadline: float | None = None) -> None:
+        """To all that are subscribed and have a handler for it. Returns when it waits in their queues."""
+        await self._line.publish(message, topic, deadline)
+
+    async def subscribe(self, topic: str) -> None:
+        """From now on this very agent gets what is published there, whatever its source; also as a pattern."""
+        await self._line.subscribe(topic)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """The end of a subscription that was made with the same text."""
+        await self._line.unsubscribe(topic)
+
+    def toolbox(self, policy: Policy, *, session: bool = False) -> AbstractAsyncContextManager[GrantedToolbox]:
+        """`async with context.toolbox(policy) as toolbox`: the granted tools, in a sandbox under a granted policy."""
+        return self._line.open_toolbox(policy, session)

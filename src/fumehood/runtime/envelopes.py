@@ -1,0 +1,174 @@
+"""What travels: a message with its addresses, and the answer to it.
+
+Only ids, text and numbers: an envelope that was read from bytes is as good as the one that was written.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fumehood.errors import (
+    AgentFailedError,
+    AuditError,
+    DeadlineError,
+    DeliveryError,
+    FumehoodError,
+    LoopError,
+    MessageError,
+    OverloadedError,
+    RefusedError,
+    StoppedError,
+    UsageError,
+)
+from fumehood.runtime.identity import AgentId, TopicId
+from fumehood.runtime.messages import Payload
+
+_VERSION = 1
+_FAILURES: dict[str, type[FumehoodError]] = {
+    "failed": AgentFailedError,
+    "audit": AuditError,
+    "deadline": DeadlineError,
+    "loop": LoopError,
+    "message": MessageError,
+    "overloaded": OverloadedError,
+    "refused": RefusedError,
+    "stopped": StoppedError,
+}
+_KINDS = {error: kind for kind, error in _FAILURES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """For one agent. A publication becomes one for each of its recipients, all with the same id."""
+
+    message_id: str
+    payload: Payload
+    sender: AgentId | None
+    """None is the application."""
+    to: AgentId
+    topic: TopicId | None
+    """None is a direct message, which is answered."""
+    cause: str | None
+    """The message that the sender was handling."""
+    hops: int
+    waiting: tuple[AgentId, ...]
+    """Who waits, one for the other, until this is answered."""
+    deadline: float
+    """On this machine's monotonic clock; what travels is how much is left."""
+
+    def to_bytes(self, now: float) -> bytes:
+        fields = {
+            "v": _VERSION,
+            "id": self.message_id,
+            "name": self.payload.name,
+            "data": self.payload.data.decode(),
+            "from": self.sender and str(self.sender),
+            "to": str(self.to),
+            "topic": self.topic and str(self.topic),
+            "cause": self.cause,
+            "hops": self.hops,
+            "waiting": [str(agent) for agent in self.waiting],
+            "seconds": self.deadline - now,
+        }
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, now: float) -> Envelope:
+        """MessageError when it is none."""
+        fields = _fields(data)
+        match fields:
+            case {
+                "id": str(message_id),
+                "name": str(name),
+                "data": str(text),
+                "from": str() | None as sender,
+                "to": str(to),
+                "topic": str() | None as topic,
+                "cause": str() | None as cause,
+                "hops": int(hops),
+                "waiting": list(),
+                "seconds": int() | float() as seconds,
+            }:
+                try:
+                    return cls(
+                        message_id=message_id,
+                        payload=Payload(name, text.encode()),
+                        sender=None if sender is None else AgentId.parse(sender),
+                        to=AgentId.parse(to),
+                        topic=None if topic is None else TopicId.parse(topic),
+                        cause=cause,
+                        hops=hops,
+                        waiting=tuple(AgentId.parse(str(agent)) for agent in fields["waiting"]),
+                        deadline=now + seconds,
+                    )
+                except (UsageError, UnicodeEncodeError) as error:
+                    raise MessageError(f"an envelope is not valid: {error}") from None
+            case _:
+                raise MessageError("an envelope has not the fields of one")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    kind: str
+    text: str
+
+    @classmethod
+    def of(cls, error: FumehoodError) -> Failure:
+        """The nearest kind that there is a word for."""
+        return cls(next((_KINDS[each] for each in type(error).__mro__ if each in _KINDS), "failed"), str(error))
+
+    def as_error(self) -> FumehoodError:
+        return _FAILURES.get(self.kind, DeliveryError)(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To the message with that id, by the agent that it was for: a message, nothing, or why there is none."""
+
+    message_id: str
+    by: AgentId
+    payload: Payload | None = None
+    failure: Failure | None = None
+
+    def to_bytes(self) -> bytes:
+        fields = {
+            "v": _VERSION,
+            "id": self.message_id,
+            "by": str(self.by),
+            "name": self.payload and self.payload.name,
+            "data": self.payload and self.payload.data.decode(),
+            "failure": self.failure and [self.failure.kind, self.failure.text],
+        }
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Answer:
+        match _fields(data):
+            case {"id": str(message_id), "by": str(by), "name": None, "data": None, "failure": None}:
+                return cls(message_id, _agent(by))
+            case {"id": str(message_id), "by": str(by), "name": str(name), "data": str(text), "failure": None}:
+                return cls(message_id, _agent(by), Payload(name, text.encode("utf-8", "replace")))
+            case {"id": str(message_id), "by": str(by), "failure": [str(kind), str(text)]}:
+                return cls(message_id, _agent(by), failure=Failure(kind, text))
+            case _:
+                raise MessageError("an answer has not the fields of one")
+
+
+def _agent(text: str) -> AgentId:
+    try:
+        return AgentId.parse(text)
+    except UsageError as error:
+        raise MessageError(f"an answer is not valid: {error}") from None
+
+
+def _fields(data: bytes) -> dict[str, Any]:
+    try:
+        found: object = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"what arrived is no JSON: {error}") from None
+    fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if fields.get("v") != _VERSION:
+        raise MessageError(f"what arrived is of version {fields.get('v')!r}, and {_VERSION} is the one known here")
+    return fields

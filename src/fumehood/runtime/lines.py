@@ -1,0 +1,115 @@
+"""An agent's line into the local runtime, for one message. Who speaks is the job's agent, whatever a context says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import anyio
+
+from fumehood.errors import UsageError
+from fumehood.policy import Policy
+from fumehood.runtime.census import Census
+from fumehood.runtime.chronicle import Chronicle
+from fumehood.runtime.events import AgentSubscribed
+from fumehood.runtime.grants import digest_of
+from fumehood.runtime.handling import Job
+from fumehood.runtime.identity import AgentId, TopicId
+from fumehood.runtime.outgoing import Origin, Outgoing
+from fumehood.runtime.patterns import Pattern
+from fumehood.runtime.residents import Resident
+from fumehood.runtime.slots import Slots
+from fumehood.runtime.subscriptions import Subscription, Subscriptions
+from fumehood.runtime.toolboxes import GrantedToolbox, MakeGate, open_toolbox
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The parts of a runtime that lines lead to."""
+
+    outgoing: Outgoing
+    slots: Slots[Resident]
+    census: Census
+    subscriptions: Subscriptions
+    chronicle: Chronicle
+    make_gate: MakeGate | None
+
+
+class AgentLine:
+    __slots__ = ("_exchange", "_job", "_origin")
+
+    def __init__(self, exchange: Exchange, job: Job) -> None:
+        self._exchange, self._job = exchange, job
+        self._origin = Origin(job.resident.id, job.envelope)
+
+    async def send(self, message: object, to: AgentId | str, deadline: float | None, reply: type[T]) -> T:
+        self._check_time()
+        async with self._waiting():
+            return await self._exchange.outgoing.ask(self._origin, message, to, deadline, reply)
+
+    async def publish(self, message: object, topic: TopicId | str, deadline: float | None) -> None:
+        self._check_time()
+        async with self._waiting():
+            await self._exchange.outgoing.publish(self._origin, message, topic, deadline)
+
+    async def subscribe(self, topic: str) -> None:
+        self._check_time()
+        pattern, id = Pattern.parse(topic), self._job.resident.id
+        if not self._exchange.census.grants_of(id).may_subscribe(pattern):
+            await self._exchange.outgoing.deny(self._origin, "subscribe to", topic)
+        await self._exchange.chronicle.tell(AgentSubscribed(topic), agent=str(id))
+        self._exchange.subscriptions.add(Subscription(pattern, id.type, id.key))
+
+    async def unsubscribe(self, topic: str) -> None:
+        self._check_time()
+        id = self._job.resident.id
+        self._exchange.subscriptions.remove(Subscription(Pattern.parse(topic), id.type, id.key))
+
+    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[GrantedToolbox]:
+        self._check_time()
+        return self._granted_toolbox(policy, session)
+
+    @asynccontextmanager
+    async def _granted_toolbox(self, policy: Policy, session: bool) -> AsyncIterator[GrantedToolbox]:
+        id, exchange = self._job.resident.id, self._exchange
+        if not exchange.census.grants_of(id).may_open(policy):
+            await exchange.outgoing.deny(self._origin, "open a sandbox under the policy", digest_of(policy))
+        trail = exchange.chronicle.trail.within(agent=str(id), message=self._job.envelope.message_id)
+        async with open_toolbox(
+            id,
+            lambda: exchange.census.grants_of(id),
+            policy,
+            session=session,
+            tools=self._job.resident.registration.tools,
+            make_gate=exchange.make_gate,
+            trail=trail,
+        ) as toolbox:
+            yield toolbox
+
+    def remaining(self) -> float:
+        return max(0.0, self._job.envelope.deadline - anyio.current_time())
+
+    def _check_time(self) -> None:
+        """What an agent does, it does because of a message: so that it ends, and is known where it came from."""
+        if self._job.is_over:
+            raise UsageError(
+                f"the message {self._job.envelope.message_id} is handled, and its context with it is over; "
+                "use the context of the message that is being handled"
+            )
+
+    @asynccontextmanager
+    async def _waiting(self) -> AsyncIterator[None]:
+        """The slot is for others meanwhile. A handler may wait for several at once."""
+        self._job.waits += 1
+        if self._job.waits == 1:
+            self._exchange.slots.release()
+        try:
+            yield
+        finally:
+            self._job.waits -= 1
+            if self._job.waits == 0:
+                await self._exchange.slots.take_back()

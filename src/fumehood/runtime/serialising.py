@@ -1,0 +1,26 @@
+"""A local runtime whose envelopes are bytes on their way, as between machines: to test agents for that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+import anyio
+
+from fumehood.runtime.envelopes import Answer, Envelope
+from fumehood.runtime.local import LocalRuntime
+
+
+class SerialisingRuntime(LocalRuntime):
+    """Whoever receives something has read it from bytes, and shares no object with who wrote it."""
+
+    def _carry(self, envelope: Envelope) -> Envelope:
+        now = anyio.current_time()
+        return Envelope.from_bytes(envelope.to_bytes(now), now)
+
+    def _carry_answer(self, answer: Answer) -> Answer:
+        return Answer.from_bytes(answer.to_bytes())
+
+    async def save_state(self) -> Mapping[str, object]:
+        return cast("Mapping[str, object]", json.loads(json.dumps(await super().save_state())))

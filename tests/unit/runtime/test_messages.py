@@ -1,0 +1,202 @@
+"""Messages are known by name, and are what their type says, when they are sent and when they arrive."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import BaseModel
+
+from fumehood import UsageError
+from fumehood.runtime import AgentId, Catalogue, Limits, Message, MessageError, TopicId
+from fumehood.runtime.envelopes import Answer, Envelope, Failure
+from fumehood.runtime.messages import Payload
+
+
+class Parcel(Message):
+    weight: float
+    content: bytes = b""
+    packed: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    labels: tuple[str, ...] = ()
+
+
+def catalogue(*types: type[object], most_bytes: int = 1000) -> Catalogue:
+    made = Catalogue(most_bytes)
+    for each in types:
+        made.add(each)
+    return made
+
+
+def test_whatever_a_field_may_hold_comes_back_as_it_went_in() -> None:
+    known = catalogue(Parcel)
+    for parcel in (
+        Parcel(weight=1.5, content=b"\xff\x00", labels=("a", "\u2028")),
+        Parcel(weight=math.inf),
+        Parcel(weight=1e300),
+    ):
+        again = known.decode(known.encode(parcel))
+        assert again == parcel
+        assert again is not parcel
+
+
+def test_a_message_has_the_name_of_its_class_or_one_of_its_own() -> None:
+    class Old(Message, name="parcel.v1"):
+        pass
+
+    assert catalogue(Parcel, Old).names() == ["Parcel", "parcel.v1"]
+    assert catalogue(Old).encode(Old()) == Payload("parcel.v1", b"{}")
+
+
+def test_a_second_type_of_the_same_name_is_refused_whatever_its_shape() -> None:
+    known = catalogue(Parcel)
+
+    def another() -> type[Message]:
+        class Parcel(Message):
+            weight: str
+
+        return Parcel
+
+    with pytest.raises(UsageError, match=r"there is a message 'Parcel' already.*give .*another name"):
+        known.add(another())
+    known.add(Parcel)
+    assert known.decode(Payload("Parcel", b'{"weight": 1}')) == Parcel(weight=1)
+    with pytest.raises(UsageError, match="has one name only"):
+        known.add(Parcel, "other")
+
+
+def test_a_type_that_is_not_whole_is_no_message() -> None:
+    class Broken(Message):
+        part: Missing  # noqa: F821  # type: ignore[name-defined]
+
+    with pytest.raises(UsageError, match=r"Broken cannot be a message: .*Missing"):
+        catalogue(Broken)
+
+
+@dataclass
+class Melting:
+    x: int
+
+
+class Soft(BaseModel):
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("type", "complaint"),
+    [(Melting, "it is not frozen"), (Soft, "it is not frozen"), (str, "neither a pydantic model nor a dataclass")],
+)
+def test_what_could_change_on_its_way_is_no_message(type: type[object], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        catalogue(type)
+
+
+@dataclass(frozen=True)
+class Raw:
+    data: bytes
+    number: float = 0.0
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (object(), "object is not a message here"),
+        (Parcel.model_construct(weight="heavy"), "the message Parcel cannot be written as JSON"),
+        (Parcel(weight=1, content=b"x" * 1000), r"the message Parcel has 1\d\d\d bytes, and 1000 are the limit"),
+        (Raw(b"\xff"), "the message Raw cannot be written as JSON: .*utf-8"),
+        (Raw(b"", math.nan), "the message Raw is not valid: number: Input should be a valid number"),
+    ],
+)
+def test_what_cannot_be_sent_is_one_clear_error(message: object, complaint: str) -> None:
+    with pytest.raises(MessageError, match=complaint):
+        catalogue(Parcel, Raw).encode(message)
+
+
+class Child(Parcel):
+    pass
+
+
+def test_a_child_of_a_known_type_is_not_known_by_that() -> None:
+    with pytest.raises(MessageError, match="Child is not a message here"):
+        catalogue(Parcel).encode(Child(weight=1))
+
+
+@pytest.mark.parametrize(
+    ("payload", "complaint"),
+    [
+        (Payload("Letter", b"{}"), "nobody here knows a message 'Letter'"),
+        (Payload("Parcel", b"{}"), "the message Parcel is not valid: weight: Field required"),
+        (Payload("Parcel", b'{"weight": 1, "colour": 2}'), "colour: Extra inputs are not permitted"),
+        (Payload("Parcel", b"\xff"), "the message Parcel is not valid"),
+        (Payload("Parcel", b"[" * 900), "the message Parcel is not valid"),
+        (Payload("Parcel", b" " * 2000), "2000 bytes"),
+    ],
+)
+def test_what_arrives_is_checked_as_if_a_stranger_had_sent_it(payload: Payload, complaint: str) -> None:
+    with pytest.raises(MessageError, match=complaint):
+        catalogue(Parcel).decode(payload)
+
+
+ENVELOPE = Envelope(
+    message_id="msg_1",
+    payload=Payload("Parcel", '{"weight":1,"labels":["ä"]}'.encode()),
+    sender=AgentId("a", "x/y"),
+    to=AgentId("b"),
+    topic=TopicId("news.a", "s"),
+    cause="msg_0",
+    hops=3,
+    waiting=(AgentId("c"), AgentId("a", "x/y")),
+    deadline=50.0,
+)
+
+
+def test_an_envelope_is_the_same_after_a_journey_as_bytes() -> None:
+    assert Envelope.from_bytes(ENVELOPE.to_bytes(now=10), now=10) == ENVELOPE
+    # Another machine has another clock: what is left of the time is the same.
+    assert Envelope.from_bytes(ENVELOPE.to_bytes(now=10), now=1000).deadline == 1040
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer("msg_1", AgentId("b")),
+        Answer("msg_1", AgentId("b"), Payload("Parcel", b'{"weight":1}')),
+        Answer("msg_1", AgentId("b"), failure=Failure("refused", "no")),
+    ],
+)
+def test_an_answer_is_the_same_after_a_journey_as_bytes(answer: Answer) -> None:
+    assert Answer.from_bytes(answer.to_bytes()) == answer
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b'"v": 1', b'"v": 2'),
+        (b'"hops": 3', b'"hops": "3"'),
+        (b'"to": "b/default"', b'"to": "b\\u0000/x"'),
+        (b'"from": "a/x/y"', b'"from": 7'),
+        (b'"id"', b'"it"'),
+        (b"{", b"["),
+        (b'"data": "', b'"data": "\\ud800'),
+    ],
+)
+def test_bytes_that_are_no_envelope_are_one_clear_error(change: tuple[bytes, bytes]) -> None:
+    data = ENVELOPE.to_bytes(now=0)
+    assert change[0] in data
+    with pytest.raises(MessageError):
+        Envelope.from_bytes(data.replace(*change, 1), now=0)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"null", b'{"v": 1}', b'{"v": 1, "id": "m", "by": "", "failure": ["", ""]}']
+)
+def test_bytes_that_are_no_answer_are_one_clear_error(data: bytes) -> None:
+    with pytest.raises(MessageError):
+        Answer.from_bytes(data)
+
+
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
+def test_there_is_no_unlimited(value: float) -> None:
+    with pytest.raises(UsageError, match=r"Limits\.hops must be more than 0"):
+        Limits(hops=value)  # type: ignore[arg-type]

@@ -1,0 +1,163 @@
+"""Tools in the hands of an agent, in real sandboxes: which ones and under which policy is the runtime's decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from unit.runtime.troupe import MakeRuntime, Reply
+
+from fumehood import Policy, UsageError
+from fumehood.audit import AuditLog, Query
+from fumehood.runtime import AgentFailedError, AgentId, Context, Grants, LocalRuntime, Message, Reason, handles
+from fumehood.sandbox import Sandbox
+from fumehood.tools import PYTHON, Answer, ToolCall, ToolResult, tool
+
+pytestmark = pytest.mark.anyio
+
+SMALL = Policy(resources={"timeout": "20s"})
+LARGE = SMALL.override({"network": {"allow": [{"host": "a.example", "ports": [443]}]}})
+GRANTS = Grants(tools=["python"], policies=[SMALL])
+
+
+class Call(Message):
+    tool: str
+    arguments: str
+    policy: str = "small"
+
+
+@handles
+async def worker(message: Call, context: Context) -> Reply:
+    policy = {"small": SMALL, "large": LARGE}[message.policy]
+    async with context.toolbox(policy) as toolbox:
+        names = [schema["name"] for schema in toolbox.schemas()]
+        result = await toolbox.call(message.tool, message.arguments)
+    return Reply(text=f"{names} {result.status}: {result.text}")
+
+
+async def reply(runtime: LocalRuntime, call: Call) -> str:
+    return (await runtime.send(call, to="worker/w", reply=Reply)).text
+
+
+async def test_a_granted_tool_works_and_its_records_carry_the_agent_and_the_message(
+    make_runtime: MakeRuntime, tmp_path: Path
+) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    async with make_runtime(audit=log) as runtime:
+        await runtime.register("worker", worker, grants=GRANTS)
+        text = await reply(runtime, Call(tool="python", arguments='{"code": "print(6 * 7)"}'))
+    assert text == "['python'] success: Success.\nstdout:\n42"
+    (sent,) = log.find(Query(kind="message.sent"))
+    for kind in ("sandbox.opened", "tool.called", "run.requested", "run.finished"):
+        (record,) = log.find(Query(kind=kind))
+        ids = record.parse()["ids"]
+        assert (ids["agent"], ids["message"]) == ("worker/w", sent.parse()["ids"]["message"])
+
+
+async def test_another_tool_is_denied_and_recorded(make_runtime: MakeRuntime, tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    async with make_runtime(audit=log) as runtime:
+        await runtime.register("worker", worker, grants=GRANTS)
+        for tool in ("shell", "no_such_tool", "python "):
+            text = await reply(runtime, Call(tool=tool, arguments="{}"))
+            assert text == (
+                f"['python'] denied: Denied: worker/w has no grant for the tool {tool!r}. Its tools are: python."
+            )
+    assert [record.data["target"] for record in log.find(Query(kind="grant.denied"))] == [
+        "shell",
+        "no_such_tool",
+        "python ",
+    ]
+    assert list(log.find(Query(kind="run"))) == []
+
+
+async def test_a_type_may_have_tools_of_its_own_and_needs_a_grant_for_them_too(make_runtime: MakeRuntime) -> None:
+    @tool
+    def tell() -> str:
+        """Tell."""
+        return "told"
+
+    call = Call(tool="tell", arguments="{}")
+    async with make_runtime() as runtime:
+        await runtime.register("worker", worker, grants=Grants(tools=["tell"], policies=[SMALL]), tools=[tell])
+        assert await reply(runtime, call) == "['tell'] success: told"
+        await runtime.grant("worker", GRANTS)
+        assert "no grant for the tool 'tell'" in await reply(runtime, call)
+        await runtime.register("other", worker, grants=Grants(tools=["tell"], policies=[SMALL]))
+        assert "There is no tool 'tell'" in (await runtime.send(call, to="other", reply=Reply)).text
+        with pytest.raises(UsageError, match="two tools of this agent have the same name"):
+            await runtime.register("third", worker, tools=[PYTHON])
+
+
+async def test_a_larger_policy_opens_nothing(make_runtime: MakeRuntime, tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    async with make_runtime(audit=log) as runtime:
+        await runtime.register("worker", worker, grants=GRANTS)
+        with pytest.raises(AgentFailedError, match="NotGrantedError"):
+            await reply(runtime, Call(tool="python", arguments="{}", policy="large"))
+    (letter,) = runtime.dead_letters
+    assert letter.reason is Reason.FAILED
+    assert f"worker/w may not open a sandbox under the policy {LARGE.digest}" in letter.detail
+    assert list(log.find(Query(kind="sandbox"))) == []
+
+
+async def test_what_is_taken_away_while_a_sandbox_is_open_is_gone_at_the_next_call(make_runtime: MakeRuntime) -> None:
+    results: list[str] = []
+
+    async with make_runtime() as runtime:
+
+        @handles
+        async def greedy(message: Call, context: Context) -> None:
+            async with context.toolbox(SMALL) as toolbox:
+                for grants in (GRANTS, Grants(tools=["python"]), Grants()):
+                    await runtime.grant("worker", grants)
+                    results.append((await toolbox.call("python", {"code": "print(1)"})).text)
+
+        await runtime.register("worker", greedy, grants=GRANTS)
+        await runtime.send(Call(tool="", arguments=""), to="worker/w")
+    assert results == [
+        "Success.\nstdout:\n1",
+        "Denied: worker/w has no grant for this policy any more. Its tools are: python.",
+        "Denied: worker/w has no grant for the tool 'python'. Its tools are: none.",
+    ]
+
+
+async def test_a_gate_is_asked_about_the_calls_of_agents(make_runtime: MakeRuntime) -> None:
+    asked: list[tuple[AgentId, str]] = []
+
+    class Guard:
+        def __init__(self, agent: AgentId, sandbox: Sandbox) -> None:
+            self._agent = agent
+
+        async def admit(self, call: ToolCall) -> Answer:
+            asked.append((self._agent, call.tool))
+            return Answer(allowed=False, reason="nobody is at home")
+
+        async def finished(self, call: ToolCall, result: ToolResult) -> None: ...
+
+    async with make_runtime(gate=Guard) as runtime:
+        await runtime.register("worker", worker, grants=GRANTS)
+        text = await reply(runtime, Call(tool="python", arguments='{"code": "print(1)"}'))
+    assert text == "['python'] denied: Denied: nobody is at home."
+    assert asked == [(AgentId("worker", "w"), "python")]
+
+
+async def test_a_toolbox_is_closed_when_its_handler_is_cancelled(make_runtime: MakeRuntime, tmp_path: Path) -> None:
+    log, has_begun = AuditLog.at(tmp_path / "audit"), anyio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Never come back."""
+        has_begun.set()
+        await anyio.sleep_forever()
+
+    async with make_runtime(audit=log, tools=[hang]) as runtime:
+        await runtime.register("worker", worker, grants=Grants(tools=["hang"], policies=[SMALL]))
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: runtime.send(Call(tool="hang", arguments="{}"), to="worker/w"))
+            await has_begun.wait()
+            group.cancel_scope.cancel()
+        await runtime.idle()
+    for kind in ("sandbox.opened", "sandbox.closed"):
+        assert len(list(log.find(Query(kind=kind)))) == 1
