@@ -181,19 +181,12 @@ anyio.run(main)
 """
 
 
-def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path: Path) -> None:
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("correct-horse-battery-staple\n")
     token.chmod(0o644)
     done = hood("mcp", "--http", ":0", "--token-file", token)
     assert (done.returncode, b"chmod 600" in done.stderr) == (2, True)
-    token.write_text("short")
-    token.chmod(0o600)
-    done = hood("mcp", "--http", ":0", "--token-file", token)
-    assert (done.returncode, b"at least 16 characters" in done.stderr) == (2, True)
-    token.write_text("correct-horse-battery-staple\n")
-    done = hood("mcp", "--http", "0.0.0.0:0", "--token-file", token)
-    assert (done.returncode, b"--allow-host" in done.stderr) == (2, True)
 
 
 def test_a_port_that_is_taken_is_one_clear_error() -> None:

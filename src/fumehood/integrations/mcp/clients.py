@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 from mcp_types import LoggingLevel
 
 from fumehood.errors import UsageError
@@ -23,81 +23,103 @@ MOST_CALLS = 8
 MOST_WAITING = 64
 
 
+class Stay:
+    """One place, from its opening to its end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._leave, self._left = anyio.Event(), anyio.Event()
+        self._opened, self._scope = anyio.Event(), anyio.CancelScope()
+        self._place: Place | None = None
+        self._problem: Exception | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """While it is open."""
+        return self._place
+
+    @property
+    def has_failed(self) -> bool:
+        return self._opened.is_set() and self._place is None
+
+    async def opened(self) -> Place:
+        """What is wrong when it cannot be opened is raised here, for whoever waits for it."""
+        await self._opened.wait()
+        if self._place is None:
+            raise self._problem or UsageError("the client has left")
+        return self._place
+
+    async def live(self) -> None:
+        try:
+            with self._scope:
+                async with open_place(self._settings) as place:
+                    self._place = place
+                    self._opened.set()
+                    with anyio.CancelScope(shield=True):  # however the server ends, `end` is what ends this
+                        await self._leave.wait()
+        except Exception as error:
+            if self._opened.is_set():
+                self._settings.report(f"closing a sandbox failed: {error}")
+            self._problem = error
+        finally:
+            self._place = None
+            self._opened.set()
+            self._left.set()
+
+    async def end(self) -> None:
+        """Also of an opening that takes its time."""
+        self._leave.set()
+        if not self._opened.is_set():
+            self._scope.cancel()
+        await self._left.wait()
+
+
 class Client:
     def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
         self._settings, self._tasks = settings, tasks
         self.log_level: LoggingLevel = "info"
-        self._opening = anyio.Lock()
         self._turns = anyio.Semaphore(MOST_CALLS)
-        self._waiting = 0
+        self._calls = 0
         self._is_over = False
-        self._place: Place | None = None
-        self._leave, self._left = anyio.Event(), anyio.Event()
+        self._stay: Stay | None = None
 
     async def place(self) -> Place:
-        """Where its calls are carried out; what is wrong when it cannot be opened is raised here."""
-        async with self._opening:
-            if self._is_over:
-                raise UsageError("the client has left")
-            if self._place is None:
-                self._leave, self._left = anyio.Event(), anyio.Event()
-                place: Place = await self._tasks.start(self._live, self._leave, self._left)
-                self._place = place
-            return self._place
+        """Where its calls are carried out. A call that is cancelled meanwhile leaves it to the next one."""
+        if self._is_over:
+            raise UsageError("the client has left")
+        if self._stay is None or self._stay.has_failed:
+            self._stay = Stay(self._settings)
+            self._tasks.start_soon(self._stay.live)
+        return await self._stay.opened()
 
     @property
     def open_place(self) -> Place | None:
         """The place, if anything was done there yet."""
-        return self._place
+        return self._stay.place if self._stay else None
 
     async def abandon(self, place: Place) -> None:
         """It is broken: the next call gets another one."""
-        async with self._opening:
-            if self._place is place:
-                await self._close()
+        stay = self._stay
+        if stay is not None and stay.place is place:
+            self._stay = None
+            await stay.end()
 
     async def close(self) -> None:
         self._is_over = True
         with anyio.CancelScope(shield=True):
-            async with self._opening:
-                await self._close()
-
-    async def _close(self) -> None:
-        if self._place is not None:
-            self._leave.set()
-            await self._left.wait()
+            if self._stay is not None:
+                await self._stay.end()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        if self._waiting >= MOST_WAITING:
-            raise UsageError(f"{MOST_CALLS + MOST_WAITING} calls are under way already; wait for some of them to end")
-        self._waiting += 1
+        if self._calls >= MOST_CALLS + MOST_WAITING:
+            raise UsageError(f"{self._calls} calls are under way already; wait for some of them to end")
+        self._calls += 1
         try:
-            await self._turns.acquire()
+            async with self._turns:
+                yield
         finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._turns.release()
-
-    async def _live(
-        self, leave: anyio.Event, left: anyio.Event, *, task_status: TaskStatus[Place] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
-        is_open = False
-        try:
-            async with open_place(self._settings) as place:
-                task_status.started(place)
-                is_open = True
-                with anyio.CancelScope(shield=True):  # however the server ends, `close` is what ends this
-                    await leave.wait()
-        except Exception as error:
-            if not is_open:
-                raise
-            self._settings.report(f"closing a sandbox failed: {error}")
-        finally:
-            self._place = None
-            left.set()
+            self._calls -= 1
 
 
 class Clients:

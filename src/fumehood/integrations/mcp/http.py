@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fumehood.errors import UsageError
+from fumehood.errors import SandboxError, UsageError
 from fumehood.integrations.mcp.clients import open_clients
 from fumehood.integrations.mcp.server import SandboxServer, only_with_sessions
 from fumehood.integrations.mcp.settings import MOST_MESSAGE_BYTES, Settings
@@ -34,6 +34,7 @@ PATH = "/mcp"
 SHORTEST_TOKEN = 16
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _GOODBYE_SECONDS = 1
+_CONNECTIONS_EACH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ async def serve_http(settings: Settings, listening: Listening, ready: Callable[[
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_GOODBYE_SECONDS,
+            limit_concurrency=settings.most_clients * _CONNECTIONS_EACH,
         )
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains of clients that stay to the end
         await _serve(_Server(config), listener)
@@ -109,6 +111,8 @@ async def _serve(server: _Server, listener: socket.socket) -> None:
         with anyio.CancelScope(shield=True):
             await server.serve(sockets=[listener])
         tasks.cancel_scope.cancel()
+    if not server.started:
+        raise SandboxError("the server did not start")
 
 
 @contextmanager

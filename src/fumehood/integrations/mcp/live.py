@@ -16,6 +16,7 @@ from fumehood.tools.watching import watching
 
 _PAUSE_SECONDS = 0.1
 _MOST_LINES = 20
+_LONGEST_LINE = 4096
 _MOST_CHARACTERS = 400
 
 Tell = Callable[[float, str], Awaitable[None]]
@@ -40,10 +41,10 @@ class Live:
     def see(self, event: Stdout | Stderr) -> None:
         kind = type(event)
         self._bytes += len(event.data)
-        text = self._begun[kind] + self._decoders[kind].decode(event.data)
-        *lines, rest = text.rsplit("\n", _MOST_LINES)
-        self._begun[kind] = rest[-_MOST_CHARACTERS:]
-        self._lines.extend(line[-_MOST_CHARACTERS:] for line in "\n".join(lines).split("\n") if line.strip())
+        *lines, rest = (self._begun[kind] + self._decoders[kind].decode(event.data)).split("\n")
+        # One character too many is enough to know that a line is too long.
+        self._begun[kind] = rest[: _LONGEST_LINE + 1]
+        self._lines.extend(_whole(line) for line in lines[-_MOST_LINES:] if line.strip())
         if self._lines or not self._shows_text:
             self._news.set()
 
@@ -60,7 +61,12 @@ class Live:
             return f"{format_size(self._bytes)} of output"
         lines = "\n".join(self._lines)
         self._lines.clear()
-        return self._filters.sift(lines).text
+        return "\n".join(line[:_MOST_CHARACTERS] for line in self._filters.sift(lines).text.split("\n"))
+
+
+def _whole(line: str) -> str:
+    """A line is cut after it was cleaned, and one that is too long for that is not shown."""
+    return line if len(line) <= _LONGEST_LINE else "[a long line]"
 
 
 @asynccontextmanager

@@ -64,7 +64,7 @@ async def _read(
     outgoing: MemoryObjectSendStream[SessionMessage],
 ) -> None:
     async with into, outgoing:
-        async for line in _lines(source):
+        async for line in read_lines(source):
             if isinstance(line, TooLong):
                 await outgoing.send(
                     _error(INVALID_REQUEST, f"a message has more than {format_size(MOST_MESSAGE_BYTES)}")
@@ -78,7 +78,8 @@ class TooLong:
     """In place of a line that was dropped."""
 
 
-async def _lines(source: int) -> AsyncIterator[bytes | TooLong]:
+async def read_lines(source: int) -> AsyncIterator[bytes | TooLong]:
+    """Whole ones; what comes after the last line end is none."""
     begun, is_dropping = bytearray(), False
     while data := await _more(source):
         *ends, rest = data.split(b"\n")
