@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -154,5 +155,6 @@ class Approvals:
 
 
 def _how_to_approve(request: Request) -> str:
-    left = format_duration(max(1, round(request.expires_at - time.time())))
+    seconds = max(1, round(request.expires_at - time.time()))
+    left = format_duration(seconds if seconds < 120 else math.ceil(seconds / 60) * 60)
     return f"a person has to approve it within {left}, with `hood approvals approve {request.id}`"
