@@ -216,31 +216,35 @@ async def test_live_output_tells_amounts_where_the_policy_has_secrets(tmp_path: 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_cancelling_a_call_ends_the_run_for_real(policy: Path, era: str) -> None:
+    async with connected("--policy", policy, mode=era) as client:
+        await cancel_a_call(client)
+
+
+async def cancel_a_call(client: Client) -> None:
+    """And see that the program, which writes all the time, writes no more."""
     started = anyio.Event()
 
     async def progress(amount: float, total: float | None, message: str | None) -> None:
         started.set()
 
-    code = (
+    beat = (
         "import time\nprint('up', flush=True)\nwhile True: open('beat', 'w').write(str(time.time())); time.sleep(0.01)"
     )
-    async with connected("--policy", policy, mode=era) as client:
-        async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
-            async def endless() -> None:
-                await client.call_tool("python", {"code": code}, progress_callback=progress)
+        async def endless() -> None:
+            await client.call_tool("python", {"code": beat}, progress_callback=progress)
 
-            tasks.start_soon(endless)
-            with anyio.fail_after(SECONDS):
-                await started.wait()
-            tasks.cancel_scope.cancel()
-        # When two looks at what it writes all the time are the same, nobody writes any more.
-        for _ in range(100):
-            before = await text(client, "read_file", path="beat")
-            await anyio.sleep(0.1)
-            if before == await text(client, "read_file", path="beat"):
-                return
-        pytest.fail("it still runs")
+        tasks.start_soon(endless)
+        with anyio.fail_after(SECONDS):
+            await started.wait()
+        tasks.cancel_scope.cancel()
+    for _ in range(100):
+        before = await text(client, "read_file", path="beat")
+        await anyio.sleep(0.1)
+        if before == await text(client, "read_file", path="beat"):
+            return
+    pytest.fail("it still runs")
 
 
 async def test_log_messages_tell_of_denials_to_those_who_want_them(policy: Path) -> None:
@@ -389,6 +393,37 @@ def test_bad_lines_are_answered_and_the_server_goes_on() -> None:
     codes = {name: answers[name][0]["error"]["code"] for name in (7, 8, 9, 10, 11, 12)}
     assert codes == {7: -32600, 8: -32601, 9: -32602, 10: -32602, 11: -32602, 12: -32602}
     assert answers[9][0]["error"]["message"] == "there is no tool 'rm'; tools/list has those that there are"
+
+
+STRAY = """
+import os, sys
+from fumehood.integrations.mcp.calling import Caller
+call = Caller.call
+async def noisy(self, *rest):
+    print("stray")
+    os.system("echo stray; cat")
+    return await call(self, *rest)
+Caller.call = noisy
+sys.argv = ["hood", "mcp"]
+from fumehood.cli import main
+main()
+"""
+
+
+def test_standard_output_carries_nothing_but_messages() -> None:
+    run = {"name": "python", "arguments": {"code": "print(1)"}}
+    messages = [HELLO, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": run}]
+    command = [sys.executable, "-c", STRAY]
+    environ = {**os.environ, **environment()}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environ, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        process.stdin.flush()
+        assert [json.loads(process.stdout.readline())["id"] for _ in messages] == [1, 2]
+        rest, complaints = process.communicate(timeout=SECONDS)
+    assert (process.returncode, rest, complaints.count(b"stray")) == (0, b"", 2)
 
 
 CLIENT_CODE = (

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from live.cli_host import SECONDS, hood
 from live.mcp_host import Server, call, environment, listening, text, text_of
-from live.test_mcp import CLIENT_CODE, HELLO, POLICY, Person, use_every_tool
+from live.test_mcp import CLIENT_CODE, HELLO, POLICY, Person, cancel_a_call, use_every_tool
 from live.traces import wait_until
 from mcp.shared.exceptions import MCPError
 
@@ -69,6 +69,19 @@ async def test_a_long_call_of_one_client_holds_nobody_up(server: Server) -> None
         tasks.start_soon(lambda: call(one, "python", code="import threading; threading.Event().wait()"))
         assert await text(other, "shell", command="seq 1") == "Success.\nstdout:\n1"
         tasks.cancel_scope.cancel()
+
+
+async def test_cancelling_a_call_ends_the_run_for_real(server: Server) -> None:
+    async with server.connected() as client:
+        await cancel_a_call(client)
+
+
+async def test_a_revision_without_sessions_is_refused_with_those_that_have_them(server: Server) -> None:
+    async with server.connected(mode="2026-07-28") as client:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("python", {"code": "print(1)"})
+    assert refused.value.code == -32022
+    assert "2025-11-25" in refused.value.error.data["supported"]
 
 
 async def test_a_person_is_asked_over_http_too(tmp_path: Path) -> None:

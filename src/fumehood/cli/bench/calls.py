@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
         return
     from mcp import Client, StdioServerParameters
 
-    server = StdioServerParameters(command=sys.executable, args=["-m", "fumehood", "mcp"])
+    server = StdioServerParameters(command=sys.executable, args=["-m", "fumehood", "mcp"], env=dict(os.environ))
     async with Sandbox() as box, Client(server) as client:
         call, bare = await in_turns(
             rounds, lambda: client.call_tool("python", {"code": PROGRAM}), lambda: box.run(PROGRAM)

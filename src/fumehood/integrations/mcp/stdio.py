@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import cast
@@ -52,6 +53,7 @@ def _private_streams() -> Iterator[tuple[int, int]]:
         os.dup2(2, 1)
         yield source, sink
     finally:
+        sys.stdout.flush()
         os.dup2(source, 0)
         os.dup2(sink, 1)
         for descriptor in (source, sink, nothing):
