@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -160,24 +161,12 @@ async def test_there_is_room_for_so_many_clients_and_silent_ones_go(tmp_path: Pa
     token = tmp_path / "token"
     token.write_text("correct-horse-battery-staple\n")
     token.chmod(0o600)
-    with listening("--clients", "1", "--idle", "1s", "--token-file", token, token=token.read_text().strip()) as server:
+    with listening("--clients", "1", "--idle", "2s", "--token-file", token, token=token.read_text().strip()) as server:
         async with server.connected() as client:
             await call(client, "python", code="print(1)")
             assert post(server).status_code == 503
         assert post(server).status_code == 200  # the first one has left; this one says nothing any more
         wait_until(lambda: post(server).status_code == 200, 20.0, "a silent client makes room")
-
-
-def test_a_client_that_is_killed_leaves_nothing_when_its_time_is_over() -> None:
-    with listening("--idle", "1s", "--timeout", "3s") as server:
-        arguments = [server.address, server.token]
-        command = [sys.executable, "-W", "ignore", "-c", HTTP_CLIENT, *arguments]
-        with subprocess.Popen(command, env={**os.environ, **environment()}, stdout=subprocess.PIPE) as client:
-            assert client.stdout is not None
-            assert client.stdout.readline() == b"up\n"
-            assert len(server.open_sandboxes()) == 1
-            client.kill()
-        wait_until(lambda: not server.open_sandboxes(), 30.0, "its sandbox is closed")
 
 
 HTTP_CLIENT = f"""
@@ -192,6 +181,35 @@ async def main():
             await client.call_tool('python', {{'code': {CLIENT_CODE!r}}}, progress_callback=up)
 anyio.run(main)
 """
+
+
+@contextmanager
+def busy_client(server: Server) -> Iterator[subprocess.Popen[bytes]]:
+    """A client in a process of its own, with a call under way that does not end."""
+    command = [sys.executable, "-W", "ignore", "-c", HTTP_CLIENT, server.address, server.token]
+    environ = {**os.environ, **environment()}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environ, **pipes) as client:
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == b"up\n"
+            yield client
+        finally:
+            client.kill()
+
+
+def test_a_client_that_is_killed_leaves_nothing_when_its_time_is_over() -> None:
+    with listening("--idle", "2s", "--timeout", "3s") as server:
+        with busy_client(server):
+            assert len(server.open_sandboxes()) == 1
+        wait_until(lambda: not server.open_sandboxes(), 30.0, "its sandbox is closed")
+
+
+def test_a_signal_ends_it_in_the_middle_of_a_run() -> None:
+    """With a client that stays connected, and a stream that stays open; `listening` sees to the rest."""
+    with listening("--timeout", "100s") as server, busy_client(server):
+        server.process.terminate()
+        assert server.process.wait(SECONDS) == 0
 
 
 def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
