@@ -181,6 +181,7 @@ class SyncSandbox:
     write = _blocking(Sandbox.write)
     read = _blocking(Sandbox.read)
     list = _blocking(Sandbox.list)
+    outputs = _blocking(Sandbox.outputs)
     stat = _blocking(Sandbox.stat)
     remove = _blocking(Sandbox.remove)
     mkdir = _blocking(Sandbox.mkdir)

@@ -62,12 +62,17 @@ class UnenforceableError(DeniedError):
 class NotApprovedError(DeniedError):
     """Somebody said no, nobody said yes in time, or the yes was for something else; nothing was started.
 
-    `outcome` is denied, expired, revoked or used.
+    `outcome` is denied, expired, revoked, used, or asked: then nobody has answered yet.
     """
 
     def __init__(self, outcome: str, tool: str, why: str) -> None:
         super().__init__(f"{tool}: not approved: {why}")
         self.outcome, self.tool, self.why = outcome, tool, why
+
+    @property
+    def is_open(self) -> bool:
+        """Somebody may still say yes, and then the same call can be made."""
+        return self.outcome == "asked"
 
 
 class NotGrantedError(DeniedError):

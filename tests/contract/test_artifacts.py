@@ -78,3 +78,14 @@ def test_a_tree_of_thousands_of_levels_is_no_trouble(open_box: OpenBox) -> None:
     code = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')\nopen('bottom', 'w')"
     result = open_box(filesystem={"outputs": ["**"]}).run(code)
     assert (result.ok, result.artifacts) == (True, ())
+
+
+def test_what_may_leave_is_listed_as_it_is_now(open_box: OpenBox) -> None:
+    box = open_box(filesystem={"outputs": ["out/**"]})
+    assert box.outputs() == {}
+    box.write("out/mine", b"123")
+    box.run("import os; open('out/its', 'w'); open('elsewhere', 'w'); os.symlink('/etc/passwd', 'out/link')")
+    assert {path: entry.size for path, entry in box.outputs().items()} == {"out/its": 0, "out/mine": 3}
+    box.remove("out/mine")
+    assert list(box.outputs()) == ["out/its"]
+    assert open_box().outputs() == {}

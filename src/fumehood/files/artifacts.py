@@ -34,19 +34,20 @@ class Collection:
 async def collect(conversation: Conversation, outputs: Outputs, limits: Resources, seen: Seen) -> Collection:
     """Files that are new or changed since the last time. `seen` is what was there then, and is brought up to date."""
     try:
-        present = await _present(conversation, outputs)
+        there = await present(conversation, outputs)
     except TooManyError:
         return Collection((), f"the workspace has more than {_MAX_ENTRIES} entries where outputs may be; make fewer")
-    changed = [found for found in present if seen.get(found.path) != _version(found)]
+    changed = [found for found in there if seen.get(found.path) != _version(found)]
     seen.clear()
-    seen.update((found.path, _version(found)) for found in present)
+    seen.update((found.path, _version(found)) for found in there)
     problem = _excess(changed, limits)
     if problem is not None:
         return Collection((), problem)
     return await _described(conversation, changed, limits.artifacts_size)
 
 
-async def _present(conversation: Conversation, outputs: Outputs) -> list[Found]:
+async def present(conversation: Conversation, outputs: Outputs) -> list[Found]:
+    """The files that may leave, by path."""
     if not outputs.patterns:
         return []
     walk = Walk(conversation, outputs, git=outputs.ask_for_git, max_entries=_MAX_ENTRIES)

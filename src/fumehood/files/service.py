@@ -9,13 +9,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
 from fumehood.files import exchanges
-from fumehood.files.artifacts import Collection, Seen, collect
+from fumehood.files.artifacts import Collection, Seen, collect, present
 from fumehood.files.download import Download, check_output
 from fumehood.files.entries import FileEntry, Transfer
 from fumehood.files.memory import MemorySink, MemorySource
 from fumehood.files.paths import AnyPath, joined, names_folder, sandbox_path, shown
 from fumehood.files.refusals import Refusal, explain
 from fumehood.files.upload import Upload, own_name
+from fumehood.files.walking import TooManyError
 from fumehood.journal import Journal
 from fumehood.policy import Policy
 from fumehood.policy.outputs import Outputs
@@ -61,6 +62,14 @@ class Files:
         if len(entries) > _MAX_LISTED:
             raise UsageError(f"{shown(place)} has more than {_MAX_LISTED} entries; list them with a program in it")
         return entries
+
+    async def outputs(self) -> dict[str, FileEntry]:
+        """The files that are there and that `filesystem.outputs` names, by their paths below the workspace."""
+        async with self._talk("list", "") as conversation:
+            try:
+                return {found.path: found.entry for found in await present(conversation, self._outputs)}
+            except TooManyError:
+                raise UsageError("the workspace has too many entries where outputs may be; make fewer") from None
 
     async def stat(self, path: AnyPath) -> FileEntry:
         """What has this name; a link is told as a link."""

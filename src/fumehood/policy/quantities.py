@@ -49,7 +49,8 @@ def parse_size(value: object) -> int:
 def format_size(size_bytes: float) -> str:
     """The shortest exact spelling: 268435456 is `256M`, 1000 is `1000B`."""
     size = int(size_bytes)
-    suffix, unit = next((suffix, unit) for suffix, unit in _SIZE_UNITS.items() if size % unit == 0)
+    units = ((suffix, unit) for suffix, unit in _SIZE_UNITS.items() if size % unit == 0)
+    suffix, unit = next(units) if size else ("", 1)
     return f"{size // unit}{suffix or 'B'}"
 
 

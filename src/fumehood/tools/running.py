@@ -10,6 +10,7 @@ from fumehood.requests import RunOptions
 from fumehood.tools.result import ToolResult
 from fumehood.tools.shaping import shaped
 from fumehood.tools.tool import Arguments, Risk, Tool
+from fumehood.tools.watching import run_watched
 
 if TYPE_CHECKING:
     from fumehood.sandbox import Sandbox
@@ -32,15 +33,15 @@ class ShellArguments(Arguments):
 
 
 async def _run_python(sandbox: Sandbox, given: PythonArguments) -> ToolResult:
-    return shaped(await sandbox.run(given.code, **_limits(sandbox, given.timeout)))
+    return shaped(await run_watched(sandbox, given.code, **limits(sandbox, given.timeout)))
 
 
 async def _run_shell(sandbox: Sandbox, given: ShellArguments) -> ToolResult:
-    options: RunOptions = {"language": "bash", "cwd": given.cwd, **_limits(sandbox, given.timeout)}
-    return shaped(await sandbox.run(given.command, **options))
+    options: RunOptions = {"language": "bash", "cwd": given.cwd, **limits(sandbox, given.timeout)}
+    return shaped(await run_watched(sandbox, given.command, **options))
 
 
-def _limits(sandbox: Sandbox, timeout: float | None) -> RunOptions:
+def limits(sandbox: Sandbox, timeout: float | None) -> RunOptions:
     """A model that asks for too much gets what there is: it cannot know the policy."""
     return {} if timeout is None else {"timeout": min(timeout, sandbox.policy.resources.timeout)}
 

@@ -84,6 +84,10 @@ def test_a_shown_size_reads_back_as_itself(size_bytes: int) -> None:
     assert parse_size(format_size(size_bytes)) == size_bytes
 
 
+def test_nothing_is_shown_in_the_smallest_unit() -> None:
+    assert format_size(0) == "0B"
+
+
 @given(st.floats(MIN_SECONDS, MAX_SECONDS))
 def test_a_shown_duration_reads_back_as_itself(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +15,7 @@ import anyio.to_thread
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import OFF, Trail
 from fumehood.errors import NotApprovedError, UsageError
-from fumehood.policy import Approval, Policy
+from fumehood.policy import Approval, Policy, format_duration
 from fumehood.policy.approvals import rules_that_ask
 from fumehood.tools import gate
 from fumehood.tools.approvals.requests import Answer, Request, State
@@ -45,7 +47,8 @@ class Approvals:
     """A `Gate`. Without `ask` the answer can only come from elsewhere, such as `hood approvals`; no answer is a no.
 
     `policy` may be a function where it can change: `lambda: box.policy`. `first_use` is the first use with this object:
-    one of these is one task or conversation.
+    one of these is one task or conversation. Unless it `waits`, a call that nobody here can answer for is denied at
+    once; the question stays open, and the same call made again finds the answer.
     """
 
     def __init__(
@@ -56,10 +59,11 @@ class Approvals:
         store: ApprovalStore | None = None,
         trail: Trail = OFF,
         listener: Listener | None = None,
+        waits: bool = True,
     ) -> None:
         self._current = policy if callable(policy) else lambda: policy
         self._ask, self._listener = ask, listener
-        self._store = store
+        self._store, self._waits = store, waits
         self._trail = replace(trail, who=trail.who or current_user())
         self._granted: set[Approval] = set()
 
@@ -70,7 +74,8 @@ class Approvals:
         try:
             approved = await self.approve(wanted)
         except NotApprovedError as error:
-            return gate.Answer(allowed=False, reason=f"{error.why}. Do not try the same again")
+            advice = "Then make exactly the same call again" if error.is_open else "Do not try the same again"
+            return gate.Answer(allowed=False, reason=f"{error.why}. {advice}")
         is_edited = approved.digest != wanted.digest
         return gate.Answer(allowed=True, arguments=approved.arguments if is_edited else None)
 
@@ -90,6 +95,9 @@ class Approvals:
         question = Question(call, policy, seconds, who, tenant)
         request = await anyio.to_thread.run_sync(store.ask, question, self._trail)
         final = await self._wait(store, request)
+        if final.state is State.ASKED:
+            await anyio.to_thread.run_sync(store.release, request.id, self._trail)
+            raise NotApprovedError(final.state, call.tool, _how_to_approve(final))
         if final.state is not State.APPROVED:
             raise NotApprovedError(final.state, call.tool, final.told())
         approved = await anyio.to_thread.run_sync(store.use, request.id, call.digest, self._trail)
@@ -105,11 +113,13 @@ class Approvals:
     async def _wait(self, store: ApprovalStore, request: Request) -> Request:
         if request.state is State.ASKED and self._listener is not None:
             self._listener.waiting(request)
-        answered = anyio.Event()
+        answered, in_vain = anyio.Event(), anyio.Event()
         async with anyio.create_task_group() as group:
-            if self._ask is not None and request.state is State.ASKED:
-                group.start_soon(self._ask_here, self._ask, store, request, answered)
-            while request.state is State.ASKED:
+            if self._ask is None:
+                in_vain.set()
+            elif request.state is State.ASKED:
+                group.start_soon(self._ask_here, self._ask, store, request, answered, in_vain)
+            while request.state is State.ASKED and (self._waits or not in_vain.is_set()):
                 with anyio.move_on_after(_POLL_SECONDS):
                     await answered.wait()
                 request = await anyio.to_thread.run_sync(store.get, request.id, self._trail)
@@ -118,13 +128,16 @@ class Approvals:
             self._listener.settled(request)
         return request
 
-    async def _ask_here(self, ask: Ask, store: ApprovalStore, request: Request, answered: anyio.Event) -> None:
+    async def _ask_here(
+        self, ask: Ask, store: ApprovalStore, request: Request, answered: anyio.Event, in_vain: anyio.Event
+    ) -> None:
         """What goes wrong while somebody is asked is a no."""
         try:
             answer = await ask(request)
         except Exception as error:
             answer = Answer(approved=False, reason=f"asking failed: {type(error).__name__}: {error}")
         if answer is None:
+            in_vain.set()
             return
         # Somebody who was quicker is found by whoever waits, and told.
         with suppress(AnsweredError):
@@ -139,3 +152,9 @@ class Approvals:
         except UsageError as error:
             refusal = Answer(approved=False, reason=f"the answer makes no sense: {error}", by=answer.by)
             await anyio.to_thread.run_sync(store.answer, request.id, refusal, self._trail)
+
+
+def _how_to_approve(request: Request) -> str:
+    seconds = max(1, round(request.expires_at - time.time()))
+    left = format_duration(seconds if seconds < 120 else math.ceil(seconds / 60) * 60)
+    return f"a person has to approve it within {left}, with `hood approvals approve {request.id}`"

@@ -52,7 +52,7 @@ class ApprovalStore:
         self._database = Database(self.path, now)
 
     def ask(self, question: Question, trail: Trail = OFF) -> Request:
-        """A new request; or the one that a process asked for the very same call before it died."""
+        """A new request; or the one that somebody asked for the very same call and waits for no more."""
 
         def step(execute: Execute, moment: Moment) -> Request:
             holder, call = identity(os.getpid()), question.call
@@ -72,6 +72,14 @@ class ApprovalStore:
             return read_request(_row(execute, fresh["id"]))
 
         return self._transact(step, trail)
+
+    def release(self, identifier: str, trail: Trail = OFF) -> None:
+        """Nobody waits for the answer any more; whoever makes the very same call again finds it."""
+
+        def step(execute: Execute, _: Moment) -> None:
+            execute("UPDATE requests SET holder = '' WHERE id = ?", (identifier,))
+
+        self._transact(step, trail)
 
     def get(self, identifier: str, trail: Trail = OFF) -> Request:
         """By its id, or how it begins."""

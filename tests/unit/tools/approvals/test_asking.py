@@ -196,3 +196,26 @@ async def test_a_call_that_is_cancelled_can_be_answered_and_made_again(office: O
         await watcher.asked.wait()
         group.cancel_scope.cancel()
     assert office.store.get(watcher.requests[0].id).state is State.ASKED
+
+
+async def test_without_waiting_an_open_question_is_a_no_and_the_same_call_finds_the_answer(office: Office) -> None:
+    gate = approvals(office, None, waits=False)
+    for _ in range(2):  # the same question is still open
+        with pytest.raises(NotApprovedError, match="with `hood approvals approve ask_") as caught:
+            await gate.approve(call())
+        assert caught.value.is_open
+    (request,) = office.store.find()
+    office.store.answer(request.id, Answer(approved=True, by="carol"), office.trail)
+    with pytest.raises(NotApprovedError):  # another call is another question
+        await gate.approve(call("print(2)"))
+    assert await gate.approve(call()) == call()
+    with pytest.raises(NotApprovedError):  # and the yes is used up
+        await gate.approve(call())
+    assert office.kinds().count("approval.used") == 1
+
+
+async def test_without_waiting_a_no_from_elsewhere_is_told(office: Office) -> None:
+    gate = approvals(office, Answer(approved=False, by="carol"), waits=False)
+    with pytest.raises(NotApprovedError, match="denied by carol") as caught:
+        await gate.approve(call())
+    assert not caught.value.is_open

@@ -1,0 +1,56 @@
+"""The files that the policy lets out, as resources: listed as they are now, read through the filters."""
+
+from __future__ import annotations
+
+import base64
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, BlobResourceContents, ReadResourceResult, Resource, TextResourceContents
+
+from fumehood.errors import FumehoodError
+from fumehood.files.artifacts import media_type
+from fumehood.files.paths import sandbox_path
+from fumehood.integrations.mcp.place import Place
+from fumehood.integrations.mcp.results import is_plain, path_of, uri_of
+from fumehood.policy.outputs import Outputs
+from fumehood.policy.quantities import MIB
+from fumehood.tools import WRITE_FILE, ToolResult
+from fumehood.tools.filters import Direction
+
+MOST_LISTED = 1000
+MOST_BYTES = 16 * MIB
+
+
+async def list_artifacts(place: Place) -> list[Resource]:
+    files = {path: entry for path, entry in (await place.sandbox.outputs()).items() if is_plain(path, place.filters)}
+    return [
+        Resource(uri=uri_of(path), name=path, mime_type=media_type(path), size=entry.size)
+        for path, entry in list(files.items())[:MOST_LISTED]
+    ]
+
+
+async def read_artifact(place: Place | None, uri: str) -> ReadResourceResult:
+    path = path_of(uri)
+    if path is None or place is None:
+        raise MCPError(INVALID_PARAMS, f"there is no resource {uri!r}; resources/list has those that there are")
+    try:
+        data = await place.sandbox.read(path, max_bytes=MOST_BYTES)
+    except FumehoodError as error:
+        raise MCPError(INVALID_PARAMS, f"{uri} cannot be read: {error}") from None
+    kind = media_type(path)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        blob = base64.b64encode(data).decode()
+        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, mime_type=kind, blob=blob)])
+    shown = (await place.filters.apply(text, Direction.TOOL_RESULT)).text
+    return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=kind, text=shown)])
+
+
+def has_new_artifacts(place: Place, tool: str, arguments: dict[str, object], result: ToolResult) -> bool:
+    """Whether the list of resources may be another one after this call."""
+    if result.run is not None:
+        return bool(result.run.artifacts)
+    if tool != WRITE_FILE.name or not result.ok:
+        return False
+    return Outputs(place.sandbox.policy.filesystem.outputs).match(sandbox_path(str(arguments.get("path", ""))))

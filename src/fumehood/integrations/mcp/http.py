@@ -1,0 +1,193 @@
+"""Messages over streamable HTTP: each session of the protocol is a client of its own.
+
+A web page that a person looks at can reach servers on that person's machine. So every request needs the token, which no
+page knows, has to name one of our own names as its host (a page's own name can be made to lead here), and may come from
+no origin that was not named.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import anyio
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fumehood.errors import SandboxError, UsageError
+from fumehood.integrations.mcp.clients import open_clients
+from fumehood.integrations.mcp.server import SandboxServer, only_with_sessions
+from fumehood.integrations.mcp.settings import MOST_MESSAGE_BYTES, Settings
+
+PATH = "/mcp"
+SHORTEST_TOKEN = 16
+_OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_GOODBYE_SECONDS = 1
+_CONNECTIONS_EACH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where, and for whom."""
+
+    host: str
+    port: int
+    token: str
+    hosts: tuple[str, ...] = ()
+    """Names, with ports where they are not ours, that clients reach us by; for anything but the loopback."""
+    origins: tuple[str, ...] = ()
+    """Of pages that may use us, such as https://tools.example.com."""
+
+    def __post_init__(self) -> None:
+        if len(self.token) < SHORTEST_TOKEN or not self.token.isascii() or not self.token.isprintable():
+            raise UsageError(f"a token has at least {SHORTEST_TOKEN} characters, printable ASCII without line ends")
+        if not self.is_local and not self.hosts:
+            raise UsageError(f"{self.host} can be reached by many names; say by which clients do, with --allow-host")
+
+    @property
+    def is_local(self) -> bool:
+        return is_loopback(self.host)
+
+    def names(self, port: int) -> list[str]:
+        """Every `Host` that is us."""
+        own = _OWN_NAMES if self.is_local else ()
+        return [name if _has_port(name) else f"{name}:{port}" for name in (*own, *self.hosts)] + [*self.hosts]
+
+
+def is_loopback(host: str) -> bool:
+    """By what it is, not by what it resolves to: names other than this one can change."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def serve_http(settings: Settings, listening: Listening, ready: Callable[[str], None]) -> None:
+    """Until it is cancelled. `ready` is told the address when requests can come."""
+    with _bound(listening) as listener:
+        port = listener.getsockname()[1]
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        config = uvicorn.Config(
+            _application(settings, listening, port, lambda: ready(f"http://{host}:{port}{PATH}")),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GOODBYE_SECONDS,
+            limit_concurrency=settings.most_clients * _CONNECTIONS_EACH,
+        )
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains of clients that stay to the end
+        await _serve(_Server(config), listener)
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the caller's."""
+        yield
+
+
+async def _serve(server: _Server, listener: socket.socket) -> None:
+    async def stop_when_cancelled() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            server.should_exit = True
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stop_when_cancelled)
+        with anyio.CancelScope(shield=True):
+            await server.serve(sockets=[listener])
+        tasks.cancel_scope.cancel()
+    if not server.started:
+        raise SandboxError("the server did not start")
+
+
+@contextmanager
+def _bound(listening: Listening) -> Iterator[socket.socket]:
+    host, port = listening.host, listening.port
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        if listening.is_local and not is_loopback(str(address[0])):
+            raise UsageError(f"{host} leads to {address[0]} here, which is not the loopback")
+        listener = socket.create_server(address, family=family)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another with --http"
+        ) from None
+    with listener:
+        yield listener
+
+
+def _application(settings: Settings, listening: Listening, port: int, ready: Callable[[], None]) -> ASGIApp:
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with open_clients(settings) as clients:
+            server = SandboxServer(clients)
+            server.middleware.append(only_with_sessions)
+            manager = StreamableHTTPSessionManager(
+                server,
+                session_idle_timeout=settings.idle_seconds,
+                max_request_body_size=MOST_MESSAGE_BYTES,
+                max_sessions=settings.most_clients,
+                security_settings=TransportSecuritySettings(
+                    allowed_hosts=listening.names(port), allowed_origins=list(listening.origins)
+                ),
+            )
+            async with manager.run():
+                app.state.handle = manager.handle_request
+                ready()
+                yield
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await application.state.handle(scope, receive, send)
+
+    application = Starlette(routes=[Route(PATH, endpoint=_Endpoint(handle))], lifespan=lifespan)
+    return _TokenCheck(application, listening.token)
+
+
+class _Endpoint:
+    """An application as an endpoint: Starlette takes functions for something else."""
+
+    def __init__(self, handle: ASGIApp) -> None:
+        self._handle = handle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._handle(scope, receive, send)
+
+
+class _TokenCheck:
+    """Before anything of a request is read but its headers."""
+
+    def __init__(self, inner: ASGIApp, token: str) -> None:
+        self._inner, self._wanted = inner, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and self._knows(Headers(scope=scope))):
+            await self._inner(scope, receive, send)
+            return
+        response = PlainTextResponse(
+            "send the header `Authorization: Bearer TOKEN`\n", 401, {"www-authenticate": "Bearer"}
+        )
+        await response(scope, receive, send)
+
+    def _knows(self, headers: Headers) -> bool:
+        """In the same time whatever was sent."""
+        sent = headers.getlist("authorization")
+        return len(sent) == 1 and hmac.compare_digest(sent[0].encode("latin-1", "replace"), self._wanted)
+
+
+def _has_port(name: str) -> bool:
+    return name.rpartition(":")[2].isdigit() and not name.endswith("]")

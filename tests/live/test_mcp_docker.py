@@ -1,0 +1,64 @@
+"""`hood mcp` with containers behind it: the same tools, clients apart, and nothing left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import engine
+import pytest
+from live.mcp_host import call, connected, links, listening, text
+from live.test_mcp import use_every_tool
+from live.traces import wait_until
+from requirements import require
+
+pytestmark = pytest.mark.anyio
+POLICY = """
+version: 1
+backend: docker
+image: {}
+filesystem: {{outputs: ["out/**"]}}
+commands: {{allow: [ls, seq, "cat *"]}}
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    require(os.geteuid() == 0, "the engine of the tests is root's")
+    require(engine.missing() is None, engine.missing() or "")
+    (tmp_path / "served.yaml").write_text(POLICY.format(engine.IMAGE))
+    return tmp_path / "served.yaml"
+
+
+def containers() -> set[str]:
+    return set(engine.docker(engine.folder(), "ps", "--quiet").stdout.split())
+
+
+async def test_a_client_uses_every_tool_in_a_container(policy: Path) -> None:
+    before = containers()
+    async with connected("--policy", policy) as client:
+        assert len(await use_every_tool(client)) == len((await client.list_tools()).tools)
+        made = await call(client, "python", code="import os; os.mkdir('out'); open('out/x', 'w').write('1')")
+        assert [item.uri for item in (await client.list_resources()).resources] == links(made)
+        assert containers() > before
+    wait_until(lambda: containers() <= before, 30.0, "the client's container is gone")
+
+
+async def test_a_container_that_is_killed_costs_one_call_and_what_was_in_it(policy: Path) -> None:
+    before = containers()
+    async with connected("--policy", policy) as client:
+        await call(client, "write_file", path="x", content="1")
+        for container in containers() - before:
+            engine.docker(engine.folder(), "kill", container)
+        lost = await call(client, "list_files")
+        assert lost.is_error
+        assert "gets a new one, without files and sessions" in lost.structured_content["text"]
+        assert await text(client, "list_files") == "The folder is empty."
+
+
+async def test_clients_at_once_have_containers_of_their_own(policy: Path) -> None:
+    with listening("--policy", policy) as server:
+        async with server.connected() as one, server.connected() as other:
+            await call(one, "write_file", path="mine", content="one")
+            assert await text(other, "list_files") == "The folder is empty."
+            assert "No such file" in await text(other, "read_file", path="mine")

@@ -1,0 +1,66 @@
+"""Somebody watches a tool's run: they see its output as it appears, and the result is the same as without them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from fumehood import Policy, Sandbox, Stderr, Stdout
+from fumehood.tools import PYTHON, SHELL, Toolbox
+from fumehood.tools.watching import run_watched, watching
+
+pytestmark = pytest.mark.anyio
+CODE = "import os, sys\nprint('one', flush=True)\nprint('two', file=sys.stderr)\nos.makedirs('out')\nopen('out/x', 'w')"
+
+
+@pytest.fixture
+async def box() -> AsyncIterator[Sandbox]:
+    async with Sandbox(Policy(filesystem={"outputs": ["out/**"]}, commands={"allow": ["echo"]})) as opened:
+        yield opened
+
+
+async def test_the_result_is_the_same_whether_anybody_watches(box: Sandbox) -> None:
+    seen: list[Stdout | Stderr] = []
+    with watching(seen.append):
+        watched = await Toolbox(box, PYTHON).call("python", {"code": CODE})
+    assert b"".join(event.data for event in seen if isinstance(event, Stdout)) == b"one\n"
+    assert b"".join(event.data for event in seen if isinstance(event, Stderr)) == b"two\n"
+    async with Sandbox(box.policy) as other:
+        alone = await Toolbox(other, PYTHON).call("python", {"code": CODE})
+    assert watched.text == alone.text
+    assert watched.run is not None
+    assert alone.run is not None
+    assert watched.run.stdout_bytes == b"one\n"
+    assert [item.path for item in watched.run.artifacts] == [item.path for item in alone.run.artifacts] == ["out/x"]
+
+
+async def test_output_is_seen_before_the_end(box: Sandbox) -> None:
+    """The program ends when what it has written was seen."""
+    seen = anyio.Event()
+
+    async def answer() -> None:
+        await seen.wait()
+        await box.write("go", b"")
+
+    with watching(lambda event: seen.set()):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer)
+            code = "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)"
+            result = await Toolbox(box, PYTHON).call("python", {"code": code})
+    assert result.ok
+
+
+async def test_displays_of_a_session_are_kept(box: Sandbox) -> None:
+    async with box.session() as session:
+        with watching(lambda event: None):
+            result = await run_watched(session, "print(1)\n6 * 7")
+    assert (result.stdout, result.displays[0].data["text/plain"]) == ("1\n", "42")
+
+
+async def test_what_is_denied_shows_nothing(box: Sandbox) -> None:
+    seen: list[Stdout | Stderr] = []
+    with watching(seen.append):
+        result = await Toolbox(box, SHELL).call("shell", {"command": "echo x; rm y"})
+    assert (result.status, seen) == ("denied", [])
