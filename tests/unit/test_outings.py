@@ -9,8 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from fumehood.audit.events import CanarySeen, EgressAllowed, EgressDenied
 from fumehood.outings import Outing, Outings
+from fumehood.policy.egress import Passage
 from fumehood.results import Denial
+from fumehood.sightings.canaries import Alarm
 
 pytestmark = pytest.mark.anyio
 
@@ -19,10 +22,12 @@ B = Denial("dns", "dns b.example", "no rule opens this name")
 
 
 class Visited:
-    """A visit that is told what was refused."""
+    """A visit that is told what became of it."""
 
     def __init__(self) -> None:
         self.refused: dict[Denial, int] = {}
+        self.let_through: dict[Passage, int] = {}
+        self.seen: list[Alarm] = []
         self.is_over = False
 
     def refuse(self, denial: Denial) -> None:
@@ -30,6 +35,15 @@ class Visited:
 
     def denials(self) -> tuple[Denial, ...]:
         return tuple(replace(denial, count=count) for denial, count in self.refused.items())
+
+    def allow(self, passage: Passage) -> None:
+        self.let_through[passage] = self.let_through.get(passage, 0) + 1
+
+    def passages(self) -> tuple[Passage, ...]:
+        return tuple(replace(passage, count=count) for passage, count in self.let_through.items())
+
+    def alarms(self) -> tuple[Alarm, ...]:
+        return tuple(self.seen)
 
     def end(self) -> tuple[Denial, ...]:
         self.is_over = True
@@ -95,6 +109,26 @@ async def test_a_session_is_told_after_each_run_what_is_new() -> None:
         granted.visits[0].refuse(A)
     assert outing.news() == (A,)
     assert outing.news() == ()
+
+
+async def test_who_follows_is_told_all_that_happened_since_also_when_it_is_over() -> None:
+    granted, passage = Granted(), Passage("connect", "connect a.example:443", "network.allow[0]")
+    async with Outings(granted, is_shared=False).outing("session") as outing:
+        visit = granted.visits[0]
+        visit.allow(passage)
+        visit.refuse(A)
+        told = outing.follow()
+        assert list(told()) == []
+        visit.allow(passage)
+        visit.allow(passage)
+        visit.refuse(B)
+        visit.seen.append(Alarm("billing", "a.example:443"))
+    visit.refuse(B)
+    assert list(told()) == [
+        EgressAllowed("connect", "connect a.example:443", "network.allow[0]", 2),
+        EgressDenied("dns", "dns b.example", "no rule opens this name", None, 1),
+        CanarySeen("billing", "a.example:443"),
+    ]
 
 
 async def test_who_stays_at_home_is_refused_nothing() -> None:
