@@ -5,7 +5,9 @@ FumehoodError
 │   └── PolicyError       the author of a policy: names file, line, key and value
 ├── DeniedError           the policy: what was asked is not allowed
 │   ├── NotApprovedError    a person has to say yes to this, and has not
+│   ├── ApprovalPendingError  a person was asked, and nobody waits here for the answer
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
+├── ModelError            a model, or whoever serves it: `kind` says how it failed
 └── SandboxError          our machinery: names the step that failed
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
     └── StepFailedError   a kernel or system call inside that step failed
@@ -49,12 +51,28 @@ class UnenforceableError(DeniedError):
 class NotApprovedError(DeniedError):
     """Somebody said no, nobody said yes in time, or the yes was for something else; nothing was started.
 
-    `outcome` is denied, expired, revoked or used.
+    `outcome` is denied, expired, revoked, withdrawn or used.
     """
 
     def __init__(self, outcome: str, tool: str, why: str) -> None:
         super().__init__(f"{tool}: not approved: {why}")
         self.outcome, self.tool, self.why = outcome, tool, why
+
+
+class ApprovalPendingError(DeniedError):
+    """Somebody was asked under the id `request`; the call can be made again when they have answered."""
+
+    def __init__(self, tool: str, request: str) -> None:
+        super().__init__(f"{tool}: waits for an approval; `hood approvals approve {request}` gives it")
+        self.tool, self.request = tool, request
+
+
+class ModelError(FumehoodError):
+    """A model did not answer, or not with anything that can be used. `kind` is one of `fumehood.agents.Failure`."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
 
 
 class SandboxError(FumehoodError):

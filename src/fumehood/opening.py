@@ -27,7 +27,7 @@ AuditChoice = AuditLog | Trail | str | os.PathLike[str] | bool | None
 
 def open_trail(policy: Policy, choice: AuditChoice) -> Trail:
     """Raises before anything is opened when there is no log to write to, or none although the policy wants one."""
-    chosen = _chosen(choice)
+    chosen = find_trail(choice)
     if not chosen.is_on:
         if policy.audit != Audit():
             raise UnenforceableError(
@@ -57,7 +57,8 @@ def refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
         )
 
 
-def _chosen(choice: AuditChoice) -> Trail:
+def find_trail(choice: AuditChoice) -> Trail:
+    """OFF for none."""
     if isinstance(choice, Trail):
         return choice
     if choice is False:

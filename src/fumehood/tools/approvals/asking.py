@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import OFF, Trail
-from fumehood.errors import NotApprovedError, UsageError
+from fumehood.errors import ApprovalPendingError, NotApprovedError, UsageError
 from fumehood.policy import Approval, Policy
 from fumehood.policy.approvals import rules_that_ask
 from fumehood.tools import gate
@@ -46,6 +46,10 @@ class Approvals:
 
     `policy` may be a function where it can change: `lambda: box.policy`. `first_use` is the first use with this object:
     one of these is one task or conversation.
+
+    With `pauses` a call that nobody has answered yet does not wait: ApprovalPendingError says under which id it was
+    asked, and `expect` lets the same call, made again, find the answer. With `withdraws` a question whose call is
+    cancelled is taken back; without, it stands, and the same call made again uses the answer.
     """
 
     def __init__(
@@ -56,12 +60,20 @@ class Approvals:
         store: ApprovalStore | None = None,
         trail: Trail = OFF,
         listener: Listener | None = None,
+        pauses: bool = False,
+        withdraws: bool = False,
     ) -> None:
         self._current = policy if callable(policy) else lambda: policy
         self._ask, self._listener = ask, listener
         self._store = store
         self._trail = replace(trail, who=trail.who or current_user())
+        self._pauses, self._withdraws = pauses, withdraws
         self._granted: set[Approval] = set()
+        self._expected: list[str] = []
+
+    def expect(self, request: str) -> None:
+        """The next call that was asked about under this id is decided by it, whatever was answered."""
+        self._expected.append(request)
 
     async def admit(self, call: ToolCall) -> gate.Answer:
         """As a `Gate` of a toolbox."""
@@ -88,13 +100,29 @@ class Approvals:
         store = await anyio.to_thread.run_sync(self._open_store, policy)
         who, tenant, seconds = self._trail.who, self._trail.tenant, min(rule.expires for rule in rules)
         question = Question(call, policy, seconds, who, tenant)
-        request = await anyio.to_thread.run_sync(store.ask, question, self._trail)
-        final = await self._wait(store, request)
-        if final.state is not State.APPROVED:
-            raise NotApprovedError(final.state, call.tool, final.told())
-        approved = await anyio.to_thread.run_sync(store.use, request.id, call.digest, self._trail)
+        request = await anyio.to_thread.run_sync(self._asked, store, question)
+        try:
+            final = await self._wait(store, request)
+            if final.state is State.ASKED:
+                raise ApprovalPendingError(call.tool, request.id)
+            if final.state is not State.APPROVED:
+                raise NotApprovedError(final.state, call.tool, final.told())
+            approved = await anyio.to_thread.run_sync(store.use, request.id, call.digest, self._trail)
+        except anyio.get_cancelled_exc_class():
+            if self._withdraws:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(store.withdraw, request.id, self._trail)
+            raise
         self._granted.update(rules)
         return approved
+
+    def _asked(self, store: ApprovalStore, question: Question) -> Request:
+        """What was asked before and is expected, or a new request."""
+        for identifier in self._expected:
+            if (request := store.take_up(identifier, question, self._trail)) is not None:
+                self._expected.remove(identifier)
+                return request
+        return store.ask(question, self._trail)
 
     def _open_store(self, policy: Policy) -> ApprovalStore:
         if self._store is None:
@@ -109,14 +137,18 @@ class Approvals:
         async with anyio.create_task_group() as group:
             if self._ask is not None and request.state is State.ASKED:
                 group.start_soon(self._ask_here, self._ask, store, request, answered)
-            while request.state is State.ASKED:
+            while request.state is State.ASKED and not self._is_pausing:
                 with anyio.move_on_after(_POLL_SECONDS):
                     await answered.wait()
                 request = await anyio.to_thread.run_sync(store.get, request.id, self._trail)
             group.cancel_scope.cancel()
-        if self._listener is not None:
+        if self._listener is not None and request.state is not State.ASKED:
             self._listener.settled(request)
         return request
+
+    @property
+    def _is_pausing(self) -> bool:
+        return self._pauses and self._ask is None
 
     async def _ask_here(self, ask: Ask, store: ApprovalStore, request: Request, answered: anyio.Event) -> None:
         """What goes wrong while somebody is asked is a no."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -9,7 +10,8 @@ import pytest
 from unit.tools.approvals.making import POLICY, Office, call
 
 from fumehood import NotApprovedError, Policy, UsageError
-from fumehood.tools.approvals import Answer, Approvals, ApprovalStore, Request, State
+from fumehood.errors import ApprovalPendingError
+from fumehood.tools.approvals import Answer, AnsweredError, Approvals, ApprovalStore, Request, State
 from fumehood.tools.calls import Call
 
 pytestmark = pytest.mark.anyio
@@ -196,3 +198,43 @@ async def test_a_call_that_is_cancelled_can_be_answered_and_made_again(office: O
         await watcher.asked.wait()
         group.cancel_scope.cancel()
     assert office.store.get(watcher.requests[0].id).state is State.ASKED
+
+
+async def test_a_call_that_is_cancelled_takes_its_question_back_if_that_is_wanted(office: Office) -> None:
+    watcher = Watcher()
+    gate = Approvals(POLICY, store=office.store, trail=office.trail, listener=watcher, withdraws=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(gate.approve, call())
+        await watcher.asked.wait()
+        group.cancel_scope.cancel()
+    (request,) = watcher.requests
+    assert office.store.get(request.id).told() == "whoever asked does not want it any more"
+    assert office.kinds() == ["approval.asked", "approval.withdrawn"]
+    with pytest.raises(AnsweredError):
+        office.store.answer(request.id, Answer(approved=True))
+
+
+async def test_a_call_that_does_not_wait_says_under_which_id_it_was_asked(office: Office) -> None:
+    gate = Approvals(POLICY, store=office.store, trail=office.trail, pauses=True)
+    with pytest.raises(ApprovalPendingError) as pending:
+        await gate.approve(call())
+    office.store.answer(pending.value.request, Answer(approved=True), office.trail)
+    later = Approvals(POLICY, store=office.store, trail=office.trail, pauses=True)
+    later.expect(pending.value.request)
+    assert await later.approve(call()) == call()
+    assert office.kinds() == ["approval.asked", "approval.given", "approval.taken_up", "approval.used"]
+
+
+async def test_what_is_expected_is_for_the_same_call_of_the_same_user_alone(office: Office) -> None:
+    gate = Approvals(POLICY, store=office.store, trail=office.trail, pauses=True)
+    with pytest.raises(ApprovalPendingError) as pending:
+        await gate.approve(call())
+    office.store.answer(pending.value.request, Answer(approved=True))
+    another = replace(office.trail, who="mallory")
+    for trail, wanted in ((office.trail, call("something else")), (another, call())):
+        later = Approvals(POLICY, store=office.store, trail=trail, pauses=True)
+        later.expect(pending.value.request)
+        with pytest.raises(ApprovalPendingError) as asked:
+            await later.approve(wanted)
+        assert asked.value.request != pending.value.request
+    assert office.store.get(pending.value.request).state is State.APPROVED
