@@ -38,6 +38,7 @@ class Command:
 COMMANDS = (
     Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
+    Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),
     Command("audit", "fumehood.cli.audit", "what happened in sandboxes, and whether it is true"),

@@ -30,8 +30,8 @@ class Arguments(argparse.Namespace):
     env: list[str]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Those of every command that opens a sandbox."""
+def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> None:
+    """Those of every command that opens a sandbox; `variables` where one program is run in it."""
     add = parser.add_argument
     add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
     add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")
@@ -39,7 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
     add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")
     add("--mount", metavar="SRC:DST[:ro|rw]", action="append", default=[], help="show a file or folder (repeatable)")
-    add("--env", metavar="K=V", action="append", default=[], help="set a variable; K alone takes yours (repeatable)")
+    if variables:
+        add(
+            "--env", metavar="K=V", action="append", default=[], help="set a variable; K alone takes yours (repeatable)"
+        )
 
 
 def _wanted(chosen: Arguments) -> dict[str, object]:

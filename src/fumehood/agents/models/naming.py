@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fumehood.agents.models.interface import Model
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "FUMEHOOD_MODEL_KEY"
 INSTALL = "pip install 'fumehood[agents]'"
 _OWN_SERVER = re.compile(r"(?:openai-chat:|openai-compatible:)?(?P<name>[^@]+)@(?P<url>https?://\S+)")
+MODEL_VARIABLE = "FUMEHOOD_MODEL"
+# What is asked when nobody says which model, by the key that there is.
+_USUAL = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5", "OPENAI_API_KEY": "openai:gpt-5-mini"}
 _OLLAMA = "http://localhost:11434/v1"
 
 
@@ -44,6 +48,13 @@ def find_model(name: str, *, api_key: str | None = None, settings: ModelSettings
             return _remote(name, api_key, settings)
 
 
+def usual_model(variables: Mapping[str, str]) -> str | None:
+    """$FUMEHOOD_MODEL, else one of a provider that there is a key for."""
+    if chosen := variables.get(MODEL_VARIABLE):
+        return chosen
+    return next((model for key, model in _USUAL.items() if variables.get(key)), None)
+
+
 def _remote(name: str, api_key: str | None, settings: ModelSettings | None) -> Model:
     try:
         from pydantic_ai.exceptions import UserError
@@ -54,9 +65,16 @@ def _remote(name: str, api_key: str | None, settings: ModelSettings | None) -> M
     try:
         return RemoteModel(_theirs(name, api_key), settings, name=name)
     except (UserError, ValueError) as error:
-        raise UsageError(f"the model {name!r} cannot be used: {error}") from None
+        raise UsageError(_without_key(name, str(error))) from None
     except ImportError as error:
         raise UsageError(f"the model {name!r} needs a package that is not installed: {error}") from None
+
+
+def _without_key(name: str, problem: str) -> str:
+    """What to set, if that is what is missing; else what pydantic-ai says."""
+    if key := re.search(r"\b[A-Z][A-Z0-9_]*(?:_API_KEY|_TOKEN)\b", problem):
+        return f"the model {name!r} needs a key: set {key[0]}"
+    return f"the model {name!r} cannot be used: {problem}"
 
 
 def _theirs(name: str, api_key: str | None) -> TheirModel:

@@ -48,6 +48,13 @@ def summary(record: Record) -> str:
         case "artifacts.found":
             found = cast("list[dict[str, Any]]", data.get("artifacts", []))
             return data.get("problem") or ", ".join(str(artifact.get("path")) for artifact in found)
+        case "task.started":
+            return f"{data.get('name')}, {data.get('model')}"
+        case "task.ended":
+            return f"{data.get('name')}, {data.get('stop')}" + (f": {data['detail']}" if "detail" in data else "")
+        case "tool.called" | "tool.returned" | "tool.refused":
+            told = data.get("status") or data.get("reason") or f"risk {data.get('risk')}, {_short(data.get('digest'))}"
+            return f"{data.get('tool')}, {told}"
         case kind if kind.startswith("approval."):
             return _approval(data)
         case "log.checkpoint":
