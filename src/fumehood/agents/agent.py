@@ -14,6 +14,8 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import anyio
+
 from fumehood.agents import trail as records
 from fumehood.agents.asking import Asking
 from fumehood.agents.budget import Budget, Ledger, Usage
@@ -116,17 +118,11 @@ class AssistantAgent(Performer):
     ) -> None:
         await self._held.aclose()
 
-    def save_state(self) -> dict[str, object]:
-        """The conversation, and a task that is paused, as JSON data. Files of the sandbox are not part of it."""
-        if self._is_busy:
-            raise UsageError(f"{self.name} is at work; its state can be saved when the task has ended or is paused")
-        state = AgentState(name=self.name, messages=tuple(self._memory), approval=self._approval, task=self._paused)
-        return state.model_dump(mode="json")
+    def state(self) -> AgentState:
+        return AgentState(name=self.name, messages=tuple(self._memory), approval=self._approval, task=self._paused)
 
     def load_state(self, data: Mapping[str, object]) -> None:
-        """What `save_state` of an agent of this name gave. Its tools and policy are this one's."""
-        if self._is_busy:
-            raise UsageError(f"{self.name} is at work; load a state before its task begins")
+        self._refuse_while_busy("load a state before its task begins")
         state = read_state(AgentState, self.name, data)
         self._memory, self._approval, self._paused = list(state.messages), state.approval, state.task
 
@@ -162,9 +158,10 @@ class AssistantAgent(Performer):
         for message in news:
             filtered = await desk.filters.apply(message.text, Direction.TO_MODEL)
             self._remember(message.model_copy(update={"text": filtered.text}), work)
-        first = len(work.artifacts)
-        stop = await self._loop(desk, ledger, work)
-        await desk.deliver(list(work.artifacts.values())[first:])
+        stop = StopReason(Stop.BUDGET, "its time is over", limit="seconds")
+        with anyio.move_on_after(ledger.seconds_left()):
+            stop = await self._loop(desk, ledger, work)
+        await desk.deliver()
         last = self._memory[-1] if self._memory else None
         said = last.text if isinstance(last, AssistantMessage) else ""
         return Reply(said, stop)
@@ -181,7 +178,7 @@ class AssistantAgent(Performer):
             except ModelError as error:
                 ledger.add(Usage(turns=1))
                 return await self._failed(error, work)
-            ledger.add(_used(answer))
+            ledger.add(used_by(answer))
             await self._take(answer, desk, work)
             if not answer.calls:
                 return DONE
@@ -258,10 +255,8 @@ class AssistantAgent(Performer):
         return None
 
     async def _failed(self, error: ModelError, work: Work) -> StopReason:
-        failure = Failure(error.kind)
-        await work.trail.within(agent=self.name).write(records.ModelFailed(self._model.name, failure, str(error)))
-        kind = Stop.REFUSED if failure is Failure.REFUSED else Stop.MODEL_FAILED
-        return StopReason(kind, str(error), failure=failure)
+        await work.trail.within(agent=self.name).write(records.ModelFailed(self._model.name, error.kind, str(error)))
+        return StopReason.of(error)
 
     def _drop_unanswered(self, work: Work) -> None:
         """Calls of a task that ended before they were made: a model's interface wants a result for each."""
@@ -290,7 +285,7 @@ def _was_carried_out(message: Message) -> bool:
     return isinstance(message, ToolMessage) and message.status in (ToolStatus.SUCCESS, ToolStatus.ERROR)
 
 
-def _used(answer: ModelAnswer) -> Usage:
+def used_by(answer: ModelAnswer) -> Usage:
     return Usage(
         turns=1,
         input_tokens=answer.input_tokens,

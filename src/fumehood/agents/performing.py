@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -20,9 +20,9 @@ import anyio
 from fumehood.agents import trail as records
 from fumehood.agents.budget import Budget, Ledger
 from fumehood.agents.events import TaskEnded, TaskEvent, TaskStarted
-from fumehood.agents.messages import Message, UserMessage
+from fumehood.agents.messages import USER, Message, UserMessage
 from fumehood.agents.result import TaskResult
-from fumehood.agents.state import PausedTask
+from fumehood.agents.state import AnyState, PausedTask
 from fumehood.agents.stopping import Stop, StopReason
 from fumehood.audit.events import Digest
 from fumehood.audit.log import current_user
@@ -69,6 +69,8 @@ class Performer(ABC):
     def __init__(self, name: str, description: str, budget: Budget | None, audit: AuditChoice) -> None:
         if not name.replace("_", "").replace("-", "").isalnum() or not name.isascii():
             raise UsageError(f"the name {name!r} must be made of letters, digits, `-` and `_`")
+        if name == USER:
+            raise UsageError(f"the name {USER!r} is the user's; nobody else can have it")
         self.name, self.description = name, description
         self._budget, self._audit = budget or Budget(), audit
         self._is_busy = False
@@ -85,6 +87,14 @@ class Performer(ABC):
 
     @abstractmethod
     def facts(self) -> Facts: ...
+
+    @abstractmethod
+    def state(self) -> AnyState:
+        """What is kept of it between processes."""
+
+    @abstractmethod
+    def load_state(self, data: Mapping[str, object]) -> None:
+        """Take over what `save_state` of one of this name gave. Its tools and policies stay as they are."""
 
     @abstractmethod
     async def forget_pause(self, trail: Trail) -> None:
@@ -120,6 +130,25 @@ class Performer(ABC):
     def is_paused(self) -> bool:
         return self._paused is not None
 
+    def save_state(self) -> dict[str, object]:
+        """What was said, and a task that is paused, as JSON data. Files of sandboxes are not part of it."""
+        self._refuse_while_busy("its state can be saved when the task has ended or is paused")
+        return self.state().model_dump(mode="json")
+
+    @contextmanager
+    def engaged(self) -> Iterator[None]:
+        """At work on something, and for nobody else meanwhile."""
+        self._refuse_while_busy("wait for the end of its task, or make another one like it")
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+
+    def _refuse_while_busy(self, remedy: str) -> None:
+        if self._is_busy:
+            raise UsageError(f"{self.name} is at work on another task; {remedy}")
+
     async def _stream(self, news: Sequence[UserMessage]) -> AsyncGenerator[TaskEvent, None]:
         """The work is done by a task of its own: no cancel scope of it is open while our caller does something else."""
         events: asyncio.Queue[TaskEvent | None] = asyncio.Queue()
@@ -136,17 +165,12 @@ class Performer(ABC):
                     await performing
 
     async def _perform(self, news: Sequence[UserMessage], emit: Emit) -> TaskResult:
-        if self._is_busy:
-            raise UsageError(f"{self.name} is at work on another task; wait for its end, or make another one like it")
-        if not news and self._paused is None:
-            raise UsageError(f"{self.name} has no paused task to go on with; `run` begins a new one")
-        self._is_busy = True
-        try:
+        with self.engaged():
             if news:
                 await self.abandon()
+            elif self._paused is None:
+                raise UsageError(f"{self.name} has no paused task to go on with; `run` begins a new one")
             return await self._recorded(news, emit)
-        finally:
-            self._is_busy = False
 
     async def _recorded(self, news: Sequence[UserMessage], emit: Emit) -> TaskResult:
         paused, self._paused = self._paused, None
@@ -180,8 +204,7 @@ class Performer(ABC):
             self._scope = None
         if not clock.cancelled_caught:
             return _CANCELLED
-        limit, detail = work.ledger.spent() or ("seconds", "its time is over")
-        return StopReason(Stop.BUDGET, detail, limit=limit)
+        return StopReason(Stop.BUDGET, "its time is over", limit="seconds")
 
     async def _tell_end(self, work: Work, stop: StopReason) -> None:
         usage = work.ledger.usage

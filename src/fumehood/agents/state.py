@@ -48,7 +48,12 @@ class TeamState(_Kept):
     """How much of it each participant has read."""
     turn: int
     speaker: str | None
-    """Whose turn was paused, or was the last."""
+    """Whose turn is the last."""
+    is_waiting: bool
+    """Whether that turn is paused."""
+    first_said: int
+    first_message: int
+    """Where the last task begins."""
     participants: Mapping[str, AnyState]
     task: PausedTask | None = None
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from fumehood.agents.budget import Limit
 from fumehood.agents.models.interface import Failure
+from fumehood.errors import ModelError
 
 
 class Stop(StrEnum):
@@ -27,8 +28,8 @@ class Stop(StrEnum):
     CANCELLED = "cancelled"
 
 
-# What ends an agent's turn in a team and not the team's task.
-ENDS_TURN = frozenset({Stop.DONE, Stop.HANDED_OFF})
+# What ends a participant's turn in a team and not the team's task.
+ENDS_TURN = frozenset({Stop.DONE, Stop.HANDED_OFF, Stop.CONDITION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,11 @@ class StopReason:
     failure: Failure | None = None
     approval: str | None = None
     target: str | None = None
+
+    @classmethod
+    def of(cls, error: ModelError) -> StopReason:
+        failure = Failure(error.kind)
+        return cls(Stop.REFUSED if failure is Failure.REFUSED else Stop.MODEL_FAILED, str(error), failure=failure)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else str(self.kind)

@@ -6,9 +6,9 @@ Everything that a model wants done goes through `Desk.call`, and so through the 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -90,6 +90,7 @@ class Desk:
     _box: Sandbox | None
     _toolbox: Toolbox | None
     _approvals: Approvals | None
+    _fresh: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         return tuple(self._toolbox.schemas()) if self._toolbox else ()
@@ -105,7 +106,7 @@ class Desk:
         returned = CallReturned(self._agent, request.call_id, request.tool, result.status, result.text, result.run)
         self._work.emit(returned)
         for artifact in result.run.artifacts if result.run else ():
-            self._work.artifacts[artifact.path] = artifact
+            self._work.artifacts[artifact.path] = self._fresh[artifact.path] = artifact
             self._work.emit(ArtifactFound(self._agent, artifact))
         return result
 
@@ -115,14 +116,14 @@ class Desk:
             return ToolResult("There are no tools here; answer in words.", ToolStatus.INVALID)
         return await self._toolbox.call(request.tool, request.arguments)
 
-    async def deliver(self, found: Iterable[Artifact]) -> None:
+    async def deliver(self) -> None:
         """Copy what may leave to the application's folder; what is gone again is left out."""
         if self._place.out is None or self._box is None:
             return
-        for artifact in found:
+        for path in self._fresh:
             with suppress(UsageError):
-                await self._box.stat(artifact.path)
-                await self._place.out.take(self._box, artifact.path)
+                await self._box.stat(path)
+                await self._place.out.take(self._box, path)
 
 
 class OutFolder:
