@@ -144,11 +144,16 @@ def _told(text: str) -> str:
     return cut.encode("utf-8", "backslashreplace").decode()
 
 
+def _refuse_constant(name: str) -> None:
+    """Python reads numbers that JSON does not have, and that no digest could be made of."""
+    raise ValueError(f"{name} is no number of JSON")
+
+
 def _mapping(arguments: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
     if isinstance(arguments, Mapping):
         return arguments
     try:
-        found: object = json.loads(arguments or "{}")
+        found: object = json.loads(arguments or "{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise _InvalidCallError(f"The arguments are not JSON: {error}. Send one JSON object.") from None
     if not isinstance(found, dict):
@@ -159,7 +164,7 @@ def _mapping(arguments: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
 def _checked(tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:
     try:
         # As JSON, so that only what a model can write is taken: no conversions besides those that JSON needs.
-        return tool.arguments.model_validate_json(json.dumps(dict(arguments)))
+        return tool.arguments.model_validate_json(json.dumps(dict(arguments), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise _InvalidCallError(_explained(tool, error)) from None
 
