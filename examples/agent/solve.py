@@ -63,7 +63,7 @@ def show(event: TaskEvent) -> None:
         case ArtifactFound(artifact=artifact):
             print(f"  [file {artifact.path}, {artifact.size} bytes]")
         case TaskEnded(result=result):
-            print(f"  [{result.stop_reason}]\n")
+            print(f"  [{result.stop_reason}]")
         case _:
             pass
 
@@ -83,7 +83,7 @@ async def main() -> None:
     ids: list[str] = []
     async with agent:
         for task in TASKS:
-            print(f"> {task}")
+            print(f"* {task}")
             async for event in agent.run_stream(task):
                 show(event)
                 if isinstance(event, TaskEnded):

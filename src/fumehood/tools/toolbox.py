@@ -52,11 +52,15 @@ class Toolbox:
         if sandbox.policy.approvals and gate is None:
             raise UsageError("the policy has approvals and this toolbox nobody to ask; give it gate=Approvals(policy)")
         self._tools = {tool.name: tool for tool in tools}
+        self._schemas: list[ToolSchema] | None = None
         if len(self._tools) != len(tools):
             raise UsageError("two tools have the same name; give each its own")
 
     def schemas(self) -> list[ToolSchema]:
-        return [tool.schema() for tool in self._tools.values()]
+        """Made once: a model is told of its tools at every turn."""
+        if self._schemas is None:
+            self._schemas = [tool.schema() for tool in self._tools.values()]
+        return list(self._schemas)
 
     async def call(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolResult:
         """`arguments` as a mapping, or as the JSON text that a model wrote."""
