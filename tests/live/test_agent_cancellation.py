@@ -20,8 +20,8 @@ from fumehood.tools import PYTHON, SHELL
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 12
-LONGEST_SECONDS = 0.6
+ROUNDS = 6
+LONGEST_SECONDS = 0.4
 
 
 @pytest.fixture(scope="module")

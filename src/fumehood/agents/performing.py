@@ -73,7 +73,7 @@ class Performer(ABC):
             raise UsageError(f"the name {USER!r} is the user's; nobody else can have it")
         self.name, self.description = name, description
         self._budget, self._audit = budget or Budget(), audit
-        self._is_busy = False
+        self._is_busy = self._is_cancelled = False
         self._scope: anyio.CancelScope | None = None
         self._paused: PausedTask | None = None
 
@@ -117,6 +117,7 @@ class Performer(ABC):
 
     def cancel(self) -> None:
         """End the task under way with the reason `cancelled`; nothing of it is left. Without a task, do nothing."""
+        self._is_cancelled = self._is_busy
         if self._scope is not None:
             self._scope.cancel()
 
@@ -139,7 +140,7 @@ class Performer(ABC):
     def engaged(self) -> Iterator[None]:
         """At work on something, and for nobody else meanwhile."""
         self._refuse_while_busy("wait for the end of its task, or make another one like it")
-        self._is_busy = True
+        self._is_busy, self._is_cancelled = True, False
         try:
             yield
         finally:
@@ -152,7 +153,7 @@ class Performer(ABC):
     async def _stream(self, news: Sequence[UserMessage]) -> AsyncGenerator[TaskEvent, None]:
         """The work is done by a task of its own: no cancel scope of it is open while our caller does something else."""
         events: asyncio.Queue[TaskEvent | None] = asyncio.Queue()
-        performing = asyncio.ensure_future(self._perform(news, events.put_nowait))
+        performing = asyncio.create_task(self._perform(news, events.put_nowait))
         performing.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -198,6 +199,8 @@ class Performer(ABC):
         """`cancel` and the clock end here; cancelling from outside goes on outward."""
         try:
             with anyio.CancelScope() as self._scope, anyio.move_on_after(work.ledger.seconds_left()) as clock:
+                if self._is_cancelled:  # before there was a scope
+                    self._scope.cancel()
                 async with self.at_work(work.trail):
                     return (await self.reply(news, work)).stop
         finally:

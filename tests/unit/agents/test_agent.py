@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import aclosing
 from pathlib import Path
@@ -198,6 +199,17 @@ async def test_a_task_is_cancelled_by_name_and_another_one_can_follow(witness: W
         "and now?",
         "fine",
     ]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 13, 21])
+async def test_a_task_can_be_cancelled_as_soon_as_it_has_begun(steps: int, witness: Witness) -> None:
+    agent = AssistantAgent("x", LOOP, tools=[PYTHON], audit=witness.log)
+    running = asyncio.create_task(agent.run("go"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    agent.cancel()
+    assert (await running).stop_reason.kind is Stop.CANCELLED
+    assert witness.open_sandboxes() == 0
 
 
 async def test_leaving_a_stream_ends_the_task(witness: Witness) -> None:

@@ -45,7 +45,11 @@ class TeamOptions(TypedDict, total=False):
 
 
 class Team(Performer):
-    """What all teams have in common; children say who speaks next, and may know when the task is done."""
+    """What all teams have in common; children say who speaks next, and may know when the task is done.
+
+    A budget of a participant is for each of its turns, that of the team for the whole task. What happens is recorded in
+    the team's log, whatever `audit` its participants were given.
+    """
 
     def __init__(
         self,
