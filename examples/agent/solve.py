@@ -68,7 +68,7 @@ def show(event: TaskEvent) -> None:
             pass
 
 
-async def main() -> None:
+async def main(folder: str) -> None:
     script = ScriptedModel(*(step for steps in TASKS.values() for step in steps))
     log = AuditLog.default()
     agent = AssistantAgent(
@@ -77,7 +77,7 @@ async def main() -> None:
         tools=[PYTHON, SHELL],
         policy=Policy.load(HERE / "policy.yaml"),
         instructions="Solve the task with code. Try what you are asked for, once, and report what you were told.",
-        out=tempfile.mkdtemp(prefix="fumehood-demo-"),
+        out=folder,
         audit=log,
     )
     ids: list[str] = []
@@ -95,4 +95,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with tempfile.TemporaryDirectory() as place:  # of your own, if you want to keep what it made
+        asyncio.run(main(place))
