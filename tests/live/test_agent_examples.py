@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import engine
 import pytest
+from engine import BACKENDS, missing
 from outside import SECRET_VARIABLE, open_outside
 from requirements import require
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(params=["native", *(["docker"] if os.geteuid() == 0 else [])])
 def backend(request: pytest.FixtureRequest) -> str:
-    if request.param in engine.BACKENDS:
-        require(engine.missing() is None, engine.missing() or "")
+    if request.param in BACKENDS:
+        require(missing() is None, missing() or "")
     return request.param
 
 
