@@ -15,7 +15,7 @@ endif
 
 help:
 	@echo "make setup    make .venv with the package and all development tools"
-	@echo "make demo     run a program in a sandbox, and one that is stopped"
+	@echo "make demo     an agent solves a task with code, and is told what it must not do"
 	@echo "make test     run every test, as root a second time as an ordinary user (TESTS=path for some, once)"
 	@echo "make check    format, lint, types, layers"
 	@echo "make format   rewrite the sources in the project's format"
@@ -37,10 +37,9 @@ $(READY): pyproject.toml requirements-dev.lock
 	@echo "$(CURDIR)" > $@
 
 demo: $(READY)
-	@echo '$$ hood run examples/fibonacci.py'; $(BIN)/hood run examples/fibonacci.py
+	@echo '$$ python examples/agent/solve.py'; $(BIN)/python examples/agent/solve.py
+	@echo; echo '$$ hood audit verify'; $(BIN)/hood audit verify
 	@echo; echo '$$ hood run examples/prisoner.py      # a program that tries to get out'; $(BIN)/hood run examples/prisoner.py
-	@echo; echo "$$ hood run --memory 64M -c 'bytearray(10**9)'"; $(BIN)/hood run --memory 64M -c 'bytearray(10**9)'; test $$? -eq 137
-	@echo; echo "$$ hood run --timeout 1s -c 'while True: pass'"; $(BIN)/hood run --timeout 1s -c 'while True: pass'; test $$? -eq 124
 
 test: setup
 	@status=0; \

@@ -6,6 +6,7 @@ FumehoodError
 │   └── MessageError      the sender of a message: it is unknown, not valid or too large
 ├── DeniedError           the policy: what was asked is not allowed
 │   ├── NotApprovedError    a person has to say yes to this, and has not
+│   │   └── ApprovalPendingError  nobody has answered yet, and nobody waits here for it
 │   ├── NotGrantedError     the grants of an agent do not have this
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
 ├── DeliveryError         whoever runs the agents: a message did not get there, or no answer came back
@@ -15,6 +16,7 @@ FumehoodError
 │   ├── RefusedError        the other agent, or an interceptor, says no, and why
 │   ├── AgentFailedError    the other agent could not be made, or raised an error
 │   └── StoppedError        the runtime is at its end
+├── ModelError            a model, or whoever serves it: `kind` says how it failed
 └── SandboxError          our machinery: names the step that failed
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
     └── StepFailedError   a kernel or system call inside that step failed
@@ -62,17 +64,20 @@ class UnenforceableError(DeniedError):
 class NotApprovedError(DeniedError):
     """Somebody said no, nobody said yes in time, or the yes was for something else; nothing was started.
 
-    `outcome` is denied, expired, revoked, used, or asked: then nobody has answered yet.
+    `outcome` is denied, expired, revoked, withdrawn, used, or asked: then nobody has answered yet.
     """
 
     def __init__(self, outcome: str, tool: str, why: str) -> None:
         super().__init__(f"{tool}: not approved: {why}")
         self.outcome, self.tool, self.why = outcome, tool, why
 
-    @property
-    def is_open(self) -> bool:
-        """Somebody may still say yes, and then the same call can be made."""
-        return self.outcome == "asked"
+
+class ApprovalPendingError(NotApprovedError):
+    """Somebody was asked under the id `request`; the same call can be made again when they have answered."""
+
+    def __init__(self, tool: str, request: str, why: str) -> None:
+        super().__init__("asked", tool, why)
+        self.request = request
 
 
 class NotGrantedError(DeniedError):
@@ -109,6 +114,14 @@ class AgentFailedError(DeliveryError):
 
 class StoppedError(DeliveryError):
     """The runtime is at its end, or has not begun."""
+
+
+class ModelError(FumehoodError):
+    """A model did not answer, or not with anything that can be used. `kind` is one of `fumehood.agents.Failure`."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
 
 
 class SandboxError(FumehoodError):

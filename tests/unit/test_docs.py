@@ -133,7 +133,9 @@ def environment(folder: Path) -> dict[str, str]:
     """A reader's: the tools on the way, and a log with nothing of anybody else's in it."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     log = {"FUMEHOOD_AUDIT": f"{folder}.audit", "FUMEHOOD_APPROVALS": f"{folder}.approvals"}
-    return {**os.environ, **log, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
+    # No document asks a model of anybody's for anything.
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "FUMEHOOD_MODEL"))}
+    return {**kept, **log, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
 
 
 def run_python(blocks: list[Block], *, name: str, folder: Path) -> str | None:

@@ -120,7 +120,7 @@ def _line(request: Request) -> str:
 
 
 def _painted(request: Request) -> str:
-    return paint(f"{request.state:8}", _COLOURS.get(request.state, RED))
+    return paint(f"{request.state:9}", _COLOURS.get(request.state, RED))
 
 
 def _clock(moment: float) -> str:

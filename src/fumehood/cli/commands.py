@@ -38,6 +38,7 @@ class Command:
 COMMANDS = (
     Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
+    Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),

@@ -27,7 +27,7 @@ async def ask(policy: Policy, code: bytes, options: RunOptions, *, session: bool
     """NotApprovedError when nobody says yes. Without a terminal, `hood approvals` elsewhere can still answer."""
     call = as_call(policy, code, options, session=session)
     trail = Trail(AuditLog.default()).within(call=call.digest.removeprefix("sha256:")[:16])
-    prompt = _Prompt()
+    prompt = Prompt()
     approvals = Approvals(policy, ask=prompt.ask, trail=trail, listener=prompt)
     approved = await approvals.approve(call)
     return Consent(approved.text.encode("utf-8", "surrogateescape"), trail)
@@ -48,7 +48,9 @@ def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) 
     return Call(tool, arguments, policy.digest, "high", code=name, language=language)
 
 
-class _Prompt(TerminalPrompt):
+class Prompt(TerminalPrompt):
+    """At the terminal; where there is none, somebody is told where else to answer."""
+
     def waiting(self, request: Request) -> None:
         if not self.is_there():
             left = format_duration(round(request.expires_at - request.asked_at))

@@ -28,6 +28,9 @@ class Harvest:
         text = display.data.get("text/plain")
         if isinstance(text, str):
             outlet.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        self.picture(display)
+
+    def picture(self, display: Display) -> None:
         for media_type, suffix in _PICTURES.items():
             if media_type in display.data:
                 self._take_picture(display.data[media_type], media_type, suffix)

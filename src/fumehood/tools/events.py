@@ -19,6 +19,16 @@ class ToolCalled(AuditEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ToolRefused(AuditEvent):
+    """A call of something that there is not, or with arguments that make no sense; nobody was asked about it."""
+
+    kind = "tool.refused"
+
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolReturned(AuditEvent):
     """Before the model learns of it."""
 

@@ -29,7 +29,7 @@ class Risk(StrEnum):
 class Arguments(BaseModel):
     """What a call's arguments have to be: nothing unknown, and no value of another type taken for what was meant."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ToolSchema(TypedDict):

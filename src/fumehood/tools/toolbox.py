@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from fumehood.audit.trail import Trail
 from fumehood.errors import DeniedError, UsageError
 from fumehood.tools.calls import texts_of
-from fumehood.tools.events import ToolCalled, ToolReturned
+from fumehood.tools.events import ToolCalled, ToolRefused, ToolReturned
 from fumehood.tools.filters import Direction, Filtered, Pipeline
 from fumehood.tools.gate import Gate, ToolCall
 from fumehood.tools.result import ToolResult, ToolStatus
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from fumehood.sandbox import Sandbox
 
 _MOST_PROBLEMS = 5
+# Names and reasons that a model wrote, as they go to the audit log.
+_MOST_TOLD = 200
 
 
 class _InvalidCallError(Exception):
@@ -34,20 +37,30 @@ class Toolbox:
     """`Toolbox(sandbox, PYTHON, SHELL)`. Calls that make no sense are results; exceptions are for the application."""
 
     def __init__(
-        self, sandbox: Sandbox, *tools: Tool, gate: Gate | None = None, filters: Pipeline | None = None
+        self,
+        sandbox: Sandbox,
+        *tools: Tool,
+        gate: Gate | None = None,
+        filters: Pipeline | None = None,
+        trail: Trail | None = None,
     ) -> None:
-        """`filters` are those of the sandbox's policy unless others are given."""
+        """`filters` and `trail` are those of the sandbox unless others are given, as for one task of several."""
         self._sandbox = sandbox
         self._gate = gate
-        self._filters = filters or Pipeline(sandbox.policy, trail=sandbox.trail)
+        self._trail = trail or sandbox.trail
+        self._filters = filters or Pipeline(sandbox.policy, trail=self._trail)
         if sandbox.policy.approvals and gate is None:
             raise UsageError("the policy has approvals and this toolbox nobody to ask; give it gate=Approvals(policy)")
         self._tools = {tool.name: tool for tool in tools}
+        self._schemas: list[ToolSchema] | None = None
         if len(self._tools) != len(tools):
             raise UsageError("two tools have the same name; give each its own")
 
     def schemas(self) -> list[ToolSchema]:
-        return [tool.schema() for tool in self._tools.values()]
+        """Made once: a model is told of its tools at every turn."""
+        if self._schemas is None:
+            self._schemas = [tool.schema() for tool in self._tools.values()]
+        return list(self._schemas)
 
     async def call(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolResult:
         """`arguments` as a mapping, or as the JSON text that a model wrote."""
@@ -56,22 +69,25 @@ class Toolbox:
             given = _checked(tool, _mapping(arguments))
             call = self._call(tool, given)
         except _InvalidCallError as error:
+            await self._trail.write(ToolRefused(_told(name), _told(str(error))))
             return ToolResult(str(error), ToolStatus.INVALID)
         return await self._recorded(tool, call, given)
 
     def _find(self, name: str) -> Tool:
         if name in self._tools:
             return self._tools[name]
-        near = difflib.get_close_matches(name, self._tools, n=1)
+        near = difflib.get_close_matches(name[:_MOST_TOLD], self._tools, n=1)
         guess = f" Did you mean {near[0]}?" if near else ""
-        raise _InvalidCallError(f"There is no tool {name!r}.{guess} The tools are: {', '.join(self._tools)}.")
+        raise _InvalidCallError(
+            f"There is no tool {name[:_MOST_TOLD]!r}.{guess} The tools are: {', '.join(self._tools)}."
+        )
 
     def _call(self, tool: Tool, given: BaseModel) -> ToolCall:
         arguments = given.model_dump(mode="json")
         return ToolCall(f"call_{secrets.token_hex(8)}", tool.name, arguments, tool.risk, self._sandbox.policy.digest)
 
     async def _recorded(self, tool: Tool, call: ToolCall, given: BaseModel) -> ToolResult:
-        trail = self._sandbox.trail.within(call=call.call_id)
+        trail = self._trail.within(call=call.call_id)
         await trail.write(ToolCalled(call.tool, call.risk.value, call.digest))
         withheld = await self._filters.judge(texts_of(call.arguments), Direction.FROM_MODEL)
         if withheld is not None:
@@ -126,11 +142,22 @@ class Toolbox:
             return ToolResult(f"It could not be done: {error}", ToolStatus.ERROR)
 
 
+def _told(text: str) -> str:
+    """Also what no log could hold: half of a surrogate pair is nothing that UTF-8 has."""
+    cut = text if len(text) <= _MOST_TOLD else text[:_MOST_TOLD] + "..."
+    return cut.encode("utf-8", "backslashreplace").decode()
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads numbers that JSON does not have, and that no digest could be made of."""
+    raise ValueError(f"{name} is no number of JSON")
+
+
 def _mapping(arguments: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
     if isinstance(arguments, Mapping):
         return arguments
     try:
-        found: object = json.loads(arguments or "{}")
+        found: object = json.loads(arguments or "{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise _InvalidCallError(f"The arguments are not JSON: {error}. Send one JSON object.") from None
     if not isinstance(found, dict):
@@ -141,7 +168,7 @@ def _mapping(arguments: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
 def _checked(tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:
     try:
         # As JSON, so that only what a model can write is taken: no conversions besides those that JSON needs.
-        return tool.arguments.model_validate_json(json.dumps(dict(arguments)))
+        return tool.arguments.model_validate_json(json.dumps(dict(arguments), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise _InvalidCallError(_explained(tool, error)) from None
 

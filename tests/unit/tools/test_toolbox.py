@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fumehood import Policy, Sandbox, UsageError
+from fumehood.audit import AuditLog, Query
 from fumehood.tools import (
     PYTHON,
     SHELL,
@@ -182,3 +184,22 @@ async def test_a_call_that_makes_no_sense_does_not_bother_the_gate(box: Sandbox)
     gate = Doorkeeper(Answer(allowed=True))
     await Toolbox(box, SHELL, gate=gate).call("shell", {})
     assert gate.asked == []
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", '"inf"', "1e999"])
+async def test_numbers_that_json_does_not_have_are_refused(number: str) -> None:
+    async with Sandbox() as box:
+        toolbox = Toolbox(box, PYTHON)
+        for arguments in (f'{{"code": "1", "timeout": {number}}}', {"code": "1", "timeout": float(number.strip('"'))}):
+            assert (await toolbox.call("python", arguments)).status is ToolStatus.INVALID
+
+
+async def test_a_call_that_makes_no_sense_is_on_record(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path)
+    async with Sandbox(audit=log) as box:
+        await Toolbox(box, PYTHON).call("pyhton" * 1000, "{}")
+        await Toolbox(box, PYTHON).call("\ud800", "{}")
+        await Toolbox(box, PYTHON).call("python", '{"cod": 1}')
+    refused = [record.data for record in log.find(Query(kind="tool.refused"))]
+    assert [data["tool"][:6] for data in refused] == ["pyhton", "\\ud800", "python"]
+    assert all(len(data["tool"]) < 300 and len(data["reason"]) < 300 for data in refused)

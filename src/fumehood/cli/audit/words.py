@@ -53,6 +53,13 @@ def summary(record: Record) -> str:
             return _message(data)
         case "grant.denied":
             return f"{record.parse().get('ids', {}).get('agent')} may not {data.get('action')} {data.get('target')}"
+        case "task.started":
+            return f"{data.get('name')}, {data.get('model')}"
+        case "task.ended":
+            return f"{data.get('name')}, {data.get('stop')}" + (f": {data['detail']}" if "detail" in data else "")
+        case "tool.called" | "tool.returned" | "tool.refused":
+            told = data.get("status") or data.get("reason") or f"risk {data.get('risk')}, {_short(data.get('digest'))}"
+            return f"{data.get('tool')}, {told}"
         case kind if kind.startswith("approval."):
             return _approval(data)
         case "log.checkpoint":

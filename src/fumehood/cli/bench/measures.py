@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 from anyio import to_thread
 
-from fumehood.cli.bench import audits, calls, containers, egress, rivals, runtimes, sessions, transfers
+from fumehood.cli.bench import agents, audits, calls, containers, egress, rivals, runtimes, sessions, transfers
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns, per_second, private_memory_mib
 from fumehood.environments import EnvironmentStore, Wishes
@@ -36,6 +36,8 @@ async def measure(rounds: int, many_records: int) -> AsyncIterator[Row]:
     async for row in sessions.measure(plain, rounds):
         yield row
     async for row in calls.measure(rounds):
+        yield row
+    async for row in agents.measure(rounds):
         yield row
     async for row in transfers.measure():
         yield row

@@ -45,7 +45,7 @@ class Consent:
 
     def __init__(self, policy: Policy, trail: Trail) -> None:
         self._store, self._trail = ApprovalStore(), trail
-        self._approvals = Approvals(policy, ask=self._ask, store=self._store, trail=trail, waits=False)
+        self._approvals = Approvals(policy, ask=self._ask, store=self._store, trail=trail, unanswered="refuse")
         self._put: dict[str, Request] = {}
 
     async def admit(self, call: ToolCall) -> GateAnswer:

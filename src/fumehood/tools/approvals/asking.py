@@ -7,14 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import anyio
 import anyio.to_thread
 
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import OFF, Trail
-from fumehood.errors import NotApprovedError, UsageError
+from fumehood.errors import ApprovalPendingError, NotApprovedError, UsageError
 from fumehood.policy import Approval, Policy, format_duration
 from fumehood.policy.approvals import rules_that_ask
 from fumehood.tools import gate
@@ -32,6 +32,8 @@ _CODE = {"code": "python", "command": "bash"}
 Ask = Callable[[Request], Awaitable[Answer | None]]
 """Shows the request to somebody. None when they have nothing to say: somebody else may still answer, in time."""
 
+Unanswered = Literal["wait", "refuse", "pause"]
+
 
 class Listener(Protocol):
     def waiting(self, request: Request) -> None:
@@ -47,8 +49,12 @@ class Approvals:
     """A `Gate`. Without `ask` the answer can only come from elsewhere, such as `hood approvals`; no answer is a no.
 
     `policy` may be a function where it can change: `lambda: box.policy`. `first_use` is the first use with this object:
-    one of these is one task or conversation. Unless it `waits`, a call that nobody here can answer for is denied at
-    once; the question stays open, and the same call made again finds the answer.
+    one of these is one task or conversation.
+
+    `unanswered` says what becomes of a call that nobody here can answer for: it waits for an answer from elsewhere; it
+    is refused with the words of how to approve it, and the same call made again finds the answer; or it pauses, and
+    ApprovalPendingError tells whoever called under which id it was asked, which `expect` takes up. With `withdraws` a
+    question whose call is cancelled is taken back; without, it stands, and the same call made again uses the answer.
     """
 
     def __init__(
@@ -59,13 +65,20 @@ class Approvals:
         store: ApprovalStore | None = None,
         trail: Trail = OFF,
         listener: Listener | None = None,
-        waits: bool = True,
+        unanswered: Unanswered = "wait",
+        withdraws: bool = False,
     ) -> None:
         self._current = policy if callable(policy) else lambda: policy
         self._ask, self._listener = ask, listener
-        self._store, self._waits = store, waits
+        self._store, self._unanswered = store, unanswered
         self._trail = replace(trail, who=trail.who or current_user())
+        self._withdraws = withdraws
         self._granted: set[Approval] = set()
+        self._expected: list[str] = []
+
+    def expect(self, request: str) -> None:
+        """The next call that was asked about under this id is decided by it, whatever was answered."""
+        self._expected.append(request)
 
     async def admit(self, call: ToolCall) -> gate.Answer:
         """As a `Gate` of a toolbox."""
@@ -73,9 +86,12 @@ class Approvals:
         wanted = Call(call.tool, call.arguments, call.policy_digest, call.risk.value, name, _CODE.get(name or "", ""))
         try:
             approved = await self.approve(wanted)
+        except ApprovalPendingError as error:
+            if self._unanswered == "pause":
+                raise
+            return gate.Answer(allowed=False, reason=f"{error.why}. Then make exactly the same call again")
         except NotApprovedError as error:
-            advice = "Then make exactly the same call again" if error.is_open else "Do not try the same again"
-            return gate.Answer(allowed=False, reason=f"{error.why}. {advice}")
+            return gate.Answer(allowed=False, reason=f"{error.why}. Do not try the same again")
         is_edited = approved.digest != wanted.digest
         return gate.Answer(allowed=True, arguments=approved.arguments if is_edited else None)
 
@@ -93,16 +109,31 @@ class Approvals:
         store = await anyio.to_thread.run_sync(self._open_store, policy)
         who, tenant, seconds = self._trail.who, self._trail.tenant, min(rule.expires for rule in rules)
         question = Question(call, policy, seconds, who, tenant)
-        request = await anyio.to_thread.run_sync(store.ask, question, self._trail)
-        final = await self._wait(store, request)
-        if final.state is State.ASKED:
-            await anyio.to_thread.run_sync(store.release, request.id, self._trail)
-            raise NotApprovedError(final.state, call.tool, _how_to_approve(final))
-        if final.state is not State.APPROVED:
-            raise NotApprovedError(final.state, call.tool, final.told())
-        approved = await anyio.to_thread.run_sync(store.use, request.id, call.digest, self._trail)
+        request = await anyio.to_thread.run_sync(self._asked, store, question)
+        try:
+            final = await self._wait(store, request)
+            if final.state is State.ASKED:
+                if self._unanswered == "refuse":
+                    await anyio.to_thread.run_sync(store.release, request.id, self._trail)
+                raise ApprovalPendingError(call.tool, request.id, _how_to_approve(final))
+            if final.state is not State.APPROVED:
+                raise NotApprovedError(final.state, call.tool, final.told())
+            approved = await anyio.to_thread.run_sync(store.use, request.id, call.digest, self._trail)
+        except anyio.get_cancelled_exc_class():
+            if self._withdraws:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(store.withdraw, request.id, self._trail)
+            raise
         self._granted.update(rules)
         return approved
+
+    def _asked(self, store: ApprovalStore, question: Question) -> Request:
+        """What was asked before and is expected, or a new request."""
+        for identifier in self._expected:
+            if (request := store.take_up(identifier, question, self._trail)) is not None:
+                self._expected.remove(identifier)
+                return request
+        return store.ask(question, self._trail)
 
     def _open_store(self, policy: Policy) -> ApprovalStore:
         if self._store is None:
@@ -119,12 +150,12 @@ class Approvals:
                 in_vain.set()
             elif request.state is State.ASKED:
                 group.start_soon(self._ask_here, self._ask, store, request, answered, in_vain)
-            while request.state is State.ASKED and (self._waits or not in_vain.is_set()):
+            while request.state is State.ASKED and (self._unanswered == "wait" or not in_vain.is_set()):
                 with anyio.move_on_after(_POLL_SECONDS):
                     await answered.wait()
                 request = await anyio.to_thread.run_sync(store.get, request.id, self._trail)
             group.cancel_scope.cancel()
-        if self._listener is not None:
+        if self._listener is not None and request.state is not State.ASKED:
             self._listener.settled(request)
         return request
 

@@ -21,6 +21,7 @@ _MOST_NOTES = 5
 
 Style = str
 KEYWORD, TEXT, COMMENT, NUMBER, STRANGE, PLAIN = "keyword", "text", "comment", "number", "strange", ""
+COLOURS = {KEYWORD: "1;34", TEXT: "32", COMMENT: "36", NUMBER: "35", STRANGE: "7"}
 
 
 @dataclass(frozen=True, slots=True)

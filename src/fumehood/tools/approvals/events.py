@@ -78,6 +78,13 @@ class ApprovalRevoked(_ApprovalEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalWithdrawn(_ApprovalEvent):
+    """The task that asked has ended; an answer would be for nothing."""
+
+    kind = "approval.withdrawn"
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalUsed(_ApprovalEvent):
     """The call is made now. There is no second one for the same yes."""
 

@@ -19,6 +19,7 @@ class State(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"
     REVOKED = "revoked"
+    WITHDRAWN = "withdrawn"
     USED = "used"
 
 
@@ -98,6 +99,8 @@ class Request:
                 return "nobody answered in time"
             case State.REVOKED:
                 return "the policy has changed since it was asked"
+            case State.WITHDRAWN:
+                return "whoever asked does not want it any more"
             case State.USED:
                 how = "approved with changes" if self.edited else "approved"
                 return f"{how} by {self.answered_by} and used"

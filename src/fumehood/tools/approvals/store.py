@@ -1,6 +1,7 @@
 """Requests for approval, kept so that they outlive whoever asked.
 
-Owns what may follow what: asked -> approved -> used; asked -> denied; and as long as it is open -> expired or revoked.
+Owns what may follow what: asked -> approved -> used; asked -> denied; and as long as it is open -> expired, revoked or
+withdrawn.
 A step is one transaction, and the audit log is told inside of it: what cannot be recorded does not happen, and of two
 who answer at once one is too late and learns what the other one said.
 """
@@ -78,6 +79,31 @@ class ApprovalStore:
 
         def step(execute: Execute, _: Moment) -> None:
             execute("UPDATE requests SET holder = '' WHERE id = ?", (identifier,))
+
+        self._transact(step, trail)
+
+    def take_up(self, identifier: str, question: Question, trail: Trail = OFF) -> Request | None:
+        """The request of that id, however it stands by now, if it was asked for the very same call by the same user."""
+
+        def step(execute: Execute, _: Moment) -> Request | None:
+            row = execute("SELECT * FROM requests WHERE id = ?", (identifier,)).fetchone()
+            asked = question.call.digest, question.asked_by, question.tenant
+            if row is None or (row["digest"], row["asked_by"], row["tenant"]) != asked:
+                return None
+            execute("UPDATE requests SET holder = ? WHERE id = ?", (identity(os.getpid()), identifier))
+            trail.write_blocking(events.ApprovalTakenUp(identifier, question.call.tool, question.call.digest))
+            return read_request(row)
+
+        return self._transact(step, trail)
+
+    def withdraw(self, identifier: str, trail: Trail = OFF) -> None:
+        """Nobody needs an answer any more. What is decided stays as it is."""
+
+        def step(execute: Execute, _: Moment) -> None:
+            request = read_request(_row(execute, identifier))
+            if request.is_open:
+                execute("UPDATE requests SET state = ? WHERE id = ?", (State.WITHDRAWN, identifier))
+                trail.write_blocking(events.ApprovalWithdrawn(identifier, request.call.tool, request.call.digest))
 
         self._transact(step, trail)
 

@@ -15,11 +15,10 @@ import anyio
 
 from fumehood.errors import UsageError
 from fumehood.tools.approvals import pages
-from fumehood.tools.approvals.display import COMMENT, KEYWORD, NUMBER, STRANGE, TEXT, Line, one_line
+from fumehood.tools.approvals.display import COLOURS, Line, one_line
 from fumehood.tools.approvals.editing import edit
 from fumehood.tools.approvals.requests import Answer, Request, State
 
-_COLOURS = {KEYWORD: "1;34", TEXT: "32", COMMENT: "36", NUMBER: "35", STRANGE: "7"}
 _BOLD, _RED, _DIM, _RESET = "1", "31", "2", "\x1b[0m"
 _ENDING = (b"\x03", b"\x04", b"")
 # Room for what stands below the code on a page.
@@ -152,7 +151,7 @@ class _Screen:
 
     def numbered(self, line: Line) -> None:
         number = "" if line.number is None else str(line.number)
-        shown = "".join(self.paint(piece.text, _COLOURS.get(piece.style, "")) for piece in line.pieces)
+        shown = "".join(self.paint(piece.text, COLOURS.get(piece.style, "")) for piece in line.pieces)
         self.line(f"{self.paint(f'{number:>4} |', _DIM)}{' ' if shown else ''}{shown}")
 
     def ask(self, choices: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -9,7 +10,8 @@ import pytest
 from unit.tools.approvals.making import POLICY, Office, call
 
 from fumehood import NotApprovedError, Policy, UsageError
-from fumehood.tools.approvals import Answer, Approvals, ApprovalStore, Request, State
+from fumehood.errors import ApprovalPendingError
+from fumehood.tools.approvals import Answer, AnsweredError, Approvals, ApprovalStore, Request, State
 from fumehood.tools.calls import Call
 
 pytestmark = pytest.mark.anyio
@@ -199,11 +201,10 @@ async def test_a_call_that_is_cancelled_can_be_answered_and_made_again(office: O
 
 
 async def test_without_waiting_an_open_question_is_a_no_and_the_same_call_finds_the_answer(office: Office) -> None:
-    gate = approvals(office, None, waits=False)
+    gate = approvals(office, None, unanswered="refuse")
     for _ in range(2):  # the same question is still open
-        with pytest.raises(NotApprovedError, match="with `hood approvals approve ask_") as caught:
+        with pytest.raises(ApprovalPendingError, match="with `hood approvals approve ask_"):
             await gate.approve(call())
-        assert caught.value.is_open
     (request,) = office.store.find()
     office.store.answer(request.id, Answer(approved=True, by="carol"), office.trail)
     with pytest.raises(NotApprovedError):  # another call is another question
@@ -215,7 +216,47 @@ async def test_without_waiting_an_open_question_is_a_no_and_the_same_call_finds_
 
 
 async def test_without_waiting_a_no_from_elsewhere_is_told(office: Office) -> None:
-    gate = approvals(office, Answer(approved=False, by="carol"), waits=False)
+    gate = approvals(office, Answer(approved=False, by="carol"), unanswered="refuse")
     with pytest.raises(NotApprovedError, match="denied by carol") as caught:
         await gate.approve(call())
-    assert not caught.value.is_open
+    assert caught.value.outcome == "denied"
+
+
+async def test_a_call_that_is_cancelled_takes_its_question_back_if_that_is_wanted(office: Office) -> None:
+    watcher = Watcher()
+    gate = Approvals(POLICY, store=office.store, trail=office.trail, listener=watcher, withdraws=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(gate.approve, call())
+        await watcher.asked.wait()
+        group.cancel_scope.cancel()
+    (request,) = watcher.requests
+    assert office.store.get(request.id).told() == "whoever asked does not want it any more"
+    assert office.kinds() == ["approval.asked", "approval.withdrawn"]
+    with pytest.raises(AnsweredError):
+        office.store.answer(request.id, Answer(approved=True))
+
+
+async def test_a_call_that_does_not_wait_says_under_which_id_it_was_asked(office: Office) -> None:
+    gate = Approvals(POLICY, store=office.store, trail=office.trail, unanswered="pause")
+    with pytest.raises(ApprovalPendingError) as pending:
+        await gate.approve(call())
+    office.store.answer(pending.value.request, Answer(approved=True), office.trail)
+    later = Approvals(POLICY, store=office.store, trail=office.trail, unanswered="pause")
+    later.expect(pending.value.request)
+    assert await later.approve(call()) == call()
+    assert office.kinds() == ["approval.asked", "approval.given", "approval.taken_up", "approval.used"]
+
+
+async def test_what_is_expected_is_for_the_same_call_of_the_same_user_alone(office: Office) -> None:
+    gate = Approvals(POLICY, store=office.store, trail=office.trail, unanswered="pause")
+    with pytest.raises(ApprovalPendingError) as pending:
+        await gate.approve(call())
+    office.store.answer(pending.value.request, Answer(approved=True))
+    another = replace(office.trail, who="mallory")
+    for trail, wanted in ((office.trail, call("something else")), (another, call())):
+        later = Approvals(POLICY, store=office.store, trail=trail, unanswered="pause")
+        later.expect(pending.value.request)
+        with pytest.raises(ApprovalPendingError) as asked:
+            await later.approve(wanted)
+        assert asked.value.request != pending.value.request
+    assert office.store.get(pending.value.request).state is State.APPROVED

@@ -1,0 +1,42 @@
+"""Who is asked for approvals in a task, and what happens until they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fumehood.agents.events import ApprovalAsked, ApprovalSettled, TaskEvent
+from fumehood.tools.approvals import ApprovalStore, Ask, Listener, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """`ask` shows a request to somebody. Without it the answer comes from elsewhere, such as `hood approvals`.
+
+    With `pauses` a task does not wait for that: it stops with the reason `approval_pending`, and `resume` goes on.
+    """
+
+    ask: Ask | None = None
+    pauses: bool = False
+    store: ApprovalStore | None = None
+    listener: Listener | None = None
+
+
+PAUSE = Asking(pauses=True)
+
+
+class Announcer:
+    """Tells the task's events, and whoever else listens."""
+
+    def __init__(self, agent: str, emit: Callable[[TaskEvent], None], listener: Listener | None) -> None:
+        self._agent, self._emit, self._listener = agent, emit, listener
+
+    def waiting(self, request: Request) -> None:
+        self._emit(ApprovalAsked(self._agent, request))
+        if self._listener is not None:
+            self._listener.waiting(request)
+
+    def settled(self, request: Request) -> None:
+        self._emit(ApprovalSettled(self._agent, request))
+        if self._listener is not None:
+            self._listener.settled(request)

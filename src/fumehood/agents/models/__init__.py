@@ -1,0 +1,25 @@
+"""Models: what an agent asks. `interface` says what a model has to be; must not know agents, tools or sandboxes.
+
+naming     finds a model by one string
+scripted   says what it was told to say
+remote     everything that pydantic-ai reaches; the only module that imports it, and only when it is used
+failures   what goes wrong there, by kind
+recording  writes down what a model answered, and answers the same without it
+"""
+
+from fumehood.agents.models.interface import Failure, Model, ModelAnswer, ModelRequest
+from fumehood.agents.models.naming import find_model
+from fumehood.agents.models.recording import RecordingModel, ReplayModel
+from fumehood.agents.models.scripted import ScriptedModel, call
+
+__all__ = [
+    "Failure",
+    "Model",
+    "ModelAnswer",
+    "ModelRequest",
+    "RecordingModel",
+    "ReplayModel",
+    "ScriptedModel",
+    "call",
+    "find_model",
+]

@@ -1,0 +1,47 @@
+"""What goes wrong with a model, from pydantic-ai's words to ours."""
+
+from __future__ import annotations
+
+from pydantic_ai import exceptions
+
+from fumehood.agents.models.interface import Failure
+from fumehood.errors import ModelError
+
+# The first that fits; children before their parents.
+_KINDS: tuple[tuple[type[Exception], Failure], ...] = (
+    (exceptions.ContentFilterError, Failure.REFUSED),
+    (exceptions.ModelContextWindowExceededError, Failure.CONTEXT_OVERFLOW),
+    (exceptions.ModelAuthenticationError, Failure.AUTHENTICATION),
+    (exceptions.ModelNotFoundError, Failure.NOT_FOUND),
+    (exceptions.ModelRequestRejectedError, Failure.REJECTED),
+    (exceptions.ModelRateLimitError, Failure.RATE_LIMITED),
+    (exceptions.ModelQuotaExceededError, Failure.QUOTA),
+    (exceptions.ModelUnavailableError, Failure.UNAVAILABLE),
+    (exceptions.ModelServerError, Failure.SERVER),
+    (exceptions.ModelTimeoutError, Failure.TIMEOUT),
+    (exceptions.ModelRequestTimeout, Failure.TIMEOUT),
+    (exceptions.ModelConnectionError, Failure.CONNECTION),
+)
+_MOST_CHARACTERS = 400
+
+
+def as_model_error(error: Exception, model: str, *, has_begun: bool) -> ModelError:
+    """`has_begun` says that a part of the answer was there already: then a lost connection is a broken-off answer.
+
+    Whatever else a library raises about an answer means that the answer made no sense to it.
+    """
+    kind = next((kind for parent, kind in _KINDS if isinstance(error, parent)), None) or _unsorted(error, has_begun)
+    if kind is Failure.CONNECTION and has_begun:
+        kind = Failure.TRUNCATED
+    text = " ".join(str(error).split()) or type(error).__name__
+    cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
+    return ModelError(kind, f"the model {model} failed ({kind}): {cut}")
+
+
+def _unsorted(error: Exception, has_begun: bool) -> Failure:
+    is_api_error = isinstance(error, exceptions.ModelAPIError)
+    if not is_api_error or isinstance(error.__cause__, ValueError):
+        return Failure.MALFORMED
+    if error.__cause__ is None:  # pydantic-ai itself found something missing
+        return Failure.TRUNCATED if has_begun else Failure.MALFORMED
+    return Failure.REJECTED

@@ -1,0 +1,168 @@
+"""When a team has done enough: conditions that can be combined, `MaxMessages(20) | TextMention("APPROVED")`.
+
+A condition looks at all that happened in the task so far and keeps nothing of its own, so that it means the same after
+a pause, and `&` is met when both have been met at some time.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from fumehood.agents.budget import Budget, Ledger, Usage
+from fumehood.agents.handing import HAND_OFF
+from fumehood.agents.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from fumehood.errors import UsageError
+from fumehood.tools.result import ToolStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of one task."""
+
+    said: Sequence[UserMessage]
+    """By participants, one for each turn."""
+    messages: Sequence[Message]
+    """Everything, calls and results included."""
+    usage: Usage
+
+
+class Condition(ABC):
+    @abstractmethod
+    def met(self, progress: Progress) -> str | None:
+        """Why it is met, in words; None as long as it is not."""
+
+    def __or__(self, other: Condition) -> Condition:
+        return _Either(self, other)
+
+    def __and__(self, other: Condition) -> Condition:
+        return _Both(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class _Either(Condition):
+    first: Condition
+    second: Condition
+
+    def met(self, progress: Progress) -> str | None:
+        return self.first.met(progress) or self.second.met(progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Both(Condition):
+    first: Condition
+    second: Condition
+
+    def met(self, progress: Progress) -> str | None:
+        first, second = self.first.met(progress), self.second.met(progress)
+        return f"{first}, and {second}" if first and second else None
+
+
+@dataclass(frozen=True, slots=True)
+class MaxMessages(Condition):
+    """So many turns that said something."""
+
+    most: int
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise UsageError(f"MaxMessages needs a number of at least 1, not {self.most}")
+
+    def met(self, progress: Progress) -> str | None:
+        return f"{self.most} messages were said" if len(progress.said) >= self.most else None
+
+
+@dataclass(frozen=True, slots=True)
+class TextMention(Condition):
+    """A participant, or one of those named, said this text; case counts."""
+
+    text: str
+    by: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.text:
+            raise UsageError("TextMention needs a text; the empty one is in every message")
+
+    def met(self, progress: Progress) -> str | None:
+        for message in progress.messages:
+            is_theirs = isinstance(message, AssistantMessage) and (self.by is None or message.source in self.by)
+            if is_theirs and self.text in message.text:
+                return f"{message.source} said {self.text!r}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout(Condition):
+    """So much time has passed; looked at between turns. A budget's `seconds` ends a turn in the middle."""
+
+    seconds: float
+
+    def met(self, progress: Progress) -> str | None:
+        return f"{self.seconds:g} seconds are over" if progress.usage.seconds >= self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Condition):
+    """One of these limits is reached; looked at between turns, unlike the budget of the team itself."""
+
+    budget: Budget
+
+    def met(self, progress: Progress) -> str | None:
+        spent = Ledger(self.budget, before=progress.usage).spent(next_turn=True, next_call=True)
+        return spent[1] if spent else None
+
+
+@dataclass(slots=True)
+class External(Condition):
+    """Somebody called `set`, from anywhere; the turn under way is finished. `cancel` does not wait for that."""
+
+    _is_set: bool = field(default=False, init=False)
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def met(self, progress: Progress) -> str | None:
+        return "somebody asked it to stop" if self._is_set else None
+
+
+@dataclass(frozen=True, slots=True)
+class HandedTo(Condition):
+    """The task was handed over to this name."""
+
+    target: str
+
+    def met(self, progress: Progress) -> str | None:
+        return f"it was handed to {self.target}" if self.target in _targets(progress.messages) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUsed(Condition):
+    """A call of this tool was carried out, whether it succeeded or not; one that was denied does not count."""
+
+    tool: str
+
+    def met(self, progress: Progress) -> str | None:
+        done = (ToolStatus.SUCCESS, ToolStatus.ERROR)
+        used = any(
+            isinstance(message, ToolMessage) and message.tool == self.tool and message.status in done
+            for message in progress.messages
+        )
+        return f"{self.tool} was called" if used else None
+
+
+def _targets(messages: Sequence[Message]) -> Iterator[str]:
+    carried_out = {
+        message.call_id
+        for message in messages
+        if isinstance(message, ToolMessage) and message.tool == HAND_OFF and message.status is ToolStatus.SUCCESS
+    }
+    for message in messages:
+        for call in message.calls if isinstance(message, AssistantMessage) else ():
+            if call.call_id in carried_out:
+                yield str(cast("dict[str, Any]", json.loads(call.arguments))["to"])

@@ -1,0 +1,64 @@
+"""What the audit log learns of tasks. Calls of tools, approvals and runs of a task carry its id, `task`, themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fumehood.audit.events import AuditEvent, Content
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted(AuditEvent):
+    kind = "task.started"
+
+    name: str
+    task: Content
+    """None of a task that goes on after a pause."""
+    model: str
+    tools: tuple[str, ...]
+    policy_digest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded(AuditEvent):
+    kind = "task.ended"
+
+    name: str
+    stop: str
+    detail: str | None
+    turns: int
+    tokens: int
+    tool_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswered(AuditEvent):
+    """Before anything is done about it."""
+
+    kind = "model.answered"
+
+    model: str
+    answer: Content
+    calls: tuple[str, ...]
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed(AuditEvent):
+    kind = "model.failed"
+
+    model: str
+    failure: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerChosen(AuditEvent):
+    """Who speaks next in a team."""
+
+    kind = "team.turn"
+
+    team: str
+    speaker: str
+    why: str

@@ -1,0 +1,133 @@
+"""The options of `hood agent`, and the agent that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from fumehood.cli import overrides
+from fumehood.cli.harvest import check_folder, let_out
+from fumehood.errors import UsageError
+
+if TYPE_CHECKING:
+    from fumehood.agents import Asking, AssistantAgent
+    from fumehood.tools import Tool
+
+_NAME = "agent"
+_INSTRUCTIONS = """\
+You solve the user's task with the tools you have. Code and commands run in a sandbox in which little is allowed; \
+what is denied is told, with the reason. Do not try the same again: find another way, or say what would be needed. \
+Files that the user is to get belong in out/. Say in the end, in few words, what came out."""
+
+
+class Arguments(overrides.Arguments):
+    verb: str
+    task: str
+    model: str | None
+    tools: str | None
+    instructions: str | None
+    turns: int
+    calls: int
+    tokens: int | None
+    cost: float | None
+    seconds: float | None
+    session: bool
+    out: str | None
+    state: str | None
+    pause: bool
+    json: bool
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--model", metavar="NAME", help="which model to ask")
+    overrides.add_options(parser, variables=False)
+    add("--tools", metavar="LIST", help="of python,shell,read_file,write_file,edit_file,list_files (default: all)")
+    add("--instructions", metavar="FILE", help="what the model is told first, instead of ours")
+    add("--turns", type=int, default=50, metavar="N", help="ask the model at most N times (50)")
+    add("--calls", type=int, default=200, metavar="N", help="at most N calls of tools (200)")
+    add("--tokens", type=int, metavar="N", help="at most N tokens, read and written")
+    add("--cost", type=float, metavar="USD", help="at most so many dollars")
+    add("--seconds", type=float, metavar="N", help="at most N seconds")
+    add("--session", action="store_true", help="keep Python's state between calls, and show figures")
+    add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
+    add("--state", metavar="FILE", help="keep the conversation there, and go on with it")
+    add("--pause", action="store_true", help="do not wait for approvals: stop, keep --state, and `resume` later")
+    add("--json", action="store_true", help="print everything that happens as JSON, one event a line")
+
+
+def make_agent(chosen: Arguments, asking: Asking) -> AssistantAgent:
+    from fumehood.agents import AssistantAgent, Budget
+    from fumehood.agents.models.naming import usual_model
+
+    model = chosen.model or usual_model(os.environ)
+    if model is None:
+        raise UsageError(
+            "there is no model to ask: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or say --model, such as "
+            "--model ollama:qwen3; `hood agent run --help` has the names"
+        )
+    if chosen.pause and chosen.state is None:
+        raise UsageError("--pause needs --state FILE, where the task is kept until it goes on")
+    check_folder(chosen.out)
+    policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    return AssistantAgent(
+        _NAME,
+        model,
+        tools=_tools(chosen.tools),
+        policy=policy,
+        instructions=_instructions(chosen.instructions),
+        approvals=asking,
+        budget=Budget(chosen.turns, chosen.tokens, chosen.cost, chosen.seconds, chosen.calls),
+        session=chosen.session,
+        out=chosen.out,
+    )
+
+
+def _tools(names: str | None) -> tuple[Tool, ...]:
+    from fumehood.tools import STANDARD
+
+    known = {tool.name: tool for tool in STANDARD}
+    wanted = list(known) if names is None else [name for name in names.split(",") if name]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"--tools: there is no tool {name!r}; the tools are {', '.join(known)}")
+    return tuple(known[name] for name in dict.fromkeys(wanted))
+
+
+def _instructions(path: str | None) -> str:
+    if path is None:
+        return _INSTRUCTIONS
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--instructions {path!r} cannot be read: {error}") from None
+
+
+def load_state(agent: AssistantAgent, path: str | None) -> None:
+    """A file that is not there yet is a conversation that has not begun."""
+    if path is None or not os.path.exists(path):
+        return
+    try:
+        data: object = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--state {path!r} cannot be read: {error}") from None
+    if not isinstance(data, dict):
+        raise UsageError(f"--state {path!r} holds no state of an agent")
+    agent.load_state(cast("dict[str, object]", data))
+
+
+def save_state(agent: AssistantAgent, path: str | None) -> None:
+    """Whole or not at all, and for its owner alone: it holds all that was said."""
+    if path is None:
+        return
+    draft = f"{path}.new"
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(handle, "w", encoding="utf-8") as stream:
+            json.dump(agent.save_state(), stream)
+        os.replace(draft, path)
+    except OSError as error:
+        raise UsageError(f"--state {path!r} cannot be written: {error.strerror}") from error

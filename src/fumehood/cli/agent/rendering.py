@@ -1,0 +1,146 @@
+"""What happens in a task, for somebody who watches, or for a program that reads JSON lines."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import Protocol, cast
+
+from fumehood.agents.events import (
+    ApprovalAsked,
+    ApprovalSettled,
+    ArtifactFound,
+    CallMade,
+    CallReturned,
+    TaskEnded,
+    TaskEvent,
+    TaskStarted,
+    Text,
+    Thought,
+)
+from fumehood.agents.result import TaskResult
+from fumehood.agents.stopping import Stop
+from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
+from fumehood.cli.messages import say
+from fumehood.cli.terminal import neutralise
+from fumehood.policy import format_size
+from fumehood.tools.approvals.display import COLOURS, Line, draw, one_line
+from fumehood.tools.result import ToolStatus
+
+_CODE = {"code": "python", "command": "bash"}
+_STATUS_COLOURS = {ToolStatus.SUCCESS: GREEN, ToolStatus.DENIED: RED, ToolStatus.INVALID: YELLOW, ToolStatus.ERROR: RED}
+_MOST_LINES = 40
+_GUTTER = 7
+
+
+class Renderer(Protocol):
+    def show(self, event: TaskEvent) -> None: ...
+
+
+class JsonLines:
+    def show(self, event: TaskEvent) -> None:
+        print(json.dumps(event.to_dict()), flush=True)
+
+
+class Screen:
+    """Everything that a model or a program wrote is made harmless before a terminal sees it."""
+
+    def __init__(self, out: str | None, *, has_prompt: bool) -> None:
+        """With a prompt at the same terminal, approvals are told there."""
+        self._out, self._has_prompt = out, has_prompt
+        self._is_inside_line = False
+
+    def show(self, event: TaskEvent) -> None:
+        match event:
+            case TaskStarted():
+                self._line(paint(f"{event.agent} asks {one_line(event.model)}, {event.task_id}", DIM))
+            case Text(text=text):
+                self._write(neutralise(text))
+            case Thought(text=text):
+                self._line(paint(neutralise(text.rstrip()), DIM))
+            case CallMade():
+                self._call(event)
+            case CallReturned():
+                self._returned(event)
+            case ApprovalAsked() | ApprovalSettled() if self._has_prompt:
+                self._end_line()
+            case ApprovalAsked(approval=request):
+                self._line(paint(f"{one_line(request.call.tool)} waits for an approval, {request.id}", YELLOW))
+            case ApprovalSettled(approval=request):
+                self._line(f"{request.id}: {one_line(request.told())}")
+            case ArtifactFound(artifact=artifact):
+                where = f", saved to {self._out}" if self._out else ""
+                told = f"{artifact.path} ({format_size(artifact.size)}, {artifact.media_type}{where})"
+                self._line(f"{paint('file', BOLD)} {one_line(told)}")
+            case TaskEnded(result=result):
+                self._end_line()
+                say(_ending(result))
+
+    def _call(self, event: CallMade) -> None:
+        self._line(paint(f"-> {one_line(event.tool[:100])}", BOLD))
+        code, language, others = _taken_apart(event.arguments)
+        width = max(20, shutil.get_terminal_size().columns - _GUTTER)
+        for line in _shortened(draw(code, width, language)) if code else ():
+            self._numbered(line)
+        if others:
+            self._line(paint("     with ", DIM) + one_line(others[:1000]))
+
+    def _numbered(self, line: Line) -> None:
+        shown = "".join(
+            paint(piece.text, COLOURS.get(piece.style, "0")) if piece.style else piece.text for piece in line.pieces
+        )
+        number = "" if line.number is None else str(line.number)
+        self._line(f"{paint(f'{number:>4} |', DIM)} {shown}".rstrip())
+
+    def _returned(self, event: CallReturned) -> None:
+        first, *rest = neutralise(event.text).splitlines() or [""]
+        self._line(f"{paint('<-', BOLD)} {paint(first, _STATUS_COLOURS[event.status])}")
+        for line in rest[:_MOST_LINES]:
+            self._line(f"   {line}".rstrip())
+        if len(rest) > _MOST_LINES:
+            self._line(paint(f"   and {len(rest) - _MOST_LINES} more lines", DIM))
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._is_inside_line = not text.endswith("\n") if text else self._is_inside_line
+
+    def _line(self, text: str) -> None:
+        self._end_line()
+        self._write(f"{text}\n")
+
+    def _end_line(self) -> None:
+        if self._is_inside_line:
+            self._write("\n")
+
+
+def _taken_apart(arguments: str) -> tuple[str, str, str]:
+    """The code among them, its language, and the rest as JSON; all of them as they are when they are no JSON."""
+    try:
+        found: object = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return "", "", arguments
+    if not isinstance(found, dict):
+        return "", "", arguments
+    given = cast("dict[str, object]", found)
+    name = next((name for name in _CODE if isinstance(given.get(name), str)), None)
+    others = {key: value for key, value in given.items() if key != name and value not in (None, "")}
+    text = json.dumps(others, ensure_ascii=False) if others else ""
+    return (str(given[name]).rstrip("\n"), _CODE[name], text) if name else ("", "", text)
+
+
+def _shortened(lines: list[Line]) -> list[Line]:
+    return lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], lines[-1]]
+
+
+def _ending(result: TaskResult) -> str:
+    usage, stop = result.usage, result.stop_reason
+    counted = [_counted(usage.turns, "turn"), _counted(usage.tool_calls, "call"), _counted(usage.tokens, "token")]
+    cost = [f"{usage.cost:.4f} dollars"] if usage.cost else []
+    told = "done" if stop.kind is Stop.DONE else str(stop)
+    return f"{told} ({', '.join([*counted, *cost])}; {result.task_id})"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,163 @@
+"""Models that fail, as a real server on the loopback makes them: every failure has a kind, and is a stop reason."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.agents.model_server import DONE, USAGE, Answer, ModelServer, chunk, events, failing, hanging, serving, text
+from unit.agents.model_server import tool_call as called
+
+from fumehood.agents import AssistantAgent, Budget, Failure, Stop, ToolMessage, find_model
+from fumehood.audit import AuditLog, Query
+from fumehood.tools import PYTHON
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ModelServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: ModelServer) -> ModelServer:
+    shared.answers.clear()
+    shared.requests.clear()
+    shared.headers.clear()
+    return shared
+
+
+def agent(server: ModelServer, *answers: Answer, seconds: float = 30.0, **more: object) -> AssistantAgent:
+    server.answers[:] = answers
+    model = find_model(server.model, settings={"max_retries": 0, "request_timeout": seconds})
+    return AssistantAgent("tester", model, **more)  # type: ignore[arg-type]
+
+
+FAILURES: list[tuple[str, Answer, Failure]] = [
+    ("429", failing(429, "rate_limit_exceeded"), Failure.RATE_LIMITED),
+    ("no money", failing(429, "insufficient_quota"), Failure.QUOTA),
+    ("500", failing(500), Failure.SERVER),
+    ("503", failing(503), Failure.UNAVAILABLE),
+    ("401", failing(401, "invalid_api_key"), Failure.AUTHENTICATION),
+    ("404", failing(404, "model_not_found"), Failure.NOT_FOUND),
+    ("400", failing(400, "invalid_request_error"), Failure.REJECTED),
+    ("too long", failing(400, "context_length_exceeded"), Failure.CONTEXT_OVERFLOW),
+    ("no JSON", events(b"data: {this is no JSON\n\n", DONE), Failure.MALFORMED),
+    ("another shape", events(b'data: {"choices": "none"}\n\n', DONE), Failure.MALFORMED),
+    ("a web page", lambda handler: handler.send(200, b"<html>hello</html>", "text/html"), Failure.MALFORMED),
+    ("nothing at all", events(USAGE, DONE), Failure.MALFORMED),
+    ("an empty answer", events(chunk({"content": ""}), chunk({}, "stop"), USAGE, DONE), Failure.MALFORMED),
+    ("broken off", events(chunk({"content": "It is"})), Failure.TRUNCATED),
+    (
+        "broken off in a call",
+        events(chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "python", "arguments": '{"co'}}]})),
+        Failure.TRUNCATED,
+    ),
+    ("out of tokens", events(chunk({"content": "It is"}), chunk({}, "length"), USAGE, DONE), Failure.TRUNCATED),
+    ("closed", lambda handler: handler.connection.shutdown(socket.SHUT_RDWR), Failure.CONNECTION),
+]
+
+
+@pytest.mark.parametrize(("answer", "failure"), [each[1:] for each in FAILURES], ids=[each[0] for each in FAILURES])
+async def test_a_failure_has_its_kind(server: ModelServer, answer: Answer, failure: Failure) -> None:
+    result = await agent(server, answer).run("hello")
+    assert (result.stop_reason.kind, result.stop_reason.failure) == (Stop.MODEL_FAILED, failure), result.stop_reason
+    assert server.model in result.stop_reason.detail
+    assert result.usage.turns == 1
+
+
+REFUSALS: list[tuple[str, Answer]] = [
+    ("refusal", events(chunk({"refusal": "I will not"}), chunk({}, "stop"), USAGE, DONE)),
+    ("filter", events(chunk({"content": "We"}), chunk({}, "content_filter"), USAGE, DONE)),
+]
+
+
+@pytest.mark.parametrize("answer", [each[1] for each in REFUSALS], ids=[each[0] for each in REFUSALS])
+async def test_a_refusal_is_a_reason_of_its_own(server: ModelServer, answer: Answer) -> None:
+    stop = (await agent(server, answer).run("hello")).stop_reason
+    assert (stop.kind, stop.failure) == (Stop.REFUSED, Failure.REFUSED)
+
+
+@pytest.mark.parametrize("answer", [hanging(), hanging(chunk({"content": "It is"}))], ids=["at once", "in the middle"])
+async def test_a_model_that_goes_silent_is_given_up(server: ModelServer, answer: Answer) -> None:
+    stop = (await agent(server, answer, seconds=0.5).run("hello")).stop_reason
+    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.TIMEOUT)
+
+
+async def test_the_clock_of_the_task_ends_a_silent_model_too(server: ModelServer) -> None:
+    stop = (await agent(server, hanging(), budget=Budget(seconds=0.5)).run("hello")).stop_reason
+    assert (stop.kind, stop.limit) == (Stop.BUDGET, "seconds")
+
+
+async def test_a_server_that_is_not_there_is_a_lost_connection() -> None:
+    with serving() as server:
+        gone = server.model
+    model = find_model(gone, settings={"max_retries": 0})
+    stop = (await AssistantAgent("tester", model).run("hello")).stop_reason
+    assert stop.failure is Failure.CONNECTION
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        ("pyhton", "{}", "There is no tool 'pyhton'. Did you mean python?"),
+        ("python", '{"code": ', "The arguments are not JSON"),
+        ("python", "[1]", "The arguments are list, not an object"),
+        ("python", '{"code": 1}', "code: Input should be a valid string"),
+        ("python", '{"code": "print(6 * 7)", "as": "root"}', "as: Extra inputs are not permitted"),
+    ],
+)
+async def test_a_call_that_makes_no_sense_is_answered_and_the_task_goes_on(
+    server: ModelServer, tool: str, arguments: str, words: str
+) -> None:
+    right = called("python", '{"code": "print(6 * 7)"}', "c2")
+    result = await agent(server, called(tool, arguments), right, text("42, ", "of course."), tools=[PYTHON]).run("?")
+    first, second = (message for message in result.messages if isinstance(message, ToolMessage))
+    assert words in first.text
+    assert (first.status, second.text) == ("invalid", "Success.\nstdout:\n42")
+    assert (result.text, result.stop_reason.kind) == ("42, of course.", Stop.DONE)
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (33, 21)
+
+
+async def test_what_is_sent_is_what_was_said(server: ModelServer) -> None:
+    """Results go back under the id of their call, and the instructions, tools and the key go where they belong."""
+    server.answers[:] = [called("python", '{"code": "print(6 * 7)"}', "c7"), text("42")]
+    model = find_model(server.model, api_key="key-of-this-server", settings={"max_retries": 0})
+    await AssistantAgent("tester", model, tools=[PYTHON], instructions="Be brief.").run("What is it?")
+    first, second = server.requests
+    assert [message["role"] for message in first["messages"]] == ["system", "user"]
+    assert first["messages"][0]["content"] == "Be brief."
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["python"]
+    assert "risk" not in str(first["tools"])
+    call, result = second["messages"][2:]
+    assert (call["tool_calls"][0]["id"], result["tool_call_id"]) == ("c7", "c7")
+    assert result["content"] == "Success.\nstdout:\n42"
+    assert server.headers[0]["authorization"] == "Bearer key-of-this-server"
+
+
+async def test_the_key_of_another_provider_is_never_sent(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    await agent(server, text("hello")).run("hello")
+    assert "key-of-openai" not in str(server.headers)
+
+
+async def test_a_failure_that_passes_is_tried_again(server: ModelServer) -> None:
+    server.answers[:] = [failing(500), failing(429), text("at last")]
+    assert (await AssistantAgent("tester", server.model).run("hello")).text == "at last"
+    assert len(server.requests) == 3
+
+
+async def test_a_failure_is_on_record(server: ModelServer, tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path)
+    result = await agent(server, failing(500), audit=log).run("hello")
+    records = list(log.find(Query()))
+    (failed,) = (record for record in records if record.kind == "model.failed")
+    assert failed.data["failure"] == "server"
+    assert [record.data["stop"] for record in records if record.kind == "task.ended"] == ["model_failed"]
+    assert {record.parse().get("ids", {}).get("task") for record in records if not record.kind.startswith("log.")} == {
+        result.task_id
+    }
