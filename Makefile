@@ -30,7 +30,7 @@ $(READY): pyproject.toml requirements-dev.lock
 	@PYTHON="$(PYTHON)" sh scripts/system-packages required
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Fumehood needs Python 3.11 or newer, $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
-	@echo "Installing into .venv (about half a minute the first time)"
+	@echo "Installing into .venv (a minute or two the first time)"
 	@$(PYTHON) -m venv $(CLEAR) .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-dev.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .

@@ -98,12 +98,12 @@ class _Walk:
         self._check_content(record)
         if record.kind == checkpoints.KIND:
             self._check_checkpoint(record)
+            self._look_at_clock(record)
         elif record.kind == PRUNED:
             first = record.data.get("first")
             self.pruned_to = max(self.pruned_to, first if isinstance(first, int) else 0)
         if record.seq in self.kept:
             self._compare_kept(self.kept.pop(record.seq))
-        self._look_at_clock(record)
         for digest in record.stored:
             self.stored[digest] = record.seq
         self.seq, self.hash = record.seq, record.hash
@@ -205,9 +205,9 @@ class _Walk:
             self._complain(checkpoint.seq, f"the checkpoint that was kept belongs to another log, {checkpoint.log}")
 
     def _look_at_clock(self, record: Record) -> None:
-        """Clocks are set; the order of the records is their numbers'. Processes write within moments of each other."""
+        """Clocks are set; the order of the records is their numbers'. Others may tell later what happened before."""
         if record.time < self.time and record.time[:19] != self.time[:19] and len(self.notes) < MAX_PROBLEMS:
-            self.notes.append(f"the clock went back before record {record.seq}: {self.time} -> {record.time}")
+            self.notes.append(f"the clock went back before checkpoint {record.seq}: {self.time} -> {record.time}")
         self.time = record.time
 
     def _complain(self, seq: int, text: str) -> None:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import threading
 from contextvars import Context
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -91,12 +92,29 @@ async def test_a_clock_that_goes_back_is_noted_and_breaks_nothing(
     log = await make_log(tmp_path / "log")
     monkeypatch.setattr(trail_module.time, "time", lambda: 1_000_000_000.0)
     await write(log, "long ago")
+    log.checkpoint()
     monkeypatch.undo()
     await write(log, "now")
+    log.checkpoint()
     report = check(log.folder, None)
     assert report.ok
-    assert report.notes == (f"the clock went back before record 15: {report.notes[0].split(': ')[1]}",)
-    assert [record.data["text"] for record in log.find(Query(after=14))] == ["long ago", "now"]
+    (note,) = report.notes
+    assert note.startswith("the clock went back before checkpoint 16: ")
+    assert note.endswith(" -> 2001-09-09T01:46:40.000000Z")
+    told = [record.data.get("text") for record in log.find(Query(after=14))]
+    assert told == ["long ago", None, "now", None]
+
+
+async def test_what_is_told_late_is_no_clock_that_went_back(tmp_path: Path) -> None:
+    """A run's start is written with how it ended, and others have written meanwhile."""
+    log = await make_log(tmp_path / "log")
+    trail = Trail(log, who="alice")
+    early = trail.stamp(Told("early"))
+    early = replace(early, entry=replace(early.entry, time="2001-09-09T01:46:40.000000Z"))
+    log.checkpoint()
+    await trail.write(Told("meanwhile"), early)
+    log.checkpoint()
+    assert check(log.folder, None).notes == ()
 
 
 async def test_a_log_that_was_taken_away_takes_no_more_records(tmp_path: Path) -> None:
