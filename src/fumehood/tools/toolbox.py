@@ -49,6 +49,14 @@ class Toolbox:
     def schemas(self) -> list[ToolSchema]:
         return [tool.schema() for tool in self._tools.values()]
 
+    def prepare(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolCall | None:
+        """The call that this would be, for whoever has to judge it beforehand; None when it makes no sense."""
+        try:
+            tool = self._find(name)
+            return self._call(tool, _checked(tool, _mapping(arguments)))
+        except _InvalidCallError:
+            return None
+
     async def call(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolResult:
         """`arguments` as a mapping, or as the JSON text that a model wrote."""
         try:
