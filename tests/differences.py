@@ -278,6 +278,7 @@ DIFFERENCES = (
         (
             "test_what_cannot_be_done_is_one_clear_error[writing to a read-only mount]",
             "test_what_cannot_be_done_is_one_clear_error[writing to the system]",
+            "test_an_error_about_a_file_has_the_kernels_number[read-only]",
         ),
     ),
     Difference(

@@ -134,8 +134,11 @@ class SyncSandbox:
         learn: bool = False,
         audit: AuditChoice = None,
         gated: bool = False,
+        keep_tmp: bool = False,
     ) -> None:
-        self.target = Sandbox(policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated)
+        self.target = Sandbox(
+            policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated, keep_tmp=keep_tmp
+        )
         self._portal: BlockingPortal | None = None
         self._stack = ExitStack()
         self._process = os.getpid()

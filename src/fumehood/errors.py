@@ -32,6 +32,9 @@ DOCTOR = "Run `hood doctor` to see what works on this machine."
 class FumehoodError(Exception):
     """The root of all of ours; its text says what failed, on what, and what to do next."""
 
+    errno: int | None = None
+    """The kernel's word for it, such as ENOENT, where a file of the sandbox is what it is about."""
+
 
 class UsageError(FumehoodError):
     """The caller asked for something that makes no sense; nothing was started."""

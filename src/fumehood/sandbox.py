@@ -51,6 +51,7 @@ class Sandbox(Files):
     for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
     A policy with `approvals` opens only if it is `gated`: the caller sees to it that they are asked for
     (`fumehood.tools.approvals`) before anything runs here.
+    With `keep_tmp`, runs share /tmp as they share the workspace, and files can be put there and read.
     """
 
     def __init__(
@@ -62,11 +63,12 @@ class Sandbox(Files):
         learn: bool = False,
         audit: AuditChoice = None,
         gated: bool = False,
+        keep_tmp: bool = False,
     ) -> None:
         self.policy = policy or Policy()
         self._is_gated = gated
         self._learn = learn
-        super().__init__(self.policy, lambda: self._backend_sandbox().files())
+        super().__init__(self.policy, lambda: self._backend_sandbox().files(), keeps_tmp=keep_tmp)
         self._audit = audit
         self._trail = OFF
         self._progress = progress
@@ -89,6 +91,8 @@ class Sandbox(Files):
             self._way_out = await self._ask_for_way_out(stack)
             ports = self._way_out.ports if self._way_out else ()
             opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
+            if self._keeps_tmp:
+                opened.keep_tmp()
             if self._way_out:
                 self._outings = Outings(self._way_out, is_shared=opened.shares_doors)
             await tell_opened(trail, self.policy, backend.name, opened, packages)

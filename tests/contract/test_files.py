@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -187,3 +188,57 @@ def test_files_can_be_used_while_a_program_runs(open_box: OpenBox) -> None:
         said += run.read().stdout
     box.write("go", b"")
     assert run.wait().stdout == "ready\nwent\n"
+
+
+def test_what_is_written_as_a_program_would_goes_through_a_link_and_keeps_its_mode(box: SyncSandbox) -> None:
+    code = "import os; open('target', 'w').close(); os.chmod('target', 0o666); os.symlink('target', 'link')"
+    assert box.run(code).ok
+    box.write("link", b"new", as_program=True)
+    assert (box.read("target"), box.stat("target").mode, box.stat("link").kind) == (b"new", 0o666, "link")
+    assert (box.stat("link", follow=True).kind, box.stat("link", follow=True).name) == ("file", "link")
+    box.write("link", b"newer")
+    assert (box.read("target"), box.stat("link").kind) == (b"new", "file")
+
+
+@pytest.mark.parametrize("plant", ["os.chmod('x', 0o444)", "os.chmod('x', 0)"])
+def test_what_a_program_may_not_write_is_not_written_as_one(box: SyncSandbox, plant: str) -> None:
+    assert box.run(f"import os; open('x', 'w').write('old'); {plant}").ok
+    with pytest.raises(DeniedError, match="permissions") as caught:
+        box.write("x", b"new", as_program=True)
+    assert caught.value.errno == errno.EACCES
+    assert box.run("import os; os.chmod('x', 0o644); print(open('x').read())").stdout == "old\n"
+    box.write("x", b"new")
+
+
+def test_a_link_out_of_the_workspace_is_not_followed_by_what_is_written_as_a_program_would(box: SyncSandbox) -> None:
+    assert box.run("import os; os.symlink('/tmp/x', 'link'); os.mkfifo('pipe')").ok
+    with pytest.raises(UsageError, match="leads out"):
+        box.write("link", b"", as_program=True)
+    with pytest.raises(UsageError, match="is a pipe"):
+        box.write("pipe", b"", as_program=True)
+
+
+ERRORS: dict[str, tuple[Callable[[SyncSandbox], object], int]] = {
+    "nothing there": (lambda box: box.read("missing"), errno.ENOENT),
+    "a folder": (lambda box: box.read("folder"), errno.EISDIR),
+    "no folder": (lambda box: box.list("file"), errno.ENOTDIR),
+    "no folder on the way": (lambda box: box.write("file/x", b""), errno.ENOTDIR),
+    "there already": (lambda box: box.mkdir("file"), errno.EEXIST),
+    "too large": (lambda box: box.read("file", max_bytes=1), errno.EFBIG),
+    "a pipe": (lambda box: box.read("pipe"), errno.EINVAL),
+    "a link out": (lambda box: box.read("out"), errno.EACCES),
+    "read-only": (lambda box: box.write("/usr/x", b""), errno.EROFS),
+}
+
+
+@pytest.mark.parametrize(("action", "number"), ERRORS.values(), ids=ERRORS.keys())
+def test_an_error_about_a_file_has_the_kernels_number(
+    box: SyncSandbox, action: Callable[[SyncSandbox], object], number: int
+) -> None:
+    code = (
+        "import os; os.mkdir('folder'); open('file', 'w').write('text'); os.mkfifo('pipe'); os.symlink('/etc', 'out')"
+    )
+    assert box.run(code).ok
+    with pytest.raises(FumehoodError) as caught:
+        action(box)
+    assert caught.value.errno == number

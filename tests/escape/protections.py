@@ -141,15 +141,24 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "workspaces": [Patch(CELLS, "workspace = next(self._workspaces)", "workspace = 1")],
     "workspaces-removed": [
         Patch(SERVICE, 'self._workspaces.discard(message["workspace"])', "pass"),
-        Patch(SERVICE, 'rootfs.unmount_workspace(message["workspace"])', "pass"),
+        Patch(SERVICE, 'rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))', "pass"),
     ],
     "workspaces-kept": [
         Patch(
             SERVICE,
             "if identifier not in self._workspaces:",
-            "if identifier in self._workspaces:\n            rootfs.unmount_workspace(identifier)\n        if True:",
+            "if identifier in self._workspaces:\n"
+            "            rootfs.unmount_shared(rootfs.workspace_place(identifier))\n"
+            "        if True:",
         ),
     ],
+    "kept-tmp": [
+        Patch(ROOTFS, 'return f"{RUN_FOLDER}/{identifier}.tmp"', 'return f"{RUN_FOLDER}/all.tmp"'),
+        Patch(SERVICE, "if identifier not in self._tmps:", "if not self._tmps:"),
+        Patch(SERVICE, 'self._tmps.discard(message["workspace"])', "pass"),
+        Patch(SERVICE, "rootfs.unmount_shared(rootfs.tmp_place(", "str(str("),
+    ],
+    "kept-tmp-confined": [Patch(f"{GUEST}/files.py", "return self._tmp, path.removeprefix(_TMP)", "pass")],
     "uploads-confined": [Patch(f"{GUEST}/files.py", "is_confined=True", "is_confined=False")],
     # As if the service opened paths by their names, as most programs do.
     "paths-walked": [
@@ -290,7 +299,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "disk-limits": [
         Patch(ISOLATION, "size={limits['disk_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
-        Patch(ROOTFS, "size={limits['workspace_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
+        Patch(ROOTFS, "size={size},nr_inodes={limits['inodes']}", "size=1g"),
     ],
     "output-limit": [
         Patch(PUMP, "if size > self._room:", "if 0:"),

@@ -10,6 +10,7 @@
 | the source of an earlier run | the cell never reads it | `requests-unread` |
 | randomness | made anew in each run | `randomness` |
 | the workspace of another sandbox | one mount for each sandbox | `workspaces`, `workspaces-removed` |
+| the kept /tmp of another sandbox | likewise | `kept-tmp` |
 | the cell of another policy | the policy's digest is the cell's key | `cells-by-policy` |
 | hash seed, memory layout, locks and watches on host files | nothing | known limits, expected to fail |
 """
@@ -20,7 +21,7 @@ import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import SCAN_MEMORY, attack, lingering_attack, number_of
 
-from fumehood import Sandbox
+from fumehood import Policy, Sandbox
 from fumehood.backends.native.blueprint import STANDBYS
 
 pytestmark = pytest.mark.anyio
@@ -211,3 +212,13 @@ async def test_one_run_cannot_take_all_watches_from_the_others(make_sandbox: Mak
     code = "found = sum(1 for _ in range(250) if libc.inotify_init1(0) >= 0)"
     async with make_sandbox() as one, make_sandbox() as other, lingering_attack(one, code):
         assert await attack(other, "found = libc.inotify_init1(0)") >= 0
+
+
+async def test_a_kept_tmp_is_of_one_sandbox_alone(backend: str) -> None:
+    policy = Policy(backend=backend)
+    async with Sandbox(policy, keep_tmp=True) as one, Sandbox(policy, keep_tmp=True) as other:
+        assert (await one.run(argv=["touch", "/tmp/left"])).ok
+        found = [(await other.run(argv=["ls", "/tmp"])).stdout]
+    async with Sandbox(policy, keep_tmp=True) as later:
+        found.append((await later.run(argv=["ls", "/tmp"])).stdout)
+    assert found == ["", ""]

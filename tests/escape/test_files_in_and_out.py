@@ -7,6 +7,7 @@
 | pipes and sockets that keep a reader waiting | looking before opening, and never waiting to open | |
 | names and links that mean something on the host | checked on the host, written through descriptors | |
 | links out of the workspace | the service resolves them itself, and stays inside | `uploads-confined` |
+| links out of a kept /tmp | likewise | `kept-tmp-confined` |
 | ending the service | process namespace, Landlock scope | `process-namespace, landlock` |
 """
 
@@ -22,8 +23,9 @@ from textwrap import dedent
 import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import lingering_attack, number_of
+from ordinary import own
 
-from fumehood import Sandbox, SandboxError, UsageError
+from fumehood import Policy, Sandbox, SandboxError, UsageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -133,6 +135,20 @@ async def test_an_upload_goes_nowhere_else(box: Sandbox, host_secret: Path, cana
             await box.remove("in/secret.txt")
     assert host_secret.read_text() == canary
     assert os.listdir(host_secret.parent) == ["secret.txt"]
+
+
+async def test_a_link_in_a_kept_tmp_does_not_bring_out_what_no_output_names(backend: str, host_folder: Path) -> None:
+    """A program may read the mount, but only what the policy names may leave as a file."""
+    (host_folder / "shown").mkdir()
+    (host_folder / "shown" / "secret").write_text("not an output")
+    own(host_folder / "shown")
+    mounts = [{"source": str(host_folder / "shown"), "target": "/data"}]
+    policy = Policy(backend=backend, filesystem={"mounts": mounts, "outputs": ["/tmp/**"]})
+    async with Sandbox(policy, keep_tmp=True) as box:
+        assert (await box.run(argv=["ln", "-s", "/data/secret", "/data", "/tmp"])).ok
+        for path in ("/tmp/secret", "/tmp/data/secret"):
+            with pytest.raises(UsageError, match="leads out"):
+                print("GOT", await box.read(path))
 
 
 async def test_a_secret_of_the_host_has_no_path_in_the_sandbox(box: Sandbox, host_secret: Path) -> None:

@@ -209,6 +209,10 @@ class BackendSandbox(Protocol):
         """Whether nobody can tell which of the runs at a time it is that goes out."""
         ...
 
+    def keep_tmp(self) -> None:
+        """Before the first run: all of them, and the file service, see one /tmp, which stays as the workspace does."""
+        ...
+
     def start(self, request: RunRequest) -> AbstractAsyncContextManager[LiveExecution]:
         """Leaving the block ends the run, whatever state it is in."""
         ...

@@ -21,6 +21,7 @@ from fumehood.files.walking import Found, TooManyError, Walk, reason_of
 from fumehood.journal import FileEntries
 from fumehood.policy import format_size
 from fumehood.policy.outputs import Outputs
+from fumehood.policy.paths import TMP, is_inside
 
 _MAX_ENTRIES = 1_000_000
 
@@ -35,7 +36,7 @@ def local_target(local: str, name: str) -> str:
 
 def check_output(outputs: Outputs, path: str, *, or_below: bool = False) -> None:
     """Before anybody inside is asked: what no pattern names stays."""
-    if path.startswith("/"):
+    if path.startswith("/") and not is_inside(path, TMP):
         raise DeniedError(f"{shown(path)} is not in the workspace, and only from there files may leave")
     if not outputs.match(path) and not (or_below and outputs.reach(path)):
         raise _denied(path, or_below=or_below)

@@ -7,22 +7,22 @@ import posixpath
 from typing import cast
 
 from fumehood.errors import UsageError
-from fumehood.policy.paths import WORKSPACE, is_inside
+from fumehood.policy.paths import TMP, WORKSPACE, is_inside
 
 _MAX_PATH_BYTES = 64 * 1024
 # Made anew for every run, and for the file service as well: what it would find there is nobody's.
-_OF_EACH_RUN = ("/tmp", "/run", "/dev", "/proc")
+_OF_EACH_RUN = (TMP, "/run", "/dev", "/proc")
 
 AnyPath = str | os.PathLike[str]
 
 
-def sandbox_path(path: AnyPath) -> str:
+def sandbox_path(path: AnyPath, *, keeps_tmp: bool = False) -> str:
     """Relative to the workspace, which itself is the empty path; absolute for all that is elsewhere."""
     text = _checked(path)
     # POSIX keeps exactly two leading slashes apart; Linux does not.
     normal = posixpath.normpath("/" + text.lstrip("/") if text.startswith("/") else text or ".")
     if normal.startswith("/"):
-        return _absolute(normal)
+        return _absolute(normal, keeps_tmp)
     if normal == ".." or normal.startswith("../"):
         raise UsageError(f"{text!r} leads out of the workspace; name other places by their absolute path")
     return "" if normal == "." else normal
@@ -31,7 +31,7 @@ def sandbox_path(path: AnyPath) -> str:
 def names_folder(path: AnyPath) -> bool:
     """A path that can only be a folder: things go into it, not in its place."""
     text = os.fspath(path)
-    return text.endswith(("/", "/.")) or sandbox_path(path) == ""
+    return text.endswith(("/", "/.")) or sandbox_path(path, keeps_tmp=True) in ("", TMP)
 
 
 def shown(path: str) -> str:
@@ -58,12 +58,12 @@ def _checked(path: AnyPath) -> str:
     return text
 
 
-def _absolute(path: str) -> str:
+def _absolute(path: str, keeps_tmp: bool) -> str:
     if path == WORKSPACE:
         return ""
     if is_inside(path, WORKSPACE):
         return path.removeprefix(f"{WORKSPACE}/")
     for folder in _OF_EACH_RUN:
-        if is_inside(path, folder):
+        if is_inside(path, folder) and not (keeps_tmp and folder == TMP):
             raise UsageError(f"{path!r} is in {folder}, which is made anew for each run; use the workspace")
     return path

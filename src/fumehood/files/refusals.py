@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,6 +27,12 @@ class Refusal(Exception):
 
 def explain(refusal: Refusal, action: str, path: str, policy: Policy) -> FumehoodError:
     """`action` is the caller's verb, such as "read"."""
+    error = _explained(refusal, action, path, policy)
+    error.errno = _ERRORS.get(refusal.reason) or getattr(errno, refusal.reason, None)
+    return error
+
+
+def _explained(refusal: Refusal, action: str, path: str, policy: Policy) -> FumehoodError:
     subject = shown(path)
     if refusal.reason in _USAGE:
         return UsageError(_USAGE[refusal.reason](refusal, action, subject))
@@ -78,6 +85,8 @@ _USAGE: dict[str, Callable[[Refusal, str, str], str]] = {
     "too large": _too_large,
     "the top": lambda refusal, action, subject: f"{subject} itself always exists; one cannot {action} it",
 }
+# What the kernel would say, or comes nearest to it.
+_ERRORS = {"outside": errno.EACCES, "changed": errno.EAGAIN, "not a file": errno.EINVAL, "too large": errno.EFBIG}
 _DENIED = {
     "EROFS": "it is read-only in the sandbox; use the workspace, or a mount with mode: rw",
     "EACCES": "its permissions in the sandbox do not allow it; use the workspace, or change its mode",

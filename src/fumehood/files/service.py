@@ -29,24 +29,38 @@ _MAX_LISTED = 100_000
 class Files:
     """Paths are relative to the workspace, or absolute inside the sandbox."""
 
-    def __init__(self, policy: Policy, converse: Callable[[], AbstractAsyncContextManager[Conversation]]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        converse: Callable[[], AbstractAsyncContextManager[Conversation]],
+        *,
+        keeps_tmp: bool = False,
+    ) -> None:
         self._policy = policy
+        self._keeps_tmp = keeps_tmp
         self._outputs = Outputs(policy.filesystem.outputs)
         self._converse = converse
         self._journal = Journal()
         self._seen: Seen = {}
 
-    async def write(self, path: AnyPath, data: bytes | str, *, executable: bool = False) -> None:
-        """Put a file in place at once, instead of what has its name; folders on the way are made."""
-        place, content = sandbox_path(path), data.encode() if isinstance(data, str) else data
+    async def write(
+        self, path: AnyPath, data: bytes | str, *, executable: bool = False, as_program: bool = False
+    ) -> None:
+        """Put a file in place at once, instead of what has its name; folders on the way are made.
+
+        With `as_program` it is written as a program would: a link is followed, a file keeps its mode, and one that the
+        sandbox's user may not write is refused.
+        """
+        place, content = self._place(path), data.encode() if isinstance(data, str) else data
         async with self._journal.files() as entries, self._talk("write", place) as conversation:
-            request, source = {"do": "write", "path": place, "executable": executable}, MemorySource(content)
+            request = {"do": "write", "path": place, "executable": executable, "as_program": as_program}
+            source = MemorySource(content)
             self._note(place, await exchanges.store(conversation, request, source))
             await entries.went_in(place, len(content), source.sha256())
 
     async def read(self, path: AnyPath, *, max_bytes: int = MAX_READ_BYTES) -> bytes:
         """The content of a file that `filesystem.outputs` names."""
-        place, sink = sandbox_path(path), MemorySink()
+        place, sink = self._place(path), MemorySink()
         async with self._journal.telling_denials("read"):
             check_output(self._outputs, place)
         async with self._journal.files() as entries, self._talk("read", place) as conversation:
@@ -56,7 +70,7 @@ class Files:
 
     async def list(self, path: AnyPath = "") -> list[FileEntry]:
         """What is in a folder, by name."""
-        place = sandbox_path(path)
+        place = self._place(path)
         async with self._talk("list", place) as conversation:
             entries = await exchanges.list_folder(conversation, place, limit=_MAX_LISTED + 1)
         if len(entries) > _MAX_LISTED:
@@ -71,28 +85,28 @@ class Files:
             except TooManyError:
                 raise UsageError("the workspace has too many entries where outputs may be; make fewer") from None
 
-    async def stat(self, path: AnyPath) -> FileEntry:
-        """What has this name; a link is told as a link."""
-        place = sandbox_path(path)
+    async def stat(self, path: AnyPath, *, follow: bool = False) -> FileEntry:
+        """What has this name; a link is told as a link, unless it is to be followed."""
+        place = self._place(path)
         async with self._talk("look at", place) as conversation:
-            return await exchanges.stat(conversation, place)
+            return await exchanges.stat(conversation, place, follow=follow)
 
     async def remove(self, path: AnyPath, *, recursive: bool = False) -> None:
         """Remove a file, a link or an empty folder; with `recursive` a folder and all that is in it."""
-        place = sandbox_path(path)
+        place = self._place(path)
         async with self._talk("remove", place) as conversation:
             await exchanges.ask(conversation, {"do": "remove", "path": place, "recursive": recursive})
 
     async def mkdir(self, path: AnyPath, *, parents: bool = True) -> None:
         """Make a folder. With `parents` those above it too, and one that is there already is fine."""
-        place = sandbox_path(path)
+        place = self._place(path)
         async with self._talk("make", place) as conversation:
             await exchanges.ask(conversation, {"do": "mkdir", "path": place, "parents": parents})
 
     async def upload(self, local: AnyPath, path: AnyPath) -> Transfer:
         """Copy a file or a folder of the host's in; `in/`, with the slash, is a folder that it goes into."""
         source = os.fspath(local)
-        place = sandbox_path(path)
+        place = self._place(path)
         if names_folder(path):
             place = joined(place, own_name(source))
         async with self._journal.files() as entries, self._talk("upload", place) as conversation:
@@ -103,7 +117,7 @@ class Files:
 
         What arrives is data: nothing executable, no links that lead out of it, no `.git` unless asked for.
         """
-        place, limit = sandbox_path(path), self._policy.workspace_bytes
+        place, limit = self._place(path), self._policy.workspace_bytes
         async with self._journal.telling_denials("download"):
             check_output(self._outputs, place, or_below=True)
         async with self._journal.files() as entries, self._talk("download", place) as conversation:
@@ -114,6 +128,9 @@ class Files:
         """What has changed since the last time among the files that may leave, and was not put there by the caller."""
         async with self._talk("collect", "") as conversation:
             return await collect(conversation, self._outputs, self._policy.resources, self._seen)
+
+    def _place(self, path: AnyPath) -> str:
+        return sandbox_path(path, keeps_tmp=self._keeps_tmp)
 
     def _note(self, place: str, stored: exchanges.Stored) -> None:
         if self._outputs.match(place):

@@ -47,6 +47,10 @@ class Draft:
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
+    def change_mode(self, mode: int) -> None:
+        """Exactly this one, whatever the umask is."""
+        os.fchmod(self._file, mode)
+
     def version(self) -> list[int]:
         details = os.fstat(self._file)
         return [details.st_ino, details.st_ctime_ns]

@@ -24,6 +24,7 @@ from .removal import remove_tree
 from .resolution import ChangedError, Follow, OutsideError, Place, Spot, find
 
 _CHUNK_BYTES = 1024 * 1024
+_TMP = "/tmp"
 
 
 def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "/workspace") -> None:
@@ -43,6 +44,7 @@ class _Service:
         self._host = host
         self._root = Place(root, "", is_confined=False)
         self._workspace = Place(workspace, "/workspace", is_confined=True)
+        self._tmp = Place(f"{root.rstrip('/')}{_TMP}", _TMP, is_confined=True)
         self._operations: dict[str, Callable[[frames.Header], frames.Header]] = {
             "stat": self._stat,
             "list": self._list,
@@ -66,12 +68,19 @@ class _Service:
 
     @contextmanager
     def _find(self, header: frames.Header, follow: Follow, *, make_parents: bool = False) -> Iterator[Spot]:
-        path: str = header["path"]
-        place = self._root if path.startswith("/") else self._workspace
+        place, path = self._start_of(header["path"])
         if not header.get("links", True):
             follow = Follow.NONE
         with find(place, path, follow, make_parents=make_parents) as spot:
             yield spot
+
+    def _start_of(self, path: str) -> tuple[Place, str]:
+        """Links that programs make in their own folders lead nowhere else."""
+        if not path.startswith("/"):
+            return self._workspace, path
+        if path == _TMP or path.startswith(f"{_TMP}/"):
+            return self._tmp, path.removeprefix(_TMP)
+        return self._root, path
 
     def _stat(self, header: frames.Header) -> frames.Header:
         with self._find(header, Follow.ALL if header["follow"] else Follow.PARENTS) as spot:
@@ -125,9 +134,13 @@ class _Service:
     def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
         mode = 0o755 if header["executable"] else 0o644
         digest, size = self._sha256(), 0
-        with self._find(header, Follow.PARENTS, make_parents=True) as spot:
+        as_program: bool = header.get("as_program", False)
+        with self._find(header, Follow.ALL if as_program else Follow.PARENTS, make_parents=True) as spot:
             _refuse_folder(spot)
+            kept = _mode_of_writable(spot) if as_program else None
             with Draft(spot.folder, mode) as draft:
+                if kept is not None:
+                    draft.change_mode(kept)
                 for chunk in incoming.chunks():
                     draft.write(chunk)
                     digest.update(chunk)
@@ -195,6 +208,18 @@ def _refuse_folder(spot: Spot) -> None:
         return
     if stat.S_ISDIR(details.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _mode_of_writable(spot: Spot) -> int | None:
+    """Of a file that a program could open and write to; None if there is none yet."""
+    try:
+        details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _check_regular(details)
+    if not os.access(spot.name, os.W_OK, dir_fd=spot.folder):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return stat.S_IMODE(details.st_mode) & 0o777
 
 
 def _refuse_the_top(spot: Spot) -> None:

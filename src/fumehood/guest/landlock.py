@@ -12,7 +12,7 @@ import struct
 from . import kernel
 from .executables import Executables
 from .plan import Plan
-from .rootfs import RUN_FOLDER, WORKSPACE
+from .rootfs import RUN_FOLDER, TMP, WORKSPACE
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
@@ -46,7 +46,7 @@ class FileRules:
         create = kernel.SYS_LANDLOCK_CREATE_RULESET
         plan.call("syscall", create, attributes, size, 0, result=self._ruleset)
         self._allow_reading(plan)
-        for folder in ("/tmp", "/dev/shm", "/proc", RUN_FOLDER):
+        for folder in ("/dev/shm", "/proc", RUN_FOLDER):
             self._allow(plan, folder, self._all_but_devices())
         for path in self._writable:
             self._allow(plan, path, self._all_but_devices() & (~0 if os.path.isdir(path) else _FOR_FILES))
@@ -59,7 +59,8 @@ class FileRules:
         if not self._abi:
             return
         plan.step("enforcing file rules")
-        self._allow(plan, WORKSPACE, self._all_but_devices())
+        for folder in (WORKSPACE, TMP):
+            self._allow(plan, folder, self._all_but_devices())
         plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF, self._ruleset, 0)
         plan.call("close", self._ruleset)
 

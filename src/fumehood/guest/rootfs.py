@@ -22,7 +22,7 @@ WORKSPACE = "/workspace"
 RUN_FOLDER = "/run"
 # Whom programs trust when they go out: written anew for every run, because it is the sandbox's own.
 TRUST_FILE = f"{RUN_FOLDER}/trust.pem"
-_SCRATCH = "/tmp"
+TMP = "/tmp"
 
 # The tmpfs is put over one of these for the moment before it becomes the root; sources are held open by then.
 _STAGING_FOLDERS = ("/tmp", "/mnt", "/srv", "/var")
@@ -141,11 +141,11 @@ def open_workspaces() -> None:
 @contextmanager
 def scratch() -> Iterator[None]:
     """A /tmp for the cell itself: some modules want to write when they are imported. Runs never see it."""
-    kernel.mount("scratch", _SCRATCH, "tmpfs", HARMLESS, "mode=1777,size=64m,nr_inodes=10000")
+    kernel.mount("scratch", TMP, "tmpfs", HARMLESS, "mode=1777,size=64m,nr_inodes=10000")
     try:
         yield
     finally:
-        kernel.unmount(_SCRATCH)
+        kernel.unmount(TMP)
 
 
 def write_executable(path: str, content: bytes) -> None:
@@ -158,16 +158,28 @@ def workspace_place(identifier: int) -> str:
     return f"{RUN_FOLDER}/{identifier}"
 
 
+def tmp_place(identifier: int) -> str:
+    """Of a sandbox whose runs share their /tmp."""
+    return f"{RUN_FOLDER}/{identifier}.tmp"
+
+
 def mount_workspace(identifier: int, owner: int, limits: Limits, *, executable: bool) -> None:
-    place = workspace_place(identifier)
+    _mount_shared(workspace_place(identifier), "755", owner, limits["workspace_bytes"], limits, executable)
+
+
+def mount_tmp(identifier: int, owner: int, limits: Limits, *, executable: bool) -> None:
+    _mount_shared(tmp_place(identifier), "1777", owner, limits["disk_bytes"], limits, executable)
+
+
+def _mount_shared(place: str, mode: str, owner: int, size: int, limits: Limits, executable: bool) -> None:
     os.mkdir(place)
-    options = f"mode=755,uid={owner},gid={owner},size={limits['workspace_bytes']},nr_inodes={limits['inodes']}"
+    options = f"mode={mode},uid={owner},gid={owner},size={size},nr_inodes={limits['inodes']}"
     kernel.mount("workspace", place, "tmpfs", HARMLESS if executable else HARMLESS | kernel.MS_NOEXEC, options)
 
 
-def unmount_workspace(identifier: int) -> None:
-    kernel.unmount(workspace_place(identifier))
-    os.rmdir(workspace_place(identifier))
+def unmount_shared(place: str) -> None:
+    kernel.unmount(place)
+    os.rmdir(place)
 
 
 def proc_masks() -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from . import kernel, program, reaper, rootfs, wire
+from . import program, reaper, rootfs, wire
 from .isolation import Isolation, inner_uid
 from .seccomp import build_filter
 from .spec import CellSpec
@@ -38,6 +38,7 @@ class Cell:
         self._by_descriptor: dict[int, Run] = {}
         self._waiting: list[tuple[wire.Message, list[int]]] = []
         self._workspaces: set[int] = set()
+        self._tmps: set[int] = set()
         self._used_at = time.monotonic()
         self._poll = select.poll()
 
@@ -119,7 +120,10 @@ class Cell:
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 self._finish(run, "kill")
             self._workspaces.discard(message["workspace"])
-            rootfs.unmount_workspace(message["workspace"])
+            rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))
+            if message["workspace"] in self._tmps:
+                self._tmps.discard(message["workspace"])
+                rootfs.unmount_shared(rootfs.tmp_place(message["workspace"]))
 
     def _attend(self, descriptor: int) -> None:
         run = self._by_descriptor.get(descriptor)
@@ -168,7 +172,7 @@ class Cell:
             message, descriptors = self._waiting.pop(0)
             try:
                 with step("handing over the request"):
-                    reply = run.go(message, descriptors, self._open_workspace(message["workspace"]))
+                    reply = run.go(message, descriptors, self._open_folders(message))
             except StepError as error:
                 _refuse(descriptors, error)
                 run.abandon()
@@ -177,12 +181,20 @@ class Cell:
             self._watch(run.pidfd, run)
             self._watch(reply.fileno(), run)
 
-    def _open_workspace(self, identifier: int) -> int:
+    def _open_folders(self, message: wire.Message) -> dict[str, str]:
+        """Where a run is to see what belongs to its sandbox, and where that is."""
+        identifier: int = message["workspace"]
+        owner, limits, is_open = inner_uid(self._spec), self._spec["limits"], self._spec["executables"] is None
         if identifier not in self._workspaces:
-            is_open = self._spec["executables"] is None
-            rootfs.mount_workspace(identifier, inner_uid(self._spec), self._spec["limits"], executable=is_open)
+            rootfs.mount_workspace(identifier, owner, limits, executable=is_open)
             self._workspaces.add(identifier)
-        return kernel.clone_mount(rootfs.workspace_place(identifier))
+        folders = {rootfs.WORKSPACE: rootfs.workspace_place(identifier)}
+        if not message["keeps_tmp"]:
+            return folders
+        if identifier not in self._tmps:
+            rootfs.mount_tmp(identifier, owner, limits, executable=is_open)
+            self._tmps.add(identifier)
+        return {**folders, rootfs.TMP: rootfs.tmp_place(identifier)}
 
     def _refill(self) -> None:
         starting = sum(not run.is_ready for run in self._standbys)

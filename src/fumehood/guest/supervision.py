@@ -72,7 +72,7 @@ class Run:
         self.workspace: int | None = None
         self._is_interruptible = self._is_warned = False
         self._interrupt_at: float | None = None
-        self._workspace_folder: int | None = None
+        self._folders: list[int] = []
         self._doors: Doors | None = None
         self._gateway: socket.socket | None = None
         try:
@@ -159,13 +159,14 @@ class Run:
             self._doors.close()
             self._doors = None
 
-    def go(self, message: wire.Message, descriptors: list[int], workspace: int) -> socket.socket:
+    def go(self, message: wire.Message, descriptors: list[int], folders: dict[str, str]) -> socket.socket:
         """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
         self._connect(message["ports"], descriptors.pop() if message["ports"] else None)
         self.workspace = message["workspace"]
-        # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
-        self._workspace_folder = os.open(rootfs.workspace_place(message["workspace"]), os.O_PATH | os.O_CLOEXEC)
-        self._attach_workspace(workspace)
+        for target, place in folders.items():
+            # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
+            self._folders.append(os.open(place, os.O_PATH | os.O_CLOEXEC))
+            self._attach(kernel.clone_mount(place), target)
         if message["spare_memory_bytes"]:
             self._cgroups.add_memory(self._nursery.spec["limits"], message["spare_memory_bytes"])
         self._was_full = self._is_disk_full()
@@ -233,13 +234,13 @@ class Run:
         with suppress(OSError):  # the host is gone, which the next turn notices
             self.reply.send(json.dumps({"usage": usage}).encode())
 
-    def _attach_workspace(self, workspace: int) -> None:
+    def _attach(self, tree: int, target: str) -> None:
         kernel.setns(self._mounts, kernel.CLONE_NEWNS)
         try:
-            kernel.attach_mount(workspace, rootfs.WORKSPACE)
+            kernel.attach_mount(tree, target)
         finally:
             self._nursery.return_to(kernel.CLONE_NEWNS)
-            os.close(workspace)
+            os.close(tree)
 
     def end(self, ended_by: str) -> None:
         """Kill what is left, wait for the proof, and tell the host."""
@@ -273,8 +274,7 @@ class Run:
     def _close(self) -> None:
         self.channel.close()
         os.close(self.pidfd)
-        if self._workspace_folder is not None:
-            os.close(self._workspace_folder)
+        wire.close_all(self._folders)
         if self.is_ready:
             os.close(self._run_folder)
             os.close(self._mounts)
@@ -303,6 +303,5 @@ class Run:
             return len(stream.read().split())
 
     def _is_disk_full(self) -> bool:
-        assert self._workspace_folder is not None
-        usages = (os.statvfs(self._run_folder), os.statvfs(self._workspace_folder))
+        usages = [os.statvfs(folder) for folder in (self._run_folder, *self._folders)]
         return any(usage.f_bavail == 0 or usage.f_favail == 0 for usage in usages)

@@ -13,7 +13,7 @@ from fumehood.policy import Policy
 
 DEFAULT_SUITE = "bookworm"
 # What wheels and the standard library count on; wheels of C++ code come without its library.
-_ALWAYS = ("python3", "libstdc++6", "ca-certificates", "tzdata")
+_ALWAYS = ("python3", "python-is-python3", "libstdc++6", "ca-certificates", "tzdata")
 _NAME = re.compile(r"[a-z0-9]+(?:[._/:-]+[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?", re.ASCII)
 _DEBIAN_WORD = re.compile(r"[a-z0-9][a-z0-9.+-]*", re.ASCII)
 

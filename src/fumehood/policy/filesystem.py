@@ -27,7 +27,10 @@ class Workspace(Section):
 
 
 class Filesystem(Section):
-    """No host files and no outputs unless listed; `outputs` are globs below the workspace."""
+    """No host files and no outputs unless listed; `outputs` are globs below the workspace.
+
+    A pattern that begins with `/tmp/` is for sandboxes that keep their /tmp.
+    """
 
     mounts: Ordered[Mount] = ()
     workspace: Workspace = Field(default_factory=Workspace)

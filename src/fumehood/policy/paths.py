@@ -15,6 +15,7 @@ from fumehood.policy.section import Text
 from fumehood.policy.source import Source
 
 WORKSPACE = "/workspace"
+TMP = "/tmp"
 SYSTEM_PATHS = (
     *("/proc", "/sys", "/dev", "/run", "/tmp", "/etc", "/usr"),
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
@@ -78,9 +79,10 @@ def _check_reached(path: str) -> str:
 
 
 def _check_glob(pattern: str) -> str:
-    if pattern.startswith("/") or ".." in pattern.split("/"):
-        raise ValueError("is relative to the workspace and stays in it, such as out/**")
-    if any(part in ("", ".") for part in pattern.split("/")):
+    inner = pattern.removeprefix(f"{TMP}/")
+    if inner.startswith("/") or ".." in inner.split("/"):
+        raise ValueError("is relative to the workspace and stays in it, such as out/**, or begins with /tmp/")
+    if any(part in ("", ".") for part in inner.split("/")):
         raise ValueError("has a part that names nothing; write out/** for everything below out")
     return pattern
 

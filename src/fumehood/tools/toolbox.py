@@ -62,6 +62,14 @@ class Toolbox:
             self._schemas = [tool.schema() for tool in self._tools.values()]
         return list(self._schemas)
 
+    def prepare(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolCall | None:
+        """The call that this would be, for whoever has to judge it beforehand; None when it makes no sense."""
+        try:
+            tool = self._find(name)
+            return self._call(tool, _checked(tool, _mapping(arguments)))
+        except _InvalidCallError:
+            return None
+
     async def call(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolResult:
         """`arguments` as a mapping, or as the JSON text that a model wrote."""
         try:

@@ -46,7 +46,7 @@ class DockerSandbox(Place):
         return launch()
 
     def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
-        usual = {"kind": descriptors.kind, "interruptible": False}
+        usual = {"kind": descriptors.kind, "interruptible": False, "keeps_tmp": self._keeps_tmp}
         bridge = self._container.bridge
         reply, request, *others = (os.dup(descriptor) for descriptor in descriptors.guest)
         descriptors.close_guest()

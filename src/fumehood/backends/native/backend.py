@@ -107,11 +107,12 @@ class NativeSandbox(Place):
             return launch()
 
     def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
-        usual = {"do": "run", "workspace": self._workspace, "interruptible": False, "spare_memory_bytes": 0}
+        usual = {"do": "run", "interruptible": False, "spare_memory_bytes": 0}
+        where = {"workspace": self._workspace, "keeps_tmp": self._keeps_tmp}
         try:
             with ExitStack() as stack:
                 ports, doors = _make_door(doorway, stack)
-                self._cell.send({**usual, **wishes, "ports": ports}, (*descriptors.guest, *doors))
+                self._cell.send({**usual, **where, **wishes, "ports": ports}, (*descriptors.guest, *doors))
         except BaseException:
             descriptors.close()
             raise

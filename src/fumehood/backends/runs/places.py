@@ -38,7 +38,11 @@ class Place(ABC):
     def __init__(self, policy: Policy, report: EnforcementReport) -> None:
         self._policy = policy
         self._file_services = FileServices(self._open_file_service)
+        self._keeps_tmp = False
         self.report = report
+
+    def keep_tmp(self) -> None:
+        self._keeps_tmp = True
 
     @abstractmethod
     async def _launched(self, launch: Callable[[], T]) -> T:
@@ -115,5 +119,6 @@ class Place(ABC):
     def _launch_file_service(self) -> FileService:
         descriptors = files_descriptors()
         # What it writes counts as its own memory, although it stays when the service is gone.
-        self._hand_over(descriptors, {"timeout": None, "spare_memory_bytes": self._policy.workspace_bytes})
+        written = self._policy.workspace_bytes + (self._policy.resources.disk if self._keeps_tmp else 0)
+        self._hand_over(descriptors, {"timeout": None, "spare_memory_bytes": written})
         return FileService(descriptors)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from .. import kernel, program, wire
-from ..rootfs import RUN_FOLDER
+from ..rootfs import RUN_FOLDER, TMP
 from ..steps import StepError, step
 from ..warming import preload, take_out_of_sight
 from . import groups, scratch, supervisor
@@ -57,6 +57,7 @@ class Nursery:
         self._standbys: list[socket.socket] = []
         self._folders: dict[int, str] = {}
         """Of the runs that use the scratch folders, by their gate."""
+        self._kept: tuple[str, ...] = ()
         self._births = 0
         self._poll = select.poll()
         if len(os.listdir("/proc/self/task")) != 1:
@@ -107,6 +108,8 @@ class Nursery:
     def _start(self, message: wire.Message, descriptors: list[int]) -> None:
         if not self._standbys:
             self._prepare()
+        if message["keeps_tmp"]:
+            self._kept = (TMP,)
         folder = self._make_folder(message)
         gate = self._standbys.pop(0)
         wire.send(gate, {"message": message, "folder": folder}, tuple(descriptors))
@@ -158,7 +161,7 @@ class Nursery:
             os._exit(1)
         folder = self._folders.pop(gate, None)
         if folder is not None and not self._folders:
-            scratch.clear()
+            scratch.clear(self._kept)
         elif folder is not None and folder != RUN_FOLDER:
             scratch.remove(folder)
         with line, suppress(OSError):

@@ -6,16 +6,17 @@ import itertools
 import os
 from contextlib import suppress
 
-from ..rootfs import RUN_FOLDER
+from ..rootfs import RUN_FOLDER, TMP
 from . import leftovers
 
-FOLDERS = ("/tmp", "/dev/shm", RUN_FOLDER)
+FOLDERS = (TMP, "/dev/shm", RUN_FOLDER)
 
 
-def clear() -> None:
+def clear(kept: tuple[str, ...] = ()) -> None:
     """When no run is under way: what is there now, nobody makes more of."""
     for folder in FOLDERS:
-        _empty(folder)
+        if folder not in kept:
+            _empty(folder)
     leftovers.remove_all()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from fumehood.integrations.autogen.options import SandboxCodeExecutorConfig, rea
 from fumehood.integrations.autogen.planning import make_plan
 from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
 from fumehood.integrations.autogen.reports import Report, SandboxCodeResult
+from fumehood.integrations.policies import AnyPolicy, read_policy
 from fumehood.policy import Policy
 from fumehood.sandbox import Sandbox
 
@@ -40,12 +41,12 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         image: str | None = None,
         container_name: str | None = None,
         *,
-        policy: Policy | Mapping[str, object] | str | os.PathLike[str] | None = None,
+        policy: AnyPolicy | None = None,
         functions: Sequence[Function] = (),
         **options: object,
     ) -> None:
         """The options are the fields of `SandboxCodeExecutorConfig` and those in `arguments`."""
-        given = _read_policy(policy)
+        given = read_policy(policy)
         stored = None if given is None else given.model_dump(mode="json", exclude_defaults=True)
         said = {"image": image, "container_name": container_name, "policy": stored, **options}
         self._config = read_options(said)
@@ -177,12 +178,6 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     @classmethod
     def _from_config(cls, config: SandboxCodeExecutorConfig) -> SandboxCodeExecutor:
         return cls(**config.model_dump(exclude_none=True))
-
-
-def _read_policy(policy: Policy | Mapping[str, object] | str | os.PathLike[str] | None) -> Policy | None:
-    if policy is None or isinstance(policy, Policy):
-        return policy
-    return Policy(**policy) if isinstance(policy, Mapping) else Policy.load(policy)
 
 
 async def _remove(box: Sandbox, path: str) -> None:

@@ -82,8 +82,7 @@ class Approvals:
 
     async def admit(self, call: ToolCall) -> gate.Answer:
         """As a `Gate` of a toolbox."""
-        name = next((name for name in _CODE if isinstance(call.arguments.get(name), str)), None)
-        wanted = Call(call.tool, call.arguments, call.policy_digest, call.risk.value, name, _CODE.get(name or "", ""))
+        wanted = _wanted(call)
         try:
             approved = await self.approve(wanted)
         except ApprovalPendingError as error:
@@ -98,12 +97,19 @@ class Approvals:
     async def finished(self, call: ToolCall, result: ToolResult) -> None:
         """That the yes is used up was recorded before."""
 
+    def ask_for(self, call: ToolCall) -> bool:
+        """Whether it needs a yes."""
+        return bool(self._rules(self._current(), _wanted(call)))
+
+    def _rules(self, policy: Policy, call: Call) -> tuple[Approval, ...]:
+        return rules_that_ask(policy.approvals, call.tool, call.risk, call.texts(), self._granted)
+
     async def approve(self, call: Call) -> Call:
         """The call to make now and once, which may have been edited; NotApprovedError when nobody said yes to it."""
         policy = self._current()
         if call.policy_digest != policy.digest:
             raise UsageError(f"the call of {call.tool!r} is for another policy than the one whose rules are asked")
-        rules = rules_that_ask(policy.approvals, call.tool, call.risk, call.texts(), self._granted)
+        rules = self._rules(policy, call)
         if not rules:
             return call
         store = await anyio.to_thread.run_sync(self._open_store, policy)
@@ -189,3 +195,8 @@ def _how_to_approve(request: Request) -> str:
     seconds = max(1, round(request.expires_at - time.time()))
     left = format_duration(seconds if seconds < 120 else math.ceil(seconds / 60) * 60)
     return f"a person has to approve it within {left}, with `hood approvals approve {request.id}`"
+
+
+def _wanted(call: ToolCall) -> Call:
+    name = next((name for name in _CODE if isinstance(call.arguments.get(name), str)), None)
+    return Call(call.tool, call.arguments, call.policy_digest, call.risk.value, name, _CODE.get(name or "", ""))

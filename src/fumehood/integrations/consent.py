@@ -1,0 +1,53 @@
+"""Approvals where the framework is the one that asks people.
+
+Which calls need a yes is for the policy to say, as ever. The framework stops at such a call, shows it to somebody, and
+makes it again with the answer. That answer is recorded and used up as every other one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from fumehood.sandbox import Sandbox
+from fumehood.tools import Answer, ToolCall, ToolResult
+from fumehood.tools import approvals as asking
+
+_REFUSAL = "a person has to approve it, and none has"
+
+
+class Consent:
+    """A gate. `stop` makes the exception that tells the framework to ask; without it an unasked call is denied."""
+
+    def __init__(self, sandbox: Sandbox, framework: str, stop: Callable[[ToolCall], Exception] | None = None) -> None:
+        self._approvals = asking.Approvals(lambda: sandbox.policy, ask=self._pass_on, trail=sandbox.trail)
+        self._framework = framework
+        self._stop = stop
+        self._is_given: ContextVar[bool] = ContextVar("consent", default=False)
+
+    @contextmanager
+    def given(self, is_given: bool) -> Iterator[None]:
+        """Whether somebody has said yes, as the framework has it, to the call that is made in the block."""
+        token = self._is_given.set(is_given)
+        try:
+            yield
+        finally:
+            self._is_given.reset(token)
+
+    def is_needed(self, call: ToolCall) -> bool:
+        return self._approvals.ask_for(call)
+
+    async def admit(self, call: ToolCall) -> Answer:
+        if self._is_given.get() or not self.is_needed(call):
+            return await self._approvals.admit(call)
+        if self._stop is not None:
+            raise self._stop(call)
+        return Answer(allowed=False, reason=_REFUSAL)
+
+    async def finished(self, call: ToolCall, result: ToolResult) -> None:
+        await self._approvals.finished(call, result)
+
+    async def _pass_on(self, request: asking.Request) -> asking.Answer:
+        """Only reached in a block in which consent is given."""
+        return asking.Answer(approved=self._is_given.get(), by=self._framework)

@@ -1,0 +1,15 @@
+"""A sandbox provider for Inspect: `sandbox="fumehood"`, or `sandbox=("fumehood", "policy.yaml")`, in a task.
+
+    environment   Inspect's interface, and a sandbox behind it
+
+Inspect finds it by the entry point `fumehood` of the group `inspect_ai`; nobody has to import it.
+"""
+
+from importlib.util import find_spec
+
+if find_spec("inspect_ai") is None:
+    raise ImportError("fumehood.integrations.inspect_ai needs Inspect: pip install 'fumehood[inspect]'")
+
+from fumehood.integrations.inspect_ai.environment import FumehoodSandboxEnvironment
+
+__all__ = ["FumehoodSandboxEnvironment"]

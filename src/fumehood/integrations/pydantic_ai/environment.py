@@ -1,0 +1,47 @@
+"""What is behind a workspace: a sandbox that opens when it is first used and stays until somebody destroys it."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import AsyncExitStack
+
+import anyio
+from pydantic_ai.workspaces import WorkspaceRef, WorkspaceUnavailableError
+
+from fumehood.policy import Policy
+from fumehood.sandbox import Sandbox
+
+PROVIDER = "fumehood"
+
+
+class Environment:
+    """`lost` is the reference to one that is not there any more."""
+
+    def __init__(self, policy: Policy, *, lost: WorkspaceRef | None = None) -> None:
+        self._policy = policy
+        self._turn = anyio.Lock()
+        self._sandbox: Sandbox | None = None
+        self._lifetime = AsyncExitStack()
+        self.ref = lost
+        """From its first use on, and for ever."""
+        self.is_destroyed = lost is not None
+
+    async def sandbox(self) -> Sandbox:
+        async with self._turn:
+            if self.is_destroyed:
+                raise gone(self.ref)
+            if self._sandbox is None:
+                self._sandbox = await self._lifetime.enter_async_context(Sandbox(self._policy, keep_tmp=True))
+                self.ref = WorkspaceRef(provider=PROVIDER, id=secrets.token_hex(16))
+            return self._sandbox
+
+    async def destroy(self) -> None:
+        self.is_destroyed = True
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                await self._lifetime.aclose()
+
+
+def gone(ref: WorkspaceRef | None) -> WorkspaceUnavailableError:
+    name = ref.id if ref else "that was never used"
+    return WorkspaceUnavailableError(f"the sandbox {name} is closed or was never here; start with a new workspace")

@@ -1,0 +1,175 @@
+"""The backend of a workspace of Pydantic AI: commands and files in a sandbox."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from pydantic_ai.workspaces import (
+    CommandResult,
+    FileEntry,
+    WorkspaceCommand,
+    WorkspaceOutputLimitError,
+    WorkspaceRef,
+    WorkspaceTimeoutError,
+    WorkspaceUnavailableError,
+)
+
+from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
+from fumehood.files import FileEntry as Entry
+from fumehood.files import Kind
+from fumehood.integrations.failures import os_errors
+from fumehood.integrations.policies import shortened_timeout
+from fumehood.integrations.pydantic_ai.environment import Environment, gone
+from fumehood.policy import Policy, format_size
+from fumehood.policy.paths import WORKSPACE, is_inside
+from fumehood.requests import RunOptions
+from fumehood.results import Cause, RunResult, Status
+from fumehood.sandbox import Sandbox
+from fumehood.tools.source import apart
+
+_DENIED = 126
+_RESOLVE = "import os, sys; sys.stdout.buffer.write(os.fsencode(os.path.realpath(sys.argv[1])))"
+
+
+class SandboxWorkspaceBackend:
+    """Made by `SandboxWorkspaces.backend`. The sandbox opens when something is first done in it.
+
+    Files stay from command to command, processes do not: what a command leaves in the background ends with it. Files
+    are read as far as `filesystem.outputs` of the policy names them.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    @property
+    def ref(self) -> WorkspaceRef | None:
+        return self._environment.ref
+
+    async def working_dir(self) -> str:
+        await self._environment.sandbox()
+        return WORKSPACE
+
+    async def run(
+        self,
+        command: WorkspaceCommand,
+        *,
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> CommandResult:
+        _check_command(command, shell, timeout)
+        async with self._using() as box:
+            options: RunOptions = {"env": env, "timeout": shortened_timeout(box.policy, timeout)}
+            options |= {"language": "bash"} if isinstance(command, str) else {"argv": list(command)}
+            try:
+                result = await box.run(command if isinstance(command, str) else None, **options)
+            except (UsageError, DeniedError) as error:
+                if self._environment.is_destroyed:
+                    raise gone(self.ref) from error
+                return CommandResult(exit_code=_DENIED, stdout="", stderr=f"{error}\n")
+            _check(result, box.policy)
+        return CommandResult(exit_code=result.exit_code, stdout=result.stdout, stderr=_stderr(result))
+
+    async def read_bytes(self, path: str) -> bytes:
+        async with self._using(path) as box:
+            entry = await box.stat(path, follow=True)
+            if entry.kind is Kind.FOLDER:
+                raise IsADirectoryError(path)
+            return await box.read(path)
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        async with self._using(path) as box:
+            await box.write(path, data, as_program=True)
+
+    async def stat(self, path: str) -> FileEntry:
+        async with self._using(path) as box:
+            return _entry(path, await box.stat(path, follow=True))
+
+    async def list_dir(self, path: str) -> Sequence[FileEntry]:
+        async with self._using(path) as box:
+            return [await _followed(box, posixpath.join(path, entry.name), entry) for entry in await box.list(path)]
+
+    async def make_dir(self, path: str) -> None:
+        async with self._using(path) as box:
+            await box.mkdir(path)
+
+    async def remove(self, path: str) -> None:
+        if is_inside(WORKSPACE, path):
+            raise ValueError(f"{path!r} is the working directory or holds it, and always exists")
+        async with self._using(path) as box:
+            await box.remove(path, recursive=True)
+
+    async def exists(self, path: str) -> bool:
+        try:
+            await self.stat(path)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            # Something is there, though it leads nowhere or to where we do not look.
+            return True
+        return True
+
+    async def realpath(self, path: str) -> str:
+        async with self._using(path) as box:
+            result = await box.run(apart(_RESOLVE), args=[path])
+            if not result.ok:
+                raise OSError(f"{path!r} cannot be resolved in the sandbox: {result.detail or result.stderr}")
+            return result.stdout_bytes.decode("utf-8", "surrogateescape")
+
+    @asynccontextmanager
+    async def _using(self, path: str = "") -> AsyncIterator[Sandbox]:
+        """The sandbox; a failure of ours means that it is gone, and one of a file's is told as Python tells it."""
+        box = await self._environment.sandbox()
+        try:
+            with os_errors(path):
+                yield box
+        except SandboxError as error:
+            raise WorkspaceUnavailableError(str(error)) from error
+        except OSError as error:
+            if self._environment.is_destroyed and isinstance(error.__cause__, FumehoodError):
+                raise gone(self.ref) from error
+            raise
+
+
+async def _followed(box: Sandbox, path: str, entry: Entry) -> FileEntry:
+    """A link is told as what it leads to; one that leads nowhere, or out of the workspace, is no folder."""
+    if entry.kind is Kind.LINK:
+        try:
+            entry = await box.stat(path, follow=True)
+        except (UsageError, DeniedError):
+            return FileEntry(name=entry.name, path=path, is_dir=False, size=None)
+    return _entry(path, entry)
+
+
+def _entry(path: str, entry: Entry) -> FileEntry:
+    size = entry.size if entry.kind is Kind.FILE else None
+    return FileEntry(name=posixpath.basename(path), path=path, is_dir=entry.kind is Kind.FOLDER, size=size)
+
+
+def _check_command(command: WorkspaceCommand, shell: bool, timeout: float | None) -> None:
+    if isinstance(command, str) != shell:
+        raise TypeError("a text is for shell=True, and a list of words for shell=False")
+    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
+        raise ValueError(f"timeout {timeout!r} must be a number of seconds above zero")
+
+
+def _check(result: RunResult, policy: Policy) -> None:
+    """What Pydantic AI wants to have as an exception."""
+    if result.cause is Cause.LOST:
+        raise WorkspaceUnavailableError(result.detail)
+    if result.status is Status.TIMEOUT:
+        raise WorkspaceTimeoutError(result.detail, stdout=result.stdout, stderr=result.stderr)
+    if result.truncated:
+        limit = policy.resources.output
+        message = f"the command wrote more than {format_size(limit)}; write to a file, or raise resources.output"
+        raise WorkspaceOutputLimitError(message, limit=limit, stdout=result.stdout, stderr=result.stderr)
+
+
+def _stderr(result: RunResult) -> str:
+    """With the reason when it was not the program's own end."""
+    if not result.detail or result.cause is Cause.SIGNAL:
+        return result.stderr
+    return f"{result.stderr}{result.status.value}: {result.detail}\n"

@@ -1,0 +1,147 @@
+"""The sandbox provider under Inspect's own suite for such providers, and in an evaluation with a scripted model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import anyio.lowlevel
+import engine
+import pytest
+from inspect_ai.model import ModelUsage
+from inspect_ai.util import (
+    OutputLimitExceededError,
+    SandboxEnvironmentSpec,
+    SandboxUnavailableError,
+    SandboxUserUnsupportedError,
+)
+from inspect_ai.util._sandbox import self_check
+from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
+from inspect_ai.util._sandbox.self_check import *  # noqa: F403
+from requirements import require
+
+from fumehood import Policy, PolicyError, UsageError
+from fumehood.integrations.inspect_ai import FumehoodSandboxEnvironment
+from fumehood.integrations.policies import workshop_policy
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "inspect_ai" / "evaluate.py"
+EVALUATED = ["success 1.0", "bash: cat: /etc/shadow: No such file or directory", "", "19", "23", "python: 42"]
+EXPECTED_FAILURES = {
+    "test_exec_as_user": "it adds a user as root; nobody is root in a sandbox, and wishes for it are refused by name",
+}
+
+
+@pytest.fixture(scope="module", params=["native", *(["docker"] if os.geteuid() == 0 else [])])
+def backend(request: pytest.FixtureRequest) -> str:
+    if request.param == "docker":
+        require(engine.missing() is None, engine.missing() or "")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def policy(backend: str) -> Policy:
+    return workshop_policy(None).override({"backend": backend})
+
+
+@pytest.fixture(scope="module")
+async def environment(policy: Policy) -> AsyncIterator[FumehoodSandboxEnvironment]:
+    """One for all checks, which clean up after themselves."""
+    found = await FumehoodSandboxEnvironment.sample_init("task", policy, {})
+    yield found["default"].as_type(FumehoodSandboxEnvironment)
+    await FumehoodSandboxEnvironment.sample_cleanup("task", policy, found, False)
+
+
+@pytest.fixture
+def sandbox_env(
+    environment: FumehoodSandboxEnvironment, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> FumehoodSandboxEnvironment:
+    """What Inspect's checks ask for."""
+    # They wait for processes to end. Here nothing may be left when a command returns, so there is nothing to wait for.
+    monkeypatch.setattr(self_check, "anyio", SimpleNamespace(sleep=lambda seconds: anyio.lowlevel.checkpoint()))
+    reason = EXPECTED_FAILURES.get(request.node.originalname)
+    if reason:
+        request.applymarker(pytest.mark.xfail(reason=reason, raises=SandboxUserUnsupportedError, strict=True))
+    return environment
+
+
+def test_the_suite_is_whole_and_every_expected_failure_is_in_it() -> None:
+    assert len(self_check.__all__) >= 44
+    assert set(self_check.__all__) >= EXPECTED_FAILURES.keys()
+
+
+async def test_no_other_user_can_be_had(environment: FumehoodSandboxEnvironment) -> None:
+    for user in ("root", "0", "nobody"):
+        with pytest.raises(SandboxUserUnsupportedError, match="never as"):
+            await environment.exec(["whoami"], user=user)
+    assert (await environment.exec(["whoami"], user="sandbox")).success
+
+
+async def test_the_applications_environment_is_not_there(
+    environment: FumehoodSandboxEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    assert "sk-secret" not in (await environment.exec(["env"])).stdout
+
+
+async def test_a_path_of_the_host_is_the_sandboxs(environment: FumehoodSandboxEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the host")
+    with pytest.raises(FileNotFoundError):
+        await environment.read_file(str(tmp_path / "secret"))
+    with pytest.raises(PermissionError, match="only from there files may leave"):
+        await environment.read_file("/etc/passwd")
+    with pytest.raises(OSError, match="leads out of the workspace"):
+        await environment.read_file("../etc/passwd")
+    await environment.write_file(str(tmp_path / "secret"), "inside")
+    assert (tmp_path / "secret").read_text() == "of the host"
+
+
+async def test_a_time_limit_beyond_the_policys_is_the_policys(backend: str) -> None:
+    policy = Policy(backend=backend, resources={"timeout": 1, "output": "1K"}, commands={"allow": ["sleep", "yes"]})
+    found = await FumehoodSandboxEnvironment.sample_init("task", policy, {})
+    environment = found["default"]
+    with pytest.raises(TimeoutError, match="longer than 1s"):
+        await environment.exec(["sleep", "60"], timeout=30)
+    with pytest.raises(OutputLimitExceededError, match="1K"):
+        await environment.exec(["yes"])
+    denied = await environment.exec(["rm", "x"])
+    assert (denied.success, denied.returncode) == (False, 126)
+    assert denied.stderr.startswith("denied: rm x: rm is not allowed")
+    await environment.write_file("x", "text")
+    with pytest.raises(PermissionError, match=r"filesystem\.outputs"):
+        await environment.read_file("x")
+    await FumehoodSandboxEnvironment.sample_cleanup("task", policy, found, False)
+    with pytest.raises(SandboxUnavailableError, match="closed"):
+        await environment.exec(["true"])
+    with pytest.raises(SandboxUnavailableError, match="closed"):
+        await environment.write_file("x", "")
+
+
+async def test_inspect_finds_the_provider_by_its_entry_point() -> None:
+    assert registry_find_sandboxenv("fumehood") is FumehoodSandboxEnvironment
+
+
+def test_a_policy_goes_into_inspects_logs_and_comes_back(policy: Policy) -> None:
+    specification = SandboxEnvironmentSpec("fumehood", policy)
+    assert SandboxEnvironmentSpec.model_validate_json(specification.model_dump_json()).config == policy
+
+
+async def test_a_configuration_that_is_no_policy_is_refused_before_the_first_sample(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("resources: {memroy: 1G}")
+    with pytest.raises(PolicyError, match="did you mean memory"):
+        await FumehoodSandboxEnvironment.task_init("task", str(tmp_path / "policy.yaml"))
+    with pytest.raises(UsageError, match="configured by a policy, not by a ModelUsage"):
+        await FumehoodSandboxEnvironment.task_init("task", ModelUsage())
+
+
+def test_an_evaluation_runs_in_sandboxes(backend: str, tmp_path: Path) -> None:
+    """In a process of its own: Inspect leaves streams open."""
+    (tmp_path / "policy.yaml").write_text(f"backend: {backend}")
+    command = [sys.executable, str(EXAMPLE), str(tmp_path / "policy.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert done.stdout.splitlines() == EVALUATED, done.stderr
