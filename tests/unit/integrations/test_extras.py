@@ -16,11 +16,14 @@ EXTRAS = {
     "autogen": "autogen",
     "inspect_ai": "inspect",
     "langchain": "deepagents",
+    "mcp": "mcp",
     "openai_agents": "openai-agents",
     "pydantic_ai": "pydantic-ai",
     "smolagents": "smolagents",
 }
-FRAMEWORKS = ("agent_framework", "agents", "autogen_core", "deepagents", "inspect_ai", "pydantic_ai", "smolagents")
+FRAMEWORKS = (
+    *("agent_framework", "agents", "autogen_core", "deepagents", "inspect_ai", "mcp", "pydantic_ai", "smolagents"),
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
