@@ -348,8 +348,12 @@ def look_again(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Te
 
 def backend_of(item: pytest.Item) -> str:
     """The one that it runs on, or nothing."""
+    return parameter_of(item, "backend")
+
+
+def parameter_of(item: pytest.Item, name: str) -> str:
     callspec = getattr(item, "callspec", None)
-    return callspec.params.get("backend", "") if callspec else ""
+    return callspec.params.get(name, "") if callspec else ""
 
 
 def _names(item: pytest.Item) -> tuple[str, tuple[str, str]]:
