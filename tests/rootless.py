@@ -79,7 +79,7 @@ def run_as_user(user: pwd.struct_passwd, folder: Path, suites: list[str]) -> int
     probe = subprocess.run([*become, sys.executable, "-c", "import fumehood, pytest"], cwd=ROOT)
     if probe.returncode != 0:
         sys.exit(f"tests/rootless.py: an ordinary user cannot read {ROOT} or {sys.base_prefix}: clone with umask 022")
-    pytest = [*become, "sh", "scripts/test", *suites, "-p", "no:cacheprovider"]
+    pytest = [*become, "sh", "scripts/test", *suites]
     return subprocess.run(pytest, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
 
 
