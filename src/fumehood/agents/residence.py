@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
+from weakref import WeakKeyDictionary
 
 from fumehood.agents.correspondence import Resume, Task, TaskDone, connected
 from fumehood.agents.handing import HAND_OFF
@@ -21,7 +22,7 @@ from fumehood.agents.messages import USER, UserMessage
 from fumehood.agents.performing import Performer
 from fumehood.agents.result import TaskResult
 from fumehood.audit.trail import Trail
-from fumehood.errors import RefusedError
+from fumehood.errors import RefusedError, UsageError
 from fumehood.opening import AuditChoice
 from fumehood.policy import Policy
 from fumehood.runtime.agent import RuntimeAgent, handles
@@ -73,10 +74,16 @@ class Resident(RuntimeAgent):
 def resident(make: Callable[[AgentId], Performer]) -> type[Resident]:
     """A kind of agents to register; `make` makes the assistant or team of an id, a new one for each."""
 
+    ids: WeakKeyDictionary[Performer, AgentId] = WeakKeyDictionary()
+
     class Made(Resident):
         @classmethod
         def create(cls, id: AgentId) -> Self:
-            return cls(make(id))
+            performer = make(id)
+            # Keys keep people apart. One object for two of them would tell each what the other said.
+            if ids.setdefault(performer, id) != id:
+                raise UsageError(f"{id} was given the assistant of {ids[performer]}; make a new one for each id")
+            return cls(performer)
 
     return Made
 

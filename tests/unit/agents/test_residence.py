@@ -25,8 +25,9 @@ from fumehood.agents import (
 )
 from fumehood.agents.teams import CodingPair, HandOffTeam
 from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, Limits, RefusedError
+from fumehood.sandbox import Sandbox
 from fumehood.tools import PYTHON, SHELL, tool
-from fumehood.tools.approvals import Answer
+from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
 
 pytestmark = pytest.mark.anyio
 
@@ -218,6 +219,40 @@ async def test_a_task_waits_for_an_approval_and_goes_on_after_a_restart(
         with pytest.raises(RefusedError, match="no paused task"):
             await runtime.send(Resume(), to="operator")
     assert len(witness.records("run.finished")) == 1
+
+
+async def test_a_gate_of_the_runtime_can_pause_a_task_too(make_runtime: MakeRuntime, witness: Witness) -> None:
+    policy = Policy(name="careful", approvals=[{"tool": "shell"}])
+    script = ScriptedModel(
+        call("shell", command="echo hello"), "Said.", call("shell", command="echo bye"), "Forgotten."
+    )
+    elsewhere = Asking(store=ApprovalStore(witness.store.path.parent / "elsewhere"))
+    kind = resident(Staff().hire(script, SHELL, policy=policy, approvals=elsewhere))
+
+    def gate(agent: AgentId, sandbox: Sandbox) -> Approvals:
+        return Approvals(sandbox.policy, store=witness.store, trail=sandbox.trail, unanswered="pause")
+
+    async with make_runtime(gate=gate) as runtime:
+        await runtime.register("operator", kind, grants=Grants(tools=["shell"], policies=[policy]))
+        paused = await ask(runtime, "Say hello.", "operator")
+        assert paused.approval is not None
+        witness.store.answer(paused.approval, Answer(approved=True, by="alice"))
+        assert (await runtime.send(Resume(), to="operator", reply=TaskDone)).text == "Said."
+        assert (await ask(runtime, "Say bye.", "operator")).stop is Stop.APPROVAL_PENDING
+        assert (await ask(runtime, "Forget it.", "operator")).text == "Forgotten."
+    assert len(witness.records("run.finished")) == 1
+
+
+async def test_two_keys_are_two_assistants(make_runtime: MakeRuntime) -> None:
+    shared = AssistantAgent("talker", ANSWERS)
+    async with make_runtime() as runtime:
+        await runtime.register("talker", resident(lambda id: shared))
+        assert (await ask(runtime, "a secret", "talker/anna")).text == "first"
+        with pytest.raises(AgentFailedError, match="could not be made"):
+            await ask(runtime, "what was it?", "talker/bert")
+        (letter,) = runtime.dead_letters
+        assert "talker/bert was given the assistant of talker/anna" in letter.detail
+        assert (await ask(runtime, "more", "talker/anna")).text == "second"
 
 
 @pytest.mark.parametrize("how", ["cancelled", "late"])
