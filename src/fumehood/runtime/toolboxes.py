@@ -60,7 +60,7 @@ class GrantedToolbox(Toolbox):
         return await super().call(name, arguments)
 
     async def _denied(self, action: str, target: str, why: str) -> ToolResult:
-        # A model may write a name that no log could hold: half of a surrogate pair is nothing that UTF-8 has.
+        # A model may write a name that nobody could show: half of a surrogate pair is nothing that UTF-8 has.
         told = target[:_MOST_TOLD].encode("utf-8", "backslashreplace").decode()
         await self._records.write(GrantDenied(action, told))
         granted = ", ".join(schema["name"] for schema in self.schemas()) or "none"

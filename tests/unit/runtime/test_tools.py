@@ -182,6 +182,7 @@ async def test_in_a_room_of_its_own_an_agent_is_still_who_it_is(make_runtime: Ma
         ids = record.parse()["ids"]
         assert (ids["agent"], ids["task"]) == ("worker/w", "task_1")
         assert not any(ids[name] == forged[name] for name in ("agent", "message", "runtime", "sandbox"))
+    assert record.data["target"] == r"half \ud800 a pair"
 
 
 async def test_a_room_has_the_runtimes_tools_and_asks_where_the_policy_does(make_runtime: MakeRuntime) -> None:
