@@ -16,7 +16,9 @@ from outside import SECRET_VARIABLE, open_outside
 from requirements import require
 
 from fumehood import Policy
-from fumehood.agents import Stop, TaskResult, ToolMessage
+from fumehood.agents import Stop, Task, TaskDone, TaskResult, ToolMessage
+from fumehood.audit import AuditLog, Query
+from fumehood.runtime import LocalRuntime
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "agent"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -96,7 +98,23 @@ async def test_the_shell_agent(backend: str, tmp_path: Path) -> None:
     assert result.stop_reason.kind is Stop.DONE
 
 
-@pytest.mark.parametrize("name", ["solve", "fibonacci_team", "shell"])
+async def test_a_writer_and_an_executor_by_messages(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    async with LocalRuntime(audit=log) as runtime:
+        await load("messages").prepare(runtime, Policy(resources={"memory": "256M"}))
+        done = await runtime.send(Task(text="What do the squares add up to?"), to="writer", reply=TaskDone)
+    assert (done.stop, done.usage.turns) == (Stop.DONE, 3)
+    sent = [record.data for record in log.find(Query(kind="message.sent"))]
+    assert [(each.get("sender"), each["to"]) for each in sent] == [
+        (None, "writer/default"),
+        ("writer/default", "executor/default"),
+    ]
+    (denied,) = log.find(Query(kind="grant.denied"))
+    assert denied.data == {"action": "send to", "target": "press/office"}
+    assert len(list(log.find(Query(kind="run.finished")))) == 1
+
+
+@pytest.mark.parametrize("name", ["solve", "fibonacci_team", "shell", "messages"])
 def test_an_example_runs_as_a_program(name: str, tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
     place = {**kept, "FUMEHOOD_AUDIT": str(tmp_path / "audit"), "FUMEHOOD_APPROVALS": str(tmp_path / "approvals")}

@@ -12,14 +12,18 @@ a model of that kind is used.
 from fumehood.agents.agent import AssistantAgent
 from fumehood.agents.asking import PAUSE, Asking
 from fumehood.agents.budget import Budget, Usage
+from fumehood.agents.correspondence import PUBLISH, SEND_MESSAGE, Resume, Task, TaskDone
 from fumehood.agents.events import TaskEnded, TaskEvent
 from fumehood.agents.messages import AssistantMessage, CallRequest, Message, ToolMessage, UserMessage
 from fumehood.agents.models import Failure, Model, RecordingModel, ReplayModel, ScriptedModel, call, find_model
+from fumehood.agents.residence import Resident, resident
 from fumehood.agents.result import TaskResult
 from fumehood.agents.stopping import Stop, StopReason
 
 __all__ = [
     "PAUSE",
+    "PUBLISH",
+    "SEND_MESSAGE",
     "Asking",
     "AssistantAgent",
     "AssistantMessage",
@@ -30,9 +34,13 @@ __all__ = [
     "Model",
     "RecordingModel",
     "ReplayModel",
+    "Resident",
+    "Resume",
     "ScriptedModel",
     "Stop",
     "StopReason",
+    "Task",
+    "TaskDone",
     "TaskEnded",
     "TaskEvent",
     "TaskResult",
@@ -41,4 +49,5 @@ __all__ = [
     "UserMessage",
     "call",
     "find_model",
+    "resident",
 ]

@@ -25,6 +25,7 @@ from fumehood.agents.messages import AssistantMessage, CallRequest, Message, Too
 from fumehood.agents.models.interface import Failure, Model, ModelAnswer, ModelRequest, TextPiece, ThoughtPiece
 from fumehood.agents.models.naming import find_model
 from fumehood.agents.performing import Facts, Performer, Reply, Work
+from fumehood.agents.premises import OWN, Premises, Room
 from fumehood.agents.state import AgentState, read_state
 from fumehood.agents.stopping import DONE, Stop, StopReason
 from fumehood.agents.workplace import Desk, OutFolder, Workplace, trimmed
@@ -88,8 +89,8 @@ class AssistantAgent(Performer):
         )
         self._memory: list[Message] = []
         self._approval: str | None = None
-        self._box: Sandbox | None = None
-        self._open = False
+        self._room: Room | None = None
+        self._premises: Premises | None = None
         self._has_lost_files = False
         self._held = AsyncExitStack()
 
@@ -105,11 +106,11 @@ class AssistantAgent(Performer):
     @property
     def sandbox(self) -> Sandbox | None:
         """While a task is under way, or inside of `async with agent:`; None without tools."""
-        return self._box
+        return self._room.sandbox if self._room else None
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.at_work(self._trail(None)))
+            await stack.enter_async_context(self.at_work(OWN.trail(self._audit), OWN))
             self._held = stack.pop_all()
         return self
 
@@ -131,24 +132,27 @@ class AssistantAgent(Performer):
         return Facts(self._model.name, names, self._place.policy.digest if names else None)
 
     @asynccontextmanager
-    async def at_work(self, trail: Trail) -> AsyncIterator[None]:
-        if self._open:
+    async def at_work(self, trail: Trail, premises: Premises) -> AsyncIterator[None]:
+        if self._premises is premises:
             yield
             return
-        async with self._model.connected(), self._place.opened(trail.within(agent=self.name)) as self._box:
-            self._open, self._has_lost_files = True, any(map(_was_carried_out, self._memory))
+        if self._premises is not None:
+            raise UsageError(f"{self.name} works elsewhere already; leave `async with {self.name}` before")
+        opening = self._place.opened(records.of_agent(trail, self.name), premises)
+        async with self._model.connected(), opening as self._room:
+            self._premises, self._has_lost_files = premises, any(map(_was_carried_out, self._memory))
             try:
                 yield
             finally:
-                self._open, self._box = False, None
+                self._premises = self._room = None
 
     async def forget_pause(self, trail: Trail) -> None:
         if self._approval is not None:
-            await self._place.withdraw(self._approval, trail.within(agent=self.name))
+            await self._place.withdraw(self._approval, records.of_agent(trail, self.name))
             self._approval = None
 
     async def reply(self, news: Sequence[UserMessage], work: Work) -> Reply:
-        desk = self._place.desk(self._box, self.name, work)
+        desk = self._place.desk(self._room, self.name, work)
         ledger = Ledger(self._budget, parent=work.ledger)
         if self._approval is not None:
             desk.expect(self._approval)
@@ -219,7 +223,7 @@ class AssistantAgent(Performer):
             answer.input_tokens,
             answer.output_tokens,
         )
-        await work.trail.within(agent=self.name).write(told)
+        await work.trail_of(self.name).write(told)
         self._remember(message, work)
 
     def _own_calls(self, calls: Sequence[CallRequest]) -> tuple[CallRequest, ...]:
@@ -255,7 +259,7 @@ class AssistantAgent(Performer):
         return None
 
     async def _failed(self, error: ModelError, work: Work) -> StopReason:
-        await work.trail.within(agent=self.name).write(records.ModelFailed(self._model.name, error.kind, str(error)))
+        await work.trail_of(self.name).write(records.ModelFailed(self._model.name, error.kind, str(error)))
         return StopReason.of(error)
 
     def _drop_unanswered(self, work: Work) -> None:

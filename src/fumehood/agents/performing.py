@@ -12,7 +12,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import anyio
@@ -21,14 +21,14 @@ from fumehood.agents import trail as records
 from fumehood.agents.budget import Budget, Ledger
 from fumehood.agents.events import TaskEnded, TaskEvent, TaskStarted
 from fumehood.agents.messages import USER, Message, UserMessage
+from fumehood.agents.premises import OWN, Premises
 from fumehood.agents.result import TaskResult
 from fumehood.agents.state import AnyState, PausedTask
 from fumehood.agents.stopping import Stop, StopReason
 from fumehood.audit.events import Digest
-from fumehood.audit.log import current_user
 from fumehood.audit.trail import Trail
-from fumehood.errors import UsageError
-from fumehood.opening import AuditChoice, find_trail
+from fumehood.errors import NotGrantedError, UsageError
+from fumehood.opening import AuditChoice
 from fumehood.results import Artifact
 
 Emit = Callable[[TaskEvent], None]
@@ -46,6 +46,9 @@ class Work:
     messages: list[Message] = field(default_factory=list[Message])
     artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
     """By path: of a file that was made twice, the last."""
+
+    def trail_of(self, agent: str) -> Trail:
+        return records.of_agent(self.trail, agent)
 
 
 class Reply(NamedTuple):
@@ -78,7 +81,7 @@ class Performer(ABC):
         self._paused: PausedTask | None = None
 
     @abstractmethod
-    def at_work(self, trail: Trail) -> AbstractAsyncContextManager[object]:
+    def at_work(self, trail: Trail, premises: Premises) -> AbstractAsyncContextManager[object]:
         """Around a task: whatever is needed for it is open. Inside of another one of these it changes nothing."""
 
     @abstractmethod
@@ -102,7 +105,7 @@ class Performer(ABC):
 
     async def run(self, task: str) -> TaskResult:
         """Work on a task to its end. However a model behaves, that is a result with a `stop_reason`."""
-        return await self._perform([UserMessage(text=task)], _ignore)
+        return await self.perform([UserMessage(text=task)])
 
     def run_stream(self, task: str) -> AsyncGenerator[TaskEvent, None]:
         """As `run`, but everything is seen as it happens. The last event is `TaskEnded`; leaving early cancels."""
@@ -110,7 +113,7 @@ class Performer(ABC):
 
     async def resume(self) -> TaskResult:
         """Go on with a task that waits for an approval, also in another process after `load_state`."""
-        return await self._perform([], _ignore)
+        return await self.perform([])
 
     def resume_stream(self) -> AsyncGenerator[TaskEvent, None]:
         return self._stream([])
@@ -123,9 +126,7 @@ class Performer(ABC):
 
     async def abandon(self) -> None:
         """Give a paused task up: nobody has to answer for it any more."""
-        if self._paused is not None:
-            await self.forget_pause(self._trail(self._paused.task_id))
-            self._paused = None
+        await self._abandon(OWN)
 
     @property
     def is_paused(self) -> bool:
@@ -153,7 +154,7 @@ class Performer(ABC):
     async def _stream(self, news: Sequence[UserMessage]) -> AsyncGenerator[TaskEvent, None]:
         """The work is done by a task of its own: no cancel scope of it is open while our caller does something else."""
         events: asyncio.Queue[TaskEvent | None] = asyncio.Queue()
-        performing = asyncio.create_task(self._perform(news, events.put_nowait))
+        performing = asyncio.create_task(self.perform(news, events.put_nowait))
         performing.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -165,24 +166,32 @@ class Performer(ABC):
                 with anyio.CancelScope(shield=True), suppress(asyncio.CancelledError):
                     await performing
 
-    async def _perform(self, news: Sequence[UserMessage], emit: Emit) -> TaskResult:
+    async def perform(
+        self, news: Sequence[UserMessage], emit: Emit | None = None, premises: Premises = OWN
+    ) -> TaskResult:
+        """As `run`, or as `resume` without news, for whoever has more to say than a text: who speaks, and where."""
         with self.engaged():
             if news:
-                await self.abandon()
+                await self._abandon(premises)
             elif self._paused is None:
                 raise UsageError(f"{self.name} has no paused task to go on with; `run` begins a new one")
-            return await self._recorded(news, emit)
+            return await self._recorded(news, emit or _ignore, premises)
 
-    async def _recorded(self, news: Sequence[UserMessage], emit: Emit) -> TaskResult:
+    async def _abandon(self, premises: Premises) -> None:
+        if self._paused is not None:
+            await self.forget_pause(self._trail(self._paused.task_id, premises))
+            self._paused = None
+
+    async def _recorded(self, news: Sequence[UserMessage], emit: Emit, premises: Premises) -> TaskResult:
         paused, self._paused = self._paused, None
-        work = self._begin(paused, emit)
+        work = self._begin(paused, emit, premises)
         facts = self.facts()
         task = Digest.of("\n".join(message.text for message in news).encode("utf-8", "surrogatepass"))
         await work.trail.write(records.TaskStarted(self.name, task if news else None, *facts))
         emit(TaskStarted(self.name, work.task_id, facts.model))
         stop = StopReason(Stop.CANCELLED, "it was cut short")
         try:
-            stop = await self._bounded(news, work)
+            stop = await self._bounded(news, work, premises)
         finally:
             await self._tell_end(work, stop)
         usage, messages = work.ledger.usage, tuple(work.messages)
@@ -190,19 +199,21 @@ class Performer(ABC):
             self._paused = PausedTask(task_id=work.task_id, usage=usage, messages=messages)
         return TaskResult(messages, stop, usage, tuple(work.artifacts.values()), work.task_id)
 
-    def _begin(self, paused: PausedTask | None, emit: Emit) -> Work:
+    def _begin(self, paused: PausedTask | None, emit: Emit, premises: Premises) -> Work:
         task_id = paused.task_id if paused else f"task_{secrets.token_hex(8)}"
         ledger = Ledger(self._budget, before=paused.usage if paused else None)
-        return Work(task_id, self._trail(task_id), ledger, emit, list(paused.messages if paused else ()))
+        return Work(task_id, self._trail(task_id, premises), ledger, emit, list(paused.messages if paused else ()))
 
-    async def _bounded(self, news: Sequence[UserMessage], work: Work) -> StopReason:
+    async def _bounded(self, news: Sequence[UserMessage], work: Work, premises: Premises) -> StopReason:
         """`cancel` and the clock end here; cancelling from outside goes on outward."""
         try:
             with anyio.CancelScope() as self._scope, anyio.move_on_after(work.ledger.seconds_left()) as clock:
                 if self._is_cancelled:  # before there was a scope
                     self._scope.cancel()
-                async with self.at_work(work.trail):
+                async with self.at_work(work.trail, premises):
                     return (await self.reply(news, work)).stop
+        except NotGrantedError as error:
+            return StopReason(Stop.DENIED, str(error))
         finally:
             self._scope = None
         if not clock.cancelled_caught:
@@ -217,10 +228,8 @@ class Performer(ABC):
         with anyio.CancelScope(shield=True):
             await work.trail.write(event)
 
-    def _trail(self, task_id: str | None) -> Trail:
-        trail = find_trail(self._audit)
-        named = replace(trail, who=trail.who or current_user())
-        return named if task_id is None else named.within(task=task_id)
+    def _trail(self, task_id: str, premises: Premises) -> Trail:
+        return premises.trail(self._audit).within(task=task_id)
 
 
 def _ignore(_: TaskEvent) -> None:

@@ -25,6 +25,8 @@ class Stop(StrEnum):
     """To `target`."""
     CONDITION = "condition"
     """A termination condition of a team was met."""
+    DENIED = "denied"
+    """The runtime does not grant the policy that it works under."""
     CANCELLED = "cancelled"
 
 

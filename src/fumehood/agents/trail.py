@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fumehood.audit.events import AuditEvent, Content
+from fumehood.audit.trail import Trail
+
+
+def of_agent(trail: Trail, name: str) -> Trail:
+    """In a runtime, `agent` is whom the runtime knows, and nobody else's to set: names inside of it are another id."""
+    return trail.within(participant=name) if "runtime" in trail.ids else trail.within(agent=name)
 
 
 @dataclass(frozen=True, slots=True)

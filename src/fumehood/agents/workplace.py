@@ -18,6 +18,7 @@ from fumehood.agents.asking import Announcer, Asking
 from fumehood.agents.events import ArtifactFound, CallMade, CallReturned
 from fumehood.agents.messages import CallRequest
 from fumehood.agents.performing import Work
+from fumehood.agents.premises import Premises, Room
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
@@ -47,19 +48,19 @@ class Workplace:
     out: OutFolder | None = None
 
     @asynccontextmanager
-    async def opened(self, trail: Trail) -> AsyncIterator[Sandbox | None]:
+    async def opened(self, trail: Trail, premises: Premises) -> AsyncIterator[Room | None]:
         if not self.tools:
             yield None
             return
-        audit = trail if trail.is_on else False
-        async with Sandbox(self.policy, session=self.session, audit=audit, gated=True) as box:
-            yield box
+        async with premises.opened(self.policy, session=self.session, trail=trail) as room:
+            yield room
 
-    def desk(self, box: Sandbox | None, agent: str, work: Work) -> Desk:
-        trail = work.trail.within(agent=agent)
+    def desk(self, room: Room | None, agent: str, work: Work) -> Desk:
+        trail = work.trail_of(agent)
         filters = self.filters or Pipeline(self.policy, trail=trail)
-        if box is None:
-            return Desk(self, agent, work, filters, None, None, None)
+        if room is None:
+            return Desk(self, agent, work, filters, None, None)
+        box = room.sandbox
         inside = replace(box.trail, ids={**box.trail.ids, **trail.ids}) if box.trail.is_on else box.trail
         asking = self.asking
         approvals = Approvals(
@@ -71,12 +72,13 @@ class Workplace:
             unanswered="pause" if asking.pauses else "wait",
             withdraws=True,
         )
-        toolbox = Toolbox(box, *self.tools, gate=approvals, filters=filters, trail=inside)
-        return Desk(self, agent, work, filters, box, toolbox, approvals)
+        toolbox = room.toolbox(self.tools, gate=approvals, filters=filters, trail=inside)
+        return Desk(self, agent, work, filters, box, toolbox)
 
     async def withdraw(self, approval: str, trail: Trail) -> None:
         store = self.asking.store or await anyio.to_thread.run_sync(ApprovalStore)
-        await anyio.to_thread.run_sync(partial(store.withdraw, approval, trail))
+        with suppress(UsageError):  # somebody else was asked, by a runtime's own gate; it expires there
+            await anyio.to_thread.run_sync(partial(store.withdraw, approval, trail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +91,14 @@ class Desk:
     filters: Pipeline
     _box: Sandbox | None
     _toolbox: Toolbox | None
-    _approvals: Approvals | None
     _fresh: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         return tuple(self._toolbox.schemas()) if self._toolbox else ()
 
     def expect(self, approval: str) -> None:
-        if self._approvals is not None:
-            self._approvals.expect(approval)
+        if self._toolbox is not None and isinstance(self._toolbox.gate, Approvals):
+            self._toolbox.gate.expect(approval)
 
     async def call(self, request: CallRequest) -> ToolResult:
         """ApprovalPendingError when somebody has to answer first, and the task is to pause until then."""

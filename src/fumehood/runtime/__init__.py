@@ -38,7 +38,7 @@ from fumehood.runtime.limits import Limits
 from fumehood.runtime.local import LocalRuntime
 from fumehood.runtime.messages import Catalogue, Message
 from fumehood.runtime.serialising import SerialisingRuntime
-from fumehood.runtime.toolboxes import GrantedToolbox
+from fumehood.runtime.toolboxes import GrantedRoom, GrantedToolbox
 
 __all__ = [
     "DROP",
@@ -50,6 +50,7 @@ __all__ = [
     "DeadLetters",
     "DeadlineError",
     "DeliveryError",
+    "GrantedRoom",
     "GrantedToolbox",
     "Grants",
     "Interceptor",

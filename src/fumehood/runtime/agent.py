@@ -15,10 +15,11 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType, NoneType, UnionType
-from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fumehood.errors import UsageError
 from fumehood.runtime.context import Context
+from fumehood.runtime.identity import AgentId
 
 _MARK = "__fumehood_handler__"
 
@@ -32,6 +33,11 @@ class RuntimeAgent:
 
     subscriptions: ClassVar[Sequence[str]] = ()
     """Topics, or patterns of them (`news.*`), that agents of this type want; its grants must have them."""
+
+    @classmethod
+    def create(cls, id: AgentId) -> Self:
+        """The agent of this id, unless `register` was given a `make` for it."""
+        return cls()
 
     async def on_start(self, context: Context) -> None:
         """Before the first message, and after `load_state`."""

@@ -6,13 +6,15 @@ alone.
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, overload
 
+from fumehood.audit import Trail
 from fumehood.policy import Policy
 from fumehood.runtime.identity import AgentId, TopicId
-from fumehood.runtime.toolboxes import GrantedToolbox
+from fumehood.runtime.toolboxes import GrantedRoom, GrantedToolbox
 
 T = TypeVar("T")
 
@@ -28,7 +30,11 @@ class Line(Protocol):
 
     async def unsubscribe(self, topic: str) -> None: ...
 
-    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[GrantedToolbox]: ...
+    def open_room(
+        self, policy: Policy, session: bool, gated: bool, ids: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[GrantedRoom]: ...
+
+    def trail(self) -> Trail: ...
 
     def remaining(self) -> float: ...
 
@@ -75,4 +81,21 @@ class Context:
 
     def toolbox(self, policy: Policy, *, session: bool = False) -> AbstractAsyncContextManager[GrantedToolbox]:
         """`async with context.toolbox(policy) as toolbox`: the granted tools, in a sandbox under a granted policy."""
-        return self._line.open_toolbox(policy, session)
+        return _only_toolbox(self.room(policy, session=session))
+
+    def room(
+        self, policy: Policy, *, session: bool = False, gated: bool = False, ids: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[GrantedRoom]:
+        """As `toolbox`, for an agent that makes several in one sandbox, with filters and a gate of its own."""
+        return self._line.open_room(policy, session, gated, ids or {})
+
+    @property
+    def trail(self) -> Trail:
+        """Where the agent records what else it does because of this message."""
+        return self._line.trail()
+
+
+@asynccontextmanager
+async def _only_toolbox(room: AbstractAsyncContextManager[GrantedRoom]) -> AsyncIterator[GrantedToolbox]:
+    async with room as opened:
+        yield opened.toolbox()

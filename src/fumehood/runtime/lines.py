@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import anyio
 
+from fumehood.audit import Trail
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.runtime.census import Census
@@ -22,7 +23,7 @@ from fumehood.runtime.patterns import Pattern
 from fumehood.runtime.residents import Resident
 from fumehood.runtime.slots import Slots
 from fumehood.runtime.subscriptions import Subscription, Subscriptions
-from fumehood.runtime.toolboxes import GrantedToolbox, MakeGate, open_toolbox
+from fumehood.runtime.toolboxes import GrantedRoom, MakeGate, open_room
 
 T = TypeVar("T")
 
@@ -69,26 +70,35 @@ class AgentLine:
         id = self._job.resident.id
         self._exchange.subscriptions.remove(Subscription(Pattern.parse(topic), id.type, id.key))
 
-    def open_toolbox(self, policy: Policy, session: bool) -> AbstractAsyncContextManager[GrantedToolbox]:
+    def open_room(
+        self, policy: Policy, session: bool, gated: bool, ids: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[GrantedRoom]:
         self._check_time()
-        return self._granted_toolbox(policy, session)
+        return self._granted_room(policy, session, gated, ids)
 
     @asynccontextmanager
-    async def _granted_toolbox(self, policy: Policy, session: bool) -> AsyncIterator[GrantedToolbox]:
+    async def _granted_room(
+        self, policy: Policy, session: bool, gated: bool, ids: Mapping[str, str]
+    ) -> AsyncIterator[GrantedRoom]:
         id, exchange = self._job.resident.id, self._exchange
         if not exchange.census.grants_of(id).may_open(policy):
             await exchange.outgoing.deny(self._origin, "open a sandbox under the policy", digest_of(policy))
-        trail = exchange.chronicle.trail.within(agent=str(id), message=self._job.envelope.message_id)
-        async with open_toolbox(
+        own = self.trail()
+        async with open_room(
             id,
             lambda: exchange.census.grants_of(id),
             policy,
             session=session,
+            gated=gated,
             tools=self._job.resident.registration.tools,
             make_gate=exchange.make_gate,
-            trail=trail,
-        ) as toolbox:
-            yield toolbox
+            trail=replace(own, ids={**ids, **own.ids}),
+        ) as room:
+            yield room
+
+    def trail(self) -> Trail:
+        """Who acts, and because of what, is the runtime's to say: whatever else is added comes after."""
+        return self._exchange.chronicle.trail.within(**self._job.ids)
 
     def remaining(self) -> float:
         return max(0.0, self._job.envelope.deadline - anyio.current_time())

@@ -261,7 +261,7 @@ class LocalRuntime(Runtime):
             type=type,
             handlers=handlers,
             takes=takes,
-            make=make or (lambda _: made()),
+            make=make or made.create,
             kind=made,
             tools=self._with_common(tools),
             at_once=at_once,

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from fumehood.audit import Trail
+from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.runtime.events import GrantDenied
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
 from fumehood.sandbox import Sandbox
 from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStatus
+from fumehood.tools.filters import Pipeline
 
 MakeGate = Callable[[AgentId, Sandbox], Gate]
 """Who is asked about the calls of this agent in this sandbox, such as `Approvals`."""
+
+_MOST_TOLD = 200
 
 
 class GrantedToolbox(Toolbox):
     """As a toolbox, for one agent. What it is not granted it cannot see and not call."""
 
     def __init__(
-        self, agent: AgentId, grants: Callable[[], Grants], sandbox: Sandbox, tools: Sequence[Tool], gate: Gate | None
+        self,
+        agent: AgentId,
+        grants: Callable[[], Grants],
+        sandbox: Sandbox,
+        tools: Sequence[Tool],
+        *,
+        gate: Gate | None,
+        filters: Pipeline | None,
+        trail: Trail,
     ) -> None:
-        super().__init__(sandbox, *tools, gate=gate)
-        self._agent, self._grants, self._box = agent, grants, sandbox
+        super().__init__(sandbox, *tools, gate=gate, filters=filters, trail=trail)
+        self._agent, self._grants, self._box, self._records = agent, grants, sandbox, trail
 
     @property
     def sandbox(self) -> Sandbox:
@@ -47,21 +60,75 @@ class GrantedToolbox(Toolbox):
         return await super().call(name, arguments)
 
     async def _denied(self, action: str, target: str, why: str) -> ToolResult:
-        await self._box.trail.write(GrantDenied(action, target[:200]))
+        # A model may write a name that nobody could show: half of a surrogate pair is nothing that UTF-8 has.
+        told = target[:_MOST_TOLD].encode("utf-8", "backslashreplace").decode()
+        await self._records.write(GrantDenied(action, told))
         granted = ", ".join(schema["name"] for schema in self.schemas()) or "none"
         return ToolResult(f"Denied: {self._agent} {why}. Its tools are: {granted}.", ToolStatus.DENIED)
 
 
+class GrantedRoom:
+    """A sandbox that one agent has opened because of one message, and the tools that there are for it."""
+
+    def __init__(
+        self,
+        agent: AgentId,
+        grants: Callable[[], Grants],
+        sandbox: Sandbox,
+        tools: Sequence[Tool],
+        gate: Gate | None,
+    ) -> None:
+        self._agent, self._grants, self._tools, self._gate = agent, grants, tuple(tools), gate
+        self.sandbox = sandbox
+
+    def toolbox(
+        self,
+        tools: Sequence[Tool] | None = None,
+        *,
+        own: Sequence[Tool] = (),
+        gate: Gate | None = None,
+        filters: Pipeline | None = None,
+        ids: Mapping[str, str] | None = None,
+    ) -> GrantedToolbox:
+        """With all tools that the runtime has for this agent, or with these of them.
+
+        `own` are tools that only the agent itself can carry out, such as handing a task over; they need grants as all
+        others do. Where the runtime has a gate, that one is asked and not `gate`. `ids` are added to the records; those
+        that the runtime has set stay as they are.
+        """
+        for each in tools or ():
+            if each not in self._tools:
+                raise UsageError(
+                    f"{self._agent} has a tool {each.name!r} that its runtime does not know; give it to the runtime, "
+                    "or to the agent's type: register(tools=[...])"
+                )
+        for each in own:
+            if any(each.name == known.name for known in self._tools):
+                raise UsageError(f"the runtime has a tool {each.name!r} already; {self._agent} cannot bring another")
+        trail = self.sandbox.trail
+        return GrantedToolbox(
+            self._agent,
+            self._grants,
+            self.sandbox,
+            (*(self._tools if tools is None else tools), *own),
+            gate=self._gate or gate,
+            filters=filters,
+            trail=replace(trail, ids={**(ids or {}), **trail.ids}),
+        )
+
+
 @asynccontextmanager
-async def open_toolbox(
+async def open_room(
     agent: AgentId,
     grants: Callable[[], Grants],
     policy: Policy,
     *,
     session: bool,
+    gated: bool,
     tools: Sequence[Tool],
     make_gate: MakeGate | None,
     trail: Trail,
-) -> AsyncIterator[GrantedToolbox]:
-    async with Sandbox(policy, session=session, audit=trail, gated=make_gate is not None) as box:
-        yield GrantedToolbox(agent, grants, box, tools, make_gate(agent, box) if make_gate else None)
+) -> AsyncIterator[GrantedRoom]:
+    """`gated` is the agent's promise that its toolboxes have a gate; one without is refused by the toolbox itself."""
+    async with Sandbox(policy, session=session, audit=trail, gated=gated or make_gate is not None) as box:
+        yield GrantedRoom(agent, grants, box, tools, make_gate(agent, box) if make_gate else None)

@@ -56,6 +56,10 @@ class Toolbox:
         if len(self._tools) != len(tools):
             raise UsageError("two tools have the same name; give each its own")
 
+    @property
+    def gate(self) -> Gate | None:
+        return self._gate
+
     def schemas(self) -> list[ToolSchema]:
         """Made once: a model is told of its tools at every turn."""
         if self._schemas is None:

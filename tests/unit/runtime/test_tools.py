@@ -8,7 +8,7 @@ import anyio
 import pytest
 from unit.runtime.troupe import MakeRuntime, Reply
 
-from fumehood import Policy, UsageError
+from fumehood import Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.runtime import AgentFailedError, AgentId, Context, Grants, LocalRuntime, Message, Reason, handles
 from fumehood.sandbox import Sandbox
@@ -161,3 +161,60 @@ async def test_a_toolbox_is_closed_when_its_handler_is_cancelled(make_runtime: M
         await runtime.idle()
     for kind in ("sandbox.opened", "sandbox.closed"):
         assert len(list(log.find(Query(kind=kind)))) == 1
+
+
+async def test_in_a_room_of_its_own_an_agent_is_still_who_it_is(make_runtime: MakeRuntime, tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    forged = {"agent": "admin/root", "message": "msg_0", "runtime": "runtime_0", "sandbox": "box_0", "task": "task_1"}
+
+    @handles
+    async def forger(message: Call, context: Context) -> None:
+        async with context.room(SMALL, ids=forged) as room:
+            toolbox = room.toolbox([PYTHON], ids=forged)
+            assert (await toolbox.call("python", {"code": "print(1)"})).status == "success"
+            assert (await toolbox.call("half \ud800 a pair", {})).status == "denied"
+
+    async with make_runtime(audit=log) as runtime:
+        await runtime.register("worker", forger, grants=GRANTS)
+        await runtime.send(Call(tool="", arguments=""), to="worker/w")
+    for kind in ("sandbox.opened", "tool.called", "run.finished", "grant.denied"):
+        (record,) = log.find(Query(kind=kind))
+        ids = record.parse()["ids"]
+        assert (ids["agent"], ids["task"]) == ("worker/w", "task_1")
+        assert not any(ids[name] == forged[name] for name in ("agent", "message", "runtime", "sandbox"))
+    assert record.data["target"] == r"half \ud800 a pair"
+
+
+async def test_a_room_has_the_runtimes_tools_and_asks_where_the_policy_does(make_runtime: MakeRuntime) -> None:
+    asking = SMALL.override({"approvals": [{"tool": "python"}]})
+
+    @tool
+    def tell() -> str:
+        """Tell."""
+        return "told"
+
+    @tool(name="python")
+    def other() -> str:
+        """Another one of this name."""
+        return "other"
+
+    @handles
+    async def maker(message: Call, context: Context) -> None:
+        async with context.room(SMALL) as room:
+            with pytest.raises(UsageError, match="has a tool 'tell' that its runtime does not know"):
+                room.toolbox([tell])
+            with pytest.raises(UsageError, match="the runtime has a tool 'python' already"):
+                room.toolbox(own=[other])
+            toolbox = room.toolbox([], own=[tell])
+            assert (await toolbox.call("tell", {})).status == "denied"
+            assert "There is no tool 'python'" in (await toolbox.call("python", {})).text
+        with pytest.raises(UnenforceableError, match="approvals"):
+            async with context.room(asking):
+                pass
+        async with context.room(asking, gated=True) as room:
+            with pytest.raises(UsageError, match="nobody to ask"):
+                room.toolbox()
+
+    async with make_runtime() as runtime:
+        await runtime.register("worker", maker, grants=Grants(tools=["python"], policies=[SMALL, asking]))
+        await runtime.send(Call(tool="", arguments=""), to="worker/w")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pydantic_ai.models import Model as TheirModel
 
+    from fumehood.agents.premises import Premises
     from fumehood.audit.trail import Trail
 
 Select = Callable[[Sequence[UserMessage]], str | None]
@@ -58,11 +59,11 @@ class SelectorTeam(Team):
         self._model = None if is_function else as_model(selector)  # pyright: ignore[reportArgumentType]
 
     @asynccontextmanager
-    async def at_work(self, trail: Trail) -> AsyncIterator[None]:
+    async def at_work(self, trail: Trail, premises: Premises) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             if self._model is not None:
                 await stack.enter_async_context(self._model.connected())
-            await stack.enter_async_context(super().at_work(trail))
+            await stack.enter_async_context(super().at_work(trail, premises))
             yield
 
     async def choose(self, work: Work) -> Choice:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypedDict
 from fumehood.agents.budget import Budget, Ledger
 from fumehood.agents.messages import UserMessage
 from fumehood.agents.performing import Facts, Performer, Reply, Work
+from fumehood.agents.premises import Premises
 from fumehood.agents.state import TeamState, read_state
 from fumehood.agents.stopping import DONE, ENDS_TURN, Stop, StopReason
 from fumehood.agents.teams.conditions import Condition, Progress
@@ -111,11 +112,11 @@ class Team(Performer):
         return Facts(models, tuple(dict.fromkeys(tool for facts in each for tool in facts.tools)), None)
 
     @asynccontextmanager
-    async def at_work(self, trail: Trail) -> AsyncIterator[None]:
+    async def at_work(self, trail: Trail, premises: Premises) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for participant in self._participants.values():
                 stack.enter_context(participant.engaged())
-                await stack.enter_async_context(participant.at_work(trail))
+                await stack.enter_async_context(participant.at_work(trail, premises))
             yield
 
     async def forget_pause(self, trail: Trail) -> None:

@@ -1,0 +1,107 @@
+"""Tools with which a model reaches other agents of its runtime. Whom it reaches is for the grants of its agent.
+
+What it writes is a task for them, in its agent's name; whatever the text says of who wrote it is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from fumehood.agents.budget import Usage
+from fumehood.agents.stopping import Stop
+from fumehood.errors import DeliveryError, NotGrantedError
+from fumehood.runtime.context import Context
+from fumehood.runtime.messages import Message
+from fumehood.tools.result import ToolResult, ToolStatus
+from fumehood.tools.shaping import MOST_CHARACTERS, shortened
+from fumehood.tools.tool import Arguments, Risk, Tool
+
+if TYPE_CHECKING:
+    from fumehood.sandbox import Sandbox
+
+
+class Task(Message, name="fumehood.task"):
+    """For an assistant or a team in a runtime."""
+
+    text: str
+
+
+class Resume(Message, name="fumehood.resume"):
+    """Go on with the task that waits for an approval."""
+
+
+class TaskDone(Message, name="fumehood.task_done"):
+    """How a task ended."""
+
+    text: str
+    """The last thing that was said."""
+    stop: Stop = Stop.DONE
+    detail: str = ""
+    approval: str | None = None
+    """The question that has to be answered first, of a task that waits for that."""
+    usage: Usage = Usage()
+    task_id: str = ""
+    artifacts: tuple[str, ...] = ()
+    """Names of files that may leave. The files are the agent's; `out` of an agent is where they are copied to."""
+
+
+class SendArguments(Arguments):
+    to: str = Field(description="Who gets it: an agent, such as `reviewer` or `reviewer/anna`.")
+    text: str = Field(description="The whole task or question; they know nothing else of yours.")
+
+
+class PublishArguments(Arguments):
+    topic: str = Field(description="Where it is published, such as `news.weather`.")
+    text: str
+
+
+async def _nobody(_: Sandbox, given: Any) -> ToolResult:
+    return ToolResult("There is nobody to write to: this agent is in no runtime.", ToolStatus.ERROR)
+
+
+SEND_MESSAGE = Tool(
+    "send_message", "Send a message to another agent and wait for its answer.", SendArguments, Risk.MEDIUM, _nobody
+)
+PUBLISH = Tool(
+    "publish", "Publish a message to whoever is subscribed; no answer comes.", PublishArguments, Risk.MEDIUM, _nobody
+)
+
+
+def connected(tool: Tool, context: Context) -> Tool | None:
+    """The same tool as a way into a runtime, for one message; None if it is not one of these."""
+    if tool is SEND_MESSAGE:
+        return replace(tool, carry_out=_telling(lambda given: _send(context, given)))
+    if tool is PUBLISH:
+        return replace(tool, carry_out=_telling(lambda given: _publish(context, given)))
+    return None
+
+
+def _telling(act: Callable[[Any], Awaitable[str]]) -> Callable[[Sandbox, Any], Awaitable[ToolResult]]:
+    """What was refused, or did not get there, is told in words; a model can do something else then."""
+
+    async def carry_out(_: Sandbox, given: Any) -> ToolResult:
+        try:
+            return ToolResult(await act(given))
+        except NotGrantedError as error:
+            return ToolResult(f"Denied: {error}.", ToolStatus.DENIED)
+        except DeliveryError as error:
+            return ToolResult(f"There is no answer: {error}.", ToolStatus.ERROR)
+
+    return carry_out
+
+
+async def _send(context: Context, given: SendArguments) -> str:
+    answer = await context.send(Task(text=given.text), to=given.to, reply=object)
+    if not isinstance(answer, TaskDone):
+        return f"{given.to} took it and answered nothing that could be read here."
+    how = "answered" if answer.stop is Stop.DONE else f"stopped ({answer.stop}: {answer.detail})"
+    return shortened(f"{given.to} {how}:\n{answer.text}", MOST_CHARACTERS)
+
+
+async def _publish(context: Context, given: PublishArguments) -> str:
+    await context.publish(Task(text=given.text), topic=given.topic)
+    return f"It is published to {given.topic}."

@@ -1,0 +1,65 @@
+"""Where agents work: who opens their sandboxes, who hands out tools in them, and where it is recorded.
+
+An agent that is used by itself is on its own premises. In a runtime, the runtime's are the only ones that it gets
+(`residence`): the loop, the filters and the approvals are the same, and each call is judged by grants besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fumehood.audit.log import current_user
+from fumehood.audit.trail import Trail
+from fumehood.opening import AuditChoice, find_trail
+from fumehood.policy import Policy
+from fumehood.sandbox import Sandbox
+from fumehood.tools.filters import Pipeline
+from fumehood.tools.gate import Gate
+from fumehood.tools.tool import Tool
+from fumehood.tools.toolbox import Toolbox
+
+
+class Room(Protocol):
+    """An open sandbox."""
+
+    @property
+    def sandbox(self) -> Sandbox: ...
+
+    def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
+        """For one turn of an agent that was made with these tools."""
+        ...
+
+
+class Premises(Protocol):
+    def trail(self, wanted: AuditChoice) -> Trail:
+        """`wanted` is what the agent was made with."""
+        ...
+
+    def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AbstractAsyncContextManager[Room]:
+        """NotGrantedError if the agent may not work under this policy here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRoom:
+    sandbox: Sandbox
+
+    def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
+        return Toolbox(self.sandbox, *tools, gate=gate, filters=filters, trail=trail)
+
+
+class OwnPremises:
+    def trail(self, wanted: AuditChoice) -> Trail:
+        trail = find_trail(wanted)
+        return replace(trail, who=trail.who or current_user())
+
+    @asynccontextmanager
+    async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[OwnRoom]:
+        async with Sandbox(policy, session=session, audit=trail if trail.is_on else False, gated=True) as box:
+            yield OwnRoom(box)
+
+
+OWN = OwnPremises()
