@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import anyio
 import engine
 import pytest
 from live.relays import relay_to
+from live.traces import containers, wait_for_removal
 from requirements import require
 
 from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, SyncSandbox, UnenforceableError
@@ -43,19 +44,6 @@ def place() -> Iterator[Path]:
         del os.environ["DOCKER_HOST"]
 
 
-def containers(place: Path, label: str) -> list[str]:
-    done = engine.docker(place, "ps", "--all", "--quiet", "--filter", f"label={label}")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def expect_none_left(place: Path, digest: str, seconds: float = 30) -> None:
-    """The engine removes them in its own time, behind those who go on."""
-    with Deadline(seconds) as is_over:
-        while left := containers(place, f"fumehood.policy={digest}"):
-            assert not is_over(), left
-
-
 @pytest.mark.serial
 def test_nothing_is_left_of_a_host_that_was_killed_with_ten_containers(place: Path) -> None:
     digest = Policy(backend="docker", resources={"memory": "77M"}).digest
@@ -65,7 +53,7 @@ def test_nothing_is_left_of_a_host_that_was_killed_with_ten_containers(place: Pa
         assert host.stdout.readline() == "open\n"
         assert len(containers(place, f"fumehood.policy={digest}")) == 10
         host.kill()
-    expect_none_left(place, digest, seconds=5)
+    wait_for_removal(place, digest, seconds=5)
 
 
 SILENT_OWNER = """
@@ -87,25 +75,9 @@ def test_a_guest_that_is_left_alone_ends_although_nobody_hung_up(place: Path) ->
         assert host.stdout.readline() == "open\n"
         assert containers(place, f"fumehood.policy={digest}")
         try:
-            expect_none_left(place, digest, seconds=60)
+            wait_for_removal(place, digest, seconds=60)
         finally:
             host.kill()
-
-
-class Deadline:
-    """`with ... as is_over`: whether the seconds have passed."""
-
-    def __init__(self, seconds: float) -> None:
-        self._over = threading.Event()
-        self._timer = threading.Timer(seconds, self._over.set)
-
-    def __enter__(self) -> Callable[[], bool]:
-        self._timer.start()
-        return self._over.is_set
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        self._timer.join()
 
 
 @pytest.mark.anyio
@@ -121,7 +93,7 @@ async def test_a_container_that_is_killed_from_outside_is_lost_and_says_so(place
         assert (result.status, result.cause) == (Status.ERROR, Cause.LOST)
         with pytest.raises(FumehoodError, match="open a new one"):
             await box.run("pass")
-    expect_none_left(place, policy.digest)
+    wait_for_removal(place, policy.digest)
 
 
 @pytest.mark.anyio
@@ -134,7 +106,7 @@ async def test_an_opening_that_is_cancelled_leaves_no_container(place: Path) -> 
             async with Sandbox(policy):
                 pass
     for policy in policies:
-        expect_none_left(place, policy.digest)
+        wait_for_removal(place, policy.digest)
 
 
 def test_a_container_that_runs_out_of_memory_as_a_whole_says_so(place: Path) -> None:
@@ -153,7 +125,7 @@ def test_a_closed_sandbox_leaves_no_container(place: Path) -> None:
     with SyncSandbox(policy) as box:
         assert box.run("print(1)").ok
         assert len(containers(place, f"fumehood.policy={policy.digest}")) == 1
-    expect_none_left(place, policy.digest)
+    wait_for_removal(place, policy.digest)
 
 
 def test_containers_of_a_dead_owner_are_collected_and_others_are_left(place: Path) -> None:

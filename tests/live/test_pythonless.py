@@ -12,6 +12,7 @@ import engine
 import pytest
 from live.cli_host import hood
 from live.relays import relay_to
+from live.traces import wait_for_removal
 from ordinary import own
 from requirements import require
 from unit.images.archives import file, link, write_archive
@@ -190,12 +191,14 @@ def test_two_sandboxes_share_one_interpreter_and_nothing_else(place: Path, make_
 @pytest.mark.serial
 @pytest.mark.usefixtures("no_spares")
 def test_an_unused_interpreter_is_collected_and_made_again(place: Path, image: str) -> None:
+    remove_ownerless()
     policy = Policy(backend="docker", image=image, resources={"memory": "81M"})
     with SyncSandbox(policy) as box:
         used = volumes(place)
         assert b"fumehood-python" not in hood("gc").stdout
         assert volumes(place) == used
         assert box.run(argv=["echo", "1"]).ok
+    wait_for_removal(place, policy.digest)
     done = hood("gc")
     assert all(f"removed {name}".encode() in done.stdout for name in used)
     assert volumes(place) == set()
@@ -230,11 +233,12 @@ def test_one_that_was_emptied_by_somebody_is_made_again(place: Path, image: str)
     policy = Policy(backend="docker", image=image, resources={"memory": "86M"})
     with SyncSandbox(policy):
         (holder,) = (name for name in volumes(place) if name.count("-") == 3)
+    wait_for_removal(place, policy.digest)
     engine.docker(place, "volume", "rm", holder)
     engine.docker(place, "volume", "create", "--label", f"{LABEL}=x", holder)
     with SyncSandbox(policy) as box:
         assert box.run(argv=["echo", "1"]).ok
-    # The container that found it empty may have been on its way out still.
+    wait_for_removal(place, policy.digest)
     remove_ownerless()
     assert holder not in volumes(place)
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import engine
+
 from fumehood.backends.native.blueprint import STANDBYS
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -22,6 +24,18 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what}")
         time.sleep(0.01)
+
+
+def containers(place: Path, label: str) -> list[str]:
+    """That the engine at this place has, ended ones too."""
+    done = engine.docker(place, "ps", "--all", "--quiet", "--filter", f"label={label}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def wait_for_removal(place: Path, policy_digest: str, seconds: float = 30) -> None:
+    """The engine removes containers in its own time, behind those who go on."""
+    wait_until(lambda: not containers(place, f"fumehood.policy={policy_digest}"), seconds, "they are removed")
 
 
 def parents() -> dict[int, int]:
