@@ -94,8 +94,8 @@ async def test_a_program_cannot_multiply_by(tight: Sandbox, code: str) -> None:
 
 
 async def test_a_fork_bomb_is_named_as_what_it_is(tight: Sandbox) -> None:
-    code = "import os\nfor _ in range(10): os.fork()\nimport signal; signal.pause()"
-    result = await tight.run(code, timeout=8)
+    # Each of them goes on until it is refused, the first one too, whose end is the run's.
+    result = await tight.run("import os\nwhile True: os.fork()")
     assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.PROCESSES)
 
 
