@@ -24,7 +24,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, with_requirements
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_ext.tools.code_execution import CodeExecutionInput, PythonCodeExecutionTool
-from live.traces import cells_of, is_alive, wait_until
+from live.traces import cells_of, has_process, is_alive, wait_until
 from ordinary import own
 from requirements import require
 
@@ -316,16 +316,6 @@ async def running(
         call = asyncio.create_task(executor.execute_code_blocks(blocks, token))
         await asyncio.to_thread((folder / "ready").read_bytes)
         yield executor, call
-
-
-def has_process(mark: str) -> bool:
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if mark.encode() in entry.read_bytes():
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return False
 
 
 @pytest.mark.parametrize("from_thread", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import anyio
 import engine
 import pytest
 from live.relays import relay_to
-from live.traces import containers, wait_for_removal
+from live.traces import containers, has_process, wait_for_removal
 from requirements import require
 
 from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, SyncSandbox, UnenforceableError
@@ -126,6 +127,16 @@ def test_a_closed_sandbox_leaves_no_container(place: Path) -> None:
         assert box.run("print(1)").ok
         assert len(containers(place, f"fumehood.policy={policy.digest}")) == 1
     wait_for_removal(place, policy.digest)
+
+
+def test_a_sandbox_is_closed_when_nothing_of_its_programs_is_left(place: Path) -> None:
+    """The container may still be there; what ran in it is not, however it was left."""
+    mark = secrets.token_hex(8)
+    with SyncSandbox(Policy(backend="docker", resources={"memory": "75M"})) as box:
+        running = box.start(argv=["sh", "-c", f"setsid sh -c 'sleep 600; : {mark}' & echo up; sleep 600; : {mark}"])
+        next(iter(running.stream()))
+        assert has_process(mark)
+    assert not has_process(mark)
 
 
 def test_containers_of_a_dead_owner_are_collected_and_others_are_left(place: Path) -> None:

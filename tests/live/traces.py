@@ -38,6 +38,17 @@ def wait_for_removal(place: Path, policy_digest: str, seconds: float = 30) -> No
     wait_until(lambda: not containers(place, f"fumehood.policy={policy_digest}"), seconds, "they are removed")
 
 
+def has_process(mark: str) -> bool:
+    """Whether any process of the machine, in a container or not, has this on its command line."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in entry.read_bytes():
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return False
+
+
 def parents() -> dict[int, int]:
     """Living processes: pid -> parent."""
     found: dict[int, int] = {}

@@ -92,8 +92,10 @@ class DockerBackend:
     async def _let_go(self, container: Container) -> None:
         """In the loop. Its runs are over; what is left of it is ours, and the engine takes its time to remove it."""
         assert self._pool is not None
-        await container.bridge.close()
-        self._pool.discard(container)
+        try:
+            await container.bridge.close()
+        finally:
+            self._pool.discard(container)
 
     def _decide(self, design: Design, container: Container) -> EnforcementReport:
         own = own_interpreter().version
