@@ -22,7 +22,7 @@ def canonical(value: Mapping[str, object]) -> str:
 
 def timestamp(moment: float) -> str:
     """Seconds since 1970 as text that sorts by time."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)

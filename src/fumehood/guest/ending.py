@@ -93,7 +93,7 @@ def finish(last_preloaded: str, code: int) -> int:
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls
     sys.unraisablehook = sys.__unraisablehook__
     flushed = _flush()
-    _drop_modules(last_preloaded)
+    drop_modules(last_preloaded)
     return code if flushed and _flush() else code or _FLUSH_FAILED
 
 
@@ -106,7 +106,7 @@ def _show_ignored(ignored: sys.UnraisableHookArgs) -> None:
     write_error(f"{ignored.err_msg or 'Exception ignored in'}: {ignored.object!r}\n{''.join(shown)}")
 
 
-def _drop_modules(last_preloaded: str) -> None:
+def drop_modules(last_preloaded: str) -> None:
     """First let go of them all, so that finalizers still find what they use; then empty those that somebody holds."""
     names = ["__main__", *_imported_after(last_preloaded)]
     held = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules.get(name), ModuleType)]

@@ -7,6 +7,7 @@ everything else is executed. Must leave nothing of ours in sight: no frame in a 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import site
@@ -27,6 +28,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _MOST_DESCRIPTORS = 256
 _CONVERSATION = 3
 _SCRATCH = "/tmp"
+_REHEARSAL = b'{"script": "main.py", "environment": {}, "source": "text = str(1)"}'
 
 
 class RequestRefusedError(Exception):
@@ -69,17 +71,27 @@ class Interpreter:
         self._fork_hooks.append(hooks)
 
     def wake(self) -> None:
-        """In a run, on standby: what has to be different in every run, and once through what every run does.
-
-        The pages of memory that this touches are copied now, and not while a caller waits.
-        """
+        """In a run: what has to be different in every one."""
         for hooks in self._fork_hooks:
             os.register_at_fork(**hooks)
         randomness.renew()
-        for stream in open_streams():
+
+    def rehearse(self) -> None:
+        """In a run on standby: once through what every run does, from its request to its end, with nothing left of it.
+
+        The pages of memory that this touches are copied now, and not while a caller waits.
+        """
+        request = json.loads(_REHEARSAL)
+        source = request["source"].encode()
+        _set_environment(request["environment"])
+        script = _write_script(self.run_folder, request["script"], source)
+        os.unlink(script)
+        streams = open_streams()
+        _make_main_module(script)
+        _run(script, source, self.run_folder)
+        ending.drop_modules(self._last_module)
+        for stream in streams:
             stream.detach()
-        _make_main_module("")
-        _run("", b"", self.run_folder)
 
     def become(self, request: dict[str, Any], source: bytes, descriptors: list[int]) -> NoReturn:
         """What `request` asks for. The descriptors are its standard streams, or what takes their place."""

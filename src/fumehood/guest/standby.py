@@ -23,6 +23,7 @@ def main(isolation: Isolation, interpreter: Interpreter) -> NoReturn:
     try:
         isolation.before.carry_out()
         interpreter.wake()
+        interpreter.rehearse()
         _serve(socket.socket(fileno=CHANNEL), isolation, interpreter)
     except StepError as error:
         os.write(CHANNEL, json.dumps(error.as_message()).encode())

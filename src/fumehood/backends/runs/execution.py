@@ -45,9 +45,10 @@ class RunExecution:
                 await anyio.wait_readable(self._pump.fileno())
         self._listen()
         while not self.is_over:
-            await self.wait_for_output()
             for output in self._step():
                 yield output
+            if not (self.is_over or self._pump.is_ending):
+                await self.wait_for_output()
 
     def _listen(self) -> None:
         if not self._is_listening:

@@ -56,6 +56,11 @@ class Pump:
     def is_done(self) -> bool:
         return self.is_answered and not self._streams
 
+    @property
+    def is_ending(self) -> bool:
+        """The program is over and what it wrote last is here: a bounded rest, which nobody need wait for."""
+        return self.is_answered and bool(self._epoll.poll(0, 1))
+
     def step(self) -> list[Output]:
         """Take what is there, at most one chunk of each stream."""
         outputs: list[Output] = []
