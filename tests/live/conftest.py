@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fumehood import Policy
-from fumehood.backends.native import NativeBackend
+from fumehood.backends.native.backend import NativeBackend
 from fumehood.backends.selection import select_backend
 
 

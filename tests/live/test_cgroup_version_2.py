@@ -13,7 +13,7 @@ from requirements import require
 
 from fumehood import Policy
 from fumehood.backends.interface import RunRequest
-from fumehood.backends.native import NativeBackend
+from fumehood.backends.native.backend import NativeBackend
 from fumehood.backends.native.cgroups import Hierarchy
 from fumehood.backends.native.machine import look
 

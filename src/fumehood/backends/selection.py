@@ -7,6 +7,7 @@ import os
 from functools import cache
 
 from fumehood.backends.interface import Backend
+from fumehood.backends.native import embryos
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
 
@@ -24,6 +25,7 @@ def select_backend(policy: Policy) -> Backend:
             "backend", backend=name, reason=f"{_LATER[name]} are not built in yet", remedy="Use backend: native."
         )
     if name in ("docker", "gvisor"):
+        embryos.abandon_ahead()
         return _docker(os.getpid(), name)
     return _native(os.getpid())
 
@@ -31,7 +33,7 @@ def select_backend(policy: Policy) -> Backend:
 @cache
 def _native(process: int) -> Backend:
     """One for each process: a forked child must not talk to its parent's cells."""
-    from fumehood.backends.native import NativeBackend
+    from fumehood.backends.native.backend import NativeBackend
 
     backend = NativeBackend()
     atexit.register(_close_own, backend.close, process)

@@ -24,6 +24,8 @@ class Command:
     name: str
     module: str
     summary: str
+    starts_cell: bool = False
+    """Whether one is worth growing while the command is being imported."""
 
     def load(self) -> CommandModule:
         """Imports make many objects and no garbage, so nobody looks for any."""
@@ -36,8 +38,8 @@ class Command:
 
 
 COMMANDS = (
-    Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
-    Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
+    Command("run", "fumehood.cli.run", "run a program in a fresh sandbox", starts_cell=True),
+    Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox", starts_cell=True),
     Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),

@@ -8,6 +8,7 @@ import sys
 from typing import NoReturn
 
 from fumehood import __version__
+from fumehood.backends.native import embryos
 from fumehood.cli import exitcodes
 from fumehood.cli.commands import BY_NAME, COMMANDS
 from fumehood.cli.messages import say
@@ -63,6 +64,8 @@ def _dispatch(arguments: list[str]) -> int:
             print(f"hood {__version__}")
             return 0
         case [name, *rest] if name in BY_NAME:
+            if BY_NAME[name].starts_cell:
+                embryos.start_ahead()
             return BY_NAME[name].load().execute(rest)
         case _:
             name = arguments[0]

@@ -11,7 +11,7 @@ import resource
 import signal
 import socket
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import kernel, rootfs, wire
 from .service import Cell
@@ -24,10 +24,14 @@ _NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _HOSTNAME = "sandbox"
 
 
-def main(control_descriptor: int, spec: CellSpec) -> NoReturn:
+def main(control_descriptor: int) -> NoReturn:
     control = socket.socket(fileno=control_descriptor)
-    _keep_to_ourselves([control_descriptor, spec["host_process"], *(h["descriptor"] for h in spec["hierarchies"])])
+    # It had to be inheritable to get here; from here on nothing that is executed gets it.
+    control.set_inheritable(False)
     try:
+        spec = _receive_spec(control)
+        if spec is None:
+            os._exit(0)
         _forget_the_host(spec)
         _isolate(spec)
         with step("making the cell's process namespace"):
@@ -46,10 +50,19 @@ def main(control_descriptor: int, spec: CellSpec) -> NoReturn:
         os._exit(1)
 
 
-def _keep_to_ourselves(descriptors: list[int]) -> None:
-    """They had to be inheritable to get here; from here on nothing that is executed gets them."""
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
+def _receive_spec(control: socket.socket) -> CellSpec | None:
+    """None when the host does without us. Descriptors come with it; it names them by their places."""
+    message, descriptors = wire.receive(control)
+    if message is None:
+        return None
+    place: int = message["spec"]
+    spec: Any = wire.read_sealed_file(descriptors[place])[0]
+    os.close(descriptors[place])
+    spec["host_process"] = descriptors[spec["host_process"]]
+    spec["entrances"] = [descriptors[place] for place in spec["entrances"]]
+    for hierarchy in spec["hierarchies"]:
+        hierarchy["descriptor"] = descriptors[hierarchy["descriptor"]]
+    return spec
 
 
 def _forget_the_host(spec: CellSpec) -> None:

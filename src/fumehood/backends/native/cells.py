@@ -10,15 +10,14 @@ import errno
 import itertools
 import os
 import select
-import socket
 import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
-import fumehood.guest
+from fumehood.backends.native import embryos
 from fumehood.backends.native.cgroups import CellCgroups, remove_stale
+from fumehood.backends.native.embryos import Embryo
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import DOCTOR, StepFailedError
 from fumehood.guest import wire
@@ -34,14 +33,6 @@ _REMEDIES = {
     "preloading modules": "Check environment.preload of the policy; what it needs has to be in environment.packages."
 }
 
-# Runs in the new process: the guest's folder is imported as a package of its own, without fumehood around it.
-# The folder goes as a descriptor: the command line stays visible inside, and is not to tell where we are installed.
-_BOOT = (
-    "import sys; control, data, folder = map(int, sys.argv[1:]); sys.path.insert(0, f'/proc/self/fd/{folder}'); "
-    "from guest import cell, wire; spec, _ = wire.read_sealed_file(data); del sys.path[0]; "
-    "wire.close_all((data, folder)); cell.main(control, spec)"
-)
-
 
 class CellGoneError(Exception):
     """The cell has ended; whoever still needs one starts a new one."""
@@ -50,17 +41,9 @@ class CellGoneError(Exception):
 class Cell:
     """The host's end of one cell."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        control: socket.socket,
-        said: int,
-        cgroups: CellCgroups,
-        owner: int | None,
-    ) -> None:
-        self._process = process
-        self._control = control
-        self._said: int | None = said
+    def __init__(self, embryo: Embryo, cgroups: CellCgroups, owner: int | None) -> None:
+        self._process, self._control = embryo.process, embryo.control
+        self._said: int | None = embryo.said
         self._words = ""
         self._cgroups = cgroups
         self._workspaces = itertools.count(1)
@@ -135,15 +118,11 @@ def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
         cgroups = CellCgroups(list(machine.hierarchies), number)
         undo.callback(cgroups.remove)
         cgroups.make(spec["uid_base"] if machine.is_root else None)
-        ours, theirs = wire.socket_pair()
-        undo.callback(ours.close)
-        said = os.memfd_create("cell", os.MFD_CLOEXEC)
-        undo.callback(os.close, said)
-        with theirs:
-            process = _spawn(spec, machine, cgroups, theirs.fileno(), said)
+        embryo = embryos.take()
         undo.pop_all()
-    cell = Cell(process, ours, said, cgroups, spec["uid_base"] + SANDBOX_UID if machine.is_root else None)
+    cell = Cell(embryo, cgroups, spec["uid_base"] + SANDBOX_UID if machine.is_root else None)
     try:
+        _tell(embryo, spec, machine, cgroups)
         cell.wait_ready()
     except BaseException:
         cell.stop()
@@ -151,41 +130,30 @@ def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
     return cell
 
 
-def _spawn(spec: CellSpec, machine: Machine, cgroups: CellCgroups, control: int, said: int) -> subprocess.Popen[bytes]:
-    """Start the cell's process with the descriptors that it needs, and nothing else of ours."""
+def _tell(embryo: Embryo, spec: CellSpec, machine: Machine, cgroups: CellCgroups) -> None:
+    """What it is to be, with the descriptors that it needs; the spec has their places in the message."""
     opened: list[int] = []
+
+    def place(descriptor: int) -> int:
+        opened.append(descriptor)
+        return len(opened) - 1
+
     try:
-        hierarchies = _open_hierarchies(machine, cgroups, opened)
-        entrances = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in cgroups.entrances()]
-        host = os.pidfd_open(os.getpid())
-        opened += [*entrances, host]
+        hierarchies: list[HierarchySpec] = [
+            {
+                "version": hierarchy.version,
+                "controllers": list(hierarchy.controllers),
+                "descriptor": place(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)),
+            }
+            for hierarchy, folder in zip(machine.hierarchies, cgroups.folders, strict=True)
+        ]
+        entrances = [place(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) for path in cgroups.entrances()]
+        host = place(os.pidfd_open(os.getpid()))
         complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances, "host_process": host}
-        data = wire.sealed_file(dict(complete), b"")
-        opened.append(data)
-        folder = os.open(Path(fumehood.guest.__file__).parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        opened.append(folder)
-        return subprocess.Popen(
-            [machine.interpreter.executable, "-I", "-S", "-c", _BOOT, str(control), str(data), str(folder)],
-            pass_fds=(control, *opened),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            env={"LC_ALL": "C.UTF-8"},
-            cwd="/",
-        )
+        data = place(wire.sealed_file(dict(complete), b""))
+        wire.send(embryo.control, {"spec": data}, tuple(opened))
     finally:
         wire.close_all(opened)
-
-
-def _open_hierarchies(machine: Machine, cgroups: CellCgroups, opened: list[int]) -> list[HierarchySpec]:
-    specs: list[HierarchySpec] = []
-    for hierarchy, folder in zip(machine.hierarchies, cgroups.folders, strict=True):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        opened.append(descriptor)
-        specs.append(
-            {"version": hierarchy.version, "controllers": list(hierarchy.controllers), "descriptor": descriptor}
-        )
-    return specs
 
 
 class CellPool:

@@ -9,7 +9,7 @@ import pytest
 from unit.backends.porter import Porter
 
 from fumehood.backends.interface import BackendSandbox, Doorway, Input
-from fumehood.backends.native import NativeBackend
+from fumehood.backends.native.backend import NativeBackend
 from fumehood.egress.lookout import Sighting, sighting
 from fumehood.guest.lookout import SHOWN_BYTES
 from fumehood.policy import Policy

@@ -1,0 +1,82 @@
+"""Cells that were begun before anybody knew what for: they become the next one, or nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from fumehood.backends.native import embryos
+from fumehood.backends.native.backend import NativeBackend
+from fumehood.guest import wire
+from fumehood.policy import Policy
+from fumehood.recording import record
+from fumehood.requests import make_request
+
+
+@pytest.fixture(autouse=True)
+def nothing_begun() -> Iterator[None]:
+    embryos.abandon_ahead()
+    yield
+    embryos.abandon_ahead()
+
+
+@pytest.mark.anyio
+async def test_what_was_begun_ahead_becomes_the_next_cell() -> None:
+    embryos.start_ahead()
+    backend, policy = NativeBackend(), Policy()
+    (begun,) = embryos._ahead  # pyright: ignore[reportPrivateUsage]
+    try:
+        async with (
+            backend.open(policy, None) as box,
+            box.start(make_request(policy, "import os; print(os.getpid())", {})) as run,
+        ):
+            assert (await record(run)).stdout == b"2\n"
+            assert begun.process.poll() is None
+            assert not embryos._ahead  # pyright: ignore[reportPrivateUsage]
+    finally:
+        backend.close()
+    assert begun.process.poll() is not None, "the cell was another process"
+
+
+def test_one_that_nobody_wants_ends_at_once() -> None:
+    embryos.start_ahead()
+    (begun,) = embryos._ahead  # pyright: ignore[reportPrivateUsage]
+    embryos.abandon_ahead()
+    assert begun.process.poll() is not None
+
+
+def test_one_whose_host_hangs_up_ends_by_itself_and_in_peace() -> None:
+    begun = embryos.take()
+    begun.control.close()
+    assert begun.process.wait(30) == 0
+    assert os.pread(begun.said, 100, 0) == b""
+    os.close(begun.said)
+
+
+def test_one_that_is_told_nonsense_says_so_and_ends() -> None:
+    begun = embryos.take()
+    wire.send(begun.control, {"spec": 0})
+    assert begun.process.wait(30) == 1
+    assert b"IndexError" in os.pread(begun.said, 10_000, 0)
+    begun.abandon()
+
+
+def test_it_holds_nothing_of_its_hosts() -> None:
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    begun = embryos.take()
+    try:
+        os.close(write)
+        assert os.read(read, 1) == b"", "it keeps a descriptor that it was not given"
+    finally:
+        os.close(read)
+        begun.abandon()
+
+
+def test_beginning_one_waits_for_no_policy() -> None:
+    code = "import sys, fumehood.cli.entry; sys.exit(sorted({'pydantic', 'anyio', 'yaml'} & set(sys.modules)) or 0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
