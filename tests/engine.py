@@ -35,8 +35,6 @@ _MAKER = Path(__file__).parent.parent / "src" / "fumehood" / "images"
 _RUNTIMES = {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--platform=ptrace", "--network=none"]}}
 _START_SECONDS = 60
 _STOP_SECONDS = 20
-_keepers: list[subprocess.Popen[bytes]] = []
-"""Held, because nobody waits for them: they end after us."""
 
 
 def missing() -> str | None:
@@ -101,12 +99,12 @@ def _start_keeper(place: Path) -> None:
             stderr=log,
             start_new_session=True,
         )
-    _keepers.append(keeper)
     for _ in range(_START_SECONDS * 20):
-        if answers(place):
-            return
         if keeper.poll() is not None:
             break
+        if answers(place):
+            keeper.returncode = 0  # nobody waits for it: it ends after us
+            return
         time.sleep(0.05)
     raise RuntimeError(f"no Docker engine: {(place / 'keeper.log').read_text(errors='replace')[-2000:]}")
 

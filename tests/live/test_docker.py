@@ -52,7 +52,8 @@ def test_nothing_is_left_of_a_host_that_was_killed_with_ten_containers(place: Pa
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None
         assert host.stdout.readline() == "open\n"
-        assert len(containers(place, f"fumehood.policy={digest}")) == 10
+        # And perhaps one that stands by.
+        assert len(containers(place, f"fumehood.policy={digest}")) >= 10
         host.kill()
     wait_for_removal(place, digest, seconds=5)
 
