@@ -105,13 +105,13 @@ class Connection:
         return PlainStream(self._far, self._count)
 
     def hand_over(self) -> None:
-        """Let the kernel move all further bytes; this connection now lives without a task."""
+        """All further bytes move unseen; this connection now lives without a task."""
         if self._far is None or self._lease is None:
             raise AssertionError("nothing to hand over to")
         self._relay = Relay(
             self.near.connection,
             self._far,
-            self.way.pipes,
+            self.way.buffer,
             allowance=self._lease.allowance,
             count=self._count,
             on_end=self._on_relay_end,

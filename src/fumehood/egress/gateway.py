@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future
 from typing import TypeVarTuple, Unpack
 
 from fumehood.egress.limits import Limits
-from fumehood.egress.relay import Pipes
+from fumehood.egress.relay import Buffer
 from fumehood.egress.resolution import HostResolver, Resolver
 from fumehood.egress.trust import bundle, host_context
 from fumehood.egress.way_out import WayOut
@@ -40,7 +40,7 @@ class Gateway:
     ) -> None:
         self.limits = limits or Limits()
         self.resolve = resolver or HostResolver()
-        self.pipes = Pipes()
+        self.buffer = Buffer()
         self.ways: set[WayOut] = set()
         self.connections = 0
         # Two descriptors each: half of what this process may have is left to the application.
@@ -127,7 +127,6 @@ class Gateway:
         finally:
             for way in list(self.ways):
                 way.cut()
-            self.pipes.close()
 
 
 def _gone() -> StepFailedError:

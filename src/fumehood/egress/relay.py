@@ -1,60 +1,41 @@
-"""Bytes from one socket to another that nobody looks at: the kernel moves them through a pipe, without copying.
+"""Bytes from one socket to another that nobody looks at.
 
-Callbacks rather than tasks, and a pipe only while something moves, so that a connection that waits costs two sockets
-and next to nothing else.
+Callbacks rather than tasks, and one buffer for all, so that a connection that waits costs two sockets and next to
+nothing else. They are copied: handing pages on with `splice` takes less of our time, and makes downloads slower.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
-import os
 import socket
 from collections.abc import Callable
 
-_CHUNK_BYTES = 1024 * 1024
-_KEPT_PIPES = 8
-# One busy connection must not keep the others waiting.
-_MOST_ROUNDS = 4
-_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
+_CHUNK_BYTES = 2 * 1024 * 1024
+# When this much waits for readers that are slow or do not read at all, nobody gets so much at a time any more.
+_MUCH_WAITING_BYTES = 32 * 1024 * 1024
+_SMALL_BYTES = 32 * 1024
 
 
-class Pipes:
-    """Empty pipes, kept for the next one who needs one."""
+class Buffer:
+    """What moves at this moment, whoever it belongs to; whoever cannot deliver takes a copy along."""
 
     def __init__(self) -> None:
-        self._free: list[tuple[int, int]] = []
+        self._view = memoryview(bytearray(_CHUNK_BYTES))
+        self.waiting_bytes = 0
+        """In copies."""
 
-    def take(self) -> tuple[int, int]:
-        if self._free:
-            return self._free.pop()
-        ends = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # An ordinary user may only have so much; a small pipe is slower and as good.
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _CHUNK_BYTES)
-        return ends
-
-    def give_back(self, ends: tuple[int, int], *, empty: bool) -> None:
-        if empty and len(self._free) < _KEPT_PIPES:
-            self._free.append(ends)
-        else:
-            for end in ends:
-                os.close(end)
-
-    def close(self) -> None:
-        while self._free:
-            self.give_back(self._free.pop(), empty=False)
+    def room(self, allowed: int) -> memoryview:
+        return self._view[: min(allowed, _SMALL_BYTES if self.waiting_bytes > _MUCH_WAITING_BYTES else _CHUNK_BYTES)]
 
 
 class Pump:
     """One direction. Reads only when what it read before is delivered; the sender feels that as back-pressure."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, pipes: Pipes, relay: Relay) -> None:
-        self._source, self._sink, self._pipes, self._relay = source, sink, pipes, relay
+    def __init__(self, source: socket.socket, sink: socket.socket, buffer: Buffer, relay: Relay) -> None:
+        self._source, self._sink, self._buffer, self._relay = source, sink, buffer, relay
         self._loop = asyncio.get_running_loop()
-        self._pipe: tuple[int, int] | None = None
-        self._held = 0
+        self._held = buffer.room(0)
+        self._copied = 0
         self._ended = False
         self.done = False
 
@@ -64,46 +45,49 @@ class Pump:
     def stop(self) -> None:
         self._loop.remove_reader(self._source)
         self._loop.remove_writer(self._sink)
-        self._release()
+        self._account(0)
         self.done = True
 
     def _run(self) -> None:
         try:
-            for _ in range(_MOST_ROUNDS):
-                if not self._pull() or not self._push():
-                    break
+            if self._pull():
+                self._push()
         except Exception as error:
             self._relay.finish(error)
             return
-        if not self._held:
-            self._release()
-            if self._ended:
-                self._pass_on_the_end()
+        if self._ended:
+            self._pass_on_the_end()
 
     def _pull(self) -> bool:
         """Whether there is something to deliver."""
-        if self._pipe is None:
-            self._pipe = self._pipes.take()
         try:
-            moved = os.splice(self._source.fileno(), self._pipe[1], self._relay.allowance(_CHUNK_BYTES), flags=_FLAGS)
+            room = self._buffer.room(self._relay.allowance(_CHUNK_BYTES))
+            moved = self._source.recv_into(room)
         except BlockingIOError:
             return False
         self._relay.count(moved)
-        self._held += moved
+        self._held = room[:moved]
         self._ended = not moved
         return bool(moved)
 
     def _push(self) -> bool:
         """Whether everything is delivered; if not, this goes on when there is room."""
-        assert self._pipe is not None
         try:
             while self._held:
-                self._held -= os.splice(self._pipe[0], self._sink.fileno(), self._held, flags=_FLAGS)
+                self._held = self._held[self._sink.send(self._held) :]
         except BlockingIOError:
-            self._loop.remove_reader(self._source)
-            self._loop.add_writer(self._sink, self._resume)
+            if not self._copied:
+                self._held = memoryview(bytes(self._held))
+                self._loop.remove_reader(self._source)
+                self._loop.add_writer(self._sink, self._resume)
+            self._account(len(self._held))
             return False
+        self._account(0)
         return True
+
+    def _account(self, copied: int) -> None:
+        self._buffer.waiting_bytes += copied - self._copied
+        self._copied = copied
 
     def _resume(self) -> None:
         try:
@@ -125,11 +109,6 @@ class Pump:
         else:
             self._relay.half_done()
 
-    def _release(self) -> None:
-        if self._pipe is not None:
-            self._pipes.give_back(self._pipe, empty=not self._held)
-            self._pipe = None
-
 
 class Relay:
     """Both directions between two sockets. `on_end` is called once, with what went wrong if something did."""
@@ -138,14 +117,14 @@ class Relay:
         self,
         near: socket.socket,
         far: socket.socket,
-        pipes: Pipes,
+        buffer: Buffer,
         *,
         allowance: Callable[[int], int],
         count: Callable[[int], None],
         on_end: Callable[[Exception | None], None],
     ) -> None:
         self.allowance, self.count, self._on_end = allowance, count, on_end
-        self._pumps = (Pump(near, far, pipes, self), Pump(far, near, pipes, self))
+        self._pumps = (Pump(near, far, buffer, self), Pump(far, near, buffer, self))
         self._finished = False
 
     def start(self) -> None:

@@ -42,7 +42,7 @@ class WayOut:
         self._likely_ports = {*learning.PORTS, *Rulebook(policy).ports} if learns else None
         policy = learning.everything() if learns else policy
         self.gateway, self.sandbox_id, self.limits = gateway, sandbox_id, gateway.limits
-        self.upstream_context, self.pipes = gateway.upstream_context, gateway.pipes
+        self.upstream_context, self.buffer = gateway.upstream_context, gateway.buffer
         self.book = Rulebook(policy)
         self.credentials = Credentials(policy)
         self.canaries = load_canaries(policy, os.environ)
