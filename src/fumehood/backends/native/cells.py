@@ -91,7 +91,9 @@ class Cell:
         poll.register(self._control, select.POLLIN)
         if not poll.poll(_START_SECONDS * 1000):
             raise StepFailedError("starting a cell", f"it was not ready after {_START_SECONDS:.0f} s")
-        message, _ = wire.receive(self._control)
+        message = None
+        with suppress(ConnectionError):  # as good as the end: it died without listening
+            message, _ = wire.receive(self._control)
         if message is None:
             raise StepFailedError("starting a cell", self.last_words() or "it ended before it was ready")
         if "failed" in message:
@@ -122,7 +124,8 @@ def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
         undo.pop_all()
     cell = Cell(embryo, cgroups, spec["uid_base"] + SANDBOX_UID if machine.is_root else None)
     try:
-        _tell(embryo, spec, machine, cgroups)
+        with suppress(ConnectionError):  # it is dead already, and the next line says of what
+            _tell(embryo, spec, machine, cgroups)
         cell.wait_ready()
     except BaseException:
         cell.stop()

@@ -11,6 +11,7 @@ import pytest
 
 from fumehood.backends.native import embryos
 from fumehood.backends.native.backend import NativeBackend
+from fumehood.errors import StepFailedError
 from fumehood.guest import wire
 from fumehood.policy import Policy
 from fumehood.recording import record
@@ -63,6 +64,25 @@ def test_one_that_is_told_nonsense_says_so_and_ends() -> None:
     assert begun.process.wait(30) == 1
     assert b"IndexError" in os.pread(begun.said, 10_000, 0)
     begun.abandon()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wait", [True, False])
+async def test_one_that_has_died_is_a_clear_error_and_the_next_try_works(wait: bool) -> None:
+    embryos.start_ahead()
+    (begun,) = embryos._ahead  # pyright: ignore[reportPrivateUsage]
+    begun.process.kill()
+    if wait:
+        begun.process.wait()
+    backend = NativeBackend()
+    try:
+        with pytest.raises(StepFailedError, match="it ended before it was ready"):
+            async with backend.open(Policy(), None):
+                pass
+        async with backend.open(Policy(), None):
+            pass
+    finally:
+        backend.close()
 
 
 def test_it_holds_nothing_of_its_hosts() -> None:
