@@ -13,7 +13,7 @@ import sys
 
 import anyio
 
-from fumehood.cli.bench.measures import measure
+from fumehood.cli.bench.measures import groups
 from fumehood.cli.bench.rows import Row
 
 
@@ -21,6 +21,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hood bench", description="Measure sandboxed runs against plain python.")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--rounds", type=int, default=60, metavar="N", help="how often each thing is timed (60)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=list(groups(0)),
+        metavar="GROUP",
+        help=f"measure this and nothing else; may be repeated ({', '.join(groups(0))})",
+    )
     parser.add_argument(
         "--audit-records",
         type=int,
@@ -34,12 +41,14 @@ def build_parser() -> argparse.ArgumentParser:
 def execute(arguments: list[str]) -> int:
     options = build_parser().parse_args(arguments)
     rows: list[Row] = []
+    chosen = {name: group for name, group in groups(options.audit_records).items() if name in (options.only or [name])}
 
     async def collect() -> None:
-        async for row in measure(max(3, options.rounds), options.audit_records):
-            rows.append(row)
-            if not options.json:
-                print(_line(row), flush=True)
+        for group in chosen.values():
+            async for row in group(max(3, options.rounds)):
+                rows.append(row)
+                if not options.json:
+                    print(_line(row), flush=True)
 
     if not options.json:
         print(f"{'what':44} {'it':>9} {'against':>9} {'ratio':>7}  budget")

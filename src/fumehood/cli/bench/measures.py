@@ -22,31 +22,35 @@ _PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "reso
 _AT_ONCE = 8
 
 
-async def measure(rounds: int, many_records: int) -> AsyncIterator[Row]:
-    plain = [rivals.interpreter(), "-I", "-S", "-c", rivals.PROGRAM]
+Group = Callable[[int], AsyncIterator[Row]]
+
+
+def groups(many_records: int) -> dict[str, Group]:
+    """What can be measured by itself, in the order of the table; each is told how often."""
+    return {
+        "runs": _runs,
+        "cold": _cold,
+        "audit": lambda rounds: audits.measure(rounds, many_records),
+        "packages": _packages,
+        "sessions": lambda rounds: sessions.measure(_plain(), rounds),
+        "calls": calls.measure,
+        "agents": agents.measure,
+        "files": lambda _: transfers.measure(),
+        "gateway": lambda _: egress.measure(),
+        "runtime": runtimes.measure,
+        "containers": containers.measure,
+    }
+
+
+def _plain() -> list[str]:
+    return [rivals.interpreter(), "-I", "-S", "-c", rivals.PROGRAM]
+
+
+async def _runs(rounds: int) -> AsyncIterator[Row]:
     async with Sandbox() as box:
         for steps in (_latency, _throughput, _memory):
-            async for row in steps(box, plain, rounds):
+            async for row in steps(box, _plain(), rounds):
                 yield row
-    async for row in _cold(plain, rounds):
-        yield row
-    async for row in audits.measure(rounds, many_records):
-        yield row
-    yield await _pandas(rounds)
-    async for row in sessions.measure(plain, rounds):
-        yield row
-    async for row in calls.measure(rounds):
-        yield row
-    async for row in agents.measure(rounds):
-        yield row
-    async for row in transfers.measure():
-        yield row
-    async for row in egress.measure():
-        yield row
-    async for row in runtimes.measure(rounds):
-        yield row
-    async for row in containers.measure(rounds):
-        yield row
 
 
 def _runner(box: Sandbox, code: str) -> Callable[[], Awaitable[object]]:
@@ -92,7 +96,7 @@ async def _memory(box: Sandbox, plain: list[str], rounds: int) -> AsyncIterator[
     yield Row("memory of an idle cell with 2 standbys, private", sum(used), "M")
 
 
-async def _cold(plain: list[str], rounds: int) -> AsyncIterator[Row]:
+async def _cold(rounds: int) -> AsyncIterator[Row]:
     hood = shutil.which("hood", path=os.path.dirname(sys.executable)) or shutil.which("hood")
     if hood is None:
         yield Row("hood run, cold / python -I -S", missing="the hood command is not on the path")
@@ -100,7 +104,7 @@ async def _cold(plain: list[str], rounds: int) -> AsyncIterator[Row]:
     few = max(3, rounds // 4)
     # As it is for a user: what was imported once is compiled.
     cold = command([hood, "run", "-c", rivals.PROGRAM], {**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
-    ours, baseline = await in_turns(few, cold, command(plain))
+    ours, baseline = await in_turns(few, cold, command(_plain()))
     yield Row("hood run, cold / python -I -S", ours, against=baseline)
     docker = rivals.docker()
     if docker is not None:
@@ -108,18 +112,19 @@ async def _cold(plain: list[str], rounds: int) -> AsyncIterator[Row]:
         yield Row("hood run, cold / docker run", ours, against=baseline, budget="< 1x")
 
 
-async def _pandas(rounds: int) -> Row:
+async def _packages(rounds: int) -> AsyncIterator[Row]:
     """The same packages on both sides: those of the sandbox's environment."""
     name, code, few = "fresh run with pandas / python + import pandas", "import pandas; print(1)", max(3, rounds // 4)
     policy = Policy(**_PANDAS)
     try:
         folder = await to_thread.run_sync(_install, policy)
     except FumehoodError as error:
-        return Row(name, missing=f"not installed: {str(error).splitlines()[0]}")
+        yield Row(name, missing=f"not installed: {str(error).splitlines()[0]}")
+        return
     async with Sandbox(policy) as box:
         plain = command([rivals.interpreter(), "-S", "-c", code], {"PYTHONPATH": folder})
         ours, baseline = await in_turns(few, _runner(box, code), plain)
-    return Row(name, ours, against=baseline, budget="<= 0.04x")
+    yield Row(name, ours, against=baseline, budget="<= 0.04x")
 
 
 def _install(policy: Policy) -> str:
