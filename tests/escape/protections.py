@@ -11,7 +11,8 @@ from typing import NamedTuple
 GUEST, NATIVE, RUNS = "guest", "backends/native", "backends/runs"
 ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation.py", f"{GUEST}/rootfs.py", f"{GUEST}/cell.py"
 PROGRAM, ENDING, SERVICE = f"{GUEST}/program.py", f"{GUEST}/ending.py", f"{GUEST}/service.py"
-BLUEPRINT, CELLS, PUMP = f"{NATIVE}/blueprint.py", f"{NATIVE}/cells.py", f"{RUNS}/pump.py"
+BLUEPRINT, CELLS, EMBRYOS = f"{NATIVE}/blueprint.py", f"{NATIVE}/cells.py", f"{NATIVE}/embryos.py"
+PUMP = f"{RUNS}/pump.py"
 
 # What a root that is not minimal would show.
 HOST_PLACES = (
@@ -190,15 +191,15 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "no-code-from-memory": [Patch(f"{GUEST}/seccomp/__init__.py", "if executes_files_only else", "if 0 else")],
     # What comes from the host, or from the machinery.
     "empty-environment": [
-        Patch(CELLS, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
+        Patch(EMBRYOS, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
         Patch(PROGRAM, "os.environ.clear()", "pass"),
     ],
     # The machinery's channel, and one descriptor of the host's that can be inherited, stay open.
     "descriptors-closed": [
         Patch(
-            CELLS,
-            "pass_fds=(control, *opened)",
-            "pass_fds=(control, *opened, *[os.dup2(number, 200) for number in range(3, 200)"
+            EMBRYOS,
+            "pass_fds=(control, folder)",
+            "pass_fds=(control, folder, *[os.dup2(number, 200) for number in range(3, 200)"
             " if os.path.exists(f'/proc/self/fd/{number}') and os.get_inheritable(number)][:1])",
         ),
         Patch(ISOLATION, 'plan.call("dup3", copy, number, os.O_CLOEXEC)', 'plan.call("dup3", copy, number, 0)'),
@@ -208,8 +209,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
     "command-line-renamed": [
         Patch(CELL, "kernel.rename_process([sys.executable])", "pass"),
-        Patch(CELLS, "map(int, sys.argv[1:])", "map(int, sys.argv[1:4])"),
-        Patch(CELLS, "str(folder)],", "str(folder), str(Path(fumehood.guest.__file__).parent)],"),
+        Patch(EMBRYOS, "map(int, sys.argv[1:])", "map(int, sys.argv[1:3])"),
+        Patch(EMBRYOS, "str(folder)],", "str(folder), str(Path(fumehood.guest.__file__).parent)],"),
     ],
     "host-forgotten": [
         Patch(CELL, "os.setsid()", "pass"),
@@ -220,7 +221,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "own-folder": [
         Patch(PROGRAM, 'os.chdir(os.path.join(WORKSPACE, request["cwd"]))', "pass"),
-        Patch(CELLS, 'cwd="/",', ""),
+        Patch(EMBRYOS, 'cwd="/",', ""),
     ],
     "randomness": [Patch(PROGRAM, "randomness.renew()", "pass")],
     "notes-checked": [
