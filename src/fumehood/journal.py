@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Protocol, Self
 
 import anyio
 
@@ -54,23 +54,15 @@ class Journal:
         """With `follow_out`, each run is followed on its way out from its beginning."""
         self._trail, self._keep, self._follow_out = trail, keep or Audit(), follow_out
 
-    @asynccontextmanager
-    async def run(self, request: RunRequest) -> AsyncIterator[RunEntry]:
-        """The block is the run, or the start of one in the background. That an error ends it is recorded too."""
-        entry = RunEntry(self._trail, self._keep)
+    def run(self, request: RunRequest) -> RunEntry:
+        """`async with`: the block is the run, or the start of one in the background."""
+        entry = RunEntry(self._trail, self._keep, request)
         if self._follow_out is not None:
             entry.follow(self._follow_out())
-        await entry.requested(request)
-        async with entry.ending():
-            yield entry
+        return entry
 
-    @asynccontextmanager
-    async def telling_denials(self, action: str) -> AsyncIterator[None]:
-        try:
-            yield
-        except DeniedError as error:
-            await self._trail.write(RequestDenied(action, type(error).__name__, str(error)))
-            raise
+    def telling_denials(self, action: str) -> TellingDenials:
+        return TellingDenials(self._trail, action)
 
     async def denied(self, result: RunResult) -> None:
         """A run that was refused before it began."""
@@ -110,6 +102,20 @@ class Journal:
         await entries.write()
 
 
+class TellingDenials:
+    """`async with`: a refusal that ends the block is recorded."""
+
+    def __init__(self, trail: Trail, action: str) -> None:
+        self._trail, self._action = trail, action
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, DeniedError):
+            await self._trail.write(RequestDenied(self._action, type(error).__name__, str(error)))
+
+
 class FileEntries:
     """Files that are on their way: those that go in are there already, those that go out wait until they are told."""
 
@@ -141,9 +147,10 @@ class FileEntries:
 
 
 class RunEntry:
-    """One run, from the wish to the verdict."""
+    """One run, from the wish to the verdict. The wish is on record before the block begins, and what breaks it too."""
 
-    def __init__(self, trail: Trail, keep: Audit) -> None:
+    def __init__(self, trail: Trail, keep: Audit, request: RunRequest) -> None:
+        self._request = request
         self.run_id = f"run_{secrets.token_hex(8)}"
         self._trail = trail.within(run=self.run_id)
         self._keep = keep
@@ -153,9 +160,14 @@ class RunEntry:
         self._streams: dict[int, Witness] = {number: _witness(keep.output) for number in (1, 2)}
         self._input = _witness(keep.code)
 
-    async def requested(self, request: RunRequest) -> None:
+    async def __aenter__(self) -> Self:
         if self._trail.is_on:
-            await self._trail.write(_requested(request, self._keep))
+            await self._trail.write(_requested(self._request, self._keep))
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            await self.broke_off(error)
 
     def follow(self, telling: Telling) -> None:
         """What happened on the way out is told with how the run ended, and before it."""

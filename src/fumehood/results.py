@@ -141,7 +141,14 @@ class RunResult:
     """Of a session: it had lost its state, and this run began with a new one."""
 
     @classmethod
-    def of(cls, record: Record, run_id: str, policy_digest: str, image_digest: str | None = None) -> RunResult:
+    def of(
+        cls,
+        record: Record,
+        run_id: str,
+        policy_digest: str,
+        image_digest: str | None = None,
+        denials: tuple[Denial, ...] = (),
+    ) -> RunResult:
         outcome = record.outcome
         return cls(
             status=outcome.status,
@@ -159,6 +166,7 @@ class RunResult:
             signal=outcome.signal,
             detail=outcome.detail,
             displays=record.displays,
+            denials=denials,
         )
 
     @property

@@ -274,8 +274,7 @@ class Sandbox(Files):
 
     def _result(self, taken: Record, run_id: str, outing: Outing) -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
-        result = RunResult.of(taken, run_id, self.policy.digest, image_digest)
-        return replace(result, denials=outing.news())
+        return RunResult.of(taken, run_id, self.policy.digest, image_digest, outing.news())
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""

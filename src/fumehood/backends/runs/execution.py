@@ -115,10 +115,10 @@ class RunExecution:
         """Kill what still runs and wait for the proof; false when there was none."""
         if not self._pump.is_answered:
             self.kill()
-        with anyio.move_on_after(_KILL_PATIENCE_SECONDS, shield=True):
-            while not self._pump.is_answered:
-                await anyio.wait_readable(self._pump.fileno())
-                self._pump.step()
+            with anyio.move_on_after(_KILL_PATIENCE_SECONDS, shield=True):
+                while not self._pump.is_answered:
+                    await anyio.wait_readable(self._pump.fileno())
+                    self._pump.step()
         anyio.notify_closing(self._pump.fileno())
         self._pump.close()
         return self._pump.is_answered
