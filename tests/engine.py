@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -163,6 +163,16 @@ def keep(place: Path) -> None:
         daemon.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         daemon.kill()
+    end_shims(place)
+
+
+def end_shims(place: Path) -> None:
+    """An engine forgets the keeper of a container that ends while the engine itself does."""
+    for process in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError):
+            words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if b"containerd-shim" in words[0] and os.fsencode(place / "exec/containerd/containerd.sock") in words:
+                os.kill(process, signal.SIGKILL)
 
 
 def _die_with_parent() -> None:
