@@ -111,6 +111,7 @@ DIFFERENCES = (
         "gVisor ends the program, or all of the sandbox, where the kernel refuses memory",
         tuple(f"test_a_run_cannot_hoard_memory_in[{way}]" for way in ("System V shared memory", "pipes")),
         is_certain=False,
+        is_refused=True,
     ),
     Difference(
         CONTAINERS,

@@ -221,15 +221,6 @@ class RunEntry:
         )
         return result
 
-    @asynccontextmanager
-    async def ending(self) -> AsyncIterator[None]:
-        """If an error ends the block, that is how the run ended."""
-        try:
-            yield
-        except BaseException as error:
-            await self.broke_off(error)
-            raise
-
     async def broke_off(self, error: BaseException | None) -> None:
         """Cancelled, left early, or a failure of ours. What goes wrong here is not the news."""
         with anyio.CancelScope(shield=True), suppress(AuditError):

@@ -117,12 +117,15 @@ class Session:
         return opened
 
     async def _conclude(self, taken: Record, restarted: bool, entry: RunEntry) -> RunResult:
-        async with entry.ending():
+        try:
             result = replace(await self._report(taken, entry.run_id), restarted=restarted)
             if self._opened is not None and not self._opened.is_alive:
                 detail = f"{result.detail}; {_STATE_IS_LOST}" if result.detail else _STATE_IS_LOST
                 result = replace(result, detail=detail)
             return await entry.concluded(result)
+        except BaseException as error:
+            await entry.broke_off(error)
+            raise
 
     async def _end(self) -> None:
         was_open, self._opened = self._opened is not None, None

@@ -56,7 +56,10 @@ def abandon_ahead() -> None:
 
 
 def take() -> Embryo:
-    return _ahead.pop() if _ahead else _start()
+    try:
+        return _ahead.pop()
+    except IndexError:  # none was begun, or another thread has taken it
+        return _start()
 
 
 def _start() -> Embryo:
