@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol, Self
@@ -31,8 +30,10 @@ from fumehood.audit.events import (
     RunStarted,
     SessionClosed,
     SessionOpened,
+    as_content,
 )
-from fumehood.audit.trail import OFF, Stamped, Trail
+from fumehood.audit.records import Entry
+from fumehood.audit.trail import OFF, Trail
 from fumehood.backends.interface import Input, RunRequest
 from fumehood.errors import AuditError, DeniedError
 from fumehood.events import Stderr, Stdout
@@ -74,7 +75,7 @@ class Journal:
             await self._trail.write(PolicyChanged(policy.digest, Attachment(canonical_meaning(policy))))
 
     def within_session(self, follow_out: Callable[[], Telling]) -> Journal:
-        return Journal(self._trail.within(session=f"session_{secrets.token_hex(8)}"), self._keep, follow_out)
+        return Journal(self._trail.within(session=f"session_{os.urandom(8).hex()}"), self._keep, follow_out)
 
     async def session_opened(self) -> None:
         await self._trail.write(SessionOpened())
@@ -121,7 +122,7 @@ class FileEntries:
 
     def __init__(self, trail: Trail) -> None:
         self._trail = trail
-        self._pending: list[Stamped] = []
+        self._pending: list[Entry] = []
 
     async def went_in(self, path: str, size: int, sha256: str) -> None:
         self._add(FileIn(_shown(path), size, sha256))
@@ -142,7 +143,7 @@ class FileEntries:
 
     async def write_what_went_in(self) -> None:
         """After a failure: what was to go out has not."""
-        self._pending = [each for each in self._pending if each.entry.kind == FileIn.kind]
+        self._pending = [each for each in self._pending if each.kind == FileIn.kind]
         await self.write()
 
 
@@ -151,14 +152,14 @@ class RunEntry:
 
     def __init__(self, trail: Trail, keep: Audit, request: RunRequest) -> None:
         self._request = request
-        self.run_id = f"run_{secrets.token_hex(8)}"
+        self.run_id = f"run_{os.urandom(8).hex()}"
         self._trail = trail.within(run=self.run_id)
         self._keep = keep
-        self._started: Stamped | None = None
+        self._started: Entry | None = None
         self._is_over = not trail.is_on
         self._abroad: Telling = tuple
-        self._streams: dict[int, Witness] = {number: _witness(keep.output) for number in (1, 2)}
-        self._input = _witness(keep.code)
+        self._seen: dict[int, Witness] = {}
+        """By number: the input that was written live, and what came out. Of what never had a byte there is none."""
 
     async def __aenter__(self) -> Self:
         if self._trail.is_on:
@@ -184,8 +185,7 @@ class RunEntry:
 
     def saw(self, stream: int, data: bytes) -> None:
         """Output, as it comes."""
-        if self._trail.is_on:
-            self._streams[stream].take(data)
+        self._take(stream, data, self._keep.output)
 
     def saw_event(self, event: Stdout | Stderr | Display) -> None:
         match event:
@@ -198,11 +198,22 @@ class RunEntry:
 
     def fed(self, data: bytes) -> None:
         """Live input."""
-        if self._trail.is_on:
-            self._input.take(data)
+        self._take(0, data, self._keep.code)
+
+    def _take(self, stream: int, data: bytes, kept: Kept) -> None:
+        if not data or not self._trail.is_on:
+            return
+        if stream not in self._seen:
+            self._seen[stream] = _WITNESSES[kept]()
+        self._seen[stream].take(data)
+
+    def _content(self, stream: int) -> Content:
+        return self._seen[stream].content() if stream in self._seen else None
 
     async def concluded(self, result: RunResult) -> RunResult:
         """The same result, now that it is recorded."""
+        if self._is_over:
+            return result
         await self._end(
             RunFinished(
                 status=result.status,
@@ -214,9 +225,9 @@ class RunEntry:
                 cpu_us=round(result.cpu_ms * 1000),
                 peak_memory_bytes=result.peak_memory_bytes,
                 truncated=result.truncated or None,
-                stdin=self._input.content(),
-                stdout=self._streams[1].content(),
-                stderr=self._streams[2].content(),
+                stdin=self._content(0),
+                stdout=self._content(1),
+                stderr=self._content(2),
             ),
         )
         return result
@@ -230,9 +241,8 @@ class RunEntry:
                 await self._end(self._cancelled())
 
     def _cancelled(self) -> RunFinished:
-        witnesses = (self._input, self._streams[1], self._streams[2])
         told = (Status.CANCELLED, Cause.CANCELLED, None, None, None, None, None, None, None)
-        return RunFinished(*told, *(witness.content() for witness in witnesses))
+        return RunFinished(*told, *map(self._content, (0, 1, 2)))
 
     async def _end(self, *events: AuditEvent) -> None:
         if self._is_over:
@@ -267,7 +277,7 @@ class _Digesting:
         self._size += len(data)
 
     def content(self) -> Content:
-        return Digest(self._digest.hexdigest(), self._size) if self._size else None
+        return Digest(self._digest.hexdigest(), self._size)
 
 
 class _Keeping:
@@ -278,17 +288,14 @@ class _Keeping:
         self._data += data
 
     def content(self) -> Content:
-        return Attachment(bytes(self._data)) if self._data else None
+        return Attachment(bytes(self._data))
 
 
-def _witness(kept: Kept) -> Witness:
-    return {"none": _Blind, "digest": _Digesting, "full": _Keeping}[kept]()
+_WITNESSES: dict[Kept, type[Witness]] = {"none": _Blind, "digest": _Digesting, "full": _Keeping}
 
 
 def _content(data: bytes, kept: Kept) -> Content:
-    witness = _witness(kept)
-    witness.take(data)
-    return witness.content()
+    return as_content(data, kept) if data else None
 
 
 def _requested(request: RunRequest, keep: Audit) -> RunRequested:
@@ -321,4 +328,4 @@ def _stdin(request: RunRequest, kept: Kept) -> Content | str:
 
 def _shown(path: str) -> str:
     """Bytes that are no text are shown as such: a record holds text."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fumehood.audit.records import Entry, Record
 
@@ -13,8 +13,7 @@ GENESIS = bytes(32)
 _PURPOSE = b"fumehood audit record 1\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """Where a log ends: the last record's number and hash, and which record is the newest checkpoint."""
 
     seq: int

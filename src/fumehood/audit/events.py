@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fumehood.policy.audit import Kept
+
 
 @dataclass(frozen=True, slots=True)
 class Digest:
@@ -32,6 +34,17 @@ class Attachment:
 
 
 Content = Attachment | Digest | None
+
+
+def as_content(data: bytes, kept: Kept) -> Content:
+    """What the policy lets the log keep of it."""
+    match kept:
+        case "none":
+            return None
+        case "digest":
+            return Digest.of(data)
+        case "full":
+            return Attachment(data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 import pwd
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -58,9 +58,10 @@ class AuditLog:
     def let_go(self) -> None:
         self._store.close()
 
-    def append(self, entries: Sequence[Entry], attachments: Mapping[str, bytes] | None = None) -> None:
+    def append(self, entries: Sequence[Entry]) -> None:
         """All of them or none. Survives the death of this process; `sync` makes it survive a loss of power."""
-        self._last_seq = self._store.extend(lambda head: follow(head, entries), attachments or {})[-1].seq
+        attachments = {digest: data for entry in entries for digest, data in entry.attachments.items()}
+        self._last_seq = self._store.extend(lambda head: follow(head, entries), attachments)[-1].seq
 
     def checkpoint_if_due(self) -> None:
         """For those who may wait: it takes some milliseconds."""
@@ -69,7 +70,7 @@ class AuditLog:
 
     def claim_checkpoint(self) -> bool:
         """Whether one is due and nobody else in this process is at it. Then the caller is: `checkpoint_as_claimed`."""
-        if not self._signing.acquire(blocking=False):
+        if self._is_signed_lately() or not self._signing.acquire(blocking=False):
             return False
         is_due = self._is_checkpoint_due()
         if not is_due:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
 VERSION = 1
 _STORED = re.compile(r'"stored":"([0-9a-f]{64})"')
-# One encoder for all: `json.dumps` with options would make a new one every time.
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+# One encoder for all: `json.dumps` with options would make a new one every time. What it gets are trees.
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False
+)
 
 
 def canonical(value: Mapping[str, object]) -> str:
@@ -22,11 +25,16 @@ def canonical(value: Mapping[str, object]) -> str:
 
 def timestamp(moment: float) -> str:
     """Seconds since 1970 as text that sorts by time."""
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    seconds, microseconds = divmod(round(moment * 1_000_000), 1_000_000)
+    return f"{_whole_second(seconds)}.{microseconds:06d}Z"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+@lru_cache(maxsize=1)
+def _whole_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+class Entry(NamedTuple):
     """What is to be written, before the log has given it a place."""
 
     time: str
@@ -35,6 +43,8 @@ class Entry:
     tenant: str | None
     ids: Mapping[str, str]
     data: Mapping[str, object]
+    attachments: Mapping[str, bytes] = MappingProxyType({})
+    """By digest: what is kept beside the record."""
 
     def placed(self, seq: int) -> str:
         body: dict[str, object] = {"v": VERSION, "seq": seq, "time": self.time, "kind": self.kind, "who": self.who}
@@ -47,8 +57,7 @@ class Entry:
         return canonical(body)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A place in the log. The columns beside `body` repeat what is in it, so that records can be found by them."""
 
     seq: int

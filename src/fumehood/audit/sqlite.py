@@ -11,8 +11,9 @@ import os
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
 
@@ -35,13 +36,15 @@ CREATE TABLE head (
     checkpoint_seq INTEGER NOT NULL, checkpoint_time TEXT NOT NULL);
 CREATE TABLE attachments (sha256 TEXT PRIMARY KEY, data BLOB NOT NULL, last_seq INTEGER NOT NULL) WITHOUT ROWID;
 """
+_MOVE_HEAD = (
+    "UPDATE head SET seq = ?, hash = ?, checkpoint_seq = ?, checkpoint_time = ? WHERE one = 1 AND seq = ? AND hash = ?"
+)
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
 _ATTACH = "INSERT INTO attachments VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last_seq = excluded.last_seq"
 _COLUMNS = "seq, hash, time, kind, run_id, sandbox_id, body"
 _OPENING_SECONDS = 30.0
+_IDENTIFY_EVERY_SECONDS = 0.1
 _SPECIAL = re.compile(r"[\\%_]")
-
-Row = tuple[int, bytes, str, str, "str | None", "str | None", str]
 
 
 class SqliteStore:
@@ -50,10 +53,13 @@ class SqliteStore:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._writing = _Failing(path, "written")
         self._reader: sqlite3.Connection | None = None
-        with self._failing("opened"):
+        # Where the log ended when we looked last. Others may have written since: whether it still does is asked below.
+        self._known_head = EMPTY
+        with _Failing(path, "opened"):
             self._connection = _connect(path, read_only=read_only)
-        self._identity = _identity(path)
+        self._identity, self._identified = _identity(path), time.monotonic()
         # Never the database itself: closing any descriptor of it would give up SQLite's locks.
         self._wal = None if read_only else os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -64,23 +70,28 @@ class SqliteStore:
         *,
         is_checkpoint: bool = False,
     ) -> Sequence[Record]:
-        with self._lock, self._failing("written"):
+        with self._lock, self._writing:
             self._refuse_if_replaced()
+            # Made before anybody is held up, and once more only when somebody else has written in the meantime.
+            head = self._known_head
+            records = follow(head)
             execute = self._connection.execute
             execute("BEGIN IMMEDIATE")
             try:
-                head = self._read_head()
-                records = follow(head)
-                self._connection.executemany(_INSERT, map(_row, records))
-                last = records[-1]
+                new = _conclude(head, records[-1], is_checkpoint=is_checkpoint)
+                if not execute(_MOVE_HEAD, (*new, head.seq, head.hash)).rowcount:
+                    head = self._read_head()
+                    records = follow(head)
+                    new = _conclude(head, records[-1], is_checkpoint=is_checkpoint)
+                    execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?, ?)", new)
+                self._connection.executemany(_INSERT, records)
                 for digest, data in attachments.items():
-                    execute(_ATTACH, (digest, data, last.seq))
-                mark = (last.seq, last.time) if is_checkpoint else (head.checkpoint_seq, head.checkpoint_time)
-                execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?, ?)", (last.seq, last.hash, *mark))
+                    execute(_ATTACH, (digest, data, new.seq))
                 execute("COMMIT")
             except BaseException:
                 self._roll_back()
                 raise
+            self._known_head = new
         return records
 
     def sync(self) -> None:
@@ -94,11 +105,11 @@ class SqliteStore:
     def settle(self) -> None:
         """Move the pages from the WAL to the database, so that the WAL can begin anew; syncs both."""
         self.sync()
-        with self._failing("written"), closing(_connect(self.path, read_only=False)) as connection:
+        with self._writing, closing(_connect(self.path, read_only=False)) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def head(self) -> Head:
-        with self._lock, self._failing("read"):
+        with self._lock, _Failing(self.path, "read"):
             return self._read_head()
 
     def find(self, query: Query) -> Iterator[Record]:
@@ -119,7 +130,7 @@ class SqliteStore:
             yield str(digest), data if isinstance(data, bytes) else b""
 
     def drop_before(self, seq: int) -> int:
-        with self._lock, self._failing("pruned"):
+        with self._lock, _Failing(self.path, "pruned"):
             execute = self._connection.execute
             execute("BEGIN IMMEDIATE")
             try:
@@ -141,7 +152,7 @@ class SqliteStore:
 
     def _rows(self, text: str, values: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
         """A thousand at a time, and through a connection of its own: what is not committed yet is not seen."""
-        with self._failing("read"):
+        with _Failing(self.path, "read"):
             if self._reader is None:
                 self._reader = _connect(self.path, read_only=True)
             cursor = self._reader.execute(text, values)
@@ -159,19 +170,32 @@ class SqliteStore:
 
     def _refuse_if_replaced(self) -> None:
         """A log that was moved away would take every record in silence and show none of them to anybody."""
+        now = time.monotonic()
+        if now - self._identified < _IDENTIFY_EVERY_SECONDS:
+            return
         if _identity(self.path) != self._identity:
             raise AuditError(f"the audit log {self.path} was removed or replaced while it was in use; start again")
+        self._identified = now
 
-    @contextmanager
-    def _failing(self, what: str) -> Iterator[None]:
-        """SQLite's errors become ours, here and nowhere else."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", None)
-            if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and what != "opened":
-                raise BusyError from error
-            raise _failure(self.path, what, str(error)) from error
+
+class _Failing:
+    """SQLite's errors become ours, here and nowhere else."""
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path, self._what = path, what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, sqlite3.Error):
+            return
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and self._what != "opened":
+            raise BusyError from error
+        raise _failure(self._path, self._what, str(error)) from error
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
@@ -238,8 +262,10 @@ def _record(row: tuple[object, ...]) -> Record:
             return Record(cast("int", row[0]), b"", "", "", None, None, "")
 
 
-def _row(record: Record) -> Row:
-    return record.seq, record.hash, record.time, record.kind, record.run_id, record.sandbox_id, record.body
+def _conclude(head: Head, last: Record, *, is_checkpoint: bool) -> Head:
+    """The head after a record that was written behind this one."""
+    mark = (last.seq, last.time) if is_checkpoint else (head.checkpoint_seq, head.checkpoint_time)
+    return Head(last.seq, last.hash, *mark)
 
 
 def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:

@@ -23,14 +23,6 @@ from fumehood.audit.waiting import BusyError, Patience, patiently
 
 
 @dataclass(frozen=True, slots=True)
-class Stamped:
-    """An event and when it happened, to be written together with a later one."""
-
-    entry: Entry
-    attachments: Mapping[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
 class Trail:
     log: AuditLog | None = None
     who: str = ""
@@ -46,48 +38,50 @@ class Trail:
 
     def within(self, **ids: str) -> Trail:
         """For something that is a part of this: a run of a sandbox, an egress decision of a run."""
-        return replace(self, ids={**self.ids, **ids})
+        return Trail(self.log, self.who, self.tenant, {**self.ids, **ids}, self.redaction, self.synced)
 
     def redacting(self, redaction: Redaction) -> Trail:
         return replace(self, redaction=redaction)
 
-    def stamp(self, event: AuditEvent) -> Stamped:
+    def stamp(self, event: AuditEvent) -> Entry:
+        """What is told and when it happened, to be written together with something later."""
         attachments: dict[str, bytes] = {}
         data = {
-            name: self._plain(value, attachments)
+            name: value if type(value) is int else self._plain(value, attachments)
             for name in _field_names(type(event))
             if (value := getattr(event, name)) is not None
         }
-        entry = Entry(timestamp(time.time()), event.kind, self.who, self.tenant, self.ids, data)
-        return Stamped(entry, attachments)
+        return Entry(timestamp(time.time()), event.kind, self.who, self.tenant, self.ids, data, attachments)
 
-    async def write(self, *events: AuditEvent | Stamped) -> None:
+    async def write(self, *events: AuditEvent | Entry) -> None:
         """All of them or none; AuditError when they cannot be written. Returns when they cannot be lost any more."""
         log = self.log
         if log is None or not events:
             return
-        await _append(log, *self._contents(events))
+        entries = self._entries(events)
+        try:
+            log.append(entries)
+        except BusyError:
+            await _append_patiently(log, entries)
         if self.synced:
             await anyio.to_thread.run_sync(log.sync)
         if log.claim_checkpoint():
             with anyio.CancelScope(shield=True):  # whoever has claimed it must see it through
                 await anyio.to_thread.run_sync(log.checkpoint_as_claimed)
 
-    def write_blocking(self, *events: AuditEvent | Stamped) -> None:
+    def write_blocking(self, *events: AuditEvent | Entry) -> None:
         """As `write`, for a thread that may block."""
         log = self.log
         if log is None or not events:
             return
-        entries, attachments = self._contents(events)
-        patiently(log.path, lambda: log.append(entries, attachments))
+        entries = self._entries(events)
+        patiently(log.path, lambda: log.append(entries))
         if self.synced:
             log.sync()
         log.checkpoint_if_due()
 
-    def _contents(self, events: Sequence[AuditEvent | Stamped]) -> tuple[list[Entry], dict[str, bytes]]:
-        stamped = [event if isinstance(event, Stamped) else self.stamp(event) for event in events]
-        attachments = {digest: data for each in stamped for digest, data in each.attachments.items()}
-        return [each.entry for each in stamped], attachments
+    def _entries(self, events: Sequence[AuditEvent | Entry]) -> list[Entry]:
+        return [event if isinstance(event, Entry) else self.stamp(event) for event in events]
 
     def _plain(self, value: object, attachments: dict[str, bytes]) -> object:
         match value:
@@ -119,12 +113,13 @@ def _field_names(kind: type[AuditEvent]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
-async def _append(log: AuditLog, entries: list[Entry], attachments: Mapping[str, bytes]) -> None:
+async def _append_patiently(log: AuditLog, entries: list[Entry]) -> None:
     """Nobody else in this event loop waits while another process is writing."""
     patience = Patience(log.path)
     while True:
+        await anyio.sleep(patience.next_pause())
         try:
-            log.append(entries, attachments)
+            log.append(entries)
             return
         except BusyError:
-            await anyio.sleep(patience.next_pause())
+            continue

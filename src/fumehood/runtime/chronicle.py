@@ -10,41 +10,40 @@ from collections.abc import Mapping
 
 import anyio
 
-from fumehood.audit import Attachment, AuditEvent, Digest, Trail
-from fumehood.audit.events import Content
-from fumehood.audit.trail import Stamped
+from fumehood.audit import AuditEvent, Trail
+from fumehood.audit.events import Content, as_content
+from fumehood.audit.records import Entry
 from fumehood.errors import AuditError
 from fumehood.policy.audit import Kept
 
 
 class _Batch:
     def __init__(self) -> None:
-        self.events: list[Stamped] = []
+        self.events: list[Entry] = []
         self.is_written = anyio.Event()
         self.error: str | None = None
 
 
 class Chronicle:
     def __init__(self, trail: Trail, keep: Kept) -> None:
-        self.trail, self._keep = trail, keep
+        self.trail = trail
+        self._keep: Kept = keep
         self.is_on = trail.is_on
         self._batch: _Batch | None = None
         self._wanted: anyio.Event | None = None
         self._is_running = False
 
     def content(self, data: bytes) -> Content:
-        if self._keep == "none":
-            return None
-        return Attachment(data) if self._keep == "full" else Digest.of(data)
+        return as_content(data, self._keep)
 
-    def stamp(self, event: AuditEvent, ids: Mapping[str, str]) -> Stamped:
+    def stamp(self, event: AuditEvent, ids: Mapping[str, str]) -> Entry:
         return self.trail.within(**ids).stamp(event)
 
     async def tell(self, event: AuditEvent, **ids: str) -> None:
         if self.is_on:
             await self.write(self.stamp(event, ids))
 
-    async def write(self, *events: Stamped) -> None:
+    async def write(self, *events: Entry) -> None:
         """AuditError when they are not in the log."""
         if not self._is_running:
             await self.trail.write(*events)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from fumehood.audit.trail import Stamped
+from fumehood.audit.records import Entry
 from fumehood.errors import AgentFailedError, AuditError, DeadlineError, FumehoodError, MessageError, RefusedError
 from fumehood.runtime.agent import RuntimeAgent
 from fumehood.runtime.cancellation import is_being_cancelled, shed_own_cancellation
@@ -65,7 +65,7 @@ class Conclusion:
 
     job: Job
     payload: Payload | None
-    records: tuple[Stamped, ...]
+    records: tuple[Entry, ...]
 
 
 class Handling:
@@ -138,7 +138,7 @@ class Handling:
         if job.is_request:
             await self.settle(Answer(job.envelope.message_id, job.resident.id, payload), job.envelope)
 
-    def _handled(self, job: Job, payload: Payload | None, seconds: float) -> Stamped:
+    def _handled(self, job: Job, payload: Payload | None, seconds: float) -> Entry:
         body = None if payload is None else self._chronicle.content(payload.data)
         event = MessageHandled(payload.name if payload else None, body, round(seconds * 1_000_000))
         return self._chronicle.stamp(event, job.ids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -68,7 +67,7 @@ def test_any_change_of_a_text_is_seen(contents: list[Entry], data: st.DataObject
     body = records[place].body
     position = data.draw(st.integers(0, len(body) - 1))
     other = data.draw(st.characters(min_codepoint=32, max_codepoint=126).filter(lambda c: c != body[position]))
-    changed = replace(records[place], body=body[:position] + other + body[position + 1 :])
+    changed = records[place]._replace(body=body[:position] + other + body[position + 1 :])
     assert not judge([*records[:place], changed, *records[place + 1 :]], records[-1]).ok
 
 

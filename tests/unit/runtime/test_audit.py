@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter as Count
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ from unit.runtime.troupe import READING, Errand, Greeter, Greeting, MakeRuntime,
 from fumehood import AuditError
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.audit.reading import check
+from fumehood.audit.records import Entry
 from fumehood.runtime import AgentFailedError, AgentId, Grants, LocalRuntime, NotGrantedError, Reason, handles
 
 pytestmark = pytest.mark.anyio
@@ -97,10 +99,10 @@ class Failing(AuditLog):
     is_full = False
     refuses = ""
 
-    def append(self, entries, attachments=None):  # type: ignore[no-untyped-def]
+    def append(self, entries: Sequence[Entry]) -> None:
         if self.is_full or any(entry.kind == self.refuses for entry in entries):
             raise AuditError("the disk is full")
-        super().append(entries, attachments)
+        super().append(entries)
 
 
 @pytest.fixture
