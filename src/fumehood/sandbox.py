@@ -26,7 +26,7 @@ from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
-from fumehood.journal import Journal
+from fumehood.journal import Journal, RunEntry
 from fumehood.opening import AuditChoice, open_trail, refuse_ungated, tell_closed, tell_opened, telling_refusals
 from fumehood.outings import Outing, Outings, wait_for_gateway
 from fumehood.permission import denials, denied_result
@@ -180,7 +180,7 @@ class Sandbox(Files):
 
     async def _run(self, request: RunRequest) -> RunResult:
         opened = self._backend_sandbox()
-        async with self._journal.run(request) as entry, self._outing(entry.run_id, request) as outing:
+        async with self._entry(request) as entry, self._outing(entry.run_id, request) as outing:
             entry.follow(outing.follow())
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
@@ -188,6 +188,12 @@ class Sandbox(Files):
             entry.saw(1, taken.stdout)
             entry.saw(2, taken.stderr)
             return await entry.concluded(self._result(taken, entry.run_id, outing))
+
+    def _entry(self, request: RunRequest) -> RunEntry:
+        """Of a run that starts as soon as it is recorded."""
+        if self._trail.is_on:
+            self._backend_sandbox().expect()
+        return self._journal.run(request)
 
     def _outing(self, name: str, request: RunRequest | None = None) -> AbstractAsyncContextManager[Outing]:
         if self._outings is None or (request and request.is_offline):
@@ -218,7 +224,7 @@ class Sandbox(Files):
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
         opened = self._backend_sandbox()
-        async with self._journal.run(request) as entry, self._outing(entry.run_id, request) as outing:
+        async with self._entry(request) as entry, self._outing(entry.run_id, request) as outing:
             entry.follow(outing.follow())
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
@@ -260,7 +266,7 @@ class Sandbox(Files):
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
         opened = self._backend_sandbox()
-        async with self._journal.run(request) as entry, AsyncExitStack() as stack:
+        async with self._entry(request) as entry, AsyncExitStack() as stack:
             outing = await stack.enter_async_context(self._outing(entry.run_id, request))
             entry.follow(outing.follow())
             execution = await stack.enter_async_context(opened.start(_equipped(request, outing)))

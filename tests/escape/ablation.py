@@ -111,7 +111,7 @@ def weakened(copy: Path, patches: list[Patch]) -> Iterator[None]:
 
 
 def run_attacks(copy: Path, rootless: bool, tests: str, without: Sequence[str] = ()) -> dict[str, Result]:
-    options = ["tests/escape", "-vv", "-rA", "--tb=no", "--timeout=20", "-p", "no:cacheprovider", "-k", tests]
+    options = ["tests/escape", "-vv", "-rA", "--tb=no", "--timeout=20", "-k", tests]
     options += ["--ignore=tests/escape/test_protections.py", *(f"--deselect={test}" for test in without)]
     command = [".venv/bin/python", "tests/rootless.py"] if rootless else ["sh", "scripts/test"]
     done = subprocess.run([*command, *options], cwd=copy, capture_output=True, text=True)

@@ -153,6 +153,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
             "        if True:",
         ),
     ],
+    "moving-in": [Patch(f"{GUEST}/supervision.py", "if self.workspace == workspace:", "if self.workspace is not None:")],
+    "moving-out": [Patch(f"{GUEST}/supervision.py", "                kernel.unmount(target)", "                pass")],
     "kept-tmp": [
         Patch(ROOTFS, 'return f"{RUN_FOLDER}/{identifier}.tmp"', 'return f"{RUN_FOLDER}/all.tmp"'),
         Patch(SERVICE, "if identifier not in self._tmps:", "if not self._tmps:"),

@@ -10,13 +10,17 @@
 | the source of an earlier run | the cell never reads it | `requests-unread` |
 | randomness | made anew in each run | `randomness` |
 | the workspace of another sandbox | one mount for each sandbox | `workspaces`, `workspaces-removed` |
-| the kept /tmp of another sandbox | likewise | `kept-tmp` |
+| a standby that another sandbox expected to use | moves out of its workspace first | `moving-in`, `moving-out` |
+| the kept /tmp of another sandbox | likewise one mount for each | `kept-tmp` |
 | the cell of another policy | the policy's digest is the cell's key | `cells-by-policy` |
 | hash seed, memory layout, locks and watches on host files | nothing | known limits, expected to fail |
 """
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
+import anyio
 import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import SCAN_MEMORY, attack, lingering_attack, number_of
@@ -48,6 +52,8 @@ LEFTOVERS = {
     ),
     "a priority": ("os.nice(5)", "{5: 0}[os.nice(0)]"),
 }
+# How long it takes at most until a cell that has nothing else to do has its standbys again.
+_TO_STAND_BY_SECONDS = 0.3
 CALLS = ("shmget", "semget", "msgget")
 
 
@@ -84,6 +90,22 @@ async def test_a_closed_sandbox_leaves_no_workspace(make_sandbox: MakeSandbox) -
         await attack(first, "found = open('/workspace/left', 'w').write('x')")
     async with make_sandbox() as second:
         assert await attack(second, "found = os.listdir('/workspace')") == []
+
+
+@pytest.mark.parametrize("are_closed", [False, True])
+async def test_a_run_that_was_prepared_for_another_sandbox(make_sandbox: MakeSandbox, are_closed: bool) -> None:
+    """Everything that stands by is in the workspace of some other sandbox, which is still open or not."""
+    look = "found = [os.listdir('/workspace'), open('/proc/self/mountinfo').read().count(' /workspace ')]"
+    async with make_sandbox() as own, AsyncExitStack() as others:
+        await attack(own, "found = open('/workspace/own', 'w').write('x')")
+        for _ in range(STANDBYS):
+            other = await others.enter_async_context(make_sandbox())
+            await attack(other, "found = open('/workspace/left', 'w').write('x')")
+            await anyio.sleep(_TO_STAND_BY_SECONDS)
+            other._backend_sandbox().expect()
+        if are_closed:
+            await others.aclose()
+        assert await attack(own, look) == [["own"], 1]
 
 
 async def test_two_policies_never_share_a_cell(make_sandbox: MakeSandbox) -> None:

@@ -213,6 +213,10 @@ class BackendSandbox(Protocol):
         """Before the first run: all of them, and the file service, see one /tmp, which stays as the workspace does."""
         ...
 
+    def expect(self) -> None:
+        """A run is about to be started: what can be done for it before it is known may be. Nothing has to follow."""
+        ...
+
     def start(self, request: RunRequest) -> AbstractAsyncContextManager[LiveExecution]:
         """Leaving the block ends the run, whatever state it is in."""
         ...

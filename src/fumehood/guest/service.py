@@ -113,12 +113,16 @@ class Cell:
         self._used_at = time.monotonic()
         if message["do"] == "run":
             self._waiting.append((message, descriptors))
+        elif message["do"] == "expect":
+            self._expect(message)
         elif message["do"] == "ports":
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 run.change_ports(message["ports"])
         elif message["do"] == "close" and message["workspace"] in self._workspaces:
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 self._finish(run, "kill")
+            for run in [run for run in self._standbys if run.workspace == message["workspace"]]:
+                run.move_out()
             self._workspaces.discard(message["workspace"])
             rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))
             if message["workspace"] in self._tmps:
@@ -165,14 +169,15 @@ class Cell:
 
     def _dispatch(self) -> None:
         while self._waiting:
-            run = next((run for run in self._standbys if run.is_ready), None)
+            run = self._choose(self._waiting[0][0]["workspace"])
             if run is None:
                 return
             self._standbys.remove(run)
             message, descriptors = self._waiting.pop(0)
             try:
                 with step("handing over the request"):
-                    reply = run.go(message, descriptors, self._open_folders(message))
+                    run.move_in(message["workspace"], self._open_folders(message))
+                    reply = run.go(message, descriptors)
             except StepError as error:
                 _refuse(descriptors, error)
                 run.abandon()
@@ -180,6 +185,24 @@ class Cell:
             self._runs.append(run)
             self._watch(run.pidfd, run)
             self._watch(reply.fileno(), run)
+
+    def _choose(self, workspace: int) -> Run | None:
+        """A standby that is in this workspace already, else one that is in none, else any."""
+        ready = [run for run in self._standbys if run.is_ready]
+        return min(ready, key=lambda run: (run.workspace != workspace, run.workspace is not None), default=None)
+
+    def _expect(self, message: wire.Message) -> None:
+        """A request is about to come: the host has something to write down first, and we can use the time."""
+        run = self._choose(message["workspace"])
+        if run is None or run.workspace is not None:
+            return
+        try:
+            with step("moving into a workspace"):
+                run.move_in(message["workspace"], self._open_folders(message))
+        except StepError:
+            # The request itself will meet with the same, and say so.
+            self._standbys.remove(run)
+            run.abandon()
 
     def _open_folders(self, message: wire.Message) -> dict[str, str]:
         """Where a run is to see what belongs to its sandbox, and where that is."""

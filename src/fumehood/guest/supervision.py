@@ -14,7 +14,8 @@ import resource
 import signal
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from . import ending, kernel, program, rootfs, standby, wire
@@ -70,9 +71,10 @@ class Run:
         self.deadline: float | None = None
         self.reply: socket.socket | None = None
         self.workspace: int | None = None
+        """Which one it sees; a standby may be in one before there is a request."""
         self._is_interruptible = self._is_warned = False
         self._interrupt_at: float | None = None
-        self._folders: list[int] = []
+        self._folders: dict[str, int] = {}
         self._doors: Doors | None = None
         self._gateway: socket.socket | None = None
         try:
@@ -159,14 +161,42 @@ class Run:
             self._doors.close()
             self._doors = None
 
-    def go(self, message: wire.Message, descriptors: list[int], folders: dict[str, str]) -> socket.socket:
-        """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
-        self._connect(message["ports"], descriptors.pop() if message["ports"] else None)
-        self.workspace = message["workspace"]
+    def move_in(self, workspace: int, folders: dict[str, str]) -> None:
+        """Show it what belongs to a sandbox. Another one that it was to serve is as if it had never been there."""
+        if self.workspace == workspace:
+            return
+        if self.workspace is not None:
+            self.move_out()
+        self.workspace = workspace
         for target, place in folders.items():
             # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
-            self._folders.append(os.open(place, os.O_PATH | os.O_CLOEXEC))
-            self._attach(kernel.clone_mount(place), target)
+            self._folders[target] = os.open(place, os.O_PATH | os.O_CLOEXEC)
+            tree = kernel.clone_mount(place)
+            try:
+                with self._among_its_mounts():
+                    kernel.attach_mount(tree, target)
+            finally:
+                os.close(tree)
+
+    def move_out(self) -> None:
+        """Only of a standby, where nobody has seen anything yet."""
+        with self._among_its_mounts():
+            for target in self._folders:
+                kernel.unmount(target)
+        wire.close_all(list(self._folders.values()))
+        self._folders, self.workspace = {}, None
+
+    @contextmanager
+    def _among_its_mounts(self) -> Iterator[None]:
+        kernel.setns(self._mounts, kernel.CLONE_NEWNS)
+        try:
+            yield
+        finally:
+            self._nursery.return_to(kernel.CLONE_NEWNS)
+
+    def go(self, message: wire.Message, descriptors: list[int]) -> socket.socket:
+        """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
+        self._connect(message["ports"], descriptors.pop() if message["ports"] else None)
         if message["spare_memory_bytes"]:
             self._cgroups.add_memory(self._nursery.spec["limits"], message["spare_memory_bytes"])
         self._was_full = self._is_disk_full()
@@ -234,14 +264,6 @@ class Run:
         with suppress(OSError):  # the host is gone, which the next turn notices
             self.reply.send(json.dumps({"usage": usage}).encode())
 
-    def _attach(self, tree: int, target: str) -> None:
-        kernel.setns(self._mounts, kernel.CLONE_NEWNS)
-        try:
-            kernel.attach_mount(tree, target)
-        finally:
-            self._nursery.return_to(kernel.CLONE_NEWNS)
-            os.close(tree)
-
     def end(self, ended_by: str) -> None:
         """Kill what is left, wait for the proof, and tell the host."""
         others = self._count_others() if ended_by == "exit" else 0
@@ -274,7 +296,7 @@ class Run:
     def _close(self) -> None:
         self.channel.close()
         os.close(self.pidfd)
-        wire.close_all(self._folders)
+        wire.close_all(list(self._folders.values()))
         if self.is_ready:
             os.close(self._run_folder)
             os.close(self._mounts)
@@ -303,5 +325,5 @@ class Run:
             return len(stream.read().split())
 
     def _is_disk_full(self) -> bool:
-        usages = [os.statvfs(folder) for folder in (self._run_folder, *self._folders)]
+        usages = [os.statvfs(folder) for folder in (self._run_folder, *self._folders.values())]
         return any(usage.f_bavail == 0 or usage.f_favail == 0 for usage in usages)

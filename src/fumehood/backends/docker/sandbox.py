@@ -77,6 +77,9 @@ class DockerSandbox(Place):
     def _resize(self, terminal: int, size: TerminalSize) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.resize, terminal, size)
 
+    def expect(self) -> None:
+        """Its workspace is where all its runs are: there is nothing to prepare."""
+
     def _depart(self, doorway: Doorway) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.close_doors, doorway)
 

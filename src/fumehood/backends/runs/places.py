@@ -45,6 +45,10 @@ class Place(ABC):
         self._keeps_tmp = True
 
     @abstractmethod
+    def expect(self) -> None:
+        """A run is about to be started."""
+
+    @abstractmethod
     async def _launched(self, launch: Callable[[], T]) -> T:
         """What `launch` returns, in a guest that is there."""
 
