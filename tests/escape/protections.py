@@ -153,7 +153,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
             "        if True:",
         ),
     ],
-    "moving-in": [Patch(f"{GUEST}/supervision.py", "if self.workspace == workspace:", "if self.workspace is not None:")],
+    "moving-in": [Patch(f"{GUEST}/supervision.py", "self.workspace == workspace:", "self.workspace is not None:")],
     "moving-out": [Patch(f"{GUEST}/supervision.py", "                kernel.unmount(target)", "                pass")],
     "kept-tmp": [
         Patch(ROOTFS, 'return f"{RUN_FOLDER}/{identifier}.tmp"', 'return f"{RUN_FOLDER}/all.tmp"'),
