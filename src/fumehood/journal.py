@@ -175,13 +175,15 @@ class RunEntry:
         self._abroad = telling
 
     def started(self) -> None:
-        """Written with the next record: that it was asked for is known already."""
+        """Written with the next record, unless `tell_started` comes before: that it was asked for is known already."""
         if self._trail.is_on:
             self._started = self._trail.stamp(RunStarted())
 
-    async def started_in_background(self) -> None:
-        """Written at once: nobody knows when the next one comes."""
-        await self._trail.write(RunStarted())
+    async def tell_started(self) -> None:
+        """Of a run that is still under way: nobody knows when the next record comes."""
+        if self._started is not None:
+            started, self._started = self._started, None
+            await self._trail.write(started)
 
     def saw(self, stream: int, data: bytes) -> None:
         """Output, as it comes."""

@@ -17,7 +17,7 @@ async def record(execution: Execution) -> Record:
     """Everything, to the end."""
     streams: dict[int, list[bytes]] = {1: [], 2: []}
     displays: list[Display] = []
-    async for output in execution.output(live=False):
+    async for output in execution.output():
         if isinstance(output, Display):
             displays.append(output)
         else:

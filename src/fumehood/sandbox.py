@@ -184,6 +184,8 @@ class Sandbox(Files):
             entry.follow(outing.follow())
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
+                if not await execution.wait_shortly():
+                    await entry.tell_started()
                 taken = await record(execution)
             entry.saw(1, taken.stdout)
             entry.saw(2, taken.stderr)
@@ -228,7 +230,7 @@ class Sandbox(Files):
             entry.follow(outing.follow())
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
-                async for output in execution.output(live=True):
+                async for output in execution.output():
                     event = as_event(output)
                     entry.saw_event(event)
                     yield event
@@ -270,7 +272,8 @@ class Sandbox(Files):
             outing = await stack.enter_async_context(self._outing(entry.run_id, request))
             entry.follow(outing.follow())
             execution = await stack.enter_async_context(opened.start(_equipped(request, outing)))
-            await entry.started_in_background()
+            entry.started()
+            await entry.tell_started()
             run = BackgroundRun(execution, stack.pop_all(), entry, partial(self._report, outing))
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run

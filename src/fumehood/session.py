@@ -68,7 +68,7 @@ class Session:
     async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """As `run`, but output and displays arrive as they appear. Leaving early interrupts the run."""
         async with self._execute(code, options) as (execution, restarted, entry):
-            async for output in execution.output(live=True):
+            async for output in execution.output():
                 event = as_event(output)
                 entry.saw_event(event)
                 yield event

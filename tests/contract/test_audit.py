@@ -210,6 +210,18 @@ async def test_a_result_that_cannot_be_recorded_is_not_handed_over(
             await run.wait()
 
 
+async def test_a_run_that_takes_its_time_is_known_to_have_started(make_policy: MakePolicy, log: AuditLog) -> None:
+    async with Sandbox(make_policy(), audit=log) as box, anyio.create_task_group() as group:
+        group.start_soon(box.run, "import time; time.sleep(60)")
+        for _ in range(3000):
+            if "run.started" in kinds(log):
+                break
+            await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+        assert kinds(log) == ["sandbox.opened", "run.requested", "run.started"]
+    assert kinds(log) == ["sandbox.opened", "run.requested", "run.started", "run.finished", "sandbox.closed"]
+
+
 async def test_an_application_can_do_without_but_not_against_the_policy(make_policy: MakePolicy) -> None:
     async with Sandbox(make_policy(), audit=False) as box:
         assert (await box.run("print(1)")).stdout == "1\n"

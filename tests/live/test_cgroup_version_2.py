@@ -31,7 +31,7 @@ def version_2_mount() -> Path | None:
 async def run(backend: NativeBackend, source: bytes) -> bytes:
     request = RunRequest("python", (), source, "main.py", {}, "", 10.0, None)
     async with backend.open(Policy(), None) as sandbox, sandbox.start(request) as execution:
-        return b"".join([output.data async for output in execution.output(live=False)])
+        return b"".join([output.data async for output in execution.output()])
 
 
 async def test_a_run_lives_in_a_version_2_group_of_its_own_and_sees_only_that() -> None:

@@ -11,7 +11,6 @@ import os
 import re
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -43,7 +42,6 @@ _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
 _ATTACH = "INSERT INTO attachments VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last_seq = excluded.last_seq"
 _COLUMNS = "seq, hash, time, kind, run_id, sandbox_id, body"
 _OPENING_SECONDS = 30.0
-_IDENTIFY_EVERY_SECONDS = 0.1
 _SPECIAL = re.compile(r"[\\%_]")
 
 
@@ -59,7 +57,8 @@ class SqliteStore:
         self._known_head = EMPTY
         with _Failing(path, "opened"):
             self._connection = _connect(path, read_only=read_only)
-        self._identity, self._identified = _identity(path), time.monotonic()
+        self._location = os.fspath(path)
+        self._identity = _identity(self._location)
         # Never the database itself: closing any descriptor of it would give up SQLite's locks.
         self._wal = None if read_only else os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -170,12 +169,8 @@ class SqliteStore:
 
     def _refuse_if_replaced(self) -> None:
         """A log that was moved away would take every record in silence and show none of them to anybody."""
-        now = time.monotonic()
-        if now - self._identified < _IDENTIFY_EVERY_SECONDS:
-            return
-        if _identity(self.path) != self._identity:
+        if _identity(self._location) != self._identity:
             raise AuditError(f"the audit log {self.path} was removed or replaced while it was in use; start again")
-        self._identified = now
 
 
 class _Failing:
@@ -302,7 +297,7 @@ def _quoted(path: Path) -> str:
     return quote(str(path))
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
         details = os.stat(path)
     except OSError:

@@ -117,11 +117,8 @@ class EnforcementReport:
 class Execution(Protocol):
     """A run under way."""
 
-    def output(self, *, live: bool) -> AsyncIterator[Output | Display]:
-        """What the program writes, until it has ended and everything is read. A slow reader slows the program.
-
-        Live: as it appears. Otherwise it may come a little later and in larger pieces, which costs less.
-        """
+    def output(self) -> AsyncIterator[Output | Display]:
+        """What the program writes, as it appears, until it has ended and everything is read. A slow reader slows it."""
         ...
 
     def outcome(self) -> Outcome:
@@ -131,6 +128,13 @@ class Execution(Protocol):
 
 class LiveExecution(Execution, Protocol):
     """A run under way that its caller takes part in."""
+
+    async def wait_shortly(self) -> bool:
+        """Before output is asked for: until the program ends, but not for long. Whether its outcome is known.
+
+        Most are short, and one wake-up for all that they wrote is cheaper than one for each line.
+        """
+        ...
 
     async def wait_for_output(self) -> None:
         """Until `waiting_output` may have more, or the run is over."""

@@ -120,8 +120,7 @@ class NativeSandbox(Place):
         self._is_used = True
 
     def expect(self) -> None:
-        with suppress(CellGoneError):  # the request itself will find that out
-            self._cell.send({"do": "expect", "workspace": self._workspace, "keeps_tmp": self._keeps_tmp})
+        self._cell.hint({"do": "expect", "workspace": self._workspace, "keeps_tmp": self._keeps_tmp})
 
     def _depart(self, doorway: Doorway) -> None:
         """Its doors were in its own network namespace, and nobody is left to knock."""

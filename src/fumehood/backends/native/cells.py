@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import select
+import socket
 import subprocess
 import threading
 from collections.abc import Callable
@@ -78,6 +80,11 @@ class Cell:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.EBADF):
                 raise
             raise CellGoneError from error
+
+    def hint(self, message: wire.Message) -> None:
+        """Something that it may be told, if it is there and listens."""
+        with suppress(OSError):
+            self._control.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
 
     def last_words(self) -> str:
         """What the cell wrote to its standard error: empty unless it crashed."""

@@ -38,11 +38,13 @@ class RunExecution:
         self.resize_elsewhere: Callable[[TerminalSize], None] | None = None
         """For a terminal that is not on this machine."""
 
-    async def output(self, *, live: bool) -> AsyncIterator[Output]:
-        if not live:
-            # Most programs are short: one wake-up for all that they wrote is cheaper than one for each line.
-            with anyio.move_on_after(_SHORT_SECONDS):
-                await anyio.wait_readable(self._pump.fileno())
+    async def wait_shortly(self) -> bool:
+        with anyio.move_on_after(_SHORT_SECONDS):
+            await anyio.wait_readable(self._pump.fileno())
+            self._step()
+        return self._pump.is_answered
+
+    async def output(self) -> AsyncIterator[Output]:
         self._listen()
         while not self.is_over:
             for output in self._step():

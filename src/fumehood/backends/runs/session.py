@@ -113,7 +113,7 @@ class SessionExecution:
         self._cpu_ms = 0.0
         self._cancelled = False
 
-    async def output(self, *, live: bool) -> AsyncIterator[Output | Display]:
+    async def output(self) -> AsyncIterator[Output | Display]:
         while self._pump.done is None and not self._pump.is_done:
             for output in await self._session.step():
                 yield output
@@ -130,7 +130,7 @@ class SessionExecution:
         self._cancelled = True
         self._pump.tell({"do": "allow", "seconds": 0})
         with anyio.move_on_after(_END_PATIENCE_SECONDS, shield=True):
-            async for _ in self.output(live=True):
+            async for _ in self.output():
                 pass
 
     def outcome(self) -> Outcome:
