@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import statistics
 import subprocess
 import time
@@ -15,11 +16,15 @@ Job = Callable[[], Awaitable[object] | None]
 AsyncJob = Callable[[], Awaitable[object]]
 
 
-async def in_turns(rounds: int, *jobs: Job) -> list[float]:
-    """Median milliseconds of each job; the first round of each only warms up."""
+async def in_turns(rounds: int, *jobs: Job, is_order_kept: bool = False) -> list[float]:
+    """Median milliseconds of each job; the first round of each only warms up.
+
+    In changing order, because a cell makes new standbys every few runs: who always comes right after that is slower.
+    """
     samples: list[list[float]] = [[] for _ in jobs]
     for _ in range(rounds + 1):
-        for job, taken in zip(jobs, samples, strict=True):
+        turns = [*zip(jobs, samples, strict=True)]
+        for job, taken in turns if is_order_kept else random.sample(turns, len(turns)):
             started = time.perf_counter()
             waiting = job()
             if waiting is not None:
