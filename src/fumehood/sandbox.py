@@ -230,6 +230,7 @@ class Sandbox(Files):
             entry.follow(outing.follow())
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
+                await entry.tell_started()
                 async for output in execution.output():
                     event = as_event(output)
                     entry.saw_event(event)
