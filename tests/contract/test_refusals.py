@@ -36,9 +36,7 @@ async def test_a_refused_sandbox_is_not_open(make_policy: Callable[..., Policy])
 
 
 @pytest.mark.parametrize("name", ["microvm", "remote"])
-def test_a_backend_that_is_not_there_is_refused_by_name(backend: str, name: str) -> None:
-    if name == backend:
-        pytest.skip("this backend is there")
+def test_a_backend_that_is_not_there_is_refused_by_name(name: str) -> None:
     with pytest.raises(UnenforceableError, match=f"not enforced by backend {name}"), SyncSandbox(Policy(backend=name)):
         pytest.fail("it opened")
 

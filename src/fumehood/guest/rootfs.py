@@ -174,7 +174,11 @@ def mount_tmp(identifier: int, owner: int, limits: Limits, *, executable: bool) 
 def _mount_shared(place: str, mode: str, owner: int, size: int, limits: Limits, executable: bool) -> None:
     os.mkdir(place)
     options = f"mode={mode},uid={owner},gid={owner},size={size},nr_inodes={limits['inodes']}"
-    kernel.mount("workspace", place, "tmpfs", HARMLESS if executable else HARMLESS | kernel.MS_NOEXEC, options)
+    try:
+        kernel.mount("workspace", place, "tmpfs", HARMLESS if executable else HARMLESS | kernel.MS_NOEXEC, options)
+    except OSError:
+        os.rmdir(place)
+        raise
 
 
 def unmount_shared(place: str) -> None:

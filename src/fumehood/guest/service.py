@@ -122,7 +122,7 @@ class Cell:
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 self._finish(run, "kill")
             for run in [run for run in self._standbys if run.workspace == message["workspace"]]:
-                run.move_out()
+                self._do_without(run)
             self._workspaces.discard(message["workspace"])
             rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))
             if message["workspace"] in self._tmps:
@@ -201,8 +201,11 @@ class Cell:
                 run.move_in(message["workspace"], self._open_folders(message))
         except StepError:
             # The request itself will meet with the same, and say so.
-            self._standbys.remove(run)
-            run.abandon()
+            self._do_without(run)
+
+    def _do_without(self, run: Run) -> None:
+        self._standbys.remove(run)
+        run.abandon()
 
     def _open_folders(self, message: wire.Message) -> dict[str, str]:
         """Where a run is to see what belongs to its sandbox, and where that is."""

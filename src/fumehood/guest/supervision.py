@@ -165,8 +165,7 @@ class Run:
         """Show it what belongs to a sandbox. Another one that it was to serve is as if it had never been there."""
         if self.workspace == workspace:
             return
-        if self.workspace is not None:
-            self.move_out()
+        self._move_out()
         self.workspace = workspace
         for target, place in folders.items():
             # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
@@ -178,8 +177,10 @@ class Run:
             finally:
                 os.close(tree)
 
-    def move_out(self) -> None:
-        """Only of a standby, where nobody has seen anything yet."""
+    def _move_out(self) -> None:
+        """Of where nobody has seen anything yet."""
+        if self.workspace is None:
+            return
         with self._among_its_mounts():
             for target in self._folders:
                 kernel.unmount(target)
