@@ -40,7 +40,8 @@ async def _runs(folder: Path, rounds: int) -> AsyncIterator[Row]:
         for name, trail, budget in (("", Trail(log), "<= 1.1x"), (", synced", Trail(log, synced=True), "")):
             async with Sandbox(audit=trail) as box:
                 # Two at a time: a third one would find the cell more rested than the others do.
-                ours, baseline = await in_turns(rounds, lambda box=box: box.run(PROGRAM), lambda: without.run(PROGRAM))
+                jobs = (lambda box=box: box.run(PROGRAM), lambda: without.run(PROGRAM))
+                ours, baseline = await in_turns(rounds, *jobs, is_shuffled=True)
             yield Row(f"fresh run with audit{name} / without", ours, against=baseline, budget=budget)
 
 

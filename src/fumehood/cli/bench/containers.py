@@ -40,8 +40,7 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
             yield Row(name, missing=str(error).splitlines()[0][:60])
             continue
         # The pool makes the next container meanwhile, as it does while somebody thinks about what to run next.
-        use, rest = partial(_use_once, policy), partial(anyio.sleep, 3)
-        ours, baseline, _ = await in_turns(few, use, command(rival), rest, is_order_kept=True)
+        ours, baseline, _ = await in_turns(few, partial(_use_once, policy), command(rival), partial(anyio.sleep, 3))
         yield Row(name, ours, against=baseline, budget="<= 0.125x")
         async for row in _executors(backend, policy, few):
             yield row

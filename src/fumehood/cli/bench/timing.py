@@ -16,15 +16,16 @@ Job = Callable[[], Awaitable[object] | None]
 AsyncJob = Callable[[], Awaitable[object]]
 
 
-async def in_turns(rounds: int, *jobs: Job, is_order_kept: bool = False) -> list[float]:
+async def in_turns(rounds: int, *jobs: Job, is_shuffled: bool = False) -> list[float]:
     """Median milliseconds of each job; the first round of each only warms up.
 
-    In changing order, because a cell makes new standbys every few runs: who always comes right after that is slower.
+    Shuffled where all of them use one cell: it makes new standbys every few runs, and whoever always came right after
+    that would be the slower one.
     """
     samples: list[list[float]] = [[] for _ in jobs]
     for _ in range(rounds + 1):
         turns = [*zip(jobs, samples, strict=True)]
-        for job, taken in turns if is_order_kept else random.sample(turns, len(turns)):
+        for job, taken in random.sample(turns, len(turns)) if is_shuffled else turns:
             started = time.perf_counter()
             waiting = job()
             if waiting is not None:
