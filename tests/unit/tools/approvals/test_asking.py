@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from unit.tools.approvals.making import POLICY, Office, call
 
 from fumehood import NotApprovedError, Policy, UsageError
+from fumehood.audit.trail import OFF, Trail
 from fumehood.errors import ApprovalPendingError
 from fumehood.tools.approvals import Answer, AnsweredError, Approvals, ApprovalStore, Request, State
+from fumehood.tools.approvals.rows import Question
 from fumehood.tools.calls import Call
 
 pytestmark = pytest.mark.anyio
@@ -234,6 +239,33 @@ async def test_a_call_that_is_cancelled_takes_its_question_back_if_that_is_wante
     assert office.kinds() == ["approval.asked", "approval.withdrawn"]
     with pytest.raises(AnsweredError):
         office.store.answer(request.id, Answer(approved=True))
+
+
+class SlowStore(ApprovalStore):
+    """The question is on its way when somebody cancels, and arrives after that."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.is_asking, self.may_go_on = threading.Event(), threading.Event()
+
+    def ask(self, question: Question, trail: Trail = OFF) -> Request:
+        self.is_asking.set()
+        self.may_go_on.wait(10)
+        return super().ask(question, trail)
+
+
+async def test_a_question_that_is_on_its_way_is_taken_back_too(office: Office, tmp_path: Path) -> None:
+    """Cancelled as asyncio does it, which no shield of anyio holds off."""
+    store = SlowStore(tmp_path / "slow")
+    gate = Approvals(POLICY, store=store, trail=office.trail, withdraws=True)
+    task = asyncio.create_task(gate.approve(call()))
+    await anyio.to_thread.run_sync(store.is_asking.wait, 10)
+    task.cancel()
+    asyncio.get_running_loop().call_later(0.05, store.may_go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert store.find() == []
+    assert office.kinds() == ["approval.asked", "approval.withdrawn"]
 
 
 async def test_a_call_that_does_not_wait_says_under_which_id_it_was_asked(office: Office) -> None:
