@@ -46,7 +46,7 @@ async def test_two_thousand_runs_leave_everything_as_it_was() -> None:
         cell_mounts = len(mounts(cell))
         await run_many(RUNS)
         gc.collect()
-        wait_until(lambda: not Footprint.of_this_process().exceeds(before), SECONDS_TO_SETTLE, f"as before: {before}")
+        before.wait_until_it_is_so_again(SECONDS_TO_SETTLE)
         assert cells_of(outer) == [cell]
         assert private_kib(os.getpid()) - host_kib < ALLOWED_GROWTH_KIB
         assert private_kib(cell) - cell_kib < ALLOWED_GROWTH_KIB
@@ -66,7 +66,7 @@ async def test_failures_of_every_kind_leave_everything_as_it_was() -> None:
         before = Footprint.at_rest()
         for program in programs * 10:
             assert not (await box.run(program)).ok
-        wait_until(lambda: not Footprint.of_this_process().exceeds(before), SECONDS_TO_SETTLE, f"as before: {before}")
+        before.wait_until_it_is_so_again(SECONDS_TO_SETTLE)
 
 
 @pytest.mark.serial
@@ -80,4 +80,4 @@ async def test_sandboxes_that_cannot_open_leave_everything_as_it_was() -> None:
                 before = Footprint.at_rest()
             with pytest.raises(StepFailedError, match="no_such_module"):
                 await Sandbox(broken).__aenter__()
-        wait_until(lambda: not Footprint.of_this_process().exceeds(before), SECONDS_TO_SETTLE, f"as before: {before}")
+        before.wait_until_it_is_so_again(SECONDS_TO_SETTLE)

@@ -149,7 +149,7 @@ async def test_runs_cancelled_at_random_moments_leave_nothing() -> None:
                     "import os, subprocess\nsubprocess.Popen(['sleep', '100'])\nos.fork()\nwhile True: print('x')"
                 )
         assert (await box.run("print('on')")).stdout == "on\n"
-        wait_until(lambda: not Footprint.of_this_process().exceeds(before), 5.0, f"as before: {before}")
+        before.wait_until_it_is_so_again(5.0)
 
 
 @pytest.mark.serial

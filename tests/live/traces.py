@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
@@ -133,5 +134,14 @@ class Footprint:
         wait_until(lambda: cls.of_this_process().processes >= sandboxes * _AT_REST, 10.0, "all runs stand by")
         return cls.of_this_process()
 
-    def exceeds(self, other: Footprint) -> bool:
-        return any(getattr(self, name) > getattr(other, name) for name in self.__dataclass_fields__)
+    def wait_until_it_is_so_again(self, seconds: float) -> None:
+        """Or less; what there is more of is named."""
+        deadline = time.monotonic() + seconds
+        while more := self._exceeded():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds} s as before, {self}: {more}")
+            time.sleep(0.01)
+
+    def _exceeded(self) -> dict[str, int]:
+        now = dataclasses.asdict(Footprint.of_this_process())
+        return {name: count for name, count in now.items() if count > getattr(self, name)}
