@@ -107,7 +107,7 @@ def private_kib(process: int) -> int:
 
 
 def _all_stand_by(sandboxes: int) -> bool:
-    """A cell is two processes, and so is each run. An engine's helpers are processes too, but have no cgroups of ours."""
+    """A cell is two processes, and so is each run. An engine has helpers too, but these have no cgroups of ours."""
     me = os.getpid()
     runs = {(run.parent.name, run.name) for run in run_cgroups_of(me)}
     has_runs = not cgroups_of(me) or len(runs) >= sandboxes * STANDBYS
