@@ -72,7 +72,9 @@ def own_engine() -> Iterator[OwnEngine]:
         yield started
         started.close()
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        # A daemon that was killed leaves it mounted, and the next one does not mind; others take it away themselves.
+        subprocess.run(["umount", "--recursive", "--lazy", place / "data"], capture_output=True)
+        shutil.rmtree(place)
 
 
 @pytest.mark.anyio
