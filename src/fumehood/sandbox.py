@@ -35,6 +35,7 @@ from fumehood.recording import as_event, record
 from fumehood.requests import RunOptions, make_live_request, make_request
 from fumehood.results import Cause, Record, RunResult, Status
 from fumehood.session import Session
+from fumehood.threads import run_whole
 
 if TYPE_CHECKING:
     from fumehood.egress import WayOut
@@ -104,7 +105,7 @@ class Sandbox(Files):
         """Without network rules there is no gateway, no thread and no door."""
         if not self.policy.network.allow and not self._learn:
             return None
-        way_out = await wait_for_gateway(partial(_admit, self.policy, self._learn))
+        way_out = await run_whole(partial(_admit, self.policy, self._learn), lambda made: made.close())
         stack.push_async_callback(wait_for_gateway, way_out.close)
         return way_out
 

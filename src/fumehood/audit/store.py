@@ -38,7 +38,10 @@ class Store(Protocol):
         *,
         is_checkpoint: bool = False,
     ) -> Sequence[Record]:
-        """Ask what comes after the head, and keep it: all of it or nothing. BusyError when others write just now."""
+        """Ask what comes after the head, and keep it: all of it or nothing. BusyError when others write just now.
+
+        `follow` is asked once more when the head turns out to be another one; only its last answer counts.
+        """
         ...
 
     def sync(self) -> None:

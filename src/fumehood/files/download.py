@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from contextlib import suppress
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -22,6 +23,7 @@ from fumehood.journal import FileEntries
 from fumehood.policy import format_size
 from fumehood.policy.outputs import Outputs
 from fumehood.policy.paths import TMP, is_inside
+from fumehood.threads import run_whole
 
 _MAX_ENTRIES = 1_000_000
 
@@ -70,7 +72,7 @@ class Download:
         if not (self._outputs.reach(self._path) if is_folder else self._outputs.match(self._path)):
             raise _denied(self._path, or_below=is_folder)
         target = self._target = await anyio.to_thread.run_sync(local_target, local, self._name)
-        staging = await anyio.to_thread.run_sync(Staging, target)
+        staging = await run_whole(partial(Staging, target), Staging.remove)
         try:
             if is_folder:
                 await self._take_tree(staging)

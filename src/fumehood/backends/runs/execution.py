@@ -40,8 +40,9 @@ class RunExecution:
 
     async def wait_shortly(self) -> bool:
         with anyio.move_on_after(_SHORT_SECONDS):
-            await anyio.wait_readable(self._pump.fileno())
-            self._step()
+            while not self._pump.is_answered:
+                await anyio.wait_readable(self._pump.fileno())
+                self._step()
         return self._pump.is_answered
 
     async def output(self) -> AsyncIterator[Output]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Protocol
 
 import anyio
@@ -17,6 +18,7 @@ from fumehood.audit.trail import OFF, Trail
 from fumehood.errors import ApprovalPendingError, NotApprovedError, UsageError
 from fumehood.policy import Approval, Policy, format_duration
 from fumehood.policy.approvals import rules_that_ask
+from fumehood.threads import run_whole
 from fumehood.tools import gate
 from fumehood.tools.approvals.requests import Answer, Request, State
 from fumehood.tools.approvals.rows import Question
@@ -115,7 +117,7 @@ class Approvals:
         store = await anyio.to_thread.run_sync(self._open_store, policy)
         who, tenant, seconds = self._trail.who, self._trail.tenant, min(rule.expires for rule in rules)
         question = Question(call, policy, seconds, who, tenant)
-        request = await self._asked(store, question)
+        request = await run_whole(partial(self._asked, store, question), partial(self._withdraw, store))
         try:
             final = await self._wait(store, request)
             if final.state is State.ASKED:
@@ -126,40 +128,18 @@ class Approvals:
                 raise NotApprovedError(final.state, call.tool, final.told())
             approved = await anyio.to_thread.run_sync(store.use, request.id, call.digest, self._trail)
         except anyio.get_cancelled_exc_class():
-            await self._withdraw(store, request)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._withdraw, store, request)
             raise
         self._granted.update(rules)
         return approved
 
-    async def _asked(self, store: ApprovalStore, question: Question) -> Request:
-        """To its end: whoever is cancelled in asyncio's own way would not know what a thread has asked meanwhile."""
-        outcome: list[Request | Exception] = []
-
-        async def ask() -> None:
-            try:
-                outcome.append(await anyio.to_thread.run_sync(self._take_up_or_ask, store, question))
-            except Exception as error:
-                outcome.append(error)
-
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(ask)
-        except anyio.get_cancelled_exc_class():
-            for request in outcome:
-                if isinstance(request, Request):
-                    await self._withdraw(store, request)
-            raise
-        if isinstance(outcome[0], Exception):
-            raise outcome[0]
-        return outcome[0]
-
-    async def _withdraw(self, store: ApprovalStore, request: Request) -> None:
+    def _withdraw(self, store: ApprovalStore, request: Request) -> None:
         """Whoever waited is gone."""
         if self._withdraws:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(store.withdraw, request.id, self._trail)
+            store.withdraw(request.id, self._trail)
 
-    def _take_up_or_ask(self, store: ApprovalStore, question: Question) -> Request:
+    def _asked(self, store: ApprovalStore, question: Question) -> Request:
         """What was asked before and is expected, or a new request."""
         for identifier in self._expected:
             if (request := store.take_up(identifier, question, self._trail)) is not None:
