@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SandboxError,
         StepFailedError,
         UnenforceableError,
+        UnknownKeywordError,
         UsageError,
     )
     from fumehood.events import Event, Finished, Stderr, Stdout
@@ -46,6 +47,7 @@ _HOMES = {
         "SandboxError",
         "StepFailedError",
         "UnenforceableError",
+        "UnknownKeywordError",
         "UsageError",
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
@@ -86,9 +88,14 @@ __all__ = [
     "SyncSession",
     "Transfer",
     "UnenforceableError",
+    "UnknownKeywordError",
     "UsageError",
     "run",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> object:

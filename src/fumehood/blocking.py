@@ -16,10 +16,11 @@ from anyio.from_thread import BlockingPortal
 from fumehood.audit import Trail
 from fumehood.background import BackgroundRun
 from fumehood.errors import UsageError
+from fumehood.keywords import known_keywords
 from fumehood.opening import AuditChoice
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy
 from fumehood.portal import LoopThread
-from fumehood.requests import RunOptions
+from fumehood.requests import RunOptions, options_of_runs, place_in_policy
 from fumehood.results import RunResult
 from fumehood.sandbox import Sandbox
 from fumehood.session import Session
@@ -125,9 +126,10 @@ class SyncSession(_Part[Session]):
 class SyncSandbox:
     """`with SyncSandbox(policy) as box`: every method blocks and otherwise is that of `Sandbox`."""
 
+    @known_keywords(elsewhere=place_in_policy)
     def __init__(
         self,
-        policy: Policy | None = None,
+        policy: AnyPolicy | None = None,
         *,
         session: bool = False,
         progress: Callable[[str], None] | None = None,
@@ -198,7 +200,8 @@ class SyncSandbox:
     start = _blocking_part(Sandbox.start, SyncBackgroundRun)
 
 
-def run(code: str | bytes | None = None, policy: Policy | None = None, **options: Unpack[RunOptions]) -> RunResult:
+@options_of_runs()
+def run(code: str | bytes | None = None, policy: AnyPolicy | None = None, **options: Unpack[RunOptions]) -> RunResult:
     """Run code in a fresh sandbox and wait for it. Without a policy everything is denied."""
     with SyncSandbox(policy) as box:
         return box.run(code, **options)

@@ -3,6 +3,7 @@
 FumehoodError
 ├── UsageError            the caller: an argument, a path, a language that does not exist
 │   ├── PolicyError       the author of a policy: names file, line, key and value
+│   ├── UnknownKeywordError  the caller: a keyword argument that the function does not take (a TypeError too)
 │   └── MessageError      the sender of a message: it is unknown, not valid or too large
 ├── DeniedError           the policy: what was asked is not allowed
 │   ├── NotApprovedError    a person has to say yes to this, and has not
@@ -46,6 +47,10 @@ class PolicyError(UsageError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class UnknownKeywordError(UsageError, TypeError):
+    """A keyword argument that the function does not have, with the nearest one that it has."""
 
 
 class MessageError(UsageError):

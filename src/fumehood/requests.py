@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import fcntl
-import math
 import os
 import posixpath
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict
+from typing import ParamSpec, TypedDict, TypeVar, cast
 
 from fumehood.backends.interface import Input, RunRequest, TerminalSize
 from fumehood.backends.languages import Language, find_language
 from fumehood.errors import DeniedError, UsageError
-from fumehood.policy import Policy, format_duration, format_size
+from fumehood.keywords import known_keywords
+from fumehood.policy import Policy, Resources, Seconds, format_duration, format_size, read_seconds
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MAX_SOURCE_BYTES = 32 * 1024 * 1024
 # The kernel's own limit for one argument; a program could not be started with a longer one.
@@ -26,7 +29,7 @@ _TERMINAL_KIND = "xterm-256color"
 class RunOptions(TypedDict, total=False):
     """What can be said of a run besides its code."""
 
-    argv: Sequence[str] | None
+    argv: Sequence[str | os.PathLike[str]] | None
     """A command instead of code."""
     language: str
     """One of `backends.languages`; python by default."""
@@ -40,10 +43,25 @@ class RunOptions(TypedDict, total=False):
     stdin: bytes | str | int | None
     """Data, or a descriptor to read from; nothing by default."""
     env: Mapping[str, str] | None
-    cwd: str
+    cwd: str | os.PathLike[str]
     """Relative to the workspace, or absolute inside the sandbox."""
-    timeout: float | None
-    """Seconds; can shorten the policy's, not extend it. A compiler and its program have it each."""
+    timeout: Seconds | None
+    """Seconds, or text such as "500ms" or "2m"; can shorten the policy's, not extend it. A compiler and its program
+    have it each.
+    """
+
+
+def options_of_runs() -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates what takes `**options` of a run: others are refused, with the place where they belong."""
+    return known_keywords(RunOptions, place_in_policy)
+
+
+def place_in_policy(name: str) -> str | None:
+    if name in Resources.model_fields:
+        return f"limits are the policy's, such as Policy(resources={{{name!r}: ...}})"
+    if name in Policy.model_fields:
+        return f"it belongs to the policy, such as Policy({name}=...)"
+    return None
 
 
 def make_session_request(policy: Policy, code: str | bytes, options: RunOptions) -> RunRequest:
@@ -84,33 +102,34 @@ def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) 
         raise UsageError("give either code or argv, and not both")
     if argv is not None and not argv:
         raise UsageError("argv is empty; it needs at least the name of a program")
-    for key in ("argv", "args"):
-        if isinstance(options.get(key), str):
-            raise UsageError(f"{key} {options.get(key)!r} must be a list of words, not one text")
     source = None if code is None else _checked_source(code)
     return RunRequest(
         language=language.name,
         interpreter=None if source is None else language.interpreter,
-        arguments=_checked_arguments(argv if argv is not None else options.get("args", ())),
+        arguments=_checked_words("args", options.get("args", ())) if argv is None else _checked_words("argv", argv),
         source=source,
         script_name=_checked_name(options.get("name") or language.script_name(source or b""), language),
         environment=_checked_environment(options.get("env") or {}),
-        cwd=_checked_cwd(options.get("cwd", "")),
+        cwd=_checked_text(options.get("cwd", ""), "cwd"),
         timeout_seconds=_checked_timeout(policy, options.get("timeout")),
         stdin=_checked_stdin(options.get("stdin")),
     )
 
 
-def _checked_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    for argument in arguments:
-        _check_text(argument, "argument")
-    return tuple(arguments)
+def _checked_words(key: str, words: object) -> tuple[str, ...]:
+    if not isinstance(words, list | tuple):
+        raise UsageError(f"{key} {words!r} must be a list of words, not {_kind(words)}")
+    return tuple(_checked_text(word, "argument") for word in cast("Sequence[object]", words))
 
 
-def _checked_stdin(stdin: bytes | str | int | None) -> bytes | int | None:
+def _checked_stdin(stdin: object) -> bytes | int | None:
     if isinstance(stdin, str):
         return _encoded(stdin, "stdin")
-    if isinstance(stdin, int):
+    if isinstance(stdin, bytes | bytearray):
+        return bytes(stdin)
+    if stdin is not None and (isinstance(stdin, bool) or not isinstance(stdin, int)):
+        raise UsageError(f"stdin must be text, bytes or a descriptor's number, not {_kind(stdin)}")
+    if stdin is not None:
         try:
             mode = os.fstat(stdin).st_mode
         except OSError as error:
@@ -127,8 +146,10 @@ def _encoded(text: str, what: str) -> bytes:
         raise UsageError(f"{what} has a character that cannot be encoded at position {error.start}") from error
 
 
-def _checked_source(code: str | bytes) -> bytes:
+def _checked_source(code: object) -> bytes:
     source = code.encode("utf-8", "surrogatepass") if isinstance(code, str) else code
+    if not isinstance(source, bytes):
+        raise UsageError(f"the code must be text or bytes, not {_kind(code)}; a file's is Path(...).read_text()")
     if len(source) > _MAX_SOURCE_BYTES:
         size, limit = format_size(len(source)), format_size(_MAX_SOURCE_BYTES)
         raise UsageError(f"the source is {size}, more than {limit}; put the data into a file and mount it")
@@ -139,8 +160,8 @@ def _checked_source(code: str | bytes) -> bytes:
     return source
 
 
-def _checked_name(name: str, language: Language) -> str:
-    _check_text(name, "script name")
+def _checked_name(name: object, language: Language) -> str:
+    name = _checked_text(name, "script name")
     if name.startswith("/") and not language.toolchain:
         return _checked_place(name)
     if name in ("", ".", "..") or "/" in name or len(os.fsencode(name)) > 255:
@@ -157,34 +178,40 @@ def _checked_place(path: str) -> str:
     return path
 
 
-def _checked_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    for key, value in environment.items():
-        _check_text(key, "environment variable name")
-        _check_text(value, f"value of environment variable {key!r}")
-        if not key or "=" in key:
-            raise UsageError(f"environment variable name {key!r} must not be empty or contain '='")
-    return dict(environment)
+def _checked_environment(environment: object) -> dict[str, str]:
+    if not isinstance(environment, Mapping):
+        raise UsageError(f"env must be a mapping of names to values, not {_kind(environment)}")
+    checked: dict[str, str] = {}
+    for key, value in cast("Mapping[object, object]", environment).items():
+        name = _checked_text(key, "environment variable name")
+        if not name or "=" in name:
+            raise UsageError(f"environment variable name {name!r} must not be empty or contain '='")
+        checked[name] = _checked_text(value, f"value of environment variable {name!r}")
+    return checked
 
 
-def _checked_cwd(cwd: str) -> str:
-    _check_text(cwd, "cwd")
-    return cwd
-
-
-def _checked_timeout(policy: Policy, timeout: float | None) -> float:
+def _checked_timeout(policy: Policy, timeout: Seconds | None) -> float:
     limit = policy.resources.timeout
     if timeout is None:
         return limit
-    if not math.isfinite(timeout) or timeout <= 0:
-        raise UsageError(f"timeout {timeout!r} must be a number of seconds above zero")
-    if timeout > limit:
-        wanted, allowed = format_duration(timeout), format_duration(limit)
+    seconds = read_seconds(timeout)
+    if seconds > limit:
+        wanted, allowed = format_duration(seconds), format_duration(limit)
         raise DeniedError(f"timeout {wanted} is more than the policy's resources.timeout of {allowed}")
-    return timeout
+    return seconds
 
 
-def _check_text(text: str, what: str) -> None:
+def _checked_text(text: object, what: str) -> str:
+    if isinstance(text, os.PathLike):
+        text = os.fspath(cast("os.PathLike[str]", text))
+    if not isinstance(text, str):
+        raise UsageError(f"{what} {text!r} must be text, not {_kind(text)}")
     if "\0" in text:
         raise UsageError(f"{what} {text!r} has a NUL character, which no program can receive")
     if len(_encoded(text, what)) > _MAX_ARGUMENT_BYTES:
         raise UsageError(f"{what} is longer than {format_size(_MAX_ARGUMENT_BYTES)}; pass it on standard input")
+    return text
+
+
+def _kind(value: object) -> str:
+    return "one text" if isinstance(value, str) else type(value).__name__

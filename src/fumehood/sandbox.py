@@ -27,12 +27,13 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.files import Files
 from fumehood.journal import Journal, RunEntry
+from fumehood.keywords import known_keywords
 from fumehood.opening import AuditChoice, open_trail, refuse_ungated, tell_closed, tell_opened, telling_refusals
 from fumehood.outings import Outing, Outings, wait_for_gateway
 from fumehood.permission import denials, denied_result
-from fumehood.policy import Environment, Policy
+from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
 from fumehood.recording import as_event, record
-from fumehood.requests import RunOptions, make_live_request, make_request
+from fumehood.requests import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
 from fumehood.results import Cause, Record, RunResult, Status
 from fumehood.session import Session
 from fumehood.threads import run_whole
@@ -55,9 +56,10 @@ class Sandbox(Files):
     With `keep_tmp`, runs share /tmp as they share the workspace, and files can be put there and read.
     """
 
+    @known_keywords(elsewhere=place_in_policy)
     def __init__(
         self,
-        policy: Policy | None = None,
+        policy: AnyPolicy | None = None,
         *,
         session: bool = False,
         progress: Callable[[str], None] | None = None,
@@ -66,7 +68,7 @@ class Sandbox(Files):
         gated: bool = False,
         keep_tmp: bool = False,
     ) -> None:
-        self.policy = policy or Policy()
+        self.policy = read_policy(policy) or Policy()
         self._is_gated = gated
         self._learn = learn
         super().__init__(self.policy, lambda: self._backend_sandbox().files(), keeps_tmp=keep_tmp)
@@ -142,6 +144,7 @@ class Sandbox(Files):
         """Control -> the mechanism that enforces it here."""
         return self._backend_sandbox().report.mechanisms()
 
+    @options_of_runs()
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run code, or a command with `argv`, to its end. A program that fails is a result, not an exception."""
         if self._session and code is not None and _is_python(options):
@@ -203,6 +206,7 @@ class Sandbox(Files):
             return nullcontext(Outing())
         return self._outings.outing(name)
 
+    @options_of_runs()
     async def stream(
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
@@ -256,6 +260,7 @@ class Sandbox(Files):
 
         return Session(self.policy, open_session, lambda: self._journal, report, lambda: current.follow())
 
+    @options_of_runs()
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
     ) -> BackgroundRun:

@@ -16,7 +16,7 @@ from fumehood.events import Event, Finished
 from fumehood.journal import Journal, RunEntry, Telling
 from fumehood.policy import Policy
 from fumehood.recording import as_event, record
-from fumehood.requests import RunOptions, make_session_request
+from fumehood.requests import RunOptions, make_session_request, options_of_runs
 from fumehood.results import Record, RunResult
 
 _STATE_IS_LOST = "the session's state is lost, and the next run begins with a new one"
@@ -57,6 +57,7 @@ class Session:
     ) -> None:
         await self.close()
 
+    @options_of_runs()
     async def run(self, code: str | bytes, **options: Unpack[RunOptions]) -> RunResult:
         """The value of the last expression, figures and the like are in the result's `displays`."""
         async with self._execute(code, options) as (execution, restarted, entry):
@@ -65,6 +66,7 @@ class Session:
             entry.saw(2, taken.stderr)
         return await self._conclude(taken, restarted, entry)
 
+    @options_of_runs()
     async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """As `run`, but output and displays arrive as they appear. Leaving early interrupts the run."""
         async with self._execute(code, options) as (execution, restarted, entry):

@@ -1,0 +1,70 @@
+"""Keyword arguments that are checked where they are given: an unknown one is an error that names the nearest.
+
+Python would say so itself of a signature that is written out, without the suggestion; of `**options` it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import ForwardRef, ParamSpec, TypeVar
+
+from fumehood.errors import UnknownKeywordError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def known_keywords(
+    options: type | None = None, elsewhere: Callable[[str], str | None] = lambda name: None
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a function whose `**options`, if it has any, are those of a TypedDict.
+
+    `help()` and notebooks then show them one by one. `elsewhere` knows what to say of a name that has its place
+    somewhere else.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        shown = _written_out(signature(function), options)
+        known = frozenset(shown.parameters)
+        name = function.__qualname__.removesuffix(".__init__")
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            if not known.issuperset(kwargs):
+                raise unknown_keyword(name, kwargs, known - {"self"}, elsewhere)
+            return function(*args, **kwargs)
+
+        vars(call)["__signature__"] = shown
+        return call
+
+    return decorate
+
+
+def unknown_keyword(
+    name: str, given: Iterable[str], known: Iterable[str], elsewhere: Callable[[str], str | None]
+) -> UnknownKeywordError:
+    allowed = sorted(known)
+    unknown = next(keyword for keyword in given if keyword not in allowed)
+    advice = _nearest(unknown, allowed) or elsewhere(unknown) or f"it takes {', '.join(allowed)}"
+    return UnknownKeywordError(f"{name}() has no keyword {unknown!r}: {advice}")
+
+
+def _nearest(unknown: str, allowed: list[str]) -> str | None:
+    from difflib import get_close_matches
+
+    found = get_close_matches(unknown.lower(), allowed, n=1)
+    return f"did you mean {found[0]!r}?" if found else None
+
+
+def _written_out(shown: Signature, options: type | None) -> Signature:
+    if options is None:
+        return shown
+    plain = [parameter for parameter in shown.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+    return shown.replace(parameters=[*plain, *(_parameter(*item) for item in options.__annotations__.items())])
+
+
+def _parameter(name: str, annotation: object) -> Parameter:
+    kind = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)

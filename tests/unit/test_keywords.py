@@ -1,0 +1,73 @@
+"""A keyword that a function does not have is an error with the nearest one, wherever a user can write one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fumehood
+from fumehood import Policy, Sandbox, Session, SyncSandbox, SyncSession, UnknownKeywordError
+from fumehood.requests import RunOptions
+
+RUNS: dict[str, Callable[..., Any]] = {
+    "fumehood.run": fumehood.run,
+    "Sandbox.run": Sandbox().run,
+    "Sandbox.stream": Sandbox().stream,
+    "Sandbox.start": Sandbox().start,
+    "Session.run": Sandbox().session().run,
+    "Session.stream": Sandbox().session().stream,
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_mistyped_option_of_a_run_is_refused_with_the_nearest(name: str) -> None:
+    with pytest.raises(UnknownKeywordError, match=r"\(\) has no keyword 'timout': did you mean 'timeout'\?"):
+        RUNS[name]("print(1)", timout=1)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_limit_is_refused_with_its_place_in_the_policy(name: str) -> None:
+    with pytest.raises(
+        UnknownKeywordError, match=r"limits are the policy's, such as Policy\(resources=\{'memory': \.\.\.\}\)"
+    ):
+        RUNS[name]("print(1)", memory="64M")
+
+
+def test_the_blocking_methods_refuse_the_same() -> None:
+    with SyncSandbox() as box, box.session() as session:
+        for method in (box.run, box.start, session.run):
+            with pytest.raises(UnknownKeywordError, match="did you mean 'timeout'"):
+                method("print(1)", timout=1)
+        with pytest.raises(UnknownKeywordError, match="did you mean 'timeout'"):
+            list(box.stream("print(1)", timout=1))
+
+
+@pytest.mark.parametrize("kind", [Sandbox, SyncSandbox])
+def test_a_sandbox_refuses_what_it_does_not_take(kind: Callable[..., Any]) -> None:
+    with pytest.raises(UnknownKeywordError, match=r"Sandbox\(\) has no keyword 'polcy': did you mean 'policy'\?"):
+        kind(polcy=Policy())
+    with pytest.raises(UnknownKeywordError, match=r"belongs to the policy, such as Policy\(network=\.\.\.\)"):
+        kind(network={})
+
+
+def test_it_is_a_type_error_as_for_every_python_function() -> None:
+    with pytest.raises(TypeError):
+        fumehood.run("1", nonsense=1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [fumehood.run, Sandbox.run, Sandbox.stream, Sandbox.start, Session.run, SyncSandbox.run, SyncSession.run],
+)
+def test_help_shows_every_option(function: Callable[..., Any]) -> None:
+    shown = inspect.signature(function).parameters
+    assert set(RunOptions.__annotations__) <= set(shown)
+    assert not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in shown.values())
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert set(fumehood.__all__) <= set(dir(fumehood))
+    assert {"import_module", "annotations"}.isdisjoint(dir(fumehood))
