@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fumehood.blocking import SyncBackgroundRun, SyncSandbox, SyncSession, run
     from fumehood.errors import (
         AuditError,
+        DangerousPolicyWarning,
         DeniedError,
         FumehoodError,
         NotApprovedError,
@@ -40,6 +41,7 @@ _HOMES = {
     "blocking": ("SyncBackgroundRun", "SyncSandbox", "SyncSession", "run"),
     "errors": (
         "AuditError",
+        "DangerousPolicyWarning",
         "DeniedError",
         "FumehoodError",
         "NotApprovedError",
@@ -64,6 +66,7 @@ __all__ = [
     "AuditError",
     "BackgroundRun",
     "Cause",
+    "DangerousPolicyWarning",
     "Denial",
     "DeniedError",
     "Display",

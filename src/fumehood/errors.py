@@ -57,6 +57,10 @@ class MessageError(UsageError):
     """A message that nobody could read: of an unknown type, not what its type says, or too large."""
 
 
+class DangerousPolicyWarning(UserWarning):
+    """A sandbox was opened whose policy can cost the host or its credentials; `hood policy check` finds the same."""
+
+
 class DeniedError(FumehoodError):
     """The policy does not allow this; nothing was started."""
 

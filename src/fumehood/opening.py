@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -17,7 +18,7 @@ from fumehood.audit.log import current_user
 from fumehood.audit.redaction import Redaction
 from fumehood.audit.trail import OFF
 from fumehood.backends.interface import BackendSandbox, PackageFolder
-from fumehood.errors import AuditError, FumehoodError, UnenforceableError
+from fumehood.errors import AuditError, DangerousPolicyWarning, FumehoodError, UnenforceableError
 from fumehood.policy import Audit, Policy
 from fumehood.policy.digest import canonical_meaning
 
@@ -55,6 +56,13 @@ def refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
             reason="a sandbox alone asks nobody",
             remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and Sandbox(policy, gated=True).",
         )
+
+
+def warn_of_dangers(policy: Policy) -> None:
+    """With the warnings of Python, which an application can turn into errors, and `hood` shows as a line."""
+    for finding in policy.dangers():
+        # Of this very line, wherever it was called from, so that Python shows each of them once.
+        warnings.warn(f"{finding.key}: {finding.message}", DangerousPolicyWarning, stacklevel=1)
 
 
 def find_trail(choice: AuditChoice) -> Trail:

@@ -28,7 +28,15 @@ from fumehood.events import Event, Finished
 from fumehood.files import Files
 from fumehood.journal import Journal, RunEntry
 from fumehood.keywords import known_keywords
-from fumehood.opening import AuditChoice, open_trail, refuse_ungated, tell_closed, tell_opened, telling_refusals
+from fumehood.opening import (
+    AuditChoice,
+    open_trail,
+    refuse_ungated,
+    tell_closed,
+    tell_opened,
+    telling_refusals,
+    warn_of_dangers,
+)
 from fumehood.outings import Outing, Outings, wait_for_gateway
 from fumehood.permission import denials, denied_result
 from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
@@ -90,6 +98,7 @@ class Sandbox(Files):
             backend = select_backend(self.policy)
             refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
             backend.check(self.policy)
+            warn_of_dangers(self.policy)
             packages = await self._install_packages(backend, stack, trail)
             self._way_out = await self._ask_for_way_out(stack)
             ports = self._way_out.ports if self._way_out else ()

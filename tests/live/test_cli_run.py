@@ -145,10 +145,10 @@ def test_a_policy_is_obeyed_and_can_be_overridden(tmp_path: Path) -> None:
     assert hood("run", "--policy", policy, "--timeout", "30s", "-c", "import time; time.sleep(0.2)").returncode == 0
 
 
-def test_a_backend_that_is_not_there_is_a_denial() -> None:
+def test_a_backend_that_is_not_there_is_refused_with_those_that_are() -> None:
     done = hood("run", "--backend", "microvm", "-c", "print(1)")
-    assert (done.returncode, done.stdout) == (126, b"")
-    assert b"not built in yet" in done.stderr
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--backend: must be one of auto, native, docker, gvisor" in done.stderr
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly() -> None:
@@ -206,8 +206,38 @@ def test_files_are_saved_under_a_folder(tmp_path: Path) -> None:
     out = tmp_path / "results"
     assert hood("run", "--quiet", "--out", out, "-c", WRITES_TWO).stderr == b""
     assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == {"out/deep/a.csv", "b.txt"}
-    again = hood("run", "--out", out, "-c", WRITES_TWO)
-    assert (again.returncode, b"exists already" in again.stderr) == (2, True)
+    again = hood("run", "--out", out, "-c", f"print('it ran')\n{WRITES_TWO}")
+    assert (again.returncode, again.stdout) == (2, b"")
+    assert b"is not empty; name a new folder, or let --overwrite replace files in it" in again.stderr
+
+
+def test_files_are_replaced_when_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("mine")
+    assert hood("run", "--out", tmp_path, "--overwrite", "-c", WRITES_TWO).returncode == 0
+    assert (tmp_path / "b.txt").read_text() == "b"
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"a.csv", "b.txt"}
+
+
+def test_no_file_is_written_through_a_link_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "out").symlink_to(tmp_path / "elsewhere")
+    done = hood("run", "--out", tmp_path / "results", "--overwrite", "-c", WRITES_TWO)
+    assert (done.returncode, b"leads out of the folder by a link" in done.stderr) == (2, True)
+    assert [path for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()] == []
+
+
+def test_words_after_the_file_are_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("import sys; print(sys.argv[1:])")
+    done = hood("run", tmp_path / "x.py", "a", "--memory", "256M", "b", "--", "--memory", "c")
+    assert done.stdout == b"['a', 'b', '--memory', 'c']\n"
+
+
+def test_a_dangerous_policy_is_named_before_it_runs(tmp_path: Path) -> None:
+    done = hood("run", "--mount", "/etc:/data", "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+    assert done.stderr.startswith(b"hood: danger: filesystem.mounts[/data]: /etc exposes the host's configuration")
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_a_policy_decides_which_files_are_saved(tmp_path: Path) -> None:
@@ -217,7 +247,7 @@ def test_a_policy_decides_which_files_are_saved(tmp_path: Path) -> None:
     assert told.stderr == f"hood: saved {out}/out/deep/a.csv\n".encode()
     assert [path.name for path in out.rglob("*") if path.is_file()] == ["a.csv"]
     policy.write_text("{}\n")
-    told = hood("run", "--policy", policy, "--out", out, "-c", WRITES_TWO)
+    told = hood("run", "--policy", policy, "--out", tmp_path / "other", "-c", WRITES_TWO)
     assert (told.returncode, b"names no filesystem.outputs" in told.stderr) == (2, True)
 
 

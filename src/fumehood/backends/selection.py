@@ -8,22 +8,12 @@ from functools import cache
 
 from fumehood.backends.interface import Backend
 from fumehood.backends.native import embryos
-from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
-
-_LATER = {
-    "microvm": "virtual machines",
-    "remote": "sandboxes on other machines",
-}
 
 
 def select_backend(policy: Policy) -> Backend:
     """`auto` is the strongest that works here; today that is the native one."""
     name = policy.backend
-    if name in _LATER:
-        raise UnenforceableError(
-            "backend", backend=name, reason=f"{_LATER[name]} are not built in yet", remedy="Use backend: native."
-        )
     if name in ("docker", "gvisor"):
         embryos.abandon_ahead()
         return _docker(os.getpid(), name)

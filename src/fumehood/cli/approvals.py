@@ -38,7 +38,8 @@ class Arguments(argparse.Namespace):
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hood approvals", description="Calls that wait for somebody's yes.", epilog=_DETAILS)
-    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    parser.set_defaults(act=_list, all=False, json=False)
+    verbs = parser.add_subparsers(metavar="[VERB]", help="list, if none is given")
     listing = verbs.add_parser("list", help="what waits for an answer", description="What waits, the oldest first.")
     listing.add_argument("--all", action="store_true", help="also what is answered, used or over")
     listing.set_defaults(act=_list)

@@ -1,12 +1,26 @@
-"""Parsers that speak like the rest of `hood`: one line, where to read on, exit code 2."""
+"""Parsers that speak like the rest of `hood`: one line, the nearest valid word, where to read on, exit code 2."""
 
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from fumehood.cli import exitcodes
 from fumehood.cli.messages import say
+
+
+class _Once(argparse.Action):
+    """Stores a value. Given twice, the last one would win without a word, so it is an error instead."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        given: set[str] = vars(namespace).setdefault("_given", set())
+        if option is not None and self.dest in given:
+            raise argparse.ArgumentError(None, f"{option} is given twice; give it once")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
 
 
 class Parser(argparse.ArgumentParser):
@@ -19,10 +33,38 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        for name in (None, "store"):
+            self.register("action", name, _Once)
+
+    unknown_option_advice = ""
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads say the same of one parameter
+        """Words that have no place are left to the caller; an option that nobody knows never is."""
+        chosen, rest = super().parse_known_args(args, namespace)
+        unknown = next((word for word in rest if word.startswith("-") and word != "-"), None)
+        if unknown is not None:
+            name = unknown.partition("=")[0]
+            advice = nearest(name, self._option_string_actions) or self.unknown_option_advice
+            self.error(f"unknown option {name}{advice}")
+        return chosen, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            advice = nearest(str(value), known) or f"; choose from {', '.join(known)}"
+            raise argparse.ArgumentError(action, f"unknown {value!r}{advice}")
 
     def error(self, message: str) -> NoReturn:
         say(f"{message}; see `{self.prog} --help`")
         raise SystemExit(exitcodes.USAGE)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)`, or nothing."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:

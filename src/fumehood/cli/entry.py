@@ -5,18 +5,20 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import warnings
 from typing import NoReturn
 
 from fumehood import __version__
 from fumehood.backends.native import embryos
 from fumehood.cli import exitcodes
+from fumehood.cli.arguments import nearest
 from fumehood.cli.commands import BY_NAME, COMMANDS
 from fumehood.cli.messages import say
-from fumehood.errors import FumehoodError
+from fumehood.errors import DangerousPolicyWarning, FumehoodError
 
 _EXAMPLES = """\
 examples:
-  hood run script.py -- --verbose         a file, with arguments of its own
+  hood run script.py in.csv -- --fast     a file, with arguments of its own
   hood run -c 'print(6 * 7)'              a line of code
   hood run --language sh - < build.sh     code from standard input
   hood run --policy analyst.yaml x.py     with what a policy allows
@@ -27,6 +29,7 @@ examples:
 def run_process() -> NoReturn:
     """The whole life of the process; skips the interpreter's slow end once everything of ours is closed."""
     _open_missing_streams()
+    warnings.showwarning = _show_warning
     code = run_command(sys.argv[1:])
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # os._exit would skip them
     code = _flush(code)
@@ -55,9 +58,18 @@ def run_command(arguments: list[str]) -> int:
         return exitcodes.OWN_FAILURE
 
 
+def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
+    """Of a policy that gives the host away, in our own form; what libraries warn of is not for those who type."""
+    if issubclass(category, DangerousPolicyWarning):
+        say(f"danger: {message}")
+
+
 def _dispatch(arguments: list[str]) -> int:
     match arguments:
-        case [] | ["-h" | "--help" | "help", *_]:
+        case ["help", name, *_] if name in BY_NAME:
+            BY_NAME[name].load().build_parser().print_help()
+            return 0
+        case [] | ["-h" | "--help" | "help"]:
             print(_help(), end="")
             return 0
         case ["--version" | "-V", *_]:
@@ -68,9 +80,9 @@ def _dispatch(arguments: list[str]) -> int:
                 embryos.start_ahead()
             return BY_NAME[name].load().execute(rest)
         case _:
-            name = arguments[0]
+            name = arguments[1] if arguments[0] == "help" else arguments[0]
             kind = "option" if name.startswith("-") else "command"
-            say(f"unknown {kind} {name!r}{_nearest(name)}; see `hood --help`")
+            say(f"unknown {kind} {name!r}{nearest(name, [*BY_NAME, '--help', '--version'])}; see `hood --help`")
             return exitcodes.USAGE
 
 
@@ -81,13 +93,6 @@ def _help() -> str:
         "usage: hood COMMAND ...\n\nRuns code that nobody has reviewed in a sealed sandbox.\n\n"
         f"commands:\n{commands}\n{_EXAMPLES}\n`hood COMMAND --help` says more; `hood --version` prints the version.\n"
     )
-
-
-def _nearest(name: str) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, [*BY_NAME, "--help", "--version"], n=1)
-    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _is_debugging() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 from fumehood.cli.messages import say
@@ -18,9 +19,9 @@ _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg",
 class Harvest:
     """`folder` is None when nothing is to be saved."""
 
-    def __init__(self, folder: str | None, *, quiet: bool) -> None:
+    def __init__(self, folder: str | None, *, quiet: bool, overwrite: bool = False) -> None:
         self._folder = Path(folder) if folder is not None else None
-        self._quiet = quiet
+        self._quiet, self._overwrite = quiet, overwrite
         self._pictures = 0
 
     def show(self, display: Display, outlet: Outlet) -> None:
@@ -42,22 +43,39 @@ class Harvest:
         if self._folder is None:
             self._tell(f"picture {self._pictures}: {media_type}, {format_size(len(data))}; --out DIR saves it")
             return
-        _make_folder(self._folder)
         path = self._folder / f"picture-{self._pictures}{suffix}"
-        try:
-            path.open("xb").write(data)
-        except FileExistsError:
-            raise UsageError(f"{path} exists already; choose another folder for --out") from None
-        self._tell(f"saved {path}")
+        draft = self._draft_of(path)
+        with draft.open("xb") as file:
+            file.write(data)
+        self._put(draft, path)
 
     async def gather(self, box: Sandbox, artifacts: tuple[Artifact, ...]) -> None:
         if self._folder is None:
             return
         for artifact in artifacts:
-            target = self._folder / artifact.path
-            _make_folder(target.parent)
-            await box.download(artifact.path, target)
-            self._tell(f"saved {target}")
+            path = self._folder / artifact.path
+            draft = self._draft_of(path)
+            await box.download(artifact.path, draft)
+            self._put(draft, path)
+
+    def _draft_of(self, path: Path) -> Path:
+        """A new file beside the place where it goes; that place is never reached through a link."""
+        assert self._folder is not None
+        _make_folder(path.parent)
+        if not path.parent.resolve().is_relative_to(self._folder.resolve()):
+            raise UsageError(f"--out: {str(path)!r} leads out of the folder by a link; nothing was written there")
+        return path.with_name(f".{secrets.token_hex(8)}.part")
+
+    def _put(self, draft: Path, path: Path) -> None:
+        try:
+            if not self._overwrite and os.path.lexists(path):
+                raise UsageError(f"{path} exists already; choose another folder for --out, or --overwrite")
+            draft.replace(path)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        finally:
+            draft.unlink(missing_ok=True)
+        self._tell(f"saved {path}")
 
     def _tell(self, text: str) -> None:
         if not self._quiet:
@@ -80,10 +98,12 @@ def let_out(policy: Policy, folder: str | None, *, has_file: bool) -> Policy:
     return policy.override({"filesystem": {"outputs": ["**"]}})
 
 
-def check_folder(folder: str | None) -> None:
+def check_folder(folder: str | None, *, may_hold_files: bool) -> None:
     """Before anything runs: a folder that cannot be written would waste the run."""
     if folder is None:
         return
     nearest = next(path for path in (Path(folder), *Path(folder).absolute().parents) if path.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise UsageError(f"--out {folder!r} cannot be written: {str(nearest)!r} is no folder of yours")
+        raise UsageError(f"--out {folder!r} cannot be written: {str(nearest)!r} is not a folder of yours")
+    if not may_hold_files and nearest == Path(folder) and any(nearest.iterdir()):
+        raise UsageError(f"--out {folder!r} is not empty; name a new folder, or let --overwrite replace files in it")

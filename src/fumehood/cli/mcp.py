@@ -19,6 +19,7 @@ from fumehood.cli.arguments import Parser
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.messages import say
 from fumehood.errors import UsageError
+from fumehood.opening import warn_of_dangers
 from fumehood.policy import Policy
 from fumehood.policy.quantities import parse_duration
 
@@ -74,6 +75,7 @@ def execute(arguments: list[str]) -> int:
     policy = overrides.load_policy(chosen)
     # Now, while somebody looks, and not when the first call comes.
     select_backend(policy).check(policy)
+    warn_of_dangers(policy)
     return _serve(chosen, policy, idle_seconds)
 
 

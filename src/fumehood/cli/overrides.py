@@ -13,10 +13,17 @@ _FLAGS = {
     "resources.timeout": "--timeout",
     "resources.memory": "--memory",
     "resources.cpus": "--cpus",
+    "resources.disk": "--disk",
+    "resources.processes": "--processes",
+    "environment.packages": "--with",
+    "network.allow": "--allow",
     "backend": "--backend",
     "filesystem.mounts": "--mount",
 }
 _MODES = ("ro", "rw")
+_WEB_PORTS = [80, 443]
+_ALLOW_HELP = "let it connect to this host, by default to ports 80 and 443 (repeatable)"
+_WITH_HELP = "install this Python package for it, such as pandas or pandas==2.2.3 (repeatable)"
 _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 
 
@@ -26,6 +33,10 @@ class Arguments(argparse.Namespace):
     timeout: str | None
     memory: str | None
     cpus: float | None
+    disk: str | None
+    processes: int | None
+    packages: list[str]
+    hosts: list[str]
     mount: list[str]
     env: list[str]
 
@@ -38,32 +49,67 @@ def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> N
     add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
     add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
     add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")
-    add("--mount", metavar="SRC:DST[:ro|rw]", action="append", default=[], help="show a file or folder (repeatable)")
+    add("--disk", metavar="SIZE", help="instead of the policy's: 64M, 1G")
+    add("--processes", metavar="N", type=int, help="instead of the policy's: 16, 256")
+    add("--allow", metavar="HOST[:PORT]", dest="hosts", action="append", default=[], help=_ALLOW_HELP)
+    add("--with", metavar="PACKAGE", dest="packages", action="append", default=[], help=_WITH_HELP)
+    add(
+        "-v",
+        "--mount",
+        metavar="SRC:DST[:ro|rw]",
+        action="append",
+        default=[],
+        help="show a file or folder (repeatable)",
+    )
     if variables:
         add(
-            "--env", metavar="K=V", action="append", default=[], help="set a variable; K alone takes yours (repeatable)"
+            "-e",
+            "--env",
+            metavar="K=V",
+            action="append",
+            default=[],
+            help="set a variable; K alone takes yours (repeatable)",
         )
 
 
-def _wanted(chosen: Arguments) -> dict[str, object]:
-    """The keys to change; what was not said stays as the policy has it."""
-    limits = {"timeout": chosen.timeout, "memory": chosen.memory, "cpus": chosen.cpus}
-    changes: dict[str, object] = {"resources": {key: value for key, value in limits.items() if value is not None}}
+def _wanted(chosen: Arguments, policy: Policy) -> dict[str, object]:
+    """The keys to change; what was not said stays as the policy has it, and lists grow."""
+    limits = {key: getattr(chosen, key) for key in ("timeout", "memory", "cpus", "disk", "processes")}
+    mounts = [*(mount.model_dump() for mount in policy.filesystem.mounts), *map(parse_mount, chosen.mount)]
+    changes: dict[str, object] = {
+        "resources": {key: value for key, value in limits.items() if value is not None},
+        "filesystem": {"mounts": mounts},
+    }
     if chosen.backend is not None:
         changes["backend"] = chosen.backend
+    if chosen.hosts:
+        rules = [rule.model_dump() for rule in policy.network.allow]
+        changes["network"] = {"allow": [*rules, *map(parse_host, chosen.hosts)]}
+    if chosen.packages:
+        changes["environment"] = {"packages": [*policy.environment.packages, *chosen.packages]}
     return changes
 
 
 def load_policy(chosen: Arguments, default: Policy | None = None) -> Policy:
     policy = Policy.load(chosen.policy) if chosen.policy is not None else default or Policy()
-    mounts, changes = chosen.mount, _wanted(chosen)
-    before = [mount.model_dump() for mount in policy.filesystem.mounts]
-    added = [parse_mount(text) for text in mounts]
+    changes = _wanted(chosen, policy)
     try:
-        return policy.override({**changes, "filesystem": {"mounts": [*before, *added]}})
+        return policy.override(changes)
     except PolicyError as error:
         # The file was fine by itself, so whatever is wrong now was said on the command line.
-        raise UsageError("\n".join(_in_flags(p, mounts, len(before)) for p in error.problems)) from None
+        first = len(policy.filesystem.mounts)
+        raise UsageError("\n".join(_in_flags(p, chosen.mount, first) for p in error.problems)) from None
+
+
+def parse_host(text: str) -> dict[str, object]:
+    """A rule for HOST, HOST:PORT or [IPV6]:PORT."""
+    host, _, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not host or (":" in host and not host.startswith("[")):
+        host, port = text, ""
+    if port and not port.isdecimal():
+        raise UsageError(f"--allow {text!r} must be HOST or HOST:PORT, such as api.example.com or db.example:5432")
+    ports = [int(port)] if port else _WEB_PORTS
+    return {"host": host.removeprefix("[").removesuffix("]"), "ports": ports}
 
 
 def parse_mount(text: str) -> dict[str, str]:
@@ -102,4 +148,4 @@ def _in_flags(problem: str, mounts: list[str], first: int) -> str:
     if match and int(match[1]) >= first:
         return f"--mount {mounts[int(match[1]) - first]}: {match[2]}{match[3]}"
     key, _, rest = problem.partition(": ")
-    return f"{_FLAGS.get(key, key)}: {rest}"
+    return f"{_FLAGS.get(key.partition('[')[0], key)}: {rest}"

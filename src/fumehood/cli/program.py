@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from fumehood.backends.languages import find_language, language_of_file
+from fumehood.backends.languages import LANGUAGES, find_language, language_of_file
 from fumehood.errors import UsageError
 
 # Twice what a source may have: enough to be refused for its size, and an endless device has an end.
 _MAX_READ_BYTES = 64 * 1024 * 1024
 _DEFAULT_LANGUAGE = "python"
+_LONGEST_FIRST_LINE = 256
+_NO_PROGRAMS = {
+    ".ipynb": "a notebook; make a script of it first: jupyter nbconvert --to script",
+    ".ts": "TypeScript; compile it to JavaScript first",
+    ".csv": "data, not a program; show it to one with --mount",
+    ".json": "data, not a program; show it to one with --mount",
+    ".yaml": "data, not a program; a policy is given with --policy",
+    ".yml": "data, not a program; a policy is given with --policy",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +45,35 @@ def read_program(file: str | None, code: str | None, language: str | None) -> Pr
         case "-", None:
             return Program(_read(0, "standard input"), chosen, None, used_stdin=True)
         case str(), None:
-            return Program(_read(file, repr(file)), language or _language_of(file), os.path.basename(file))
+            source = _read(file, repr(file))
+            return Program(source, language or _language_of(file, source), os.path.basename(file))
 
 
-def _language_of(file: str) -> str:
-    language = language_of_file(os.path.splitext(file)[1])
-    return language.name if language else _DEFAULT_LANGUAGE
+def _language_of(file: str, source: bytes) -> str:
+    """By the suffix, else by the first line (`#!`), else Python if there is no suffix that says otherwise."""
+    suffix = os.path.splitext(file)[1].lower()
+    if found := language_of_file(suffix):
+        return found.name
+    if source.startswith(b"#!"):
+        return _language_of_interpreter(file, source)
+    if suffix in _NO_PROGRAMS:
+        raise UsageError(f"{file!r} is {_NO_PROGRAMS[suffix]}")
+    if suffix:
+        known = " ".join(suffix for language in LANGUAGES.values() for suffix in language.suffixes)
+        raise UsageError(f"{file!r}: no language has the suffix {suffix}; say which with --language (known: {known})")
+    return _DEFAULT_LANGUAGE
+
+
+def _language_of_interpreter(file: str, source: bytes) -> str:
+    line = os.fsdecode(source[2:_LONGEST_FIRST_LINE].split(b"\n", 1)[0])
+    words = [word for word in line.split() if not word.startswith("-")]
+    if words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if "=" not in word]
+    name = os.path.basename(words[0]).rstrip("0123456789.") if words else ""
+    try:
+        return find_language(name).name
+    except UsageError:
+        raise UsageError(f"{file!r} asks for {line.strip()!r}, which is not a language here; use --language") from None
 
 
 def _read(file: str | int, what: str) -> bytes:

@@ -21,11 +21,12 @@ from fumehood.policy import Policy
 from fumehood.requests import RunOptions
 from fumehood.results import RunResult
 
-_USAGE = "hood run [options] (FILE | -c CODE | -) [-- ARGS]"
+_USAGE = "hood run [options] (FILE | -c CODE | -) [ARGS] [-- MORE ARGS]"
 _DETAILS = """\
 exit code: the program's own; 124 out of time, 137 out of memory, 126 denied,
 125 a failure of hood itself, 2 a mistake in the command or the policy.
 
+Words after FILE are the program's arguments; its own options come after `--`.
 Output to a file or pipe is the program's, byte for byte. On a terminal
 everything but text, line ends, tabs and colours is shown as harmless text.
 The program reads standard input through hood; `< /dev/null` gives it none.
@@ -38,6 +39,7 @@ class Arguments(overrides.Arguments):
     language: str | None
     session: bool
     out: str | None
+    overwrite: bool
     json: bool
     quiet: bool
     learn: bool
@@ -45,6 +47,7 @@ class Arguments(overrides.Arguments):
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hood run", usage=_USAGE, description="Run a program in a fresh sandbox.", epilog=_DETAILS)
+    parser.unknown_option_advice = " (the program's own options come after `--`)"
     add = parser.add_argument
     add("file", nargs="?", metavar="FILE", help="the program; `-` reads it from standard input")
     add("-c", dest="code", metavar="CODE", help="the program itself")
@@ -52,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     overrides.add_options(parser)
     add("--session", action="store_true", help="show the last expression's value and figures (python only)")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
+    add("--overwrite", action="store_true", help="let --out replace files; without it the folder must be new or empty")
     add("--json", action="store_true", help="print the result as JSON instead of the output")
     add("--quiet", action="store_true", help="say nothing about how the program ended and what it was denied")
     add(
@@ -63,19 +67,26 @@ def build_parser() -> argparse.ArgumentParser:
 def execute(arguments: list[str]) -> int:
     ours, theirs = split(arguments)
     parser = build_parser()
-    chosen, unknown = parser.parse_known_args(ours, namespace=Arguments())
-    if unknown:
-        _refuse(parser, unknown)
+    chosen, words = parser.parse_known_args(ours, namespace=Arguments())
     if chosen.learn and chosen.json:
         parser.error("--learn prints a policy and --json a result; use one of them")
+    if chosen.session and (words or theirs):
+        parser.error("a session has no arguments; leave --session or the arguments out")
     program = read_program(chosen.file, chosen.code, chosen.language)
-    check_folder(chosen.out)
+    check_folder(chosen.out, may_hold_files=chosen.overwrite)
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
     options: RunOptions = {"language": program.language}
     if not chosen.session:
-        options |= {"args": theirs, "name": program.name, "stdin": _stdin(program)}
+        options |= {"args": [*words, *theirs], "name": program.name, "stdin": _stdin(program)}
         options |= {"env": overrides.environment(chosen.env, os.environ)}
-    job = Job(policy, program.code, options, chosen.session, Harvest(chosen.out, quiet=chosen.quiet), chosen.learn)
+    job = Job(
+        policy,
+        program.code,
+        options,
+        chosen.session,
+        Harvest(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
+        chosen.learn,
+    )
     interruption = Interruption()
     try:
         if chosen.json:
@@ -95,12 +106,6 @@ def execute(arguments: list[str]) -> int:
     if not chosen.quiet and not chosen.json:
         _explain(result)
     return exitcodes.for_result(result)
-
-
-def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> None:
-    if unknown[0].startswith("-"):
-        parser.error(f"unknown option {unknown[0]}")
-    parser.error(f"unexpected {unknown[0]!r}: the program's own arguments come after `--`")
 
 
 def _stdin(program: Program) -> int | None:

@@ -40,6 +40,7 @@ class Approval(Section):
     `expires` is the time for an answer and for its use together; the shortest of the rules that ask holds.
     """
 
+    shorthand = "{tool: ...}"
     tool: Annotated[Text, AfterValidator(_check_tool)]
     when: Literal["always", "never", "first_use"] = "always"
     risk: Risk | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -23,8 +24,6 @@ _WORDS = {
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
     "tuple_type": "must be a list",
-    "model_type": "must be a mapping of keys to values",
-    "model_attributes_type": "must be a mapping of keys to values",
 }
 
 
@@ -42,6 +41,8 @@ def _problem(details: ErrorDetails, model: type[Section]) -> Problem:
             return Problem(path, f"unknown key{_got(details)}; {_nearest_key(path, model)}")
         case "literal_error":
             return Problem(path, _choices(details))
+        case "model_type" | "model_attributes_type":
+            return Problem(path, f"must be a mapping of keys to values{_got(details)}{_written_out(details, model)}")
         case "value_error":
             return Problem(path, f"{details.get('ctx', {}).get('error')}{_got(details)}")
         case kind:
@@ -63,17 +64,35 @@ def _choices(details: ErrorDetails) -> str:
     return f"must be one of {', '.join(allowed)}{_got(details)}{hint}"
 
 
+def _written_out(details: ErrorDetails, model: type[Section]) -> str:
+    """What somebody meant who wrote one word where a mapping belongs."""
+    section, word = _section_at(details["loc"], model), details["input"]
+    if section.shorthand is None or not isinstance(word, str) or not word.isprintable():
+        return ""
+    return f"; write {section.shorthand.replace('...', word)}"
+
+
 def _nearest_key(path: Path, model: type[Section]) -> str:
-    known = _keys(path[:-1], model)
-    guess = difflib.get_close_matches(str(path[-1])[:64].lower(), known, n=1)
+    name, known = str(path[-1])[:64].lower(), list(_section_at(path[:-1], model).model_fields)
+    if elsewhere := [dotted for dotted in _all_keys(model) if dotted.rpartition(".")[2] == name]:
+        return f"did you mean {elsewhere[0]}?"
+    guess = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {guess[0]}?" if guess else f"the keys here are {', '.join(known)}"
 
 
-def _keys(path: Path, model: type[Section]) -> list[str]:
+def _all_keys(model: type[Section], prefix: str = "") -> Iterator[str]:
+    """Keys of sections, dotted; those of the items of a list are none that could be written elsewhere."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _all_keys(field.annotation, f"{prefix}{name}.")
+
+
+def _section_at(path: Path, model: type[Section]) -> type[Section]:
     for part in path:
         if isinstance(part, str):
             model = _section(model.model_fields[part].annotation) or model
-    return list(model.model_fields)
+    return model
 
 
 def _section(annotation: Any) -> type[Section] | None:

@@ -15,6 +15,7 @@ from fumehood.policy.section import Distinct, Ordered, Section
 class Mount(Section):
     """A file or folder of the host (`source`) that the sandbox sees at `target`."""
 
+    shorthand = "{source: ..., target: /data}"
     source: HostPath
     target: TargetPath
     mode: Literal["ro", "rw"] = "ro"

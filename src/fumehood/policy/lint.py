@@ -6,7 +6,7 @@ Finds, never forbids. Paths are taken as they are written; all that is asked of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
@@ -53,15 +53,12 @@ class Finding:
 
 def inspect(policy: Policy) -> list[Finding]:
     """Every doubtful choice, in the order of the file format."""
-    return [
-        *_mounts(policy),
-        *_network(policy),
-        *_limits(policy),
-        *_packages(policy),
-        *_secrets(policy),
-        *_commands(policy),
-        *_engine(policy),
-    ]
+    return [finding for check in (*_CHOICES, _limits) for finding in check(policy)]
+
+
+def dangers(policy: Policy) -> list[Finding]:
+    """Those that can cost the host or its credentials. A large limit never does, and limits take the longest."""
+    return [finding for check in _CHOICES for finding in check(policy) if finding.level == "danger"]
 
 
 def _mounts(policy: Policy) -> Iterator[Finding]:
@@ -187,3 +184,13 @@ def _engine(policy: Policy) -> Iterator[Finding]:
         yield Finding(
             "danger", "docker.host", "an engine on plain tcp obeys anybody on the network; use ssh:// or tls_cert"
         )
+
+
+_CHOICES: tuple[Callable[[Policy], Iterator[Finding]], ...] = (
+    _mounts,
+    _network,
+    _packages,
+    _secrets,
+    _commands,
+    _engine,
+)

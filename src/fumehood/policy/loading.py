@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 
 from fumehood.errors import PolicyError
-from fumehood.policy.source import Source, UnreadableError, visible
+from fumehood.policy.source import Problem, Source, UnreadableError, visible
 
 MAX_BYTES = 1024 * 1024
+_TOML = "looks like TOML; a policy is YAML, such as `resources: {memory: 1G, timeout: 30s}`"
+_TOML_LINE = re.compile(rb"^[ \t]*(?:\[\[?[\w.-]+\]\]?[ \t]*$|[\w.-]+[ \t]*=[ \t]*\S)", re.MULTILINE)
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
@@ -34,8 +37,14 @@ def parse(text: str | bytes, *, name: str, base: str | None) -> tuple[dict[str, 
     try:
         document = Document(_decode(text))
     except UnreadableError as error:
-        raise PolicyError(Source(name, base, problems=(error.problem,)).report([])) from None
+        problem = Problem((), _TOML, 1) if _is_toml(text) else error.problem
+        raise PolicyError(Source(name, base, problems=(problem,)).report([])) from None
     return document.data, Source(name, base, document.lines, tuple(document.problems))
+
+
+def _is_toml(text: str | bytes) -> bool:
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    return _TOML_LINE.search(data, 0, MAX_BYTES) is not None
 
 
 def _open_at_once(name: str, flags: int) -> int:

@@ -52,7 +52,7 @@ class Policy(Section):
 
     version: Annotated[int, AfterValidator(_check_version)] = 1
     name: Text | None = None
-    backend: Literal["auto", "native", "docker", "gvisor", "microvm", "remote"] = "auto"
+    backend: Literal["auto", "native", "docker", "gvisor"] = "auto"
     strict: bool = False
     filesystem: Filesystem = Field(default_factory=Filesystem)
     network: Network = Field(default_factory=Network)
@@ -110,6 +110,12 @@ class Policy(Section):
         from fumehood.policy.lint import inspect
 
         return inspect(self)
+
+    def dangers(self) -> list[Finding]:
+        """The worst of `lint`: what can cost the host or its credentials. Whoever opens a sandbox is told of it."""
+        from fumehood.policy.lint import dangers
+
+        return dangers(self)
 
     def override(self, changes: Mapping[str, object]) -> Self:
         """A checked copy with these keys changed: sections are merged, lists and values replaced."""

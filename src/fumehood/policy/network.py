@@ -43,6 +43,7 @@ class NetworkRule(Section):
     `max_bytes` in both directions together, `max_connections` at a time, `max_rate` new connections a second.
     """
 
+    shorthand = "{host: ..., ports: [443]}"
     host: HostPattern
     ports: Annotated[Distinct[Port], NonEmpty]
     protocol: Protocol | None = None

@@ -38,6 +38,11 @@ def test_every_command_explains_itself_within_80_columns(
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_help_knows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.run_command(["help", "run"]) == 0
+    assert capsys.readouterr().out.startswith("usage: hood run")
+
+
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.run_command(["--version"]) == 0
     assert capsys.readouterr().out == f"hood {fumehood.__version__}\n"
@@ -48,8 +53,14 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     [
         (["rn"], "hood: unknown command 'rn' (did you mean 'run'?); see `hood --help`\n"),
         (["--verbose"], "hood: unknown option '--verbose'"),
-        (["run", "--polcy", "x"], "hood: unknown option --polcy; see `hood run --help`\n"),
-        (["run", "x.py", "a"], "hood: unexpected 'a': the program's own arguments come after `--`"),
+        (["run", "--polcy", "x"], "hood: unknown option --polcy (did you mean '--policy'?); see `hood run --help`\n"),
+        (["run", "x.py", "--frob"], "hood: unknown option --frob (the program's own options come after `--`)"),
+        (["run", "-c", "1", "-c", "2"], "hood: -c is given twice; give it once"),
+        (["run", "--memory", "1G", "--memory=2G", "x.py"], "hood: --memory is given twice"),
+        (["run", "--session", "x.py", "a"], "hood: a session has no arguments"),
+        (["audit", "shwo"], "hood: argument VERB: unknown 'shwo' (did you mean 'show'?)"),
+        (["audit", "tail", "--jsn"], "hood: unknown option --jsn (did you mean '--json'?); see `hood audit tail"),
+        (["help", "rum"], "hood: unknown command 'rum' (did you mean 'run'?)"),
         (["run", "--cpus", "many", "x.py"], "hood: argument --cpus: invalid float value: 'many'"),
         (["run"], "hood: nothing to run"),
         (["policy"], "hood: the following arguments are required: VERB; see `hood policy --help`\n"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,10 @@ class Flags:
     memory: str | None = None
     cpus: float | None = None
     backend: str | None = None
+    disk: str | None = None
+    processes: int | None = None
+    hosts: list[str] = field(default_factory=list[str])
+    packages: list[str] = field(default_factory=list[str])
 
 
 def policy_of(flags: Flags, mounts: list[str] | None = None, file: Path | None = None) -> Policy:
@@ -115,4 +119,40 @@ def test_a_bad_variable_is_refused(entry: str, reason: str) -> None:
 
 def test_limits_are_named_by_their_flags_where_there_is_one() -> None:
     assert overrides.name_flags("raise resources.memory") == "raise --memory"
-    assert overrides.name_flags("raise resources.disk") == "raise resources.disk"
+    assert overrides.name_flags("raise resources.inodes") == "raise resources.inodes"
+
+
+def test_disk_and_processes_have_flags() -> None:
+    policy = policy_of(Flags(disk="64M", processes=7))
+    assert (policy.resources.disk, policy.resources.processes) == (64 * 1024 * 1024, 7)
+    assert refusal(Flags(disk="lots")).startswith("--disk: a size is")
+    assert refusal(Flags(processes=0)).startswith("--processes: must be from 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "ports"),
+    [
+        ("example.com", "example.com", (80, 443)),
+        ("db.example:5432", "db.example", (5432,)),
+        ("203.0.113.10:22", "203.0.113.10", (22,)),
+        ("[2001:db8::10]:443", "2001:db8::10", (443,)),
+        ("2001:db8::10", "2001:db8::10", (80, 443)),
+        ("*.example.com", "*.example.com", (80, 443)),
+    ],
+)
+def test_a_host_becomes_a_rule(text: str, host: str, ports: tuple[int, ...]) -> None:
+    (rule,) = policy_of(Flags(hosts=[text])).network.allow
+    assert (rule.host, rule.ports) == (host, ports)
+
+
+def test_hosts_and_packages_come_on_top_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("network: {allow: [{host: a.example, ports: [443]}]}\nenvironment: {packages: [numpy]}\n")
+    policy = policy_of(Flags(hosts=["b.example"], packages=["pandas"]), file=file)
+    assert [rule.host for rule in policy.network.allow] == ["a.example", "b.example"]
+    assert policy.environment.packages == ("numpy", "pandas")
+
+
+def test_a_host_that_is_none_is_refused_in_the_words_of_the_flag() -> None:
+    assert "--allow 'example.com:https' must be HOST or HOST:PORT" in refusal(Flags(hosts=["example.com:https"]))
+    assert refusal(Flags(hosts=["not a host"])).startswith("--allow")

@@ -242,8 +242,8 @@ def test_lines_fit_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) 
     ("arguments", "reason"),
     [
         (["--backend", "native"], "--backend says where --live tries the tests; add --live"),
-        (["--live", "--backend", "moon"], "invalid choice: 'moon'"),
-        (["--junti", "x"], "unrecognized arguments: --junti"),
+        (["--live", "--backend", "moon"], "unknown 'moon'; choose from auto, native"),
+        (["--junti", "x"], "unknown option --junti (did you mean '--junit'?)"),
     ],
 )
 def test_a_bad_option_is_one_clear_line(arguments: list[str], reason: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,48 @@ from fumehood.errors import UsageError
     ("name", "language"),
     [
         *(("x.py", "python"), ("x.sh", "sh"), ("x.BASH", "bash"), ("x.mjs", "javascript"), ("x.cc", "c++")),
-        *(("x.rs", "rust"), ("x.txt", "python"), ("x", "python")),
+        *(("x.rs", "rust"), ("x", "python")),
     ],
 )
 def test_the_suffix_decides_the_language(name: str, language: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\xff\n")
     program = read_program(str(tmp_path / name), None, None)
     assert (program.language, program.name, program.code) == (language, name, b"\xff\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "language"),
+    [
+        ("#!/bin/sh", "sh"),
+        ("#!/usr/bin/env bash", "bash"),
+        ("#!/usr/bin/env -S A=1 node --no-warnings", "javascript"),
+        ("#!/usr/bin/python3.11 -I", "python"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x", "x.txt"])
+def test_the_first_line_decides_where_the_suffix_does_not(name: str, line: str, language: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(f"{line}\n")
+    assert read_program(str(tmp_path / name), None, None).language == language
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "reason"),
+    [
+        ("x.ipynb", "{}", "is a notebook; make a script of it first"),
+        ("x.csv", "a,b", "is data, not a program; show it to one with --mount"),
+        ("x.ts", "let x: number", "is TypeScript; compile it to JavaScript first"),
+        ("x.txt", "1", "no language has the suffix .txt; say which with --language (known: .py .sh"),
+        ("x", "#!/usr/bin/perl\n", "asks for '/usr/bin/perl', which is not a language here; use --language"),
+        ("x", "#!\n", "asks for '', which is not a language here"),
+    ],
+)
+def test_what_is_not_known_to_be_a_program_is_not_run_as_python(
+    name: str, source: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(source)
+    with pytest.raises(UsageError) as caught:
+        read_program(str(tmp_path / name), None, None)
+    assert reason in str(caught.value)
 
 
 def test_a_given_language_wins_over_the_suffix(tmp_path: Path) -> None:

@@ -149,3 +149,11 @@ def test_a_credential_that_would_have_to_go_in_the_open_is_found() -> None:
 
 def test_a_finding_reads_as_a_line() -> None:
     assert str(Finding("danger", "image", "is odd")) == "danger: image: is odd"
+
+
+def test_dangers_are_the_worst_findings() -> None:
+    policy = Policy(
+        filesystem={"mounts": [{"source": "/etc", "target": "/data", "mode": "rw"}]}, resources={"memory": "1T"}
+    )
+    assert policy.dangers() == [finding for finding in policy.lint() if finding.level == "danger"]
+    assert [finding.key for finding in policy.dangers()] == ["filesystem.mounts[/data]"]

@@ -253,3 +253,9 @@ def test_a_damaged_policy_is_a_policy_or_refused(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(WHOLE_FORMAT)))
     end = data.draw(st.integers(start, min(start + 20, len(WHOLE_FORMAT))))
     expect_policy_or_refusal(WHOLE_FORMAT[:start] + data.draw(st.text(max_size=5)) + WHOLE_FORMAT[end:])
+
+
+@pytest.mark.parametrize("text", ['[resources]\nmemory = "1G"\n', 'memory = "1G"\n', "[[network.allow]]\nhost = 1\n"])
+def test_toml_is_recognised(text: str) -> None:
+    with pytest.raises(PolicyError, match=r"looks like TOML; a policy is YAML, such as `resources: "):
+        Policy.loads(text)

@@ -333,7 +333,7 @@ def test_every_mistake_is_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         Policy(nam="x", backend="dockr", resources={"memroy": "1G", "timeout": 0})
     assert sorted(caught.value.problems) == [
-        "backend: must be one of auto, native, docker, gvisor, microvm, remote (got 'dockr'); did you mean docker?",
+        "backend: must be one of auto, native, docker, gvisor (got 'dockr'); did you mean docker?",
         "nam: unknown key (got 'x'); did you mean name?",
         "resources.memroy: unknown key (got '1G'); did you mean memory?",
         "resources.timeout: a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5 (got 0)",
@@ -345,6 +345,30 @@ def test_an_unknown_key_like_no_other_is_answered_with_all_of_them() -> None:
     assert refusal(filesystem={"mounts": [{"tagret": "/x", "source": "/y", "target": "/z"}]}).endswith(
         "did you mean target?"
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        ({"memory": "1G"}, "memory: unknown key (got '1G'); did you mean resources.memory?"),
+        ({"mounts": []}, "mounts: unknown key; did you mean filesystem.mounts?"),
+        ({"resources": {"packages": ["x"]}}, "resources.packages: unknown key; did you mean environment.packages?"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_answered_with_the_right_one(fields: dict[str, object], advice: str) -> None:
+    assert refusal(**fields) == advice
+
+
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        ({"network": {"allow": ["example.com"]}}, "write {host: example.com, ports: [443]}"),
+        ({"filesystem": {"mounts": ["./data"]}}, "write {source: ./data, target: /data}"),
+        ({"approvals": ["shell"]}, "write {tool: shell}"),
+    ],
+)
+def test_a_word_in_place_of_a_mapping_is_answered_with_the_mapping(fields: dict[str, object], advice: str) -> None:
+    assert refusal(**fields).endswith(f"; {advice}")
 
 
 def test_an_override_changes_only_what_it_names() -> None:

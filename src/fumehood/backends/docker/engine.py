@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fumehood.backends.docker.reference import split_digest
+from fumehood.backends.docker.reference import DEFAULT_IMAGE, split_digest
 from fumehood.backends.docker.troubles import EngineError, ImageMissingError, explain_ssh, speaking_to
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy.docker import Docker as DockerSection
@@ -134,8 +134,8 @@ class Engine:
                 if error.status != 404:
                     raise
                 raise ImageMissingError(
-                    f"image {name!r} is not on the engine at {self.host}. Make one with `hood image build`, load "
-                    f"it with `docker pull {reference}`, or name another as image in the policy."
+                    f"image {name!r} is not on the engine at {self.host}. {_advice(name)}, or name another as "
+                    "`image` in the policy."
                 ) from error
         if pin is not None and pin not in _digests(details):
             raise DeniedError(
@@ -174,6 +174,13 @@ def _require_client() -> None:
 def _digests(details: Any) -> set[str]:
     """The engine's own, and those under which it got the image from a registry."""
     return {details["Id"], *(name.partition("@")[2] for name in details.get("RepoDigests") or ())}
+
+
+def _advice(name: str) -> str:
+    """Images of our own are made where they are used; no registry has them."""
+    if name.partition(":")[0] == DEFAULT_IMAGE.partition(":")[0]:
+        return "Make it with `hood image build`"
+    return f"Fetch it with `docker pull {name}`, make one of your own with `hood image build --name {name}`"
 
 
 def _image_facts(reference: str, details: Any) -> ImageFacts:

@@ -71,7 +71,7 @@ def make_agent(chosen: Arguments, asking: Asking) -> AssistantAgent:
         )
     if chosen.pause and chosen.state is None:
         raise UsageError("--pause needs --state FILE, where the task is kept until it goes on")
-    check_folder(chosen.out)
+    check_folder(chosen.out, may_hold_files=True)
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
     return AssistantAgent(
         _NAME,
