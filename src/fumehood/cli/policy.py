@@ -1,4 +1,4 @@
-"""`hood policy check | show | diff | test | explain`: what policy files say, before anything runs under them."""
+"""`hood policy check | show | diff | reference | test | explain`: what policies say, before anything runs under them."""
 
 from __future__ import annotations
 
@@ -52,6 +52,10 @@ def build_parser() -> argparse.ArgumentParser:
     diff.add_argument("old", metavar="OLD")
     diff.add_argument("new", metavar="NEW")
     diff.set_defaults(act=_diff)
+    reference = verbs.add_parser(
+        "reference", help="every key, its default and its meaning", description="Every key of a policy file."
+    )
+    reference.set_defaults(act=_reference)
     policy_tests.add_parser(verbs)
     policy_explanation.add_parser(verbs)
     return parser
@@ -60,6 +64,13 @@ def build_parser() -> argparse.ArgumentParser:
 def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
     return chosen.act(chosen)
+
+
+def _reference(chosen: Arguments) -> int:
+    from fumehood.policy.reference import write_reference
+
+    print(write_reference(), end="")
+    return 0
 
 
 def _check(chosen: Arguments) -> int:

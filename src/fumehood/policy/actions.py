@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.policy.section import Distinct, Section, Text
 
@@ -26,9 +26,21 @@ class Commands(Section):
     `enforce: kernel` asks that only allowed programs can be executed at all, besides reading the command line.
     """
 
-    allow: Distinct[CommandRule] | None = None
-    deny: Distinct[CommandRule] = ()
-    enforce: Literal["parse", "kernel"] = "parse"
+    allow: Distinct[CommandRule] | None = Field(
+        default=None,
+        description=(
+            "Commands that may run, by their leading words: `ls`, `git status`, `pytest *`. Without it: "
+            "all that `deny` does not name."
+        ),
+    )
+    deny: Distinct[CommandRule] = Field(default=(), description="Commands that may not run, whatever `allow` says.")
+    enforce: Literal["parse", "kernel"] = Field(
+        default="parse",
+        description=(
+            "`parse` reads command lines before they start. `kernel` also makes it impossible to execute "
+            "any other program."
+        ),
+    )
 
     @property
     def is_open(self) -> bool:

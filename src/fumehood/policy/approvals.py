@@ -16,7 +16,7 @@ import fnmatch
 from collections.abc import Collection, Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.policy.quantities import Duration
 from fumehood.policy.section import Section, Text
@@ -41,11 +41,21 @@ class Approval(Section):
     """
 
     shorthand = "{tool: ...}"
-    tool: Annotated[Text, AfterValidator(_check_tool)]
-    when: Literal["always", "never", "first_use"] = "always"
-    risk: Risk | None = None
-    pattern: Text | None = None
-    expires: Duration = 600.0
+    tool: Annotated[Text, AfterValidator(_check_tool)] = Field(
+        description="The name of the tool, or `*` for every tool."
+    )
+    when: Literal["always", "never", "first_use"] = Field(
+        default="always",
+        description=(
+            "`always` asks each time, `first_use` until somebody has said yes once, `never` exempts a "
+            "tool from the rule for `*`."
+        ),
+    )
+    risk: Risk | None = Field(default=None, description="Only calls whose risk is at least this.")
+    pattern: Text | None = Field(
+        default=None, description="Only calls whose code or one of whose arguments matches this glob as a whole."
+    )
+    expires: Duration = Field(default=600.0, description="How long the question and its answer stand.")
 
     @model_validator(mode="after")
     def _refuse_exempting_patterns(self) -> Self:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from fumehood.policy.section import Section
 
 Kept = Literal["digest", "full", "none"]
@@ -15,7 +17,11 @@ class Audit(Section):
     `required` refuses to open where the log is turned off; so does whatever else here is not the default.
     """
 
-    code: Kept = "digest"
-    output: Kept = "digest"
-    durability: Literal["written", "synced"] = "written"
-    required: bool = False
+    code: Kept = Field(
+        default="digest", description="What is kept of code and arguments: a digest, all of it, or nothing."
+    )
+    output: Kept = Field(default="digest", description="What is kept of output: a digest, all of it, or nothing.")
+    durability: Literal["written", "synced"] = Field(
+        default="written", description="`written` survives the end of every process, `synced` a loss of power too."
+    )
+    required: bool = Field(default=False, description="Refuse to open a sandbox where the audit log is turned off.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.policy.paths import HostPath
 from fumehood.policy.section import Section, Text
@@ -33,14 +33,22 @@ Reference = Annotated[Text, AfterValidator(_check_word)]
 class Docker(Section):
     """The local engine with its default runtime unless said otherwise."""
 
-    host: Annotated[Text, AfterValidator(_check_engine)] | None = None
-    image: Reference | None = None
-    runtime: Reference | None = None
-    interpreter: Reference | None = None
-    """The image that lends its Python to those that have none."""
-    tls_ca: HostPath | None = None
-    tls_cert: HostPath | None = None
-    tls_key: HostPath | None = None
+    host: Annotated[Text, AfterValidator(_check_engine)] | None = Field(
+        default=None,
+        description=(
+            "The engine's address: unix:///path, tcp://host:port or ssh://user@host. Without it, the local engine."
+        ),
+    )
+    image: Reference | None = Field(default=None, description="The image, where `image` at the top does not name one.")
+    runtime: Reference | None = Field(default=None, description="The engine's runtime, such as runc or runsc.")
+    interpreter: Reference | None = Field(
+        default=None, description="The image that lends its Python to images that have none."
+    )
+    tls_ca: HostPath | None = Field(
+        default=None, description="The file with the authority that signed the engine's certificate."
+    )
+    tls_cert: HostPath | None = Field(default=None, description="The file with our certificate.")
+    tls_key: HostPath | None = Field(default=None, description="The file with its key.")
 
     @model_validator(mode="after")
     def _require_certificate_and_key(self) -> Self:

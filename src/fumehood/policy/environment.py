@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from fumehood.policy.paths import HostPath
 from fumehood.policy.section import Distinct, Ordered, Section, Text
@@ -47,11 +47,26 @@ Index = Annotated[Text, AfterValidator(_check_index)]
 class Environment(Section):
     """The bare interpreter unless packages are listed; `preload` is imported in the order given."""
 
-    packages: Distinct[Requirement] = ()
-    requirements: HostPath | None = None
-    preload: Ordered[Module] = ()
-    allow_sdists: bool = False
-    index: Index | None = None
+    packages: Distinct[Requirement] = Field(
+        default=(),
+        description=(
+            "Packages with optional versions, such as pandas==2.2.*. Installed once, from wheels, and shown read-only."
+        ),
+    )
+    requirements: HostPath | None = Field(
+        default=None, description="A requirements file with more of them; may have hashes."
+    )
+    preload: Ordered[Module] = Field(
+        default=(),
+        description=(
+            "Modules that are imported before a run starts, in this order, so that importing them costs "
+            "the run nothing."
+        ),
+    )
+    allow_sdists: bool = Field(default=False, description="Reserved: packages that have to be built are refused.")
+    index: Index | None = Field(
+        default=None, description="The address of a package index to use instead of the usual one."
+    )
 
     @property
     def has_packages(self) -> bool:

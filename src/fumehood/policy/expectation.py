@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.policy.amounts import check_amount
 from fumehood.policy.hosts import Endpoint
@@ -19,13 +19,19 @@ ATTEMPTS: tuple[AttemptKind, ...] = get_args(AttemptKind)
 class Expectation(Section):
     """One attempt, and whether the policy is meant to allow it. Relative paths start from the workspace."""
 
-    connect: Endpoint | None = None
-    http: Annotated[Text, AfterValidator(check_request)] | None = None
-    read: ReachedPath | None = None
-    write: ReachedPath | None = None
-    command: Text | None = None
-    resource: Annotated[Text, AfterValidator(check_amount)] | None = None
-    expect: Literal["allow", "deny"]
+    connect: Endpoint | None = Field(default=None, description="A connection, as host:port.")
+    http: Annotated[Text, AfterValidator(check_request)] | None = Field(
+        default=None, description="A request, as METHOD URL."
+    )
+    read: ReachedPath | None = Field(
+        default=None, description="A path that is read. Relative paths start from the workspace."
+    )
+    write: ReachedPath | None = Field(default=None, description="A path that is written.")
+    command: Text | None = Field(default=None, description="A command line.")
+    resource: Annotated[Text, AfterValidator(check_amount)] | None = Field(
+        default=None, description="An amount, such as memory=1G."
+    )
+    expect: Literal["allow", "deny"] = Field(description="Whether the policy is meant to allow it.")
 
     @model_validator(mode="after")
     def _require_one_attempt(self) -> Self:

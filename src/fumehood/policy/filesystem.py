@@ -16,15 +16,21 @@ class Mount(Section):
     """A file or folder of the host (`source`) that the sandbox sees at `target`."""
 
     shorthand = "{source: ..., target: /data}"
-    source: HostPath
-    target: TargetPath
-    mode: Literal["ro", "rw"] = "ro"
+    source: HostPath = Field(
+        description="The file or folder on the host. A relative path starts from the folder of the policy file."
+    )
+    target: TargetPath = Field(description="Where the sandbox sees it: an absolute path, such as /data.")
+    mode: Literal["ro", "rw"] = Field(
+        default="ro", description="`ro`: can be read. `rw`: programs write to the host's own files."
+    )
 
 
 class Workspace(Section):
     """The folder that runs write to; without a size, `resources.disk` bounds it."""
 
-    size: Annotated[Size, bounded(4 * KIB, MAX_SIZE, format_size)] | None = None
+    size: Annotated[Size, bounded(4 * KIB, MAX_SIZE, format_size)] | None = Field(
+        default=None, description="How much it may hold. Without it, `resources.disk` is the limit."
+    )
 
 
 class Filesystem(Section):
@@ -33,9 +39,19 @@ class Filesystem(Section):
     A pattern that begins with `/tmp/` is for sandboxes that keep their /tmp.
     """
 
-    mounts: Ordered[Mount] = ()
-    workspace: Workspace = Field(default_factory=Workspace)
-    outputs: Distinct[OutputGlob] = ()
+    mounts: Ordered[Mount] = Field(
+        default=(), description="Files and folders of the host that the sandbox sees. None by default."
+    )
+    workspace: Workspace = Field(
+        default_factory=Workspace, description="The folder /workspace, which runs of a sandbox share and write to."
+    )
+    outputs: Distinct[OutputGlob] = Field(
+        default=(),
+        description=(
+            "Which files may leave: globs below the workspace, such as `out/**`. None by default. "
+            "`/tmp/...` is for sandboxes that keep their /tmp."
+        ),
+    )
 
     @field_validator("mounts")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fumehood.policy.paths import HostPath
 from fumehood.policy.quantities import Size
@@ -19,9 +19,11 @@ Reaction = Literal["off", "flag", "strip", "block"]
 class CanarySource(Section):
     """A value that nobody has a reason to send: seeing it is an alarm. Where its value is found on the host."""
 
-    name: Text
-    from_env: Variable | None = None
-    from_file: HostPath | None = None
+    name: Text = Field(description="What it is called in messages and records.")
+    from_env: Variable | None = Field(
+        default=None, description="The variable of the host's environment that has the value."
+    )
+    from_file: HostPath | None = Field(default=None, description="The file on the host that has the value.")
 
     @model_validator(mode="after")
     def _require_one_origin(self) -> Self:
@@ -37,15 +39,30 @@ class Filters(Section):
     or keys, the names of credentials, and hosts that `network.allow` does not open.
     """
 
-    secrets: Literal["strip", "block"] = "strip"
-    tokens: Reaction = "strip"
-    canaries: Ordered[CanarySource] = ()
-    on_canary: Literal["strip", "block"] = "block"
-    invisible: Literal["off", "strip"] = "strip"
-    host_paths: Reaction = "flag"
-    credentials: Reaction = "flag"
-    network: Reaction = "flag"
-    size: Size = 256 * 1024
+    secrets: Literal["strip", "block"] = Field(
+        default="strip",
+        description="What happens to the value of a secret: it is taken out, or the whole text is withheld.",
+    )
+    tokens: Reaction = Field(
+        default="strip", description="What happens to texts that look like a token of a known service."
+    )
+    canaries: Ordered[CanarySource] = Field(
+        default=(), description="Values that nobody has a reason to send; seeing one is an alarm."
+    )
+    on_canary: Literal["strip", "block"] = Field(default="block", description="What happens to a text with a canary.")
+    invisible: Literal["off", "strip"] = Field(
+        default="strip", description="What happens to invisible characters and hidden text."
+    )
+    host_paths: Reaction = Field(
+        default="flag", description="What happens to texts that ask for places of the host with accounts or keys."
+    )
+    credentials: Reaction = Field(
+        default="flag", description="What happens to texts that ask for credentials by their names."
+    )
+    network: Reaction = Field(
+        default="flag", description="What happens to texts that name hosts which `network.allow` does not open."
+    )
+    size: Size = Field(default=256 * 1024, description="How long a text may be; the rest is cut off.")
 
     @field_validator("canaries")
     @classmethod

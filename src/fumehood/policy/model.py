@@ -50,22 +50,67 @@ def _check_version(version: int) -> int:
 class Policy(Section):
     """What a sandbox may do. `Policy()` denies everything that can be denied; frozen, and equal by meaning."""
 
-    version: Annotated[int, AfterValidator(_check_version)] = 1
-    name: Text | None = None
-    backend: Literal["auto", "native", "docker", "gvisor"] = "auto"
-    strict: bool = False
-    filesystem: Filesystem = Field(default_factory=Filesystem)
-    network: Network = Field(default_factory=Network)
-    resources: Resources = Field(default_factory=Resources)
-    environment: Environment = Field(default_factory=Environment)
-    secrets: Ordered[Secret] = ()
-    commands: Commands = Field(default_factory=Commands)
-    approvals: Ordered[Approval] = ()
-    filters: Filters = Field(default_factory=Filters)
-    audit: Audit = Field(default_factory=Audit)
-    docker: Docker = Field(default_factory=Docker)
-    image: Reference | None = None
-    tests: Ordered[Expectation] = ()
+    version: Annotated[int, AfterValidator(_check_version)] = Field(
+        default=1, description="The version of the file format; 1 is the only one."
+    )
+    name: Text | None = Field(
+        default=None, description="A name for people and records. It changes nothing that is enforced."
+    )
+    backend: Literal["auto", "native", "docker", "gvisor"] = Field(
+        default="auto",
+        description=(
+            "What makes the sandbox. `auto` is `native`: processes on this kernel. `docker` and `gvisor` "
+            "are containers; gVisor has a kernel of its own."
+        ),
+    )
+    strict: bool = Field(
+        default=False,
+        description=(
+            "Refuse to open where a control is enforced only in part, such as memory for each process "
+            "instead of for all together."
+        ),
+    )
+    filesystem: Filesystem = Field(
+        default_factory=Filesystem,
+        description=(
+            "The files of the sandbox: what comes in from the host, how much may be written, and what may leave."
+        ),
+    )
+    network: Network = Field(
+        default_factory=Network, description="The way out. Without rules there is no network at all."
+    )
+    resources: Resources = Field(
+        default_factory=Resources, description="How much a run may use. Every limit has a value; none is unbounded."
+    )
+    environment: Environment = Field(
+        default_factory=Environment, description="Python packages, and modules that are imported beforehand."
+    )
+    secrets: Ordered[Secret] = Field(
+        default=(), description="Credentials that the gateway adds to requests. Their values never enter the sandbox."
+    )
+    commands: Commands = Field(
+        default_factory=Commands,
+        description="Which commands may run, in shells too. Without rules every program in the sandbox may.",
+    )
+    approvals: Ordered[Approval] = Field(default=(), description="Calls of tools that a person has to approve first.")
+    filters: Filters = Field(
+        default_factory=Filters, description="What is taken out of texts on their way to and from a model."
+    )
+    audit: Audit = Field(default_factory=Audit, description="What the audit log keeps, and how safely.")
+    docker: Docker = Field(
+        default_factory=Docker, description="Which container engine, for the backends `docker` and `gvisor`."
+    )
+    image: Reference | None = Field(
+        default=None,
+        description="The image of the containers, for example `fumehood:latest` or `name@sha256:...` to pin it.",
+    )
+    tests: Ordered[Expectation] = Field(
+        default=(),
+        description=(
+            "What the policy is meant to allow and deny; `hood policy test` checks it. It changes nothing "
+            "that is enforced."
+        ),
+    )
 
     if TYPE_CHECKING:
         # Sections may be given as plain mappings, with sizes as text, which the fields' own types do not say.

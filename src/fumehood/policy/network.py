@@ -44,15 +44,34 @@ class NetworkRule(Section):
     """
 
     shorthand = "{host: ..., ports: [443]}"
-    host: HostPattern
-    ports: Annotated[Distinct[Port], NonEmpty]
-    protocol: Protocol | None = None
-    methods: Annotated[Distinct[Method], NonEmpty] | None = None
-    paths: Annotated[Distinct[UrlPath], NonEmpty] | None = None
-    private: bool = False
-    max_bytes: Size | None = None
-    max_connections: Annotated[int, bounded(1, 1_000_000)] | None = None
-    max_rate: Annotated[float, bounded(0.001, 1_000_000.0)] | None = None
+    host: HostPattern = Field(
+        description="A name, `*.name` (names below it), `*` (any name), an address or a block of addresses."
+    )
+    ports: Annotated[Distinct[Port], NonEmpty] = Field(description="The ports that may be connected to.")
+    protocol: Protocol | None = Field(
+        default=None,
+        description=(
+            "What may be spoken there. Without it: `tls` on port 443, `http` on port 80, otherwise `tcp` (anything)."
+        ),
+    )
+    methods: Annotated[Distinct[Method], NonEmpty] | None = Field(
+        default=None, description="Only requests with these methods, such as [GET]. Without it any."
+    )
+    paths: Annotated[Distinct[UrlPath], NonEmpty] | None = Field(
+        default=None, description="Only requests to these paths, as globs such as /repos/**. Without it any."
+    )
+    private: bool = Field(
+        default=False, description="Admit addresses that are not public, such as those of the local network."
+    )
+    max_bytes: Size | None = Field(
+        default=None, description="How much may pass in both directions together, for a sandbox."
+    )
+    max_connections: Annotated[int, bounded(1, 1_000_000)] | None = Field(
+        default=None, description="How many connections at a time, for a sandbox."
+    )
+    max_rate: Annotated[float, bounded(0.001, 1_000_000.0)] | None = Field(
+        default=None, description="How many new connections a second, for a sandbox."
+    )
 
     @model_validator(mode="after")
     def _refuse_requests_in_raw_tcp(self) -> Self:
@@ -76,4 +95,10 @@ class NetworkRule(Section):
 class Network(Section):
     """The rules. Their order says nothing: of those that cover a host, the most exact ones decide, together."""
 
-    allow: Ordered[NetworkRule] = Field(default=())
+    allow: Ordered[NetworkRule] = Field(
+        default=(),
+        description=(
+            "The hosts that may be reached, one rule each. Their order says nothing: of the rules that "
+            "cover a host the most exact ones decide."
+        ),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.policy.hosts import Host
 from fumehood.policy.paths import HostPath
@@ -46,18 +46,26 @@ Variable = Annotated[Text, AfterValidator(_check_variable)]
 class Injection(Section):
     """Where the gateway puts a secret: one header, to one host, over TLS, in requests that the rules allow."""
 
-    host: Host
-    header: Annotated[Text, AfterValidator(_check_header)] = "Authorization"
-    format: Annotated[Text, AfterValidator(_check_format)] = "Bearer {}"
+    host: Host = Field(description="The only host whose requests get it.")
+    header: Annotated[Text, AfterValidator(_check_header)] = Field(
+        default="Authorization", description="The header that carries it."
+    )
+    format: Annotated[Text, AfterValidator(_check_format)] = Field(
+        default="Bearer {}", description="The header's value; {} is where the secret goes."
+    )
 
 
 class Secret(Section):
     """A credential by name, where its value is found on the host, and the only place where it is used."""
 
-    name: Variable
-    from_env: Variable | None = None
-    from_file: HostPath | None = None
-    inject: Injection
+    name: Variable = Field(description="What it is called in messages and records.")
+    from_env: Variable | None = Field(
+        default=None, description="The variable of the host's environment that has the value."
+    )
+    from_file: HostPath | None = Field(default=None, description="The file on the host that has the value.")
+    inject: Injection = Field(
+        description="Which requests get it. They have to be allowed by `network.allow`, over TLS."
+    )
 
     @model_validator(mode="after")
     def _require_one_origin(self) -> Self:
