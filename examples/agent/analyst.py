@@ -47,4 +47,6 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: {sys.argv[0]} FOLDER    (where the table and the picture go)")
     asyncio.run(main(Path(sys.argv[1])))

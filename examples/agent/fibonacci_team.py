@@ -33,7 +33,7 @@ async def main() -> None:
     policy = Policy(resources={"timeout": "15s", "memory": "512M", "cpus": 0.5})
     result = await make_team(policy).run("Write Python code for the first 10 Fibonacci numbers, and run it.")
     for message in result.messages:
-        if message.text:
+        if message.kind == "assistant" and message.text:  # what each was told by the others is in there too
             print(f"{message.source}: {message.text}")
     print("Stop reason:", result.stop_reason)
 

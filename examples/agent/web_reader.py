@@ -7,6 +7,8 @@ script; put the name of a real one in its place.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 
 from fumehood import Policy
 from fumehood.agents import AssistantAgent, ScriptedModel, call
@@ -37,4 +39,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    if "GITHUB_TOKEN" not in os.environ:
+        sys.exit("set GITHUB_TOKEN: the gateway adds it to requests, and the sandbox never sees it")
     asyncio.run(main())

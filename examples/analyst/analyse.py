@@ -43,4 +43,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: {sys.argv[0]} FOLDER    (where the table and the picture go)")
     main(Path(sys.argv[1]))

@@ -122,3 +122,5 @@ def test_an_example_runs_as_a_program(name: str, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=place, timeout=100)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+    lines = [line for line in done.stdout.splitlines() if len(line) > 40]
+    assert name != "fibonacci_team" or len(lines) == len(set(lines)), "a message is printed more than once"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,3 +80,22 @@ TITLES = [f"{path.stem} {what}" for path, what, _ in MISTAKES]
 def test_the_tests_of_an_example_notice_a_mistake(path: Path, change: dict[str, Any]) -> None:
     changed = Policy.load(path).override(change)
     assert not all(result.passed for result in run_tests(changed))
+
+
+EXAMPLES = FOLDER.parent
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("agent/analyst.py", "usage: "),
+        ("analyst/analyse.py", "usage: "),
+        ("agent/web_reader.py", "set GITHUB_TOKEN"),
+    ],
+)
+def test_a_program_without_what_it_needs_says_so_in_one_line(program: str, said: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "GITHUB_TOKEN"}
+    command = [sys.executable, str(EXAMPLES / program)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(said)

@@ -1,4 +1,4 @@
-"""`hood policy check | show | diff | reference | test | explain`: what policies say, before anything runs under them."""
+"""`hood policy check | show | diff | reference | test | explain`: what policies say, before anything runs by them."""
 
 from __future__ import annotations
 

@@ -70,6 +70,17 @@ async def test_a_failure_has_its_kind(server: ModelServer, answer: Answer, failu
     assert result.usage.turns == 1
 
 
+async def test_a_server_without_responses_is_named_the_way_that_it_is_called(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers[:] = [lambda handler: handler.send(404, b"no such page", "text/plain")]
+    monkeypatch.setenv("OPENAI_BASE_URL", server.model.partition("@")[2])
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    result = await AssistantAgent("tester", find_model("openai:own", settings={"max_retries": 0})).run("hello")
+    assert result.stop_reason.failure is Failure.NOT_FOUND
+    assert result.stop_reason.detail.endswith("name it as own@http://HOST:PORT/v1")
+
+
 REFUSALS: list[tuple[str, Answer]] = [
     ("refusal", events(chunk({"refusal": "I will not"}), chunk({}, "stop"), USAGE, DONE)),
     ("filter", events(chunk({"content": "We"}), chunk({}, "content_filter"), USAGE, DONE)),

@@ -35,7 +35,15 @@ def as_model_error(error: Exception, model: str, *, has_begun: bool) -> ModelErr
         kind = Failure.TRUNCATED
     text = " ".join(str(error).split()) or type(error).__name__
     cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
-    return ModelError(kind, f"the model {model} failed ({kind}): {cut}")
+    return ModelError(kind, f"the model {model} failed ({kind}): {cut}{_advice(kind, model)}")
+
+
+def _advice(kind: Failure, model: str) -> str:
+    """A server that knows chat completions alone answers that there is no such page, and nothing else."""
+    if kind is Failure.NOT_FOUND and model.startswith("openai:"):
+        name = model.removeprefix("openai:")
+        return f". If the server speaks chat completions and not responses, name it as {name}@http://HOST:PORT/v1"
+    return ""
 
 
 def _unsorted(error: Exception, has_begun: bool) -> Failure:
