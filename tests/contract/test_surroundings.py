@@ -170,3 +170,10 @@ def test_what_is_wrong_with_a_request_is_said_before_anything_runs(box: SyncSand
     with pytest.raises(FumehoodError):
         box.run("open('ran', 'w')", cwd="missing")
     assert box.run("import os; print(os.listdir())").stdout == "[]\n"
+
+
+def test_no_program_is_on_the_path_whose_package_is_not_there(box: SyncSandbox) -> None:
+    told = box.run(
+        "import shutil, subprocess\npip = shutil.which('pip')\nprint(pip and subprocess.call([pip, '--version']))"
+    )
+    assert told.stdout.splitlines()[-1] in ("None", "0")

@@ -16,6 +16,7 @@ CANCELLED_EXIT_CODE = 130
 KILLED_EXIT_CODE = 137
 
 _TELLING_LIMIT = 8
+_SIGNALS_OF_RUNTIMES = ("SIGTRAP", "SIGABRT", "SIGSEGV")
 
 Answer = dict[str, Any]
 
@@ -83,8 +84,17 @@ def _own_ending(code: int, answer: Answer, resources: Resources) -> _Ending:
     if exhausted:
         return _Ending(exhausted.status, exhausted.cause, exhausted.exit_code or shown, exhausted.detail, name)
     if name:
-        return _Ending(Status.ERROR, Cause.SIGNAL, shown, f"the program was ended by {name}", name)
+        detail = f"the program was ended by {name}{_suspicion(name, answer, resources)}"
+        return _Ending(Status.ERROR, Cause.SIGNAL, shown, detail, name)
     return _Ending(Status.ERROR, Cause.EXIT, shown)
+
+
+def _suspicion(name: str, answer: Answer, resources: Resources) -> str:
+    """Without cgroups memory is the address space of each process, and nobody counts what was refused of it."""
+    if name not in _SIGNALS_OF_RUNTIMES or answer["trouble"]["refused_processes"] is not None:
+        return ""
+    limit = format_size(resources.memory)
+    return f"; Node, Go and Java end like that when they may not reserve more than {limit}: raise resources.memory"
 
 
 def _signal_name(number: int) -> str:

@@ -15,7 +15,7 @@ from fumehood.policy.section import Section
 _HEAD = """\
 # The policy file
 
-A policy is YAML. A key is optional unless its default is "required", and a policy without any key denies all that can be
+A policy is YAML. A key is optional unless its default is "required", and a policy without keys denies all that can be
 denied. Durations are written like `500ms`, `30s`, `2m` or `1h`, sizes like `64K`, `256M` or `1G`. A key that does not
 exist is an error that names the nearest one; `hood policy check FILE` finds it without running anything.
 

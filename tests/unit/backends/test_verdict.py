@@ -180,6 +180,14 @@ def test_a_failure_with_one_process_is_not_about_processes(processes: int) -> No
     assert outcome.cause is Cause.EXIT
 
 
+def test_a_runtime_that_may_not_reserve_more_is_told_of_the_limit_where_that_is_not_counted() -> None:
+    told = judged(answer(int(signal.SIGTRAP), refused_processes=None)).detail
+    assert told.startswith("the program was ended by SIGTRAP; Node, Go and Java end like that")
+    assert told.endswith("more than 128M: raise resources.memory")
+    assert judged(answer(int(signal.SIGTRAP))).detail == "the program was ended by SIGTRAP"
+    assert judged(answer(int(signal.SIGTERM), refused_processes=None)).detail == "the program was ended by SIGTERM"
+
+
 @pytest.mark.parametrize("number", [1, 9, 15, 31, 34, 35, 50, 64])
 def test_every_signal_has_a_name(number: int) -> None:
     outcome = judged(answer(number), resources=Resources())

@@ -49,6 +49,8 @@ _LINKS = {
     "/dev/ptmx": "pts/ptmx",
     "/etc/mtab": "/proc/self/mounts",
 }
+# Where no mount can cover it.
+_INTERPRETER_FOLDER = "/etc/python/bin"
 # For a sandbox with network rules. All distributions' names for one bundle; whom to trust is each run's own.
 _FILES_TO_GO_OUT = {"/etc/resolv.conf": f"nameserver {LOOPBACK}\noptions timeout:5 attempts:2\n"}
 _LINKS_TO_GO_OUT: dict[str, str] = dict.fromkeys(
@@ -72,6 +74,7 @@ def draw(
     mounts = _policy_binds(policy, uid_base if machine.is_root else None)
     binds = [*system, *_interpreter_binds(machine), *_package_binds(policy, packages), *mounts]
     interpreter = machine.interpreter
+    links |= _interpreter_links(machine)
     return {
         "host_process": -1,
         "rootless": not machine.is_root,
@@ -98,8 +101,8 @@ def draw(
 
 
 def _environment(policy: Policy, machine: Machine, packages: PackageFolder | None) -> dict[str, str]:
-    own = os.path.dirname(machine.interpreter.executable)
-    path = (own, "/usr/local/bin", "/usr/bin", "/bin")
+    own = [_INTERPRETER_FOLDER] if _interpreter_links(machine) else []
+    path = (*own, "/usr/local/bin", "/usr/bin", "/bin")
     return surroundings.environment(policy, path, len(machine.cpus), PACKAGES_PLACE if packages else None)
 
 
@@ -119,6 +122,16 @@ def _system_binds() -> tuple[list[BindSpec], dict[str, str]]:
 def _interpreter_binds(machine: Machine) -> list[BindSpec]:
     prefix = machine.interpreter.prefix
     return [] if Path(prefix).is_relative_to("/usr") else [_read_only(prefix)]
+
+
+def _interpreter_links(machine: Machine) -> dict[str, str]:
+    """Its own names alone: the other programs beside it belong to packages that the sandbox does not see."""
+    interpreter = machine.interpreter
+    if Path(interpreter.prefix).is_relative_to("/usr"):
+        return {}
+    major, minor = interpreter.version
+    names = ("python", f"python{major}", f"python{major}.{minor}")
+    return {f"{_INTERPRETER_FOLDER}/{name}": interpreter.executable for name in names}
 
 
 def _package_binds(policy: Policy, packages: PackageFolder | None) -> list[BindSpec]:
