@@ -13,9 +13,9 @@ import ssl
 from functools import cache
 
 from fumehood.egress.connection import Connection
-from fumehood.egress.exchange import split_authority
 from fumehood.egress.http1 import MalformedMessageError, Request, parse_request, serialise
 from fumehood.egress.messages import CutOffError, Messages
+from fumehood.egress.routes import split_authority
 from fumehood.egress.streams import Stream, TlsStream
 from fumehood.policy import Policy
 from fumehood.policy.egress import Attempt, Decision, Opening
