@@ -6,6 +6,7 @@ way at the same time share one, and each of them is told of what was refused whi
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,12 +18,21 @@ import anyio.to_thread
 from fumehood.audit.events import AuditEvent, CanarySeen, EgressAllowed, EgressDenied
 from fumehood.backends.interface import Doorway, Visit
 from fumehood.guest.rootfs import TRUST_FILE
-from fumehood.results import Denial
+from fumehood.results import Cause, Denial, RunResult
 
 if TYPE_CHECKING:
     from fumehood.policy.egress import Passage
     from fumehood.sightings.canaries import Alarm
 
+# What programs write at last when they find no network: C libraries, curl, wget, Node, Go, Java, Rust.
+LAST_WORDS_BYTES = 4096
+_NO_NETWORK = re.compile(
+    rb"Temporary failure in name resolution|Name or service not known|No address associated with hostname"
+    rb"|[Cc]ould not resolve host|unable to resolve host|failed to lookup address|could not translate host name"
+    rb"|getaddrinfo E[A-Z_]+|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|Network is unreachable|No route to host"
+    rb"|dial tcp: lookup |UnknownHostException|Name resolution failed"
+)
+_CLOSED = "the network is closed; add a rule such as {host: example.com, ports: [443]} to network.allow"
 T = TypeVar("T")
 Counted = TypeVar("Counted", Denial, "Passage")
 
@@ -158,6 +168,14 @@ async def wait_for_gateway(work: Callable[[], T]) -> T:
     with anyio.CancelScope(shield=True):
         results.append(await anyio.to_thread.run_sync(work))
     return results[0]
+
+
+def closed_network_hint(result: RunResult, stderr: bytes) -> RunResult:
+    """Of a run without a way out: with what to do, if it failed for that as far as its last words tell."""
+    if result.cause is not Cause.EXIT or result.ok or result.detail:
+        return result
+    found = _NO_NETWORK.search(stderr[-LAST_WORDS_BYTES:])
+    return replace(result, detail=_CLOSED) if found else result
 
 
 def _since(before: Iterable[Counted], now: Iterable[Counted]) -> Iterator[Counted]:

@@ -24,7 +24,7 @@ from fumehood.backends.selection import select_backend
 from fumehood.background import BackgroundRun
 from fumehood.compilation import plan_build, run_compiled, stream_compiled
 from fumehood.errors import DeniedError, UsageError
-from fumehood.events import Event, Finished
+from fumehood.events import Event, Finished, Stderr
 from fumehood.files import Files
 from fumehood.journal import Journal, RunEntry
 from fumehood.keywords import known_keywords
@@ -37,7 +37,7 @@ from fumehood.opening import (
     telling_refusals,
     warn_of_dangers,
 )
-from fumehood.outings import Outing, Outings, wait_for_gateway
+from fumehood.outings import LAST_WORDS_BYTES, Outing, Outings, closed_network_hint, wait_for_gateway
 from fumehood.permission import denials, denied_result
 from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
 from fumehood.recording import as_event, record
@@ -245,12 +245,15 @@ class Sandbox(Files):
             async with opened.start(_equipped(request, outing)) as execution:
                 entry.started()
                 await entry.tell_started()
+                last_words = b""
                 async for output in execution.output():
                     event = as_event(output)
                     entry.saw_event(event)
+                    if isinstance(event, Stderr):
+                        last_words = (last_words + event.data)[-LAST_WORDS_BYTES:]
                     yield event
                 outcome = execution.outcome()
-            result = await entry.concluded(self._result(Record(outcome), entry.run_id, outing))
+            result = await entry.concluded(self._result(Record(outcome), entry.run_id, outing, last_words))
         yield Finished(result)
 
     def session(self) -> Session:
@@ -297,9 +300,10 @@ class Sandbox(Files):
     async def _report(self, outing: Outing, taken: Record, run_id: str) -> RunResult:
         return await self._with_artifacts(self._result(taken, run_id, outing))
 
-    def _result(self, taken: Record, run_id: str, outing: Outing) -> RunResult:
+    def _result(self, taken: Record, run_id: str, outing: Outing, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
-        return RunResult.of(taken, run_id, self.policy.digest, image_digest, outing.news())
+        result = RunResult.of(taken, run_id, self.policy.digest, image_digest, outing.news())
+        return result if self._way_out else closed_network_hint(result, taken.stderr or last_words)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""

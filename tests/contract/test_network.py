@@ -375,3 +375,29 @@ def test_runs_at_the_same_time_are_each_told(travelling: SyncSandbox) -> None:
     results = [going.wait() for going in runs]
     for name, result in zip(("one", "two"), results, strict=True):
         assert f"dns {name}.example" in told(result)
+
+
+MISSES = {
+    "a name": "import socket; socket.getaddrinfo('example.com', 443)",
+    "an address": "import socket; socket.create_connection(('203.0.113.9', 443), 10)",
+    "a request": "import urllib.request; urllib.request.urlopen('http://example.com/')",
+}
+
+
+@pytest.mark.parametrize("code", MISSES.values(), ids=MISSES)
+def test_a_program_that_finds_no_network_is_told_how_to_open_one(
+    open_box: Callable[..., SyncSandbox], code: str
+) -> None:
+    box = open_box()
+    *_, finished = box.stream(code)
+    for result in (box.run(code), finished.result):  # type: ignore[union-attr]
+        assert result.detail.startswith("the network is closed; add a rule such as {host: ")
+
+
+def test_nobody_is_told_of_a_closed_network_who_did_not_fail_for_it(
+    open_box: Callable[..., SyncSandbox], sections: dict[str, object]
+) -> None:
+    words = "import sys; print('Could not resolve host', file=sys.stderr)"
+    assert open_box().run(words).detail == ""
+    assert open_box().run("raise SystemExit(3)").detail == ""
+    assert open_box(**sections).run(f"{words}; raise SystemExit(3)").detail == ""

@@ -21,6 +21,11 @@ import errno, json, os, socket, ssl, struct, urllib.error, urllib.request
 
 LONG = b"0123456789abcdef0123456789abcdef"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
+LENGTH = b"Content-Length: 30\r\n"
+WEBSOCKET = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 PROXY = ("127.0.0.1", int(os.environ["HTTP_PROXY"].rstrip("/").rpartition(":")[2]))
 
 def outcome(action):
@@ -98,6 +103,16 @@ def hello(name, *extensions):
     body = b"\x03\x03" + bytes(32) + b"\0" + b"\0\x02\x13\x01" + b"\x01\0" + struct.pack("!H", len(block)) + block
     message = b"\x01" + len(body).to_bytes(3, "big") + body
     return b"\x16\x03\x01" + struct.pack("!H", len(message)) + message
+
+def asked_again(name):
+    first, second = (hello(each, (13, b"\0\x04\x04\x03\x08\x04"), (51, b"\0\0")) for each in (b"secure.example", name))
+    with socket.create_connection(("secure.example", SECURE), 10) as line:
+        line.settimeout(10)
+        line.sendall(first + second)
+        answer = b""
+        while more := line.recv(65536):
+            answer += more
+    return "a TLS alert" if answer[-7:-4] == b"\x15\x03\x03" else f"{len(answer)} bytes"
 
 def hidden(name):
     return talk("secure.example", SECURE, hello(name, (0xFE0D, bytes(16))))
@@ -188,6 +203,7 @@ BYPASSES = {
     # Handshakes.
     "a handshake for another server": "handshake('secure.example', SECURE, 'reader.example')",
     "a handshake for no server": "handshake('secure.example', SECURE, None)",
+    "a second handshake for another server (HelloRetryRequest)": "asked_again(b'reader.example')",
     "a handshake that hides its server (ECH)": "hidden(b'secure.example')",
     "something else than TLS": "talk('secure.example', SECURE, request('/', 'secure.example'))",
     # Requests.
@@ -205,11 +221,16 @@ BYPASSES = {
     "a second request behind an allowed one": "second('/closed', 'plain.example')",
     "a second request for another server": "second('/', 'open.example')",
     "a request hidden in a body (two lengths)": "plain('/open/x', extra=b'Content-Length: 5\\r\\n' + CHUNKED)",
+    "a request in the body of a GET": "plain('/open/x', extra=LENGTH)",
+    "a request in the body of a GET, in chunks": "plain('/open/x', extra=CHUNKED)",
     "two lengths that differ": "plain('/open/x', extra=b'Content-Length: 5\\r\\nContent-Length: 6\\r\\n')",
     "a header on two lines": "plain('/open/x', extra=b'X: a\\r\\n b\\r\\n')",
     "a bare line feed": "plain('/open/x', extra=b'X: a\\nY: b\\r\\n')",
     "a head without an end": "talk('open.example', WEB, b'GET / HTTP/1.1\\r\\nX: ' + b'x' * (1 << 20))",
     "a header that asks for another method": "plain('/open/x', extra=b'X-HTTP-Method-Override: DELETE\\r\\n')",
+    "the same header, spelt otherwise": "plain('/open/x', extra=b'X_HTTP_METHOD_OVERRIDE: PUT\\r\\n')",
+    "a header that asks for another server": "plain('/open/x', extra=b'X-Forwarded-Host: inside.example\\r\\n')",
+    "a WebSocket that no rule opens": "plain('/open/x', extra=WEBSOCKET)",
     "a redirection to another server": "get(f'http://open.example:{WEB}/elsewhere/other.example')",
     # The proxy.
     "CONNECT to another server": "through_proxy(tunnel('other.example:443'))",

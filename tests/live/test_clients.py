@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sysconfig
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,7 @@ from live.package_index import make_wheel
 from outside import using_gateway
 from requirements import require
 from upstreams import Authority, Shelf, Web, serving
+from websockets.sync.server import ServerConnection, serve
 
 from fumehood import Policy, RunResult, SyncSandbox
 from fumehood.policy.egress import Address
@@ -34,6 +36,7 @@ class World:
     box: SyncSandbox
     web: int
     files: int
+    live: int
     database: int
     cache: int
 
@@ -58,14 +61,15 @@ def world() -> Iterator[World]:
         shelf = Shelf(_shelf(folder / "shelf"), authority.context("files.example"))
         for server in (web, shelf):
             stack.enter_context(serving(server))
+        live = stack.enter_context(websocket_echo(authority))
         database = stack.enter_context(postgres(folder)) if POSTGRES else 1
         cache = stack.enter_context(redis()) if shutil.which("redis-server") else 2
         stack.enter_context(using_gateway(everything_is_here, authority))
-        box = stack.enter_context(SyncSandbox(_policy(web.port, shelf.port, database, cache)))
-        yield World(box, web.port, shelf.port, database, cache)
+        box = stack.enter_context(SyncSandbox(_policy(web.port, shelf.port, live, database, cache)))
+        yield World(box, web.port, shelf.port, live, database, cache)
 
 
-def _policy(web: int, files: int, database: int, cache: int) -> Policy:
+def _policy(web: int, files: int, live: int, database: int, cache: int) -> Policy:
     tls = {"protocol": "tls", "private": True}
     return Policy(
         backend="native",
@@ -76,6 +80,8 @@ def _policy(web: int, files: int, database: int, cache: int) -> Policy:
             "allow": [
                 {"host": "web.example", "ports": [web], **tls},
                 {"host": "api.example", "ports": [web], **tls, "methods": ["GET"], "paths": ["/v1/**"]},
+                {"host": "api.example", "ports": [web], **tls, "methods": ["POST"], "paths": ["/v1/upload"]},
+                {"host": "live.example", "ports": [live], **tls, "methods": ["GET"], "websocket": True},
                 {"host": "files.example", "ports": [files], **tls, "methods": ["GET", "HEAD"]},
                 {"host": "db.example", "ports": [database], "private": True},
                 {"host": "cache.example", "ports": [cache], "private": True},
@@ -104,6 +110,22 @@ def _shelf(folder: Path) -> Path:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+@contextmanager
+def websocket_echo(authority: Authority) -> Iterator[int]:
+    def echo(connection: ServerConnection) -> None:
+        for message in connection:
+            connection.send(message)
+
+    with serve(echo, "127.0.0.1", 0, ssl=authority.context("live.example")) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.socket.getsockname()[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))), None)
@@ -211,6 +233,39 @@ asyncio.run(main())
 def test_python(world: World, code: str, host: str, env: dict[str, str]) -> None:
     url = f"https://{host}.example:{world.web}/v1/x"
     check(world.python(f"url = {url!r}\n{code}", env), '"path": "/v1/x"')
+
+
+WEBSOCKETS = {
+    "websockets": """
+from websockets.sync.client import connect
+with connect(url) as live:
+    live.send("spoken" * 10_000)
+    print(len(live.recv()))
+""",
+    "aiohttp": """
+import aiohttp, asyncio
+async def main():
+    async with aiohttp.ClientSession() as session, session.ws_connect(url) as live:
+        await live.send_str("spoken" * 10_000)
+        print(len(await live.receive_str()))
+asyncio.run(main())
+""",
+}
+
+
+@pytest.mark.parametrize("code", WEBSOCKETS.values(), ids=WEBSOCKETS)
+def test_websockets(world: World, code: str) -> None:
+    check(world.python(f"url = 'wss://live.example:{world.live}/'\n{code}", DIRECT), "60000")
+
+
+@WAYS
+def test_uploads(world: World, env: dict[str, str]) -> None:
+    require(shutil.which("curl"), "needs curl")
+    url = f"https://api.example:{world.web}/v1/upload"
+    upload = f"curl -sS --data-binary @file {url}"
+    check(world.run("sh", "-c", f"head -c 2000000 /dev/zero > file && {upload} {url}", env=env), '"body": 2000000}{')
+    code = f"import requests\nwith requests.Session() as s: print([s.post({url!r}, b'x').json()['body'] for _ in 'ab'])"
+    check(world.python(code, env), "[1, 1]")
 
 
 @pytest.mark.parametrize("host", ["web", "api"], ids=["passed through", "intercepted"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ _BLACK = "[redacted]"
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Longest first, so that a secret that contains another one leaves nothing of itself."""
+    """Longest first, so that a secret that contains another one leaves nothing of itself.
+
+    In any case of letters: a name that is looked up is in the log in small ones, whatever was looked up.
+    """
 
     values: tuple[str, ...] = ()
 
@@ -37,12 +41,14 @@ class Redaction:
 
     def text(self, text: str) -> str:
         for value in self.values:
-            text = text.replace(value, _BLACK)
+            if value.lower() in text.lower():
+                text = re.sub(re.escape(value), _BLACK, text, flags=re.IGNORECASE)
         return text
 
     def data(self, data: bytes) -> bytes:
-        for value in self.values:
-            data = data.replace(os.fsencode(value), _BLACK.encode())
+        for value in map(os.fsencode, self.values):
+            if value.lower() in data.lower():
+                data = re.sub(re.escape(value), _BLACK.encode(), data, flags=re.IGNORECASE)
         return data
 
 

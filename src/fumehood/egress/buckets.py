@@ -22,3 +22,7 @@ class Bucket:
             return False
         self._level -= 1
         return True
+
+    def change(self, size: float, per_second: float) -> None:
+        """Other figures from now on; what has been taken stays taken."""
+        self._size, self._per_second = size, per_second

@@ -44,6 +44,8 @@ class Connection:
         self._relay: Relay | None = None
         self._watch: CanaryWatch | None = None
         self._touched = time.monotonic()
+        self.is_ending = False
+        """It was given up, and counts until it is closed."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, service: Service, destination: Destination) -> None:
@@ -144,6 +146,13 @@ class Connection:
             for connection in self.sockets:
                 silence(connection)
             self._task.cancel()
+
+    def give_up(self, why: str) -> None:
+        """End at once, and say why."""
+        host, port = ("?", 0) if self.opening is None else (self.opening.host, self.opening.port)
+        self.is_ending = True
+        self.refuse(Decision(Attempt("connect", host, port), why=why))
+        self.abort()
 
     async def wait(self) -> None:
         if self._task is not None:

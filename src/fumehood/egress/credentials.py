@@ -38,15 +38,19 @@ class Credentials:
 
 
 class Redactor:
-    """Takes values out of what a server sends back, also where one lies across two pieces. Lengths stay as they are."""
+    """Takes values out of what a server sends back, also where one lies across two pieces. Lengths stay as they are.
+
+    In any case of letters: a server that sends a value back as the name of a header or host may write it in small ones.
+    """
 
     def __init__(self, values: Iterable[bytes]) -> None:
-        self._values = [value for value in values if len(value) >= _SHORTEST_REDACTED]
+        self._values = [value.lower() for value in values if len(value) >= _SHORTEST_REDACTED]
         self._overlap = max((len(value) - 1 for value in self._values), default=0)
         self._held = b""
 
-    def text(self, text: str) -> str:
-        return self._redact(text.encode("latin-1")).decode("latin-1")
+    def head(self, head: bytes) -> bytes:
+        """A whole head: its first line, names and values."""
+        return self._redact(head)
 
     def feed(self, data: bytes) -> bytes:
         """What can be passed on now; the rest waits, because it may be the beginning of a value."""
@@ -63,12 +67,13 @@ class Redactor:
 
     def _redact(self, data: bytes) -> bytes:
         for value in self._values:
-            data = data.replace(value, b"*" * len(value))
+            if value in data.lower():
+                data = re.sub(re.escape(value), b"*" * len(value), data, flags=re.IGNORECASE)
         return data
 
     def _possible_beginning(self, data: bytes) -> int:
         """The longest end of the data that is the beginning of a value."""
-        tail = data[-self._overlap :] if self._overlap else b""
+        tail = data[-self._overlap :].lower() if self._overlap else b""
         for start in range(len(tail)):
             if any(value.startswith(tail[start:]) for value in self._values):
                 return len(tail) - start

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
+from http import HTTPStatus
 
 from fumehood.egress.connection import Connection
 from fumehood.egress.credentials import Redactor
@@ -27,66 +26,30 @@ from fumehood.egress.http1 import (
     parse_request,
     parse_response,
     serialise,
+    tokens,
+    value_of,
 )
 from fumehood.egress.messages import CutOffError, Messages
 from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.routes import Route
 from fumehood.egress.streams import PlainStream, Stream, TlsStream
-from fumehood.policy.egress import Attempt, Decision, Opening
+from fumehood.egress.websocket import UPGRADE, asks_for_websocket, opens_websocket
+from fumehood.policy.egress import (
+    METHODS_WITH_BODY,
+    Attempt,
+    Decision,
+    Opening,
+    canonical_header,
+    is_plain_header,
+)
 from fumehood.policy.hosts import endpoint
 
-_ABSOLUTE = re.compile(r"http://([^/?#@\s]+)(/[^\s#]*|\?[^\s#]*)?", re.ASCII)
 _REASONS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
 _USUAL_PORTS = {"tls": 443, "http": 80}
-
-
-class Route(Protocol):
-    """Where a request goes: its opening, and its target in origin form."""
-
-    @property
-    def opening(self) -> Opening | None:
-        """The only one there is, if so."""
-        ...
-
-    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]: ...
-
-
-class FixedRoute:
-    """Every request of the connection goes to one server."""
-
-    def __init__(self, opening: Opening) -> None:
-        self.opening = opening
-
-    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
-        return self.opening, request.target
-
-
-class ProxyRoute:
-    """Each request says itself where it goes, as a proxy's client does: `GET http://host/path`."""
-
-    opening = None
-
-    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
-        match = _ABSOLUTE.fullmatch(request.target)
-        if match is None:
-            raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
-        host, port = split_authority(match[1], 80)
-        opening = connection.judge(host, port, looked_up=False)
-        if opening.protocol != "http":
-            attempt = Attempt("http", opening.host, opening.port, request.method)
-            why = f"the rule is for {opening.protocol}, and this is plain http"
-            raise RefusedError(Decision(attempt, opening.key, why, f"set protocol: http in {opening.key}"))
-        target = match[2] or "/"
-        return opening, target if target.startswith("/") else f"/{target}"
-
-
-def split_authority(text: str, usual_port: int | None) -> tuple[str, int]:
-    """Host and port of `host:port`, as they were written."""
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        host, port = text, str(usual_port or "")
-    if re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) is None or not 0 < int(port) < 65536:
-        raise MalformedMessageError("it names no port from 1 to 65535")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+_MOST_INTERIM_RESPONSES = 32
+# With a credential in the request, these would bring back parts of its echo, or an echo that nobody recognises.
+_ASK_FOR_PARTS = ("range", "if-range", "a-im", "accept-encoding", "accept-charset")
+_PARTS = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.IM_USED)
 
 
 class Exchange:
@@ -126,8 +89,15 @@ class Exchange:
     async def _serve(self, request: Request) -> bool:
         """One request and its response; whether another may follow."""
         opening, target = self._route(self._connection, request)
-        names = [name.lower() for name, _ in request.headers]
-        decision = self._connection.way.book.decide_request(opening, request.method, target, request.host, names)
+        decision = self._connection.way.book.decide_request(
+            opening,
+            request.method,
+            target,
+            request.host,
+            [name for name, _ in request.headers],
+            has_body=request.body != 0,
+            websocket=asks_for_websocket(request),
+        )
         if not decision.allowed:
             raise RefusedError(decision)
         if self._connection.way.canaries:
@@ -135,15 +105,20 @@ class Exchange:
         server = await self._reach(opening)
         self._connection.visit.ledger.record(decision)
         await server.stream.write(self._request_head(request, opening, target))
+        if request.awaits_continue:
+            # Said here, because a server that refuses before the body may take the body for the next request.
+            await self._client.stream.write(serialise(f"HTTP/1.1 100 {HTTPStatus.CONTINUE.phrase}", []))
         async with self._uploading(server.stream, request.body) as upload:
             response = await self._response(server, request)
             redactor = self._connection.way.credentials.redactor(opening.secrets)
             if response.status == 101:
                 await self._switch(server, response, redactor)
                 return False
+            if opening.secrets:
+                _refuse_unreadable(response)
             await self._pass_back(server, request, response, redactor)
             finished = upload is None or (upload.done() and upload.result())
-        if not (finished and response.keeps_alive) or response.body is Body.UNTIL_CLOSE:
+        if not (finished and response.keeps_alive) or response.body is Body.UNTIL_CLOSE or _is_last(request, opening):
             self._server = None
             self._connection.leave()
         return finished and request.keeps_alive and response.body is not Body.UNTIL_CLOSE
@@ -173,26 +148,34 @@ class Exchange:
 
     def _request_head(self, request: Request, opening: Opening, target: str) -> bytes:
         credentials = self._connection.way.credentials.headers(opening.secrets)
-        slots = [name.lower().replace("_", "-") for name, _ in credentials]
-        replaced = ["host", *slots, *(["accept-encoding"] if credentials else [])]
-        headers: Headers = [("Host", _host_header(opening)), *forwarded(request.headers, replaced)]
-        # A body that is compressed could bring a credential back unseen.
-        headers += [*credentials, *([("Accept-Encoding", "identity")] if credentials else [])]
+        replaced = {"host", *(canonical_header(name) for name, _ in credentials)}
+        replaced.update(_ASK_FOR_PARTS if credentials else ())
+        passed = forwarded(request.headers, replaced)
+        if opening.narrowing:
+            passed = [(name, value) for name, value in passed if is_plain_header(name)]
+        headers: Headers = [("Host", _host_header(opening)), *passed, *credentials]
+        headers += [("Accept-Encoding", "identity")] if credentials else []
         headers += framing(request.body, always=request.method in ("POST", "PUT", "PATCH"))
-        if request.wants_websocket:
-            headers += [("Connection", "Upgrade"), ("Upgrade", "websocket")]
+        if asks_for_websocket(request):
+            headers += UPGRADE
+        elif _is_last(request, opening):
+            headers.append(("Connection", "close"))
         return serialise(f"{request.method} {target} HTTP/1.1", headers)
 
     async def _response(self, server: Messages, request: Request) -> Response:
         """The final response, or 101; what comes before it is passed on."""
-        while True:
+        for _ in range(_MOST_INTERIM_RESPONSES):
             response = await self._read_response(server, request.method)
-            if response.status == 101 and not request.wants_websocket:
-                raise UnreachableError("the server changed the protocol without being asked")
-            if response.status >= 200 or response.status == 101:
+            if response.status >= 200:
                 return response
-            if request.version == 1:
-                await self._client.stream.write(serialise(f"HTTP/1.1 {response.status} {response.reason}", []))
+            if response.status == 101:
+                if not asks_for_websocket(request) or not opens_websocket(request, response):
+                    raise UnreachableError("the server changed the protocol in another way than it was asked to")
+                return response
+            if request.version == 1 and response.status in (102, 103):
+                phrase = HTTPStatus(response.status).phrase
+                await self._client.stream.write(serialise(f"HTTP/1.1 {response.status} {phrase}", []))
+        raise UnreachableError("the server sends one preliminary response after the other")
 
     async def _read_response(self, server: Messages, method: str) -> Response:
         idle = self._limits.idle_seconds
@@ -208,12 +191,12 @@ class Exchange:
 
     async def _pass_back(self, server: Messages, request: Request, response: Response, redactor: Redactor) -> None:
         body = Body.UNTIL_CLOSE if request.version == 0 and response.body is Body.CHUNKED else response.body
-        headers = _redacted(forwarded(response.headers, ["alt-svc"]), redactor)
+        headers = forwarded(response.headers, ["alt-svc"])
         headers += _kept_length(request, response) or framing(body, always=_may_have_body(request, response))
         if not request.keeps_alive or body is Body.UNTIL_CLOSE:
             headers.append(("Connection", "close"))
         self._answered = True
-        waiting = serialise(f"HTTP/1.1 {response.status} {redactor.text(response.reason)}", headers)
+        waiting = redactor.head(serialise(f"HTTP/1.1 {response.status} {response.reason}", headers))
         if server.is_empty:
             # The body may take its time; the client need not wait to hear that it comes.
             await self._client.stream.write(waiting)
@@ -228,9 +211,9 @@ class Exchange:
     async def _switch(self, server: Messages, response: Response, redactor: Redactor) -> None:
         """A WebSocket from here on: the request for it was judged, what is said on it is not read."""
         self._answered = True
-        headers = _redacted(forwarded(response.headers), redactor)
-        headers += [("Connection", "Upgrade"), ("Upgrade", "websocket")]
-        await self._client.stream.write(serialise("HTTP/1.1 101 Switching Protocols", headers) + server.rest())
+        headers = [*forwarded(response.headers), *UPGRADE]
+        head = redactor.head(serialise("HTTP/1.1 101 Switching Protocols", headers))
+        await self._client.stream.write(head + server.rest())
         await server.stream.write(self._client.rest())
         ways = [
             asyncio.ensure_future(_copy(self._client.stream, server.stream)),
@@ -316,15 +299,29 @@ async def _copy(source: Stream, sink: Stream) -> None:
 
 
 async def _redacted_body(pieces: AsyncIterator[bytes], redactor: Redactor) -> AsyncIterator[bytes]:
-    async for piece in pieces:
-        if clean := redactor.feed(piece):
-            yield clean
+    try:
+        async for piece in pieces:
+            if clean := redactor.feed(piece):
+                yield clean
+    except MalformedMessageError as error:
+        raise UnreachableError(f"the response of the server is malformed: {error}") from None
     if rest := redactor.end():
         yield rest
 
 
-def _redacted(headers: Headers, redactor: Redactor) -> Headers:
-    return [(name, redactor.text(value)) for name, value in headers]
+def _is_last(request: Request, opening: Opening) -> bool:
+    """Whether the server is told to end the connection: one that does not read the body would read it as a request."""
+    return request.body != 0 and bool(opening.narrowing or request.method not in METHODS_WITH_BODY)
+
+
+def _refuse_unreadable(response: Response) -> None:
+    """Of an answer to a request with a credential: one in which its echo could not be found."""
+    if response.status in _PARTS or (value_of(response.headers, "content-type") or "").lower().startswith(
+        "multipart/b"
+    ):
+        raise UnreachableError("the server sent a part of its answer, in which a credential could not be recognised")
+    if any(coding != "identity" for coding in tokens(response.headers, "content-encoding")):
+        raise UnreachableError("the server encoded its answer, in which a credential could not be recognised")
 
 
 def _kept_length(request: Request, response: Response) -> Headers:

@@ -92,6 +92,16 @@ class Gateway:
         except CancelledError:
             raise _gone() from None
 
+    def has_room_for(self, way: WayOut) -> bool:
+        """In the gateway's thread: whether a sandbox may have one more connection.
+
+        When there are no more, one that has less than its share gets a connection of the one that has most.
+        """
+        if self.connections < self.most_connections:
+            return True
+        greediest = max(self.ways, key=lambda each: each.connections)
+        return way.connections + 1 < greediest.connections and greediest.give_up_one()
+
     def upstream_context(self) -> ssl.SSLContext:
         """How servers are verified; made when it is first needed, because reading all roots takes a while."""
         if self._context is None:

@@ -1,16 +1,21 @@
 """The first message of a TLS handshake, read as strictly as servers do, or more. No I/O.
 
 What two readers could take differently (an extension twice, two names, bytes left over) is refused, because the server
-behind us is the other reader.
+behind us is the other reader. A server may ask for that message once more (HelloRetryRequest); it then believes the
+second one, which has to be read as well.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 MOST_BYTES = 16 * 1024
 ACCESS_DENIED_ALERT = b"\x15\x03\x03\x00\x02\x02\x31"
-_HANDSHAKE_RECORD, _CLIENT_HELLO = 22, 1
+_CHANGE_CIPHER_RECORD, _ALERT_RECORD, _HANDSHAKE_RECORD, _DATA_RECORD = 20, 21, 22, 23
+_CLIENT_HELLO, _SERVER_HELLO = 1, 2
+# What stands where a server's random bytes would: the hash of "HelloRetryRequest" (RFC 8446, 4.1.3).
+_RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
+_RETRY_PLACE = slice(6, 38)
 _MOST_RECORD_BYTES = 16 * 1024
 # Honest clients need one or two. Bounds what somebody who sends single bytes can make us do.
 _MOST_RECORDS = 16
@@ -28,16 +33,26 @@ class ClientHello:
     server_name: str | None
     encrypted: bool
     protocols: tuple[str, ...]
+    size: int = field(default=0, compare=False)
+    """Of all records up to the end of the message; what follows has not been read."""
 
 
-def parse_hello(data: bytes) -> ClientHello | None:
-    """The first handshake message in these bytes; None as long as it is not complete."""
+def parse_hello(data: bytes, *, is_second: bool = False) -> ClientHello | None:
+    """The first handshake message in these bytes; None as long as it is not complete.
+
+    Before a second one a client may send what servers skip: a change of ciphers that means nothing, and early data.
+    """
     if len(data) > MOST_BYTES:
         raise NoHelloError("the TLS handshake begins with too long a message")
     message = b""
     offset = 0
     for _ in range(_MOST_RECORDS):
         header = data[offset : offset + 5]
+        if is_second and not message and header[:1] in (bytes([_CHANGE_CIPHER_RECORD]), bytes([_DATA_RECORD])):
+            if len(header) < 5:
+                return None
+            offset += 5 + int.from_bytes(header[3:], "big")
+            continue
         if header and (header[0] != _HANDSHAKE_RECORD or header[1:2] not in (b"", b"\x03")):
             raise NoHelloError("what was sent is no TLS handshake")
         if len(header) < 5:
@@ -49,11 +64,29 @@ def parse_hello(data: bytes) -> ClientHello | None:
         offset += 5 + length
         if message and message[0] != _CLIENT_HELLO:
             raise NoHelloError("the TLS handshake does not begin with a client's message")
-        if _is_whole(message):
-            return _parse_message(message)
         if offset > len(data):
-            return None
+            return None  # also when the message is there: its record may hold another one behind it
+        if _is_whole(message):
+            return replace(_parse_message(message), size=offset)
     raise NoHelloError("the TLS handshake is cut into too many pieces")
+
+
+def asks_again(data: bytes) -> bool | None:
+    """Whether a server's first bytes ask the client for a second first message; None as long as that is open."""
+    message = b""
+    offset = 0
+    while len(header := data[offset : offset + 5]) == 5:
+        length = int.from_bytes(header[3:], "big")
+        if header[0] == _HANDSHAKE_RECORD:
+            message += data[offset + 5 : offset + 5 + length]
+        elif header[0] not in (_ALERT_RECORD, _CHANGE_CIPHER_RECORD):  # a warning may come first
+            return False
+        if len(message) >= _RETRY_PLACE.stop:
+            return message[0] == _SERVER_HELLO and message[_RETRY_PLACE] == _RETRY
+        offset += 5 + length
+    if len(data) > MOST_BYTES:
+        raise NoHelloError("the server does not get to the point of its handshake")
+    return None
 
 
 def _is_whole(message: bytes) -> bool:

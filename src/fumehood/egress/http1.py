@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from fumehood.policy.egress import canonical_header
+
 MOST_HEAD_BYTES = 64 * 1024
 _MOST_HEADERS = 128
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
@@ -24,7 +26,7 @@ _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 _OF_ONE_HOP = frozenset(
     {
         *("connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer"),
-        *("transfer-encoding", "content-length", "upgrade", "http2-settings"),
+        *("transfer-encoding", "content-length", "upgrade", "http2-settings", "expect"),
     }
 )
 
@@ -49,6 +51,8 @@ class Request:
     version: int
     headers: Headers
     body: int | Body
+    awaits_continue: bool = False
+    """Its body comes when it hears `100 Continue`."""
 
     @property
     def host(self) -> str:
@@ -57,15 +61,6 @@ class Request:
     @property
     def keeps_alive(self) -> bool:
         return self.version == 1 and "close" not in tokens(self.headers, "connection")
-
-    @property
-    def wants_websocket(self) -> bool:
-        upgrades = tokens(self.headers, "upgrade")
-        return (
-            upgrades == ["websocket"]
-            and "upgrade" in tokens(self.headers, "connection")
-            and (self.method, self.version, self.body) == ("GET", 1, 0)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,14 @@ class Response:
     @property
     def keeps_alive(self) -> bool:
         said = tokens(self.headers, "connection")
-        return "close" not in said and (self.version == 1 or "keep-alive" in said)
+        return "close" not in said and (self.version == 1 or "keep-alive" in said) and not self._may_hide_a_body
+
+    @property
+    def _may_hide_a_body(self) -> bool:
+        """It announces one where none can be: some servers send it, some do not."""
+        announced = value_of(self.headers, "content-length") or "0"
+        chunked = value_of(self.headers, "transfer-encoding") is not None
+        return (self.status == 204 and (chunked or announced.strip("0") != "")) or (self.status == 304 and chunked)
 
 
 def parse_request(head: bytes) -> Request:
@@ -98,7 +100,8 @@ def parse_request(head: bytes) -> Request:
     expectation = value_of(headers, "expect")
     if expectation is not None and expectation.lower() != "100-continue":
         raise MalformedMessageError("it expects something else than 100-continue")
-    return Request(method, target, version, headers, 0 if body is None else body)
+    awaits_continue = expectation is not None and version == 1 and body not in (None, 0)
+    return Request(method, target, version, headers, 0 if body is None else body, awaits_continue)
 
 
 def parse_response(head: bytes, method: str) -> Response:
@@ -127,7 +130,7 @@ def forwarded(headers: Headers, without: Iterable[str] = ()) -> Headers:
     """The headers that go on to the other side: none that belong to this hop, none that Connection names."""
     dropped = _OF_ONE_HOP.union(tokens(headers, "connection"), without)
     # Some servers take X_Key for X-Key, so a header must not come back in that spelling.
-    return [(name, value) for name, value in headers if name.lower().replace("_", "-") not in dropped]
+    return [(name, value) for name, value in headers if canonical_header(name) not in dropped]
 
 
 def framing(body: int | Body, *, always: bool) -> Headers:
@@ -150,10 +153,18 @@ def value_of(headers: Headers, name: str) -> str | None:
     return next((value for found, value in headers if found.lower() == name), None)
 
 
+def values_of(headers: Headers, name: str) -> list[str]:
+    return [value for found, value in headers if found.lower() == name]
+
+
 def tokens(headers: Headers, name: str) -> list[str]:
     """The words of a header that is a list, in lower case."""
-    values = [value for found, value in headers if found.lower() == name]
-    return [word for value in values for word in (part.strip().lower() for part in value.split(",")) if word]
+    return [
+        word
+        for value in values_of(headers, name)
+        for word in (part.strip().lower() for part in value.split(","))
+        if word
+    ]
 
 
 def _lines(head: bytes) -> list[bytes]:
@@ -174,8 +185,8 @@ def _headers(lines: list[bytes]) -> Headers:
 
 
 def _body(headers: Headers, version: int) -> int | Body | None:
-    lengths = [value for name, value in headers if name.lower().replace("_", "-") == "content-length"]
-    codings = [value for name, value in headers if name.lower().replace("_", "-") == "transfer-encoding"]
+    lengths = [value for name, value in headers if canonical_header(name) == "content-length"]
+    codings = [value for name, value in headers if canonical_header(name) == "transfer-encoding"]
     if len(lengths) + len(codings) > 1:
         raise MalformedMessageError("it says more than once how long its body is")
     if codings:

@@ -13,10 +13,11 @@ import ssl
 from functools import cache
 
 from fumehood.egress.connection import Connection
-from fumehood.egress.exchange import split_authority
 from fumehood.egress.http1 import MalformedMessageError, Request, parse_request, serialise
 from fumehood.egress.messages import CutOffError, Messages
+from fumehood.egress.routes import split_authority
 from fumehood.egress.streams import Stream, TlsStream
+from fumehood.egress.websocket import asks_for_websocket
 from fumehood.policy import Policy
 from fumehood.policy.egress import Attempt, Decision, Opening
 
@@ -87,7 +88,8 @@ async def _study_request(connection: Connection, client: Stream, otherwise: Atte
         connection.refuse(refusal(otherwise))
         return
     path = request.target.partition("?")[0]
-    connection.refuse(refusal(Attempt("http", otherwise.host, otherwise.port, request.method, path, secure)))
+    attempt = Attempt("http", otherwise.host, otherwise.port, request.method, path, secure, asks_for_websocket(request))
+    connection.refuse(refusal(attempt))
     await client.farewell(_EMPTY_SUCCESS)
 
 
@@ -98,5 +100,6 @@ async def study_proxied(connection: Connection, request: Request) -> None:
         raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
     opening = connection.judge(*split_authority(match[1], 80), looked_up=False)
     path = (match[2] or "/").partition("?")[0] or "/"
-    connection.refuse(refusal(Attempt("http", opening.host, opening.port, request.method, path)))
+    attempt = Attempt("http", opening.host, opening.port, request.method, path, websocket=asks_for_websocket(request))
+    connection.refuse(refusal(attempt))
     await connection.near.farewell(_EMPTY_SUCCESS)

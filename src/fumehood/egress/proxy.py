@@ -6,11 +6,12 @@ import asyncio
 from ipaddress import ip_address
 
 from fumehood.egress.connection import Connection, Destination
-from fumehood.egress.exchange import Exchange, ProxyRoute, answer, split_authority
+from fumehood.egress.exchange import Exchange, answer
 from fumehood.egress.http1 import MalformedMessageError, parse_request
 from fumehood.egress.learning import study_proxied
 from fumehood.egress.messages import Messages
 from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.routes import ProxyRoute, split_authority
 from fumehood.egress.tunnel import carry
 from fumehood.policy.egress import Attempt, Decision
 

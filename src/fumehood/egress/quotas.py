@@ -1,11 +1,13 @@
 """How much of each rule a sandbox has used: bytes, connections at a time, new connections a second.
 
-Used in the gateway's thread alone. A rule keeps its count when the policy changes around it.
+Used in the gateway's thread alone. What was used is counted by host and port, not by rule: whatever else of a rule
+changes, it goes on from there.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import defaultdict
+from dataclasses import dataclass, replace
 
 from fumehood.egress.buckets import Bucket
 from fumehood.egress.refusal import RefusedError
@@ -13,67 +15,101 @@ from fumehood.policy import NetworkRule, format_size
 from fumehood.policy.egress import Attempt, Decision, NumberedRule, Opening
 
 
-class _Count:
-    def __init__(self, rule: NetworkRule) -> None:
-        self.bytes = 0
-        self.connections = 0
-        rate = rule.max_rate
-        self.rate = None if rate is None else Bucket(max(1.0, rate), rate)
+@dataclass(slots=True)
+class _Use:
+    """Of one port of one host, as rules spell it."""
+
+    bytes: int = 0
+    connections: int = 0
 
 
 class Quotas:
     def __init__(self) -> None:
-        self._counts: dict[NetworkRule, _Count] = {}
+        self._uses: defaultdict[tuple[str, int], _Use] = defaultdict(_Use)
+        self._rates: dict[tuple[str, tuple[int, ...]], Bucket] = {}
 
     def enter(self, opening: Opening) -> Lease:
         """Count a new connection, or refuse it. Every rule of an opening has a say."""
-        counts = [(rule, self._counts.setdefault(rule.rule, _Count(rule.rule))) for rule in opening.rules]
-        lease = Lease(opening, counts)
+        limits = [
+            _Limit(rule, [self._uses[rule.rule.host, port] for port in rule.rule.ports]) for rule in opening.rules
+        ]
+        hosts = dict.fromkeys(rule.rule.host for rule in opening.rules)
+        lease = Lease(opening, limits, [self._uses[host, opening.port] for host in hosts])
         lease.check()
+        for rule in opening.rules:
+            if (rate := rule.rule.max_rate) is not None and not self._bucket(rule.rule, rate).take():
+                raise _refusal(opening, rule, f"the rule allows {rate} new connections a second", "max_rate")
+        lease.enter()
         return lease
+
+    def _bucket(self, rule: NetworkRule, rate: float) -> Bucket:
+        size = max(1.0, rate)
+        bucket = self._rates.setdefault((rule.host, rule.ports), Bucket(size, rate))
+        bucket.change(size, rate)
+        return bucket
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One rule, and the uses that count towards it."""
+
+    rule: NumberedRule
+    uses: list[_Use]
+
+    @property
+    def bytes_left(self) -> int | None:
+        most = self.rule.rule.max_bytes
+        return None if most is None else most - sum(use.bytes for use in self.uses)
+
+    @property
+    def connections(self) -> int:
+        return sum(use.connections for use in self.uses)
 
 
 class Lease:
     """One connection's share. Bytes are those that are exchanged with the outside, in both directions."""
 
-    def __init__(self, opening: Opening, counts: list[tuple[NumberedRule, _Count]]) -> None:
-        self._opening, self._counts = opening, counts
+    def __init__(self, opening: Opening, limits: list[_Limit], own: list[_Use]) -> None:
+        self._opening, self._limits, self._own = opening, limits, own
         self._entered = False
 
     def check(self) -> None:
-        for rule, count in self._counts:
-            most = rule.rule.max_connections
-            if most is not None and count.connections >= most:
-                self._refuse(rule, f"the rule allows {most} connections at a time", "max_connections")
-            if rule.rule.max_bytes is not None and count.bytes >= rule.rule.max_bytes:
-                self._refuse_bytes(rule)
-        for rule, count in self._counts:
-            if count.rate is not None and not count.rate.take():
-                self._refuse(rule, f"the rule allows {rule.rule.max_rate} new connections a second", "max_rate")
-        for _, count in self._counts:
-            count.connections += 1
+        for limit in self._limits:
+            most, left = limit.rule.rule.max_connections, limit.bytes_left
+            if most is not None and limit.connections >= most:
+                why = f"the rule allows {most} connections at a time"
+                raise _refusal(self._opening, limit.rule, why, "max_connections")
+            if left is not None and left <= 0:
+                raise self._too_many_bytes(limit.rule)
+
+    def enter(self) -> None:
         self._entered = True
+        for use in self._own:
+            use.connections += 1
 
     def allowance(self, wanted: int) -> int:
         """How many bytes may move now: at least one, since it is the first one too many that ends the connection."""
-        left = [rule.rule.max_bytes - count.bytes for rule, count in self._counts if rule.rule.max_bytes is not None]
-        return max(1, min([wanted, *left]))
+        left = [limit.bytes_left for limit in self._limits]
+        return max(1, min([wanted, *(each for each in left if each is not None)]))
 
     def count(self, moved: int) -> None:
-        for rule, count in self._counts:
-            count.bytes += moved
-            if rule.rule.max_bytes is not None and count.bytes > rule.rule.max_bytes:
-                self._refuse_bytes(rule)
+        for use in self._own:
+            use.bytes += moved
+        for limit in self._limits:
+            if (left := limit.bytes_left) is not None and left < 0:
+                raise self._too_many_bytes(limit.rule)
 
     def leave(self) -> None:
         if self._entered:
             self._entered = False
-            for _, count in self._counts:
-                count.connections -= 1
+            for use in self._own:
+                use.connections -= 1
 
-    def _refuse_bytes(self, rule: NumberedRule) -> None:
-        self._refuse(rule, f"the rule allows {format_size(rule.rule.max_bytes or 0)} in all", "max_bytes")
+    def _too_many_bytes(self, rule: NumberedRule) -> RefusedError:
+        why = f"the rule allows {format_size(rule.rule.max_bytes or 0)} in all"
+        return _refusal(self._opening, rule, why, "max_bytes")
 
-    def _refuse(self, rule: NumberedRule, why: str, key: str) -> None:
-        attempt = Attempt("connect", self._opening.host, self._opening.port)
-        raise RefusedError(replace(Decision(attempt, rule.key, why), remedy=f"raise {key} of {rule.key}"))
+
+def _refusal(opening: Opening, rule: NumberedRule, why: str, key: str) -> RefusedError:
+    attempt = Attempt("connect", opening.host, opening.port)
+    return RefusedError(replace(Decision(attempt, rule.key, why), remedy=f"raise {key} of {rule.key}"))

@@ -8,10 +8,11 @@ import ssl
 from collections.abc import Awaitable, Callable
 
 from fumehood.egress.connection import Connection, Destination
-from fumehood.egress.exchange import Exchange, FixedRoute
-from fumehood.egress.hello import ACCESS_DENIED_ALERT, NoHelloError, parse_hello
+from fumehood.egress.exchange import Exchange
+from fumehood.egress.hello import ACCESS_DENIED_ALERT, NoHelloError, asks_again, parse_hello
 from fumehood.egress.learning import study
 from fumehood.egress.refusal import RefusedError
+from fumehood.egress.routes import FixedRoute
 from fumehood.egress.streams import PlainStream, TlsStream
 from fumehood.policy.egress import Attempt, Decision, Opening
 
@@ -46,9 +47,9 @@ async def carry(connection: Connection, opening: Opening, announce: Announce | N
         if opening.protocol == "tcp" and connection.way.canaries:
             await _carry_watched(connection, far)
         else:
-            passes = opening.protocol == "tls"
-            early = await _check_hello(connection, opening) if passes else connection.near.take_back()
-            await far.write(early)
+            if opening.protocol == "tls":
+                await _pass_hello(connection, opening, far)
+            await far.write(connection.near.take_back())
             connection.hand_over()
 
 
@@ -93,12 +94,23 @@ async def _intercept(connection: Connection, opening: Opening) -> None:
     await Exchange(connection, client, FixedRoute(opening)).run()
 
 
-async def _check_hello(connection: Connection, opening: Opening) -> bytes:
-    """What the client has sent so far, if its handshake may go on; otherwise it gets an alert."""
+async def _pass_hello(connection: Connection, opening: Opening, far: PlainStream) -> None:
+    """The client's first message, and the one with which it answers a server that asks for another."""
+    await far.write(await _check_hello(connection, opening))
+    answer = b""
+    while (again := asks_again(answer)) is None and (data := await far.read()):
+        answer += data
+    await connection.near.write(answer)
+    if again:
+        await far.write(await _check_hello(connection, opening, is_second=True))
+
+
+async def _check_hello(connection: Connection, opening: Opening, *, is_second: bool = False) -> bytes:
+    """The client's message, if its handshake may go on; otherwise it gets an alert. What follows is put back."""
     early = b""
     try:
         async with asyncio.timeout(connection.way.limits.hello_seconds):
-            while (hello := parse_hello(early)) is None:
+            while (hello := parse_hello(early, is_second=is_second)) is None:
                 data = await connection.near.read()
                 if not data:
                     raise ConnectionResetError
@@ -115,7 +127,8 @@ async def _check_hello(connection: Connection, opening: Opening) -> bytes:
         connection.refuse(decision)
         await connection.near.farewell(ACCESS_DENIED_ALERT)
         raise ConnectionAbortedError
-    return early
+    connection.near.put_back(early[hello.size :])
+    return early[: hello.size]
 
 
 async def _announced(announce: Announce | None) -> None:

@@ -210,7 +210,7 @@ class Visit:
     def _too_many(self) -> str:
         if self.way.connections >= self.way.most_connections:
             return f"the sandbox has {self.way.most_connections} connections already, which is the most it may"
-        if self.way.gateway.connections >= self.way.gateway.most_connections:
+        if not self.way.gateway.has_room_for(self.way):
             return "all sandboxes together have as many connections as this process may (ulimit -n)"
         return ""
 

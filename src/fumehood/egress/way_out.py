@@ -129,6 +129,14 @@ class WayOut:
         for visit in self.visits:
             visit.cut()
 
+    def give_up_one(self) -> bool:
+        """In the gateway's thread: end the connection that has not moved for longest, for another sandbox's sake."""
+        left = [connection for visit in self.visits for connection in visit.connections if not connection.is_ending]
+        if left:
+            connection = max(left, key=lambda each: each.idle_seconds)
+            connection.give_up("other sandboxes need connections too, and this one has the most (ulimit -n)")
+        return bool(left)
+
     def end_idle(self) -> None:
         """In the gateway's thread: end what has not moved for too long."""
         for visit in self.visits:

@@ -30,6 +30,7 @@ class _Place:
     protocol: Protocol | None = None
     methods: set[str] = field(default_factory=set[str])
     paths: set[str] = field(default_factory=set[str])
+    websocket: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ def _note(place: _Place, denial: Denial) -> None:
     if denial.kind == "tls":
         place.protocol = "tls"
     elif denial.kind == "http":
-        place.protocol = "tls" if "https://" in denial.what.partition(denial.host)[0] else "http"
+        scheme = denial.what.partition(denial.host)[0]
+        place.protocol = "tls" if "https://" in scheme or "wss://" in scheme else "http"
+        place.websocket |= " ws" in scheme
         place.methods.add(denial.method)
         place.paths.add(denial.path)
 
@@ -95,6 +98,8 @@ def _rule(place: _Place, is_private: bool) -> dict[str, object]:
     if place.methods:
         rule["methods"] = sorted(place.methods)
         rule["paths"] = _patterns(place.paths)
+    if place.websocket:
+        rule["websocket"] = True
     if is_private:
         rule["private"] = True
     return rule

@@ -94,6 +94,9 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
         yield Finding("danger" if "*" in rule.host or _gives_credentials(rule.host) else "warning", key, message)
     elif _is_private(rule.host):
         yield Finding("warning", key, f"{rule.host} is not public, so nothing gets there without private: true")
+    if rule.websocket and rule.narrows_requests:
+        message = "what is said on a WebSocket is not read; methods and paths hold for the request that opens it"
+        yield Finding("warning", key, message)
     if any(rule.protocol_on(port) == "http" for port in rule.ports):
         yield Finding("warning", key, "plain http can be read and changed on the way; use tls")
 

@@ -39,7 +39,8 @@ class NetworkRule(Section):
     """One opening. What may be spoken there is `protocol`, or without it: TLS on port 443, HTTP on 80, else any TCP.
 
     `host` is a name, `*.name`, `*` (any name), an address or a block of addresses. `methods` and `paths` narrow it to
-    some requests (none given: any). `private` admits addresses that are not public. Limits hold for a sandbox:
+    some requests (none given: any). `websocket` lets a request that they allow go on as a WebSocket, on which nothing
+    more is read. `private` admits addresses that are not public. Limits hold for a sandbox:
     `max_bytes` in both directions together, `max_connections` at a time, `max_rate` new connections a second.
     """
 
@@ -60,6 +61,9 @@ class NetworkRule(Section):
     paths: Annotated[Distinct[UrlPath], NonEmpty] | None = Field(
         default=None, description="Only requests to these paths, as globs such as /repos/**. Without it any."
     )
+    websocket: bool = Field(
+        default=False, description="Let a request open a WebSocket; what is said in it afterwards is not read."
+    )
     private: bool = Field(
         default=False, description="Admit addresses that are not public, such as those of the local network."
     )
@@ -76,10 +80,10 @@ class NetworkRule(Section):
     @model_validator(mode="after")
     def _refuse_requests_in_raw_tcp(self) -> Self:
         raw = [port for port in self.ports if self.protocol_on(port) == "tcp"]
-        if self.narrows_requests and raw:
+        if raw and (self.narrows_requests or self.websocket):
             raise ValueError(
-                f"methods and paths cannot be checked with protocol tcp, which is that of port {raw[0]}; "
-                "set protocol to tls or http"
+                "methods, paths and websocket cannot be checked with protocol tcp, which is that of port "
+                f"{raw[0]}; set protocol to tls or http"
             )
         return self
 

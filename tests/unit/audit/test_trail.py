@@ -106,6 +106,13 @@ def test_the_secrets_are_those_of_the_policy(tmp_path: Path) -> None:
     assert redaction.text("from-a-variable, from-a-file.") == "[redacted], [redacted]."
 
 
+def test_a_secret_is_blacked_out_in_any_case_of_letters() -> None:
+    """A name that is looked up is written in small ones."""
+    redaction = Redaction.of(["Ghp_Token"])
+    assert redaction.text("dns ghp_token.evil.com: no rule") == "dns [redacted].evil.com: no rule"
+    assert redaction.data(b"GHP_TOKEN") == b"[redacted]"
+
+
 async def test_without_a_log_nothing_is_written_and_nothing_fails() -> None:
     trail = Trail()
     assert not trail.is_on

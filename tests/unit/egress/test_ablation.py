@@ -50,7 +50,11 @@ def remove_host(patch: pytest.MonkeyPatch) -> None:
 
 
 def remove_overrides(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rulebook_module, "_OVERRIDES", frozenset())
+    patch.setattr(rulebook_module, "overrides_request", lambda name: False)
+
+
+def remove_bodies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rulebook_module, "METHODS_WITH_BODY", frozenset({"GET"}))
 
 
 def remove_addresses(patch: pytest.MonkeyPatch) -> None:
@@ -63,6 +67,7 @@ ATTACKS = [
     Attack("an encoded climb", NARROW, GET.replace(b"/x", b"/%2e%2e/private"), remove_tricks),
     Attack("another host", NARROW, GET.replace(b"api.example.com", b"evil.com"), remove_host),
     Attack("a header for another method", NARROW, GET[:-2] + b"X-HTTP-Method-Override: PUT\r\n\r\n", remove_overrides),
+    Attack("a body of a GET", NARROW, GET[:-2] + b"Content-Length: 4\r\n\r\nbody", remove_bodies),
     Attack(
         "two lengths",
         {"protocol": "http"},

@@ -51,6 +51,22 @@ def test_a_handshake_may_be_cut_into_records() -> None:
         parse_hello(many)
 
 
+def test_a_message_is_not_read_before_the_end_of_its_record() -> None:
+    """Otherwise another one could follow in it, unseen."""
+    first, second = made(NAMED)[5:], made(server_name(b"evil.com"))[5:]
+    record = b"\x16\x03\x01" + len(first + second).to_bytes(2, "big") + first
+    assert parse_hello(record) is None
+    with pytest.raises(NoHelloError, match="malformed"):
+        parse_hello(record + second)
+
+
+def test_what_follows_a_message_is_not_part_of_it() -> None:
+    hello = made(NAMED)
+    parsed = parse_hello(hello + made(server_name(b"evil.com")))
+    assert parsed is not None
+    assert (parsed.server_name, parsed.size) == ("api.example.com", len(hello))
+
+
 @pytest.mark.parametrize("kind", [0xFE0D, 0xFFCE, 0xFD00])
 def test_an_encrypted_name_is_seen(kind: int) -> None:
     hello = parse_hello(made(NAMED, extension(kind, b"anything")))

@@ -18,6 +18,7 @@ from unit.egress.places import (
     Serve,
     Trusted,
     Upstream,
+    read_all,
     read_until,
     response,
     told,
@@ -198,6 +199,101 @@ def test_a_server_that_sends_the_credential_back_is_not_believed(
     hidden = "*" * len(VALUE)
     assert (status, headers["x-echo"]) == (200, hidden)
     assert body == f"you sent {hidden}, {VALUE[:10]}".encode()
+
+
+def open_echo(reply: bytes, upstream: Serve, trusted: Trusted, open_box: Open) -> tuple[ssl.SSLSocket, list[bytes]]:
+    """A connection to a server that always answers so, and what it was asked."""
+
+    def serve(connection: socket.socket) -> None:
+        heads.append(read_until(connection, b"\r\n\r\n"))
+        connection.sendall(reply)
+
+    heads: list[bytes] = []
+    server = upstream(serve, tls=trusted.authority.context(NAME))
+    box = open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context, secrets=[SECRET])
+    return box.secure(box.connect(NAME, server.port)), heads
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f"HTTP/1.1 200 {VALUE}\r\n",
+        f"HTTP/1.1 200 OK\r\n{VALUE}: x\r\n",
+        f"HTTP/1.1 200 OK\r\nX-{VALUE.upper()}-Y: x\r\n",
+        f"HTTP/1.1 200 OK\r\nX: {VALUE.swapcase()}\r\n",
+        f"HTTP/1.1 103 {VALUE}\r\nX: {VALUE}\r\n\r\nHTTP/1.1 200 OK\r\n",
+        f"HTTP/1.1 199 {VALUE}\r\n\r\nHTTP/1.1 200 OK\r\n",
+        f"HTTP/1.0 200 OK\r\nX: {VALUE}\r\n",
+    ],
+)
+def test_a_credential_comes_back_in_no_part_of_a_head(
+    head: str, upstream: Serve, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", VALUE)
+    reply = f"{head}Connection: close\r\nContent-Length: 2\r\n\r\nhi".encode()
+    client, _ = open_echo(reply, upstream, trusted, open_box)
+    client.sendall(GET[:-2] + b"Connection: close\r\n\r\n")
+    seen = read_all(client)
+    assert seen.endswith(b"\r\n\r\nhi")
+    assert VALUE.lower().encode() not in seen.lower()
+
+
+def test_a_credential_in_trailers_and_extensions_of_chunks_stays_outside(
+    upstream: Serve, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", VALUE)
+    start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nhi\r\n"
+    for end in (f"0\r\nX: {VALUE}\r\n{VALUE}: x\r\n\r\n", f"0;x={VALUE}\r\n\r\n"):
+        client, _ = open_echo(start + end.encode(), upstream, trusted, open_box)
+        client.sendall(GET[:-2] + b"Connection: close\r\n\r\n")
+        assert VALUE.encode() not in read_all(client)
+
+
+def test_a_part_of_an_answer_cannot_be_asked_for_where_a_credential_is_added(
+    upstream: Serve, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", VALUE)
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+    client, heads = open_echo(reply, upstream, trusted, open_box)
+    asked = b"Range: bytes=9-12\r\nIf-Range: x\r\nA-IM: vcdiff\r\nAccept-Charset: utf-16\r\nX_Range: kept out\r\n\r\n"
+    assert ask(client, GET[:-2] + asked) == (200, b"hi")
+    for name in (b"range", b"a-im", b"charset"):
+        assert name not in heads[0].lower()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"206 Partial Content\r\nContent-Range: bytes 9-12/40\r\n", "sent a part"),
+        (b"226 IM Used\r\n", "sent a part"),
+        (b"200 OK\r\nContent-Type: Multipart/Byteranges; boundary=x\r\n", "sent a part"),
+        (b"200 OK\r\nContent-Encoding: gzip\r\n", "encoded its answer"),
+        (b"200 OK\r\nContent-Encoding: identity\r\nContent-Encoding: br\r\n", "encoded its answer"),
+    ],
+)
+def test_an_answer_in_which_a_credential_could_not_be_recognised_is_refused(
+    answer: bytes, why: str, upstream: Serve, trusted: Trusted, open_box: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", VALUE)
+    reply = b"HTTP/1.1 " + answer + b"Content-Length: 4\r\n\r\n" + VALUE[:4].encode()
+    client, _ = open_echo(reply, upstream, trusted, open_box)
+    client.sendall(GET[:-2] + b"Range: bytes=9-12\r\n\r\n")
+    status, told_why = told(client)
+    assert status == 502
+    assert why in told_why
+
+
+def test_parts_and_encodings_are_free_where_no_credential_is_added(
+    upstream: Serve, trusted: Trusted, open_box: Open
+) -> None:
+    def serve(connection: socket.socket) -> None:
+        assert b"Range: bytes=1-2\r\n" in read_until(connection, b"\r\n\r\n")
+        connection.sendall(b"HTTP/1.1 206 Partial\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nhi")
+
+    server = upstream(serve, tls=trusted.authority.context(NAME))
+    box = open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context)
+    client = box.secure(box.connect(NAME, server.port))
+    assert ask(client, GET[:-2] + b"Range: bytes=1-2\r\n\r\n") == (206, b"hi")
 
 
 def test_a_credential_is_not_sent_to_another_host_of_the_same_rule(

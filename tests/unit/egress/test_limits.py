@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
 
-from fumehood.egress import Gateway
+from fumehood.egress import Gateway, WayOut
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy.egress import Address
 
@@ -274,12 +274,77 @@ def test_a_change_that_programs_inside_could_not_follow_is_refused(server: Upstr
         box.way.change(Box.policy({"ports": [server.port], "protocol": "tls", "methods": ["GET"]}))
 
 
-def test_a_change_does_not_give_back_what_was_used(server: Upstream, open_box: Open) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"private": False}, {"max_bytes": "1M"}, {"max_connections": 3}, {"max_rate": 0.002}, {"protocol": "tls"}],
+    ids=str,
+)
+def test_a_change_does_not_give_back_the_rate_that_was_used(
+    changed: dict[str, object], server: Upstream, open_box: Open
+) -> None:
     rule = {"ports": [server.port], "max_rate": 0.001}
     box = open_box(rule)
     assert connect(box, server.port) is not None
-    box.way.change(Box.policy(rule, {"host": "other.example.com", "ports": [443]}))
+    box.way.change(Box.policy({**rule, **changed}, {"host": "other.example.com", "ports": [443]}))
     assert connect(box, server.port) is None
+    assert box.whys() == [f"the rule allows {changed.get('max_rate', 0.001)} new connections a second"]
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"max_rate": 9}, {"max_bytes": 101}, {"max_connections": 3}, {"ports": "more"}], ids=str
+)
+def test_a_change_does_not_give_back_the_bytes_that_were_used(
+    changed: dict[str, object], server: Upstream, open_box: Open
+) -> None:
+    rule: dict[str, object] = {"ports": [server.port], "max_bytes": 100}
+    box = open_box(rule)
+    client = box.connect(NAME, server.port)
+    client.sendall(b"x" * 50)
+    assert len(read_exactly(client, 50)) == 50
+    if "ports" in changed:
+        changed = {"ports": [server.port, 443]}
+    box.way.change(Box.policy({**rule, **changed}))
+    most = {**rule, **changed}["max_bytes"]
+    assert connect(box, server.port) is None
+    assert box.whys() == [f"the rule allows {most}B in all"]
+
+
+def test_the_ports_of_a_rule_share_its_limit_and_those_of_another_rule_have_their_own(
+    upstream: Serve, open_box: Open
+) -> None:
+    first, second, third = (upstream(echo) for _ in range(3))
+    box = open_box(
+        {"ports": [first.port, second.port], "max_connections": 1}, {"ports": [third.port], "max_connections": 1}
+    )
+    assert connect(box, first.port) is not None
+    assert connect(box, second.port) is None
+    assert connect(box, third.port) is not None
+
+
+def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port]})
+    box.gateway.most_connections = 12
+    ways = [box.way, *(box.gateway.admit(Box.policy({"ports": [server.port]}), f"box_{index}") for index in range(2))]
+
+    def open_many(way: WayOut, count: int) -> list[socket.socket]:
+        visit = way.visit("run")
+        opened: list[socket.socket] = []
+        address, _ = way.names.admit(NAME, listed=True)
+        for _ in range(count):
+            near, far = socket.socketpair()
+            near.settimeout(20)
+            visit.serve(far, (str(address), server.port))
+            opened.append(near)
+        return opened
+
+    greedy = [client for way in ways[:2] for client in open_many(way, 6) if works(client)]
+    assert len(greedy) == 12
+    modest = open_many(ways[2], 6)
+    assert [works(client) for client in modest] == [True] * 4 + [False] * 2
+    assert [way.connections for way in ways] == [4, 4, 4]
+    assert sum(works(client) for client in greedy) == 8
+    for client in (*greedy, *modest):
+        client.close()
 
 
 def test_closing_the_gateway_closes_everything(server: Upstream, open_box: Open) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import socket
 import ssl
 
@@ -205,4 +206,79 @@ def test_a_handshake_in_many_small_pieces_is_one_handshake(tls: Upstream, truste
         incoming.write(client.recv(65536))
         with contextlib.suppress(ssl.SSLWantReadError):
             session.do_handshake()
+    assert box.visit.end() == ()
+
+
+def retry(group: int = 0x18) -> bytes:
+    """A server's HelloRetryRequest, which asks for a key of another group."""
+    marker = hashlib.sha256(b"HelloRetryRequest").digest()
+    extensions = extension(43, b"\x03\x04") + extension(51, group.to_bytes(2, "big"))
+    body = b"\x03\x03" + marker + b"\0" + b"\x13\x01" + b"\0" + len(extensions).to_bytes(2, "big") + extensions
+    message = b"\x02" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x03" + len(message).to_bytes(2, "big") + message
+
+
+CHANGE_CIPHER = b"\x14\x03\x03\0\x01\x01"
+FIRST = made(server_name(NAME.encode()))
+
+
+@pytest.mark.parametrize("before", [b"", b"\x15\x03\x03\0\x02\x01\x70"], ids=["at once", "after a warning"])
+@pytest.mark.parametrize("pipelined", [False, True], ids=["answered", "not waited for"])
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (made(server_name(b"evil.com")), "the handshake names another server, evil.com"),
+        (CHANGE_CIPHER + made(server_name(b"evil.com")), "the handshake names another server, evil.com"),
+        (made(), "the handshake names no server (SNI)"),
+        (made(server_name(NAME.encode()), extension(0xFE0D, b"x")), "the handshake hides its server name (ECH)"),
+    ],
+)
+def test_a_second_handshake_that_the_server_asked_for_is_judged_as_well(
+    second: bytes, why: str, pipelined: bool, before: bytes, upstream: Serve, open_box: Open
+) -> None:
+    def serve(connection: socket.socket) -> None:
+        heard.append(connection.recv(65536))
+        for byte in before + retry():
+            connection.sendall(bytes([byte]))
+        heard.append(read_all(connection))
+
+    heard: list[bytes] = []
+    server = upstream(serve)
+    box = open_box({"ports": [server.port], "protocol": "tls"})
+    client = box.connect(NAME, server.port)
+    client.sendall(FIRST + (second if pipelined else b""))
+    if not pipelined:
+        assert read_exactly(client, len(before + retry())) == before + retry()
+        client.sendall(second)
+    assert read_all(client).endswith(ACCESS_DENIED_ALERT)
+    assert box.whys() == [why]
+    server.__exit__()
+    assert b"".join(heard) == FIRST
+
+
+def test_a_client_whose_key_the_server_does_not_take_sends_another(upstream: Serve, open_box: Open) -> None:
+    trusted = Trusted()
+    context = trusted.authority.context(NAME)
+    context.set_ecdh_curve("secp384r1")
+    server = upstream(echo, tls=context)
+    box = open_tls(open_box, server, trusted)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = trusted.client_context().wrap_bio(incoming, outgoing, server_hostname=NAME)
+    client = box.connect(NAME, server.port)
+    heard = b""
+    while session.version() is None or not session.cipher():
+        with contextlib.suppress(ssl.SSLWantReadError):
+            session.do_handshake()
+            break
+        client.sendall(outgoing.read())
+        heard += (data := client.recv(65536))
+        incoming.write(data)
+    assert hashlib.sha256(b"HelloRetryRequest").digest() in heard
+    session.write(b"hello")
+    client.sendall(outgoing.read())
+    answer = b""
+    while answer != b"hello":
+        incoming.write(client.recv(65536))
+        with contextlib.suppress(ssl.SSLWantReadError):
+            answer += session.read()
     assert box.visit.end() == ()

@@ -45,6 +45,12 @@ def test_a_protocol_is_named_where_it_is_not_the_usual_one() -> None:
     assert rules(connection("db.example", 5432)) == [{"host": "db.example", "ports": [5432]}]
 
 
+@pytest.mark.parametrize(("scheme", "protocol"), [("ws", "http"), ("wss", "tls")])
+def test_a_websocket_is_learned_as_one(scheme: str, protocol: str) -> None:
+    (rule,) = rules(request("GET", f"{scheme}://a.example/live", 8443))
+    assert (rule["protocol"], rule["websocket"]) == (protocol, True)
+
+
 def test_many_paths_become_the_folder_that_they_are_in() -> None:
     found = rules(*(request("GET", f"https://a.example/files/{number}/data") for number in range(30)))
     assert found[0]["paths"] == ["/files/**"]

@@ -71,6 +71,7 @@ def test_any_mount_that_can_be_written_deserves_a_look() -> None:
         ({"host": "10.0.0.0/8"}, "warning", "without private: true"),
         ({"protocol": "http"}, "warning", "plain http"),
         ({"ports": [80, 443]}, "warning", "plain http"),
+        ({"websocket": True, "paths": ["/x"]}, "warning", "what is said on a WebSocket is not read"),
     ],
 )
 def test_a_wide_opening_is_found(fields: dict[str, object], level: str, part: str) -> None:

@@ -42,6 +42,7 @@ RULES = st.lists(
             "protocol": st.sampled_from(["tls", "http"]),
             "methods": st.lists(st.sampled_from(["GET", "PUT"]), unique=True, min_size=1),
             "paths": st.lists(st.sampled_from(["/x", "/y", "/x /y"]), unique=True, min_size=1),
+            "websocket": st.booleans(),
             "private": st.booleans(),
             "max_bytes": SIZES,
             "max_connections": st.integers(1, 2),

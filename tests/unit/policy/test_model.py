@@ -223,6 +223,7 @@ def test_a_host_that_could_be_read_in_two_ways_is_refused(host: str, message: st
         ({"protocol": "udp"}, "must be one of tls, http, tcp"),
         ({"protocol": "tcp", "methods": ["GET"]}, "cannot be checked with protocol tcp"),
         ({"ports": [443, 8443], "paths": ["/x"]}, "which is that of port 8443; set protocol to tls or http"),
+        ({"ports": [5432], "websocket": True}, "which is that of port 5432; set protocol to tls or http"),
         ({"max_bytes": 0}, "a size is"),
         ({"max_connections": 0}, "must be from 1"),
         ({"max_rate": 0}, "must be from 0.001"),

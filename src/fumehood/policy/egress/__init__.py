@@ -12,10 +12,12 @@ sees them happen.
 
 from fumehood.policy.egress.addresses import Address, Reach, classify
 from fumehood.policy.egress.decision import Attempt, Decision, Passage, shown
+from fumehood.policy.egress.headers import METHODS_WITH_BODY, canonical_header, is_plain_header
 from fumehood.policy.egress.opening import NumberedRule, Opening
 from fumehood.policy.egress.rulebook import Rulebook, normalise
 
 __all__ = [
+    "METHODS_WITH_BODY",
     "Address",
     "Attempt",
     "Decision",
@@ -24,7 +26,9 @@ __all__ = [
     "Passage",
     "Reach",
     "Rulebook",
+    "canonical_header",
     "classify",
+    "is_plain_header",
     "normalise",
     "shown",
 ]

@@ -22,6 +22,7 @@ class Attempt:
     method: str = ""
     path: str = ""
     secure: bool = False
+    websocket: bool = False
 
     def __str__(self) -> str:
         place = endpoint(self.host, self.port) if self.port else self.host
@@ -31,7 +32,8 @@ class Attempt:
             return shown(f"a request to {place}")
         # A target that is no path begins with something else, and is not to look like a part of the place.
         path = self.path if self.path.startswith("/") else f" {self.path}"
-        return shown(f"{self.method} http{'s' if self.secure else ''}://{place}{path}")
+        scheme = f"{'ws' if self.websocket else 'http'}{'s' if self.secure else ''}"
+        return shown(f"{self.method} {scheme}://{place}{path}")
 
 
 @dataclass(frozen=True, slots=True)

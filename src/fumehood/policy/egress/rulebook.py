@@ -18,6 +18,7 @@ from ipaddress import ip_address
 
 from fumehood.policy.egress.addresses import Address, Reach, classify, plain
 from fumehood.policy.egress.decision import Attempt, Decision
+from fumehood.policy.egress.headers import METHODS_WITH_BODY, overrides_request
 from fumehood.policy.egress.opening import NumberedRule, Opening
 from fumehood.policy.egress.targets import AmbiguousPathError, readings, split_target
 from fumehood.policy.hosts import check_host, covers, is_address, specificity
@@ -27,13 +28,6 @@ from fumehood.policy.section import refuse_control_characters
 # What may stand in front of a wildcard's own name. A longer name carries data to whoever answers for that domain.
 MOST_WILDCARD_CHARACTERS = 64
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,20}", re.ASCII)
-# Headers by which some frameworks take a request for another one than its first line says.
-_OVERRIDES = frozenset(
-    {
-        *("x-http-method-override", "x-http-method", "x-method-override", "x-original-method"),
-        *("x-original-url", "x-rewrite-url", "x-original-uri", "x-forwarded-uri", "x-forwarded-prefix"),
-    }
-)
 _HOST_HEADER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 
 
@@ -154,14 +148,22 @@ class Rulebook:
         return self._check_protocols(attempt, opening, protocols)
 
     def decide_request(
-        self, opening: Opening, method: str, target: str, host: str, headers: Collection[str] = ()
+        self,
+        opening: Opening,
+        method: str,
+        target: str,
+        host: str,
+        headers: Collection[str] = (),
+        *,
+        has_body: bool = False,
+        websocket: bool = False,
     ) -> Decision:
         """May this request be sent? `target` and `host` are as in its first line and its Host header.
 
-        `headers` are the names of all its headers, in lower case.
+        `headers` are the names of all its headers; `websocket` says that it asks to go on as a WebSocket.
         """
         attempt = Attempt("http", opening.host, opening.port, method, target.partition("?")[0])
-        attempt = replace(attempt, secure=opening.protocol == "tls")
+        attempt = replace(attempt, secure=opening.protocol == "tls", websocket=websocket)
         denial = replace(Decision(attempt, opening.key), remedy="")
         if _TOKEN.fullmatch(method) is None or method in ("CONNECT", "PRI"):
             return replace(denial, why="the method makes no sense here")
@@ -169,8 +171,11 @@ class Rulebook:
             return replace(denial, why=f"the Host header names another server than {opening.host}")
         if method == "TRACE" and opening.secrets:
             return replace(denial, why="TRACE would send the credential back")
-        if opening.narrowing and (tricks := _OVERRIDES.intersection(headers)):
+        if opening.narrowing and (tricks := [name.lower() for name in headers if overrides_request(name)]):
             return replace(denial, why=f"{min(tricks)} asks the server for another request than this one")
+        if opening.narrowing and has_body and method not in METHODS_WITH_BODY:
+            why = f"it has a body, which servers may take for another request, because {method} has none by itself"
+            return replace(denial, why=why, remedy=f"leave methods and paths out of {opening.key}, or send it by POST")
         try:
             path = "*" if target == "*" and method == "OPTIONS" else split_target(target)
             found = readings(path) if any(rule.rule.paths for rule in opening.narrowing) else {path}
@@ -183,7 +188,7 @@ class Rulebook:
         fitting = [rule for rule in rules if all(rule.covers_path(path) for path in found)]
         allowing = [rule for rule in fitting if rule.covers_method(attempt.method)]
         if not rules or allowing:
-            return Decision(attempt, allowing[0].key if allowing else opening.key)
+            return _check_websocket(attempt, allowing) if rules else _check_websocket_everywhere(attempt, opening)
         if fitting:
             methods = ", ".join(fitting[0].rule.methods or ())
             remedy = f"add {attempt.method} to methods of {fitting[0].key}"
@@ -241,6 +246,21 @@ def _opens(host: str, port: int) -> str:
 
 def _raw(opening: Opening) -> str:
     return "" if opening.reads_requests else f"set protocol: tcp in {opening.key}"
+
+
+def _check_websocket(attempt: Attempt, allowing: Sequence[NumberedRule]) -> Decision:
+    """By rules of which one is enough."""
+    fitting = [rule for rule in allowing if rule.rule.websocket or not attempt.websocket]
+    if fitting:
+        return Decision(attempt, fitting[0].key)
+    key = allowing[0].key
+    return Decision(attempt, key, "the rule opens no WebSocket", f"set websocket: true in {key}")
+
+
+def _check_websocket_everywhere(attempt: Attempt, opening: Opening) -> Decision:
+    """By rules that all have to agree."""
+    against = [rule for rule in opening.rules if attempt.websocket and not rule.rule.websocket]
+    return _check_websocket(attempt, against or opening.rules)
 
 
 def _same_host(header: str, opening: Opening) -> bool:

@@ -1,20 +1,23 @@
 """Paths of requests: every way in which a server might read one, so that a rule holds for all of them.
 
-A server may decode a path once, twice or not at all, may take a backslash for a slash and drop what follows a
-semicolon. Where readings differ, a rule has to cover each; where one of them climbs, the request is refused.
+A server may decode a path once, twice or not at all, may take a backslash for a slash, and may stop reading at a
+semicolon or an encoded question mark, in each name or for good. Where readings differ, a rule has to cover each; where
+one of them climbs, the request is refused.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
 # Everything visible but #, which a client keeps to itself.
 _TARGET = re.compile(r"/[!-\"$-~]*", re.ASCII)
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"%(?:2[dD]|2[eE]|3[0-9]|4[1-9a-fA-F]|5[0-9aA]|5[fF]|6[1-9a-fA-F]|7[0-9aA]|7[eE])")
-_MOST_DECODINGS = 4
+_PARAMETERS = re.compile(r";[^/]*")
+_MOST_READINGS = 64
 
 
 class AmbiguousPathError(ValueError):
@@ -30,20 +33,15 @@ def split_target(target: str) -> str:
 
 def readings(path: str) -> set[str]:
     """Every path that a server might take this for; refused when one of them could climb or has a hidden end."""
-    found = {_decode_unreserved(path)}
-    current = path
-    for _ in range(_MOST_DECODINGS):
-        decoded = _decode(current)
-        if decoded == current:
-            break
-        current = decoded
-        found.add(current)
-    else:
-        raise AmbiguousPathError("the path is encoded again and again")
-    found |= {reading.replace("\\", "/") for reading in found}
-    found |= {unicodedata.normalize("NFKC", reading) for reading in found}
-    for reading in found:
+    found: set[str] = set()
+    waiting = {_decode_unreserved(path)}
+    while waiting:
+        reading = waiting.pop()
         _refuse_tricks(reading)
+        found.add(reading)
+        if len(found) > _MOST_READINGS:
+            raise AmbiguousPathError("the path can be read in too many ways")
+        waiting |= {rewrite(reading) for rewrite in _REWRITES} - found
     return found
 
 
@@ -59,6 +57,20 @@ def _decode(path: str) -> str:
         return unquote_to_bytes(path).decode()
     except UnicodeDecodeError:
         raise AmbiguousPathError("the path does not decode to UTF-8") from None
+
+
+def _normalise(path: str) -> str:
+    return unicodedata.normalize("NFKC", path)
+
+
+_REWRITES: tuple[Callable[[str], str], ...] = (
+    _decode,
+    _normalise,
+    lambda path: path.replace("\\", "/"),
+    lambda path: path.partition("?")[0],
+    lambda path: path.partition(";")[0],
+    lambda path: _PARAMETERS.sub("", path),
+)
 
 
 def _refuse_tricks(path: str) -> None:

@@ -65,6 +65,23 @@ def test_an_encoded_slash_has_to_be_covered_in_both_readings() -> None:
     assert not allows("/public%2fx")
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/closed;.json", "/closed%3b.json", "/closed%253b.json", "/closed%3f.json", "/closed%253F.json"),
+        *("/closed;/a.json", "/%63losed;.json", "/closed%cd%be.json", "/closed%ef%bc%9f.json", "/a;/closed;.json"),
+    ],
+)
+def test_a_path_that_some_servers_stop_reading_has_to_be_covered_up_to_there(target: str) -> None:
+    assert allows("/x.json", "/*.json")
+    assert not allows(target, "/*.json")
+    assert not allows(target, "/**/*.json")
+
+
+def test_a_path_with_too_many_readings_is_refused() -> None:
+    assert not allows("/" + "%" + "25" * 100 + "41", "/**")
+
+
 def test_everything_is_everything() -> None:
     assert allows("/", "/**")
     assert allows("/a/b", "/**")

@@ -1,0 +1,63 @@
+"""Where a request goes: to the one server of its connection, or to whom it names itself, as a proxy's client does."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from fumehood.egress.connection import Connection
+from fumehood.egress.http1 import MalformedMessageError, Request
+from fumehood.egress.refusal import RefusedError
+from fumehood.policy.egress import Attempt, Decision, Opening
+
+_ABSOLUTE = re.compile(r"http://([^/?#@\s]+)(/[^\s#]*|\?[^\s#]*)?", re.ASCII)
+
+
+class Route(Protocol):
+    """Where a request goes: its opening, and its target in origin form."""
+
+    @property
+    def opening(self) -> Opening | None:
+        """The only one there is, if so."""
+        ...
+
+    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]: ...
+
+
+class FixedRoute:
+    """Every request of the connection goes to one server."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+
+    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
+        return self.opening, request.target
+
+
+class ProxyRoute:
+    """Each request says itself where it goes, as a proxy's client does: `GET http://host/path`."""
+
+    opening = None
+
+    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
+        match = _ABSOLUTE.fullmatch(request.target)
+        if match is None:
+            raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
+        host, port = split_authority(match[1], 80)
+        opening = connection.judge(host, port, looked_up=False)
+        if opening.protocol != "http":
+            attempt = Attempt("http", opening.host, opening.port, request.method)
+            why = f"the rule is for {opening.protocol}, and this is plain http"
+            raise RefusedError(Decision(attempt, opening.key, why, f"set protocol: http in {opening.key}"))
+        target = match[2] or "/"
+        return opening, target if target.startswith("/") else f"/{target}"
+
+
+def split_authority(text: str, usual_port: int | None) -> tuple[str, int]:
+    """Host and port of `host:port`, as they were written."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(usual_port or "")
+    if re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) is None or not 0 < int(port) < 65536:
+        raise MalformedMessageError("it names no port from 1 to 65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
