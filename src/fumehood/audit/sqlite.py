@@ -177,7 +177,8 @@ class Failing:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, sqlite3.Error):
+        # The latter when SQLite quotes in an error what is no text.
+        if not isinstance(error, sqlite3.Error | UnicodeDecodeError):
             return
         if isinstance(error, sqlite3.IntegrityError):
             # We keep all constraints; only somebody else's rows can be in the way.

@@ -159,3 +159,15 @@ async def test_a_missing_checkpoint_beside_the_log_is_told(tmp_path: Path) -> No
     (log.folder / "checkpoint.json").unlink()
     (note,) = check(log.folder, None).notes
     assert "no checkpoint lies beside the log" in note
+
+
+async def test_a_schema_that_is_no_text_is_reported_and_not_written_to(tmp_path: Path) -> None:
+    """SQLite quotes it in its error, which is no text then either."""
+    log = await make_log(tmp_path / "log")
+    log.close()
+    file = log.folder / "audit.db"
+    file.write_bytes(file.read_bytes().replace(b"CREATE INDEX records_of_runs", b"CREATE INDEX \xd5\xff rds_of_runs"))
+    with pytest.raises(AuditError):
+        check(log.folder, None)
+    with pytest.raises(AuditError):
+        AuditLog.at(log.folder)

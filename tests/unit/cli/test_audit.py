@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
@@ -20,6 +23,7 @@ from fumehood import Policy, SyncSandbox
 from fumehood.audit import AuditLog, Trail
 from fumehood.audit.events import RunStarted
 from fumehood.audit.records import Entry, read_record
+from fumehood.cli import exitcodes
 from fumehood.cli.audit import words
 from fumehood.cli.audit.shown import Shown
 from fumehood.cli.entry import run_command
@@ -260,3 +264,50 @@ def test_tail_follows_what_is_written(folder: Path) -> None:
             assert json.loads(tail.stdout.readline())["record"]["data"]["text"] == "here it comes"
         finally:
             tail.kill()
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """An OTLP collector on this machine: the sizes of what it got, and it answers with the status in front."""
+    answers: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            answers.append(len(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(answers[0])
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        yield answers
+        server.shutdown()
+        thread.join()
+
+
+def test_spans_are_counted_when_a_collector_took_them(hood: Hood, run_id: str, collector: list[int]) -> None:
+    collector.append(200)
+    code, _, error = hood("export", "--otel")
+    assert (code, error) == (0, "hood: sent 1 spans\n")
+    assert collector[1] > 100
+
+
+def test_a_collector_that_refuses_is_an_error(hood: Hood, run_id: str, collector: list[int]) -> None:
+    collector.append(400)
+    code, out, error = hood("export", "--otel")
+    assert (code, out) == (exitcodes.OWN_FAILURE, "")
+    assert "the collector did not take the spans; 0 were sent before" in error
+
+
+def test_no_collector_is_an_error(hood: Hood, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        code, _, error = hood("export", "--otel")
+    assert code == exitcodes.OWN_FAILURE
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in error
