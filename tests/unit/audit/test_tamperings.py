@@ -165,8 +165,9 @@ async def test_a_schema_that_is_no_text_is_reported_and_not_written_to(tmp_path:
     """SQLite quotes it in its error, which is no text then either."""
     log = await make_log(tmp_path / "log")
     log.close()
-    file = log.folder / "audit.db"
-    file.write_bytes(file.read_bytes().replace(b"CREATE INDEX records_of_runs", b"CREATE INDEX \xd5\xff rds_of_runs"))
+    with editing(log.folder) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET name = CAST(x'd5ff' AS TEXT), sql = 'no' WHERE type = 'index'")
     with pytest.raises(AuditError):
         check(log.folder, None)
     with pytest.raises(AuditError):
