@@ -1,8 +1,9 @@
 """The audit log: what happened, in an order that nobody can change afterwards without being noticed.
 
 Owns what a record looks like (`records`), how records hang together (`chain`), who vouches for them (`keys`,
-`checkpoints`), where they are kept (`store`, `sqlite`, `location`), and how they are written (`log`, `trail`), checked
-(`verification`), found (`store.Query`), taken along (`export`, `spans`) and let go (`retention`).
+`checkpoints`), where they are kept (`store`, `sqlite`, `schema`, `location`), and how they are written (`log`,
+`trail`), checked (`verification`, of a `snapshot`), found (`store.Query`), taken along (`export`, `spans`) and let go
+(`retention`).
 
 Must not know sandboxes, backends or the gateway: a part that has something to tell makes a frozen dataclass of it, a
 child of `AuditEvent` with a `kind`, and hands it to the trail that it was given. `events` has those of the sandbox.

@@ -27,7 +27,7 @@ EMPTY = Head(0, GENESIS, 0, "")
 
 def link(previous: bytes, body: str) -> bytes:
     """The hash of the record that has this body and follows the one with that hash."""
-    return hashlib.sha256(_PURPOSE + previous + body.encode("utf-8", "replace")).digest()
+    return hashlib.sha256(_PURPOSE + previous + body.encode("utf-8", "surrogateescape")).digest()
 
 
 def follow(head: Head, entries: Iterable[Entry]) -> list[Record]:

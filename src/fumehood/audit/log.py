@@ -60,7 +60,9 @@ class AuditLog:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """All of them or none. Survives the death of this process; `sync` makes it survive a loss of power."""
-        attachments = {digest: data for entry in entries for digest, data in entry.attachments.items()}
+        attachments = {
+            digest: (data, place) for place, entry in enumerate(entries) for digest, data in entry.attachments.items()
+        }
         self._last_seq = self._store.extend(lambda head: follow(head, entries), attachments)[-1].seq
 
     def checkpoint_if_due(self) -> None:
@@ -140,7 +142,8 @@ class AuditLog:
         if self._is_signed_lately():
             return False
         head = self._store.head()
-        self._checkpoint_seq = head.checkpoint_seq
+        # A note that cannot be true must not put the next signature off.
+        self._checkpoint_seq = min(head.checkpoint_seq, head.seq)
         self._checkpoint_moment = time.monotonic() - _age_seconds(head.checkpoint_time)
         return not self._is_signed_lately()
 
@@ -155,7 +158,8 @@ class AuditLog:
 
     def _own_name(self) -> str:
         """Random, made with the log; checkpoints say it, so that one log's are not taken for another's."""
-        first = next(self._store.find(Query(limit=1))).data
+        oldest = next(self._store.find(Query(limit=1)), None)
+        first = {} if oldest is None else oldest.data
         if first.get("key") != self._signing_key().public.hex():
             raise AuditError(
                 f"{self.folder / keys.PRIVATE} is another key than the one that the audit log was begun with; "
@@ -176,7 +180,10 @@ def _none_yet(head: Head) -> Head:
 
 def _age_seconds(moment: str) -> float:
     """Of the newest checkpoint. A clock that was set back does not put the next one off for ever."""
-    age = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    try:
+        age = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    except (ValueError, TypeError):
+        return CHECKPOINT_EVERY_SECONDS
     return age if age >= 0 else CHECKPOINT_EVERY_SECONDS
 
 

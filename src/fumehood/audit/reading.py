@@ -3,83 +3,95 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from fumehood.audit import checkpoints, keys
-from fumehood.audit.chain import Head
+from fumehood.audit.checkpoints import Checkpoint
 from fumehood.audit.export import read_attachments, read_records
 from fumehood.audit.location import DATABASE, VARIABLE, find_folder
 from fumehood.audit.records import Record
+from fumehood.audit.snapshot import Snapshot
 from fumehood.audit.sqlite import SqliteStore
-from fumehood.audit.store import Query
-from fumehood.audit.verification import Report, verify
+from fumehood.audit.verification import Problem, Report, verify
 from fumehood.errors import UsageError
 
+_KEY = re.compile(r"[0-9a-f]{64}")
 _NO_PROOF = "the key was taken from the log itself: it proves that one key signed all, not whose; give yours with --key"
+_NO_CHECKPOINT = (
+    "no checkpoint lies beside the log: an older copy of it cannot be told from it; give one with --checkpoint"
+)
+_NOTHING_ELSE = "the records were not looked at: a changed schema decides what is read of them"
 
 
 def open_store(place: Path | None) -> SqliteStore:
     """The store in this folder, by default the user's own."""
+    return SqliteStore(_existing(place), read_only=True)
+
+
+def check(place: Path | None, key: Path | None, kept: Iterable[Path] = ()) -> Report:
+    """Verify a log, or an export when `place` is a file of JSON lines. A checkpoint that lies beside counts as well."""
+    witnesses = [checkpoints.read(path) for path in kept]
+    if place is not None and place.is_file() and place.suffix != ".db":
+        return _check_export(place, key, witnesses)
+    return _check_log(_existing(place), key, witnesses)
+
+
+def _check_export(place: Path, key: Path | None, witnesses: list[Checkpoint]) -> Report:
+    public, notes = (keys.read_public(key), ()) if key else _key_of(read_records(place))
+    attachments = ((digest, data, None) for digest, data in read_attachments(place))
+    report = verify(read_records(place), public, kept=witnesses, attachments=attachments)
+    return replace(report, notes=(*notes, *report.notes))
+
+
+def _check_log(path: Path, key: Path | None, witnesses: list[Checkpoint]) -> Report:
+    beside, notes = path.parent / checkpoints.FILE, ()
+    # Before the log is looked at: one that is signed meanwhile is not missed in it.
+    if beside.exists():
+        witnesses = [*witnesses, checkpoints.read(beside)]
+    elif not witnesses:
+        notes = (_NO_CHECKPOINT,)
+    with closing(Snapshot(path)) as log:
+        if strange := log.strange_schema():
+            return Report(tuple(Problem(0, each) for each in strange), "", 0, 0, 0, 0, (_NOTHING_ELSE,))
+        public, about_key = _key_beside(path.parent, key) or _key_of(log.records())
+        report = verify(
+            log.records(),
+            public,
+            kept=witnesses,
+            attachments=log.attachments(),
+            head=log.head(),
+            faults=log.faults(),
+        )
+    return replace(report, notes=(*notes, *about_key, *report.notes))
+
+
+def _key_beside(folder: Path, key: Path | None) -> tuple[bytes, tuple[str, ...]] | None:
+    if key is None and not (folder / keys.PUBLIC).exists():
+        return None
+    return keys.read_public(key or folder / keys.PUBLIC), ()
+
+
+def _key_of(records: Iterable[Record]) -> tuple[bytes, tuple[str, ...]]:
+    """The key that the log itself names."""
+    for record in records:
+        key = record.data.get("key")
+        if isinstance(key, str) and _KEY.fullmatch(key):
+            return bytes.fromhex(key), (_NO_PROOF,)
+        break
+    raise UsageError("there is no key to check signatures with; give the public key with --key FILE")
+
+
+def _existing(place: Path | None) -> Path:
     path = _database(place)
     if not path.exists():
         raise UsageError(
             f"there is no audit log in {path.parent}; the first sandbox makes one, or give its place: --log"
         )
-    return SqliteStore(path, read_only=True)
-
-
-def check(place: Path | None, key: Path | None, kept: Iterable[Path] = ()) -> Report:
-    """Verify a log, or an export when `place` is a file of JSON lines. A checkpoint that lies beside counts as well."""
-    subject = _subject(place)
-    public, notes = (keys.read_public(key), ()) if key else _own_key(subject)
-    witnesses = [checkpoints.read(path) for path in kept]
-    beside = subject.folder / checkpoints.FILE
-    if subject.is_whole and beside.exists():
-        witnesses.append(checkpoints.read(beside))
-    report = verify(subject.records(), public, kept=witnesses, attachments=subject.attachments(), head=subject.head)
-    return Report(
-        report.problems, report.log, report.first, report.last, report.records, report.signed, (*notes, *report.notes)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    folder: Path
-    records: Callable[[], Iterator[Record]]
-    attachments: Callable[[], Iterator[tuple[str, bytes]]]
-    head: Head | None
-    is_whole: bool
-
-
-def _subject(place: Path | None) -> _Subject:
-    if place is not None and place.is_file() and place.suffix != ".db":
-        return _Subject(
-            place.parent, lambda: read_records(place), lambda: read_attachments(place), None, is_whole=False
-        )
-    store = open_store(place)
-    # The head first: what is written while we read is not missed.
-    head = store.head()
-    return _Subject(
-        store.path.parent,
-        lambda: (record for record in store.find(Query()) if record.seq <= head.seq),
-        store.attachments,
-        head,
-        is_whole=True,
-    )
-
-
-def _own_key(subject: _Subject) -> tuple[bytes, tuple[str, ...]]:
-    beside = subject.folder / keys.PUBLIC
-    if subject.is_whole and beside.exists():
-        return keys.read_public(beside), ()
-    for record in subject.records():
-        key = record.data.get("key")
-        if isinstance(key, str) and len(key) == 64:
-            return bytes.fromhex(key), (_NO_PROOF,)
-        break
-    raise UsageError("there is no key to check signatures with; give the public key with --key FILE")
+    return path
 
 
 def _database(place: Path | None) -> Path:

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from fumehood.audit.records import Record
-from fumehood.errors import UsageError
+from fumehood.errors import AuditError, UsageError
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
+_BATCH = 512
 _ENDS = {"run.finished", "run.broke"}
 _INSTALL = "spans need OpenTelemetry's SDK and exporter: pip install 'fumehood[otel]'"
 
@@ -48,19 +51,36 @@ def spans(records: Iterable[Record]) -> Iterator[Span]:
 
 
 def send(records: Iterable[Record], exporter: SpanExporter | None = None) -> int:
-    """To the collector that the environment names. How many there were."""
+    """To the collector that the environment names. How many it took; AuditError when it does not take one."""
     try:
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.trace import Status, StatusCode
+        from opentelemetry.sdk.trace.export import SpanExportResult
 
-        chosen = exporter or _default_exporter()
+        chosen, sent = exporter or _default_exporter(), 0
+        finished = _finished_spans(records)
+        try:
+            while batch := tuple(islice(finished, _BATCH)):
+                if chosen.export(batch) is not SpanExportResult.SUCCESS:
+                    raise _not_taken(sent)
+                sent += len(batch)
+        finally:
+            chosen.shutdown()
     except ImportError as error:
         raise UsageError(f"{_INSTALL} ({error})") from error
+    return sent
+
+
+def _finished_spans(records: Iterable[Record]) -> Iterator[ReadableSpan]:
+    """As the SDK makes them. Its own processors drop what a collector does not take, and tell nobody."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from opentelemetry.trace import Status, StatusCode
+
     provider = TracerProvider(resource=Resource.create({"service.name": "fumehood"}), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(chosen))
-    tracer, count = provider.get_tracer("fumehood.audit"), 0
+    finished = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(finished))
+    tracer = provider.get_tracer("fumehood.audit")
     for each in spans(records):
         span = tracer.start_span(each.name, start_time=each.start_ns, attributes=each.attributes)
         for name, moment in each.events:
@@ -68,9 +88,15 @@ def send(records: Iterable[Record], exporter: SpanExporter | None = None) -> int
         if each.failure is not None:
             span.set_status(Status(StatusCode.ERROR, each.failure))
         span.end(each.end_ns)
-        count += 1
-    provider.shutdown()
-    return count
+        yield from finished.get_finished_spans()
+        finished.clear()
+
+
+def _not_taken(sent: int) -> AuditError:
+    return AuditError(
+        f"the collector did not take the spans; {sent} were sent before. Is there one at the address that "
+        "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names (by default http://localhost:4318)?"
+    )
 
 
 def _default_exporter() -> SpanExporter:

@@ -18,29 +18,19 @@ from typing import cast
 
 from fumehood.audit.chain import EMPTY, Head
 from fumehood.audit.records import Record
-from fumehood.audit.store import Query
+from fumehood.audit.schema import FORMAT, deviations, make_tables
+from fumehood.audit.store import Attached, Query
 from fumehood.audit.waiting import BusyError
 from fumehood.errors import AuditError
 
-_FORMAT = 1
-_APPLICATION = 0x46554D45  # "FUME", so that `file` and others can tell what it is
-_SCHEMA = """
-CREATE TABLE records (
-    seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, time TEXT NOT NULL, kind TEXT NOT NULL,
-    run_id TEXT, sandbox_id TEXT, body TEXT NOT NULL);
-CREATE INDEX records_of_runs ON records (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX records_of_sandboxes ON records (sandbox_id) WHERE sandbox_id IS NOT NULL;
-CREATE TABLE head (
-    one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash BLOB NOT NULL,
-    checkpoint_seq INTEGER NOT NULL, checkpoint_time TEXT NOT NULL);
-CREATE TABLE attachments (sha256 TEXT PRIMARY KEY, data BLOB NOT NULL, last_seq INTEGER NOT NULL) WITHOUT ROWID;
-"""
 _MOVE_HEAD = (
     "UPDATE head SET seq = ?, hash = ?, checkpoint_seq = ?, checkpoint_time = ? WHERE one = 1 AND seq = ? AND hash = ?"
 )
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
 _ATTACH = "INSERT INTO attachments VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last_seq = excluded.last_seq"
 _COLUMNS = "seq, hash, time, kind, run_id, sandbox_id, body"
+# What lies behind the end of the log is not of the log.
+_IN_CHAIN = "seq <= (SELECT seq FROM head WHERE one = 1)"
 _OPENING_SECONDS = 30.0
 _SPECIAL = re.compile(r"[\\%_]")
 
@@ -51,12 +41,12 @@ class SqliteStore:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._writing = _Failing(path, "written")
+        self._writing = Failing(path, "written")
         self._reader: sqlite3.Connection | None = None
         # Where the log ended when we looked last. Others may have written since: whether it still does is asked below.
         self._known_head = EMPTY
-        with _Failing(path, "opened"):
-            self._connection = _connect(path, read_only=read_only)
+        with Failing(path, "opened"):
+            self._connection = connect(path, read_only=read_only)
         self._location = os.fspath(path)
         self._identity = _identity(self._location)
         # Never the database itself: closing any descriptor of it would give up SQLite's locks.
@@ -65,7 +55,7 @@ class SqliteStore:
     def extend(
         self,
         follow: Callable[[Head], Sequence[Record]],
-        attachments: Mapping[str, bytes],
+        attachments: Mapping[str, Attached],
         *,
         is_checkpoint: bool = False,
     ) -> Sequence[Record]:
@@ -84,8 +74,8 @@ class SqliteStore:
                     new = _conclude(head, records[-1], is_checkpoint=is_checkpoint)
                     execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?, ?)", new)
                 self._connection.executemany(_INSERT, records)
-                for digest, data in attachments.items():
-                    execute(_ATTACH, (digest, data, new.seq))
+                for digest, (data, place) in attachments.items():
+                    execute(_ATTACH, (digest, data, records[place].seq))
                 execute("COMMIT")
             except BaseException:
                 self._roll_back()
@@ -104,11 +94,11 @@ class SqliteStore:
     def settle(self) -> None:
         """Move the pages from the WAL to the database, so that the WAL can begin anew; syncs both."""
         self.sync()
-        with self._writing, closing(_connect(self.path, read_only=False)) as connection:
+        with self._writing, closing(connect(self.path, read_only=False)) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def head(self) -> Head:
-        with self._lock, _Failing(self.path, "read"):
+        with self._lock, Failing(self.path, "read"):
             return self._read_head()
 
     def find(self, query: Query) -> Iterator[Record]:
@@ -116,7 +106,7 @@ class SqliteStore:
         order = "DESC" if query.newest_first else "ASC"
         text = f"SELECT {_COLUMNS} FROM records WHERE {where} ORDER BY seq {order} LIMIT ?"
         for row in self._rows(text, (*values, -1 if query.limit is None else query.limit)):
-            yield _record(row)
+            yield read_record_row(row)
 
     def attachment(self, sha256: str) -> bytes | None:
         for row in self._rows("SELECT data FROM attachments WHERE sha256 = ?", (sha256,)):
@@ -129,7 +119,7 @@ class SqliteStore:
             yield str(digest), data if isinstance(data, bytes) else b""
 
     def drop_before(self, seq: int) -> int:
-        with self._lock, _Failing(self.path, "pruned"):
+        with self._lock, Failing(self.path, "pruned"):
             execute = self._connection.execute
             execute("BEGIN IMMEDIATE")
             try:
@@ -151,16 +141,18 @@ class SqliteStore:
 
     def _rows(self, text: str, values: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
         """A thousand at a time, and through a connection of its own: what is not committed yet is not seen."""
-        with _Failing(self.path, "read"):
+        with Failing(self.path, "read"):
             if self._reader is None:
-                self._reader = _connect(self.path, read_only=True)
+                self._reader = connect(self.path, read_only=True)
             cursor = self._reader.execute(text, values)
             while rows := cursor.fetchmany(1000):
                 yield from rows
 
     def _read_head(self) -> Head:
-        row = self._connection.execute("SELECT seq, hash, checkpoint_seq, checkpoint_time FROM head").fetchone()
-        return Head(*row) if row else EMPTY
+        head = read_head(self._connection)
+        if head is None:
+            raise sqlite3.IntegrityError("its note of the log's end is no note")
+        return head
 
     def _roll_back(self) -> None:
         # Some failures have rolled back already.
@@ -173,7 +165,7 @@ class SqliteStore:
             raise AuditError(f"the audit log {self.path} was removed or replaced while it was in use; start again")
 
 
-class _Failing:
+class Failing:
     """SQLite's errors become ours, here and nowhere else."""
 
     __slots__ = ("_path", "_what")
@@ -185,15 +177,19 @@ class _Failing:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, sqlite3.Error):
+        # The latter when SQLite quotes in an error what is no text.
+        if not isinstance(error, sqlite3.Error | UnicodeDecodeError):
             return
+        if isinstance(error, sqlite3.IntegrityError):
+            # We keep all constraints; only somebody else's rows can be in the way.
+            raise _changed(self._path, str(error)) from error
         code = getattr(error, "sqlite_errorcode", None)
         if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and self._what != "opened":
             raise BusyError from error
         raise _failure(self._path, self._what, str(error)) from error
 
 
-def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{_quoted(path)}?{_how(path) if read_only else 'mode=rwc'}",
         uri=True,
@@ -209,10 +205,12 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = NORMAL")
             # `settle` does it, where nobody waits.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-            _make_tables(connection)
+            make_tables(connection)
         found = connection.execute("PRAGMA user_version").fetchone()[0]
-        if found != _FORMAT:
-            raise sqlite3.DatabaseError(f"its format is {found}, and this version of Fumehood knows {_FORMAT}")
+        if found != FORMAT:
+            raise sqlite3.DatabaseError(f"its format is {found}, and this version of Fumehood knows {FORMAT}")
+        if not read_only and (strange := list(deviations(connection))):
+            raise _changed(path, "; ".join(strange))
         # From now on nobody waits inside SQLite: an event loop may be waiting for us.
         connection.execute(f"PRAGMA busy_timeout = {int(_OPENING_SECONDS * 1000) if read_only else 0}")
     except BaseException:
@@ -228,27 +226,25 @@ def _how(path: Path) -> str:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    """What is no text stays recognisable: two files that differ are not read as the same."""
+    return data.decode("utf-8", "surrogateescape")
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
-    if connection.execute("PRAGMA user_version").fetchone()[0]:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in filter(str.strip, _SCHEMA.split(";\n")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {_FORMAT}")
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+def read_head(connection: sqlite3.Connection) -> Head | None:
+    """None when the file holds something else in its place."""
+    row: object = connection.execute(
+        "SELECT seq, hash, checkpoint_seq, checkpoint_time FROM head WHERE one = 1"
+    ).fetchone()
+    match row:
+        case None:
+            return EMPTY
+        case (int(seq), bytes(digest), int(checkpoint), str(moment)):
+            return Head(seq, digest, checkpoint, moment)
+        case _:
+            return None
 
 
-def _record(row: tuple[object, ...]) -> Record:
+def read_record_row(row: tuple[object, ...]) -> Record:
     """SQLite takes any value in any column, so a file that somebody has edited may hold anything."""
     match row:
         case (int(seq), bytes(digest), str(time), str(kind), str() | None as run, str() | None as sandbox, str(body)):
@@ -276,7 +272,7 @@ def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
         *(("body LIKE ? ESCAPE '\\'", f"%{_escaped(needle)}%") for needle in _needles(query)),
     ]
     parts = [(text, value) for text, value in wanted if value is not None]
-    return " AND ".join(text for text, _ in parts), tuple(value for _, value in parts)
+    return " AND ".join([_IN_CHAIN, *(text for text, _ in parts)]), tuple(value for _, value in parts)
 
 
 def _needles(query: Query) -> Iterator[str]:
@@ -303,6 +299,13 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return details.st_dev, details.st_ino
+
+
+def _changed(path: Path, how: str) -> AuditError:
+    return AuditError(
+        f"the audit log {path} was changed by somebody else, and is not written to any more, so nothing runs: {how}. "
+        "`hood audit verify` says more. Move the whole folder away, keep it as it is, and a new log is begun."
+    )
 
 
 def _failure(path: Path, what: str, why: str) -> AuditError:

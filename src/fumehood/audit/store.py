@@ -30,11 +30,15 @@ class Query:
     limit: int | None = None
 
 
+Attached = tuple[bytes, int]
+"""What is kept beside a record, and which of the records that are written together it is."""
+
+
 class Store(Protocol):
     def extend(
         self,
         follow: Callable[[Head], Sequence[Record]],
-        attachments: Mapping[str, bytes],
+        attachments: Mapping[str, Attached],
         *,
         is_checkpoint: bool = False,
     ) -> Sequence[Record]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from fumehood.audit import checkpoints
 from fumehood.audit.chain import GENESIS, Head, link
 from fumehood.audit.checkpoints import Checkpoint
 from fumehood.audit.events import AuditEvent
 from fumehood.audit.records import Record, read_record
+from fumehood.errors import AuditError
 
 MAX_PROBLEMS = 100
 CREATED, PRUNED = "log.created", "log.pruned"
@@ -22,7 +24,7 @@ CREATED, PRUNED = "log.created", "log.pruned"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something is wrong at, or right before, record `seq`."""
+    """Something is wrong at, or right before, record `seq`; with the file as a whole when that is 0."""
 
     seq: int
     text: str
@@ -46,7 +48,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class LogPruned(AuditEvent):
-    """Records before `first` were removed on purpose; the checkpoint that is record `first` vouches for them."""
+    """Records before `first` were removed on purpose; the checkpoint that is record `first` vouches for them.
+
+    It counts when a later checkpoint has signed it.
+    """
 
     kind = PRUNED
 
@@ -60,23 +65,36 @@ def verify(
     public: bytes,
     *,
     kept: Iterable[Checkpoint] = (),
-    attachments: Iterable[tuple[str, bytes]] | None = None,
+    attachments: Iterable[tuple[str, bytes, int | None]] | None = None,
     head: Head | None = None,
+    faults: Iterable[str] = (),
 ) -> Report:
-    """`kept` are checkpoints from elsewhere; `attachments` None when they are not to be checked."""
-    walk = _Walk(public, {checkpoint.seq: checkpoint for checkpoint in kept})
-    for record in records:
-        walk.step(record)
-    walk.finish(head)
-    if attachments is not None:
-        walk.check_attachments(attachments)
+    """`kept` are checkpoints from elsewhere; `attachments` None when they are not to be checked.
+
+    An attachment is its digest, its content and, where that is noted, the last record that refers to it. `faults` are
+    what is wrong with whatever holds the records.
+    """
+    walk = _Walk(public, head)
+    for checkpoint in kept:
+        walk.kept.setdefault(checkpoint.seq, []).append(checkpoint)
+    try:
+        for fault in faults:
+            walk.complain(0, fault)
+        for record in records:
+            walk.step(record)
+        walk.finish()
+        if attachments is not None:
+            walk.check_attachments(attachments)
+    except AuditError as error:
+        walk.complain(0, f"damaged: {error}")
     return walk.report()
 
 
 @dataclass
 class _Walk:
     public: bytes
-    kept: dict[int, Checkpoint]
+    head: Head | None
+    kept: dict[int, list[Checkpoint]] = field(default_factory=dict[int, list[Checkpoint]])
     problems: list[Problem] = field(default_factory=list[Problem])
     notes: list[str] = field(default_factory=list[str])
     stored: dict[str, int] = field(default_factory=dict[str, int])
@@ -86,10 +104,18 @@ class _Walk:
     hash: bytes = GENESIS
     count: int = 0
     signed: int = 0
+    checkpoint: tuple[int, str] = (0, "")
     time: str = ""
-    pruned_to: int = 1
+    announced: set[int] = field(default_factory=set[int])
+    """Where the log is to begin, by records that nobody has signed yet."""
+    beginnings: set[int] = field(default_factory=lambda: {1})
+    """Where the log may begin."""
+    strays: list[int] = field(default_factory=list[int])
 
     def step(self, record: Record) -> None:
+        if record.seq < 1 or (self.head is not None and record.seq > self.head.seq):
+            self.strays.append(record.seq)
+            return
         self.count += 1
         if not self.first:
             self._begin(record)
@@ -99,36 +125,52 @@ class _Walk:
         if record.kind == checkpoints.KIND:
             self._check_checkpoint(record)
             self._look_at_clock(record)
+            self.checkpoint = record.seq, record.time
         elif record.kind == PRUNED:
             first = record.data.get("first")
-            self.pruned_to = max(self.pruned_to, first if isinstance(first, int) else 0)
-        if record.seq in self.kept:
-            self._compare_kept(self.kept.pop(record.seq))
+            self.announced |= {first} if isinstance(first, int) else set()
+        for checkpoint in self.kept.pop(record.seq, ()):
+            self._compare_kept(checkpoint)
         for digest in record.stored:
             self.stored[digest] = record.seq
         self.seq, self.hash = record.seq, record.hash
 
-    def finish(self, head: Head | None) -> None:
-        if self.first > 1 and self.pruned_to < self.first:
-            self._complain(
-                self.first, f"removed: {_missing(1, self.first - 1)}, and no record says that they were pruned"
+    def finish(self) -> None:
+        if self.head is not None:
+            self._check_head(self.head)
+        if not self.count:
+            self.complain(0, "emptied: a log begins with the record that names it")
+        elif self.first not in self.beginnings:
+            self.complain(
+                self.first, f"removed: {_missing(1, self.first - 1)}, and no signed record says that they were pruned"
             )
-        if head is not None and head.seq > self.seq:
-            self._complain(head.seq, f"cut off: {_missing(self.seq + 1, head.seq)}")
-        elif head is not None and (head.seq, head.hash) != (self.seq, self.hash):
-            self._complain(self.seq, f"the log's own note of its end is record {head.seq}, not this one")
-        for checkpoint in sorted(self.kept.values(), key=lambda each: each.seq):
+        for checkpoint in sorted(chain.from_iterable(self.kept.values()), key=lambda each: each.seq):
             self._miss_kept(checkpoint)
 
-    def check_attachments(self, attachments: Iterable[tuple[str, bytes]]) -> None:
-        for digest, data in attachments:
+    def _check_head(self, head: Head) -> None:
+        if self.strays:
+            which = _span(self.strays[0], self.strays[-1])
+            self.complain(self.strays[0], f"inserted: {which} outside of the log, which ends with record {head.seq}")
+        if head.seq > self.seq:
+            self.complain(head.seq, f"cut off: {_missing(self.seq + 1, head.seq)}")
+        elif (head.seq, head.hash) != (self.seq, self.hash):
+            self.complain(self.seq, f"the log's own note of its end is record {head.seq}, not this one")
+        if (head.checkpoint_seq, head.checkpoint_time) != self.checkpoint:
+            self.complain(
+                self.checkpoint[0], f"the log's own note of its newest checkpoint is record {head.checkpoint_seq}"
+            )
+
+    def check_attachments(self, attachments: Iterable[tuple[str, bytes, int | None]]) -> None:
+        for digest, data, noted in attachments:
             seq = self.stored.pop(digest, None)
             if hashlib.sha256(data).hexdigest() != digest:
-                self._complain(seq or self.seq, f"the attachment {digest[:12]} was edited")
+                self.complain(seq or self.seq, f"the attachment {digest[:12]} was edited")
             elif seq is None:
-                self._complain(self.seq, f"no record refers to the attachment {digest[:12]}")
+                self.complain(self.seq, f"no record refers to the attachment {digest[:12]}")
+            elif noted not in (None, seq):
+                self.complain(seq, f"the attachment {digest[:12]} is noted as one of record {noted}")
         for digest, seq in self.stored.items():
-            self._complain(seq, f"the attachment {digest[:12]} of this record is missing")
+            self.complain(seq, f"the attachment {digest[:12]} of this record is missing")
 
     def report(self) -> Report:
         problems = tuple(sorted(self.problems, key=lambda problem: problem.seq))
@@ -144,65 +186,75 @@ class _Walk:
         if checkpoint is not None and checkpoint.is_signed_by(self.public):
             self.log, self.seq, self.hash = checkpoint.log, record.seq - 1, _bytes(checkpoint.hash)
         else:
-            self._complain(
+            self.complain(
                 record.seq, f"removed: {_missing(1, record.seq - 1)}, and no signed checkpoint stands in for them"
             )
             self.seq, self.hash = record.seq - 1, b""
 
     def _gap(self, seq: int) -> None:
         if seq <= self.seq:
-            self._complain(seq, "out of order: it follows a record with a higher number")
+            self.complain(seq, "out of order: it follows a record with a higher number")
         else:
-            self._complain(seq, f"removed: {_missing(self.seq + 1, seq - 1)} before it")
+            self.complain(seq, f"removed: {_missing(self.seq + 1, seq - 1)} before it")
             self.hash = b""  # what it should follow is not known
 
     def _check_content(self, record: Record) -> None:
         try:
             read = read_record(record.body, record.hash)
         except ValueError as error:
-            self._complain(record.seq, f"edited: its text is no record ({error})")
+            self.complain(record.seq, f"edited: its text is no record ({error})")
             return
         if read.seq != record.seq:
-            self._complain(record.seq, f"moved: it was written as record {read.seq}")
+            self.complain(record.seq, f"moved: it was written as record {read.seq}")
         elif read != record:
-            self._complain(record.seq, "edited: the columns to find it by are not those of its text")
+            self.complain(record.seq, "edited: the columns to find it by are not those of its text")
         elif self.hash and link(self.hash, record.body) != record.hash:
-            self._complain(record.seq, "edited, or what comes before it was: its hash does not fit")
+            self.complain(record.seq, "edited, or what comes before it was: its hash does not fit")
 
     def _check_checkpoint(self, record: Record) -> None:
         checkpoint = checkpoints.of_record(record)
-        if checkpoint is None or not checkpoint.is_signed_by(self.public):
-            self._complain(record.seq, "forged: this checkpoint is not signed with the key")
+        if checkpoint is None or checkpoint.key != self.public.hex() or not checkpoint.is_signed_by(self.public):
+            self.complain(record.seq, "forged: this checkpoint is not signed with the key")
         elif checkpoint.log != self.log:
-            self._complain(record.seq, f"this checkpoint was signed for another log, {checkpoint.log}")
+            self.complain(record.seq, f"this checkpoint was signed for another log, {checkpoint.log}")
         elif self.hash and checkpoint.hash != self.hash.hex():
             since = f"{self.signed + 1} to {record.seq - 1}"
-            self._complain(record.seq, f"rewritten: this checkpoint was signed when records {since} were others")
+            self.complain(record.seq, f"rewritten: this checkpoint was signed when records {since} were others")
         else:
             self.signed = record.seq
+            self.beginnings |= self.announced
+            self.announced.clear()
 
     def _compare_kept(self, checkpoint: Checkpoint) -> None:
         """Called before we move on: `hash` is still that of the record before."""
         self._check_kept(checkpoint)
         if checkpoint.hash != self.hash.hex():
-            self._complain(
+            self.complain(
                 checkpoint.seq, "rewritten: the checkpoint that was kept was signed for other records before it"
             )
 
     def _miss_kept(self, checkpoint: Checkpoint) -> None:
         self._check_kept(checkpoint)
         if checkpoint.seq > self.seq:
-            self._complain(
+            self.complain(
                 checkpoint.seq,
                 f"rolled back, or cut off: the log ends with record {self.seq}, and a checkpoint was signed as record "
                 f"{checkpoint.seq} on {checkpoint.time}",
             )
+        elif checkpoint.seq < self.first:
+            self.complain(
+                checkpoint.seq,
+                f"the checkpoint that was kept is older than the log, which begins with record {self.first}: verify "
+                "the archive of what was pruned with it",
+            )
+        elif self.count:
+            self.complain(checkpoint.seq, "removed: it is missing, and a checkpoint of it was kept")
 
     def _check_kept(self, checkpoint: Checkpoint) -> None:
         if not checkpoint.is_signed_by(self.public):
-            self._complain(checkpoint.seq, "the checkpoint that was kept is not signed with the key")
-        elif checkpoint.log != self.log:
-            self._complain(checkpoint.seq, f"the checkpoint that was kept belongs to another log, {checkpoint.log}")
+            self.complain(checkpoint.seq, "the checkpoint that was kept is not signed with the key")
+        elif self.count and checkpoint.log != self.log:
+            self.complain(checkpoint.seq, f"the checkpoint that was kept belongs to another log, {checkpoint.log}")
 
     def _look_at_clock(self, record: Record) -> None:
         """Clocks are set; the order of the records is their numbers'. Others may tell later what happened before."""
@@ -210,13 +262,17 @@ class _Walk:
             self.notes.append(f"the clock went back before checkpoint {record.seq}: {self.time} -> {record.time}")
         self.time = record.time
 
-    def _complain(self, seq: int, text: str) -> None:
+    def complain(self, seq: int, text: str) -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(Problem(seq, text))
 
 
 def _missing(first: int, last: int) -> str:
     return f"record {first} is missing" if first >= last else f"records {first} to {last} are missing"
+
+
+def _span(first: int, last: int) -> str:
+    return f"record {first} lies" if first == last else f"records {first} to {last} lie"
 
 
 def _bytes(text: str) -> bytes:
@@ -228,4 +284,4 @@ def _bytes(text: str) -> bytes:
 
 def problems_in_words(report: Report) -> Iterator[str]:
     for problem in report.problems:
-        yield f"record {problem.seq}: {problem.text}"
+        yield f"record {problem.seq}: {problem.text}" if problem.seq else f"the file: {problem.text}"

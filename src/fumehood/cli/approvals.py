@@ -64,15 +64,19 @@ def execute(arguments: list[str]) -> int:
 
 
 def _list(chosen: Arguments) -> int:
-    requests = ApprovalStore().find(_trail(), only_open=not chosen.all)
+    found = ApprovalStore().survey(_trail(), only_open=not chosen.all)
+    requests = [each for each in found if isinstance(each, Request)]
     if chosen.json:
         print(json.dumps([_as_data(request) for request in requests]))
-        return 0
-    for request in requests:
-        print(_line(request))
-    if not requests:
+    else:
+        for request in requests:
+            print(_line(request))
+    damaged = [each for each in found if not isinstance(each, Request)]
+    for each in damaged:
+        say(one_line(str(each)))
+    if not found and not chosen.json:
         say("nothing waits for an answer" if not chosen.all else "nobody has asked for an approval")
-    return 0
+    return exitcodes.PROBLEM_FOUND if damaged else 0
 
 
 def _show(chosen: Arguments) -> int:

@@ -13,8 +13,8 @@ from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.sightings.values import Known, Seen
 
-# How much a value can grow in the widest of its forms: spaced numbers.
-GROWTH = 8
+# How much a value can grow in the widest of its forms: escapes of eight digits.
+GROWTH = 12
 
 
 @dataclass(frozen=True, slots=True)

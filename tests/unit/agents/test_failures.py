@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import traceback
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from unit.agents.model_server import DONE, USAGE, Answer, ModelServer, chunk, events, failing, hanging, serving, text
 from unit.agents.model_server import tool_call as called
 
 from fumehood.agents import AssistantAgent, Budget, Failure, Stop, ToolMessage, find_model
+from fumehood.agents.messages import UserMessage
+from fumehood.agents.models.interface import ModelRequest
 from fumehood.audit import AuditLog, Query
+from fumehood.errors import ModelError
 from fumehood.tools import PYTHON
 
 pytestmark = pytest.mark.anyio
@@ -172,3 +178,48 @@ async def test_a_failure_is_on_record(server: ModelServer, tmp_path: Path) -> No
     assert {record.parse().get("ids", {}).get("task") for record in records if not record.kind.startswith("log.")} == {
         result.task_id
     }
+
+
+KEY = "key-of-this-server-%41+/="
+ECHOES: list[tuple[str, Callable[[str], str]]] = [
+    ("as it is", lambda key: f"Incorrect API key provided: {key}. You can find yours elsewhere."),
+    ("in a header", lambda key: f"got 'Authorization: Bearer {key}'"),
+    ("at the edge of what is shown", lambda key: "x" * 330 + key),
+    ("base64", lambda key: b64encode(f"user:{key}".encode()).decode()),
+    ("escaped", lambda key: quote(key, safe="")),
+    ("hexadecimal", lambda key: key.encode().hex()),
+    ("backwards", lambda key: key[::-1]),
+]
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+@pytest.mark.parametrize("echo", [each[1] for each in ECHOES], ids=[each[0] for each in ECHOES])
+async def test_the_key_that_a_server_repeats_goes_nowhere(
+    server: ModelServer, status: int, echo: Callable[[str], str], tmp_path: Path
+) -> None:
+    said = echo(KEY)
+    server.answers[:] = [failing(status, "invalid_api_key", said)]
+    model = find_model(server.model, api_key=KEY, settings={"max_retries": 0})
+    log = AuditLog.at(tmp_path / "log")
+    result = await AssistantAgent("tester", model, audit=log).run("hello")
+    assert result.stop_reason.kind is Stop.MODEL_FAILED
+    told = [result.stop_reason.detail, repr(result), *(record.body for record in log.find(Query()))]
+    assert len(told) > 4
+    assert [text for text in told if KEY[:12] in text or said in text] == []
+
+
+async def test_what_a_library_raised_is_not_printed_below_the_failure(server: ModelServer) -> None:
+    """Its text has the key in it."""
+    server.answers[:] = [failing(401, "invalid_api_key", f"wrong: {KEY}")]
+    model = find_model(server.model, api_key=KEY, settings={"max_retries": 0})
+    async with model.connected():
+        with pytest.raises(ModelError) as caught:
+            await anext(model.respond(ModelRequest("", (UserMessage(text="hello"),))))
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_refusal_that_holds_the_key_is_cleaned(server: ModelServer) -> None:
+    server.answers[:] = [events(chunk({"refusal": f"not with {KEY}"}), chunk({}, "stop"), USAGE, DONE)]
+    model = find_model(server.model, api_key=KEY, settings={"max_retries": 0})
+    stop = (await AssistantAgent("tester", model).run("hello")).stop_reason
+    assert (stop.kind, KEY in stop.detail) == (Stop.REFUSED, False)

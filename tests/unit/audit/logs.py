@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fumehood.audit import Attachment, AuditEvent, AuditLog, Report, Trail
 from fumehood.audit.reading import check
+from fumehood.audit.verification import problems_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def editing(folder: Path) -> Iterator[sqlite3.Connection]:
 
 
 def problems(report: Report) -> list[str]:
-    return [f"record {problem.seq}: {problem.text}" for problem in report.problems]
+    return list(problems_in_words(report))
 
 
 def verdict(folder: Path, *kept: Path) -> list[str]:

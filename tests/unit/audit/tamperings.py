@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from unit.audit.logs import editing
 
 from fumehood.audit.chain import GENESIS, link
-from fumehood.audit.checkpoints import sign_checkpoint
+from fumehood.audit.checkpoints import KIND, sign_checkpoint
 from fumehood.audit.keys import SigningKey
 from fumehood.audit.records import canonical, read_record
 
@@ -38,16 +38,18 @@ def bodies(connection: sqlite3.Connection) -> dict[int, str]:
 def put(connection: sqlite3.Connection, rows: list[str]) -> None:
     """Write all records anew, with numbers and hashes that fit, and the note of the end: all that needs no key."""
     connection.execute("DELETE FROM records")
-    previous = GENESIS
+    previous, newest = GENESIS, (0, "")
     for seq, body in enumerate(rows, 1):
         record = read_record(body, b"")
         body = canonical({**record.parse(), "seq": seq})
         previous = link(previous, body)
+        newest = (seq, record.time) if record.kind == KIND else newest
         connection.execute(
             "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)",
             (seq, previous, record.time, record.kind, record.run_id, record.sandbox_id, body),
         )
-    connection.execute("UPDATE head SET seq = ?, hash = ?", (len(rows), previous))
+    note = (len(rows), previous, *newest)
+    connection.execute("UPDATE head SET seq = ?, hash = ?, checkpoint_seq = ?, checkpoint_time = ?", note)
 
 
 @tampering("edit a record")
@@ -93,6 +95,10 @@ def remove_and_renumber(connection: sqlite3.Connection) -> None:
 
 @tampering("remove the beginning")
 def remove_beginning(connection: sqlite3.Connection) -> None:
+    remove_beginning_of(connection)
+
+
+def remove_beginning_of(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM records WHERE seq < 11")
     connection.execute("DELETE FROM attachments")
 
@@ -153,6 +159,109 @@ def edit_attachment(connection: sqlite3.Connection) -> None:
 @tampering("remove an attachment")
 def remove_attachment(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM attachments")
+
+
+@tampering("edit the note of what an attachment belongs to")
+def edit_attachment_note(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE attachments SET last_seq = 4")
+
+
+@tampering("remove the beginning, and add a record that says it was pruned")
+def pretend_pruning(connection: sqlite3.Connection) -> None:
+    remove_beginning_of(connection)
+    append(connection, {"kind": "log.pruned", "who": "root", "data": {"first": 11, "records": 10}})
+
+
+@tampering("insert records behind the end")
+def insert_behind(connection: sqlite3.Connection) -> None:
+    for seq in (20, 21):
+        connection.execute(
+            f"INSERT INTO records SELECT {seq}, hash, time, kind, 'run_9', NULL, body FROM records LIMIT 1"
+        )
+
+
+@tampering("insert a record before the first")
+def insert_before(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO records SELECT -1, hash, time, kind, run_id, sandbox_id, body FROM records LIMIT 1")
+
+
+@tampering("edit the note of the newest checkpoint")
+def edit_checkpoint_note(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE head SET checkpoint_seq = 13")
+
+
+@tampering("write the note of the end a second time")
+def second_head(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    connection.execute("INSERT INTO head SELECT 2, seq, hash, checkpoint_seq, checkpoint_time FROM head")
+
+
+@tampering("name another key in a checkpoint, and hash the rest anew")
+def rename_key(connection: sqlite3.Connection) -> None:
+    rows = bodies(connection)
+    fields = read_record(rows[11], b"").parse()
+    rows[11] = canonical({**fields, "data": {**fields["data"], "key": "0" * 64}})
+    put(connection, list(rows.values()))
+
+
+@tampering("empty the log")
+def empty(connection: sqlite3.Connection) -> None:
+    for table in ("records", "head", "attachments"):
+        connection.execute(f"DELETE FROM {table}")
+
+
+@tampering("take a record out of an index")
+def thin_index(connection: sqlite3.Connection) -> None:
+    """With another index in its place, which is then called by the old one's text."""
+    redefine(connection, "WHERE run_id IS NOT NULL", "WHERE run_id IS NOT NULL AND seq != 5", reindex=True)
+    redefine(connection, " AND seq != 5", "")
+
+
+@tampering("change an index")
+def change_index(connection: sqlite3.Connection) -> None:
+    redefine(connection, "WHERE run_id IS NOT NULL", "WHERE run_id IS NOT NULL AND seq != 5", reindex=True)
+
+
+@tampering("add a trigger")
+def add_trigger(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TRIGGER helpful AFTER INSERT ON records BEGIN DELETE FROM records WHERE seq = NEW.seq; END"
+    )
+
+
+@tampering("put a view in place of the records")
+def put_view(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE records RENAME TO others")
+    connection.execute("CREATE VIEW records AS SELECT * FROM others WHERE seq != 5")
+
+
+@tampering("add a generated column")
+def add_column(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE records ADD COLUMN more TEXT AS (kind) VIRTUAL")
+
+
+@tampering("sort text otherwise")
+def change_collation(connection: sqlite3.Connection) -> None:
+    redefine(connection, "sha256 TEXT PRIMARY KEY", "sha256 TEXT COLLATE NOCASE PRIMARY KEY")
+
+
+def redefine(connection: sqlite3.Connection, old: str, new: str, *, reindex: bool = False) -> None:
+    """Change the schema's own text."""
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET sql = replace(sql, ?, ?)", (old, new))
+    (version,) = connection.execute("PRAGMA schema_version").fetchone()
+    connection.execute(f"PRAGMA schema_version = {version + 1}")  # so that it is read anew
+    if reindex:
+        connection.execute("REINDEX")
+
+
+def append(connection: sqlite3.Connection, fields: dict[str, object]) -> None:
+    """A record as the log would write it, with all that needs no key."""
+    seq, previous, time = connection.execute("SELECT seq, hash, time FROM records ORDER BY seq DESC").fetchone()
+    body = canonical({"v": 1, "seq": seq + 1, "time": time, **fields})
+    record = read_record(body, link(previous, body))
+    connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", record)
+    connection.execute("UPDATE head SET seq = ?, hash = ?", (record.seq, record.hash))
 
 
 def roll_back(folder: Path, older: Path) -> None:

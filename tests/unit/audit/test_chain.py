@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from unit.audit.logs import problems
 
 from fumehood.audit.chain import EMPTY, Head, follow
-from fumehood.audit.checkpoints import as_entry, sign_checkpoint
+from fumehood.audit.checkpoints import KIND, as_entry, sign_checkpoint
 from fumehood.audit.keys import SigningKey
 from fumehood.audit.records import Entry, Record, canonical, read_record
 from fumehood.audit.verification import Report, verify
@@ -47,7 +47,8 @@ def chain(contents: list[Entry]) -> list[Record]:
 
 
 def judge(records: list[Record], head: Record) -> Report:
-    return verify(records, KEY.public, head=Head(head.seq, head.hash, 0, ""))
+    newest = next((each.seq for each in reversed(records) if each.kind == KIND), 0)
+    return verify(records, KEY.public, head=Head(head.seq, head.hash, newest, TIME))
 
 
 @settings(max_examples=60, deadline=None)

@@ -88,7 +88,7 @@ async def test_what_only_old_records_refer_to_goes_with_them(tmp_path: Path) -> 
 async def test_pruning_that_nobody_recorded_is_tampering(tmp_path: Path) -> None:
     log = await make_log(tmp_path / "log")
     log.drop_before(11)
-    assert "no record says that they were pruned" in verdict(log.folder)[0]
+    assert "no signed record says that they were pruned" in verdict(log.folder)[0]
 
 
 async def test_the_record_of_pruning_cannot_be_borrowed(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_the_record_of_pruning_cannot_be_borrowed(tmp_path: Path) -> None:
     await prune(log, Trail(log, who="me"), before=NEVER)
     log.checkpoint()
     log.drop_before(17)
-    assert "no record says that they were pruned" in verdict(log.folder)[0]
+    assert "no signed record says that they were pruned" in verdict(log.folder)[0]
 
 
 async def test_nothing_is_removed_without_an_old_checkpoint_or_a_place_for_the_archive(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from unit.audit.logs import make_log, verdict, write
+from unit.audit.logs import editing, make_log, verdict, write
 from unit.audit.tamperings import TAMPERINGS, roll_back
 
-from fumehood.audit import AuditLog
+from fumehood.audit import AuditLog, Query, Trail
 from fumehood.audit.reading import check
+from fumehood.audit.retention import prune
+from fumehood.errors import AuditError
 
 ROOT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"^\| ([a-z][^|]+?) \| (`[^|]+`|nothing[^|]*?) \|$", re.MULTILINE)
@@ -83,3 +85,90 @@ async def test_a_log_says_how_much_of_it_is_signed(tmp_path: Path) -> None:
     report = check(log.folder, None)
     assert (report.first, report.last, report.records, report.signed) == (1, 14, 14, 11)
     assert AuditLog.at(log.folder) is log
+
+
+async def test_records_behind_the_end_are_shown_to_nobody(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    before = list(log.find(Query()))
+    TAMPERINGS["insert records behind the end"](log.folder)
+    assert list(log.find(Query())) == before
+    assert list(log.find(Query(run_id="run_9"))) == list(log.find(Query(after=14))) == []
+    assert [each.seq for each in log.find(Query(newest_first=True, limit=1))] == [14]
+
+
+async def test_a_writer_that_meets_records_behind_the_end_says_so(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    TAMPERINGS["insert records behind the end"](log.folder)
+    with pytest.raises(
+        AuditError, match=r"was changed by somebody else.*`hood audit verify` says more. Move the whole"
+    ):
+        await write(log, *map(str, range(15, 22)))
+    assert log.head().seq == 19
+
+
+@pytest.mark.parametrize("name", ["add a trigger", "change an index", "add a generated column"])
+async def test_nothing_is_written_through_a_schema_that_is_not_ours(name: str, tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    log.close()
+    TAMPERINGS[name](log.folder)
+    with pytest.raises(AuditError, match=r"was changed by somebody else.*is not as Fumehood makes it"):
+        AuditLog.at(log.folder)
+
+
+async def test_the_note_of_the_newest_checkpoint_cannot_put_the_next_one_off(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    log.close()
+    with editing(log.folder) as connection:
+        connection.execute("UPDATE head SET checkpoint_seq = 1000000, checkpoint_time = 'never'")
+    later = AuditLog.at(log.folder)
+    await write(later, "fifteen")
+    assert later.head().checkpoint_seq == 16
+
+
+async def test_a_checkpoint_from_before_the_first_record_is_a_finding(tmp_path: Path) -> None:
+    log, kept = await make_log(tmp_path / "log"), tmp_path / "kept.json"
+    kept.write_text((log.folder / "checkpoint.json").read_text())
+    log.checkpoint()
+    await prune(log, Trail(log, who="me"), before="9999-01-01T00:00:00.000000Z")
+    assert verdict(log.folder) == []
+    (said,) = verdict(log.folder, kept)
+    assert said.startswith("record 11: the checkpoint that was kept is older than the log, which begins with record 15")
+
+
+async def test_a_log_that_went_on_from_an_older_copy_is_known_by_a_checkpoint_of_the_same_number(
+    tmp_path: Path,
+) -> None:
+    """Both checkpoints are signed with the key, and only one of them is of this log."""
+    log, kept = await make_log(tmp_path / "log"), tmp_path / "kept.json"
+    shutil.copytree(log.folder, tmp_path / "older")
+    await write(log, "fifteen")
+    kept.write_text(log.checkpoint().to_json())
+    log.close()
+    roll_back(log.folder, tmp_path / "older")
+    again = AuditLog.at(log.folder)
+    await write(again, "another fifteen")
+    again.checkpoint()
+    assert verdict(log.folder) == []
+    assert verdict(log.folder, kept) == [
+        "record 16: rewritten: the checkpoint that was kept was signed for other records before it"
+    ]
+
+
+async def test_a_missing_checkpoint_beside_the_log_is_told(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    (log.folder / "checkpoint.json").unlink()
+    (note,) = check(log.folder, None).notes
+    assert "no checkpoint lies beside the log" in note
+
+
+async def test_a_schema_that_is_no_text_is_reported_and_not_written_to(tmp_path: Path) -> None:
+    """SQLite quotes it in its error, which is no text then either."""
+    log = await make_log(tmp_path / "log")
+    log.close()
+    with editing(log.folder) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_schema SET name = CAST(x'd5ff' AS TEXT), sql = 'no' WHERE type = 'index'")
+    with pytest.raises(AuditError):
+        check(log.folder, None)
+    with pytest.raises(AuditError):
+        AuditLog.at(log.folder)

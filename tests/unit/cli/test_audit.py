@@ -5,23 +5,34 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import anyio
 import pytest
-from unit.audit.logs import make_log, write
+from unit.audit.logs import editing, make_log, write
 from unit.audit.tamperings import TAMPERINGS
 
 from fumehood import Policy, SyncSandbox
-from fumehood.audit import AuditLog
+from fumehood.audit import AuditLog, Trail
+from fumehood.audit.events import RunStarted
 from fumehood.audit.records import Entry, read_record
+from fumehood.cli import exitcodes
 from fumehood.cli.audit import words
+from fumehood.cli.audit.shown import Shown
 from fumehood.cli.entry import run_command
 
 WIDTH = 80
+KINDS = (
+    *("sandbox.opened", "run.requested", "run.finished", "file.in", "artifacts.found", "message.sent", "grant.denied"),
+    *("task.started", "task.ended", "tool.called", "approval.asked", "log.checkpoint", "request.denied"),
+)
 Hood = Callable[..., tuple[int, str, str]]
 
 
@@ -52,14 +63,76 @@ def run_id(folder: Path) -> str:
         return box.run("print('\\x1b[2J shown')").run_id
 
 
-def test_tail_shows_the_newest_in_lines_that_fit(hood: Hood, run_id: str) -> None:
+def test_tail_shows_the_newest_and_cuts_nothing_off_in_a_pipe(hood: Hood, run_id: str, folder: Path) -> None:
+    anyio.run(write, AuditLog.at(folder), "long " * 100 + "end")
     code, out, _ = hood("tail")
     day, *rest = out.splitlines()
     assert code == 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", day)
-    assert all(len(line) <= WIDTH for line in rest)
-    assert [line.split()[2] for line in rest[-4:]] == ["run.requested", "run.started", "run.finished", "sandbox.closed"]
+    kinds = ["run.requested", "run.started", "run.finished", "sandbox.closed", "test.told"]
+    assert [line.split()[2] for line in rest[-5:]] == kinds
+    assert run_id in rest[-3]
+    assert rest[-1].endswith("long end")
     assert hood("tail", "-n", "1")[1].splitlines()[1:] == rest[-1:]
+
+
+def test_tail_fits_the_terminal_that_it_is_shown_on(run_id: str, folder: Path) -> None:
+    anyio.run(write, AuditLog.at(folder), "long " * 100 + "end")
+    master, slave = os.openpty()
+    environment = {**os.environ, "FUMEHOOD_AUDIT": str(folder), "COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-W", "ignore", "-m", "fumehood", "audit", "tail", "-n", "4"]
+    subprocess.run(command, stdout=slave, env=environment, check=True)
+    os.close(slave)
+    lines = os.read(master, 1 << 16).decode().splitlines()
+    os.close(master)
+    assert all(len(line) <= WIDTH for line in lines)
+    assert lines[-1].endswith("...")
+
+
+HOSTILE = "a\n02:36:06.043  run_1  run.finished     success\r\x1b[2K\u202e\x9b\u2028b"
+
+
+@pytest.mark.parametrize("command", [["tail"], ["search", "run_1"], ["show", "run_1"], ["show", "box_1"]])
+def test_nothing_in_a_record_makes_a_line_of_its_own_or_reaches_the_terminal(
+    hood: Hood, folder: Path, command: list[str]
+) -> None:
+    """In every place of a record that somebody else can fill."""
+    log = AuditLog.at(folder)
+    trail = Trail(log, who=HOSTILE).within(run="run_1", sandbox="box_1", agent=HOSTILE)
+    for kind in (*KINDS, HOSTILE):
+        data = dict.fromkeys(
+            ("path", "command", "policy_name", "detail", "status", "problem", "reason", HOSTILE), HOSTILE
+        )
+        log.append([trail.stamp(RunStarted())._replace(kind=kind, data=data)])
+    anyio.run(partial(write, log, kept=HOSTILE.encode()), HOSTILE)
+    code, out, _ = hood(*command)
+    assert code == 0
+    assert out.count("02:36:06.043") > 1
+    assert not [line for line in out.split("\n") if line.startswith("02:36:06.043")]
+    assert [character for character in out if character != "\n" and not character.isprintable()] == []
+
+
+def test_a_damaged_record_does_not_keep_the_others_from_being_shown(hood: Hood, folder: Path) -> None:
+    anyio.run(make_log, folder)
+    with editing(folder) as connection:
+        connection.execute("UPDATE records SET time = 'never', kind = 'run.finished' WHERE seq = 5")
+        connection.execute("UPDATE records SET body = x'00ff' WHERE seq = 6")
+        connection.execute(
+            """UPDATE records SET body = '{"data":{"duration_us":"x"}}', kind = 'run.finished' WHERE seq = 7"""
+        )
+    code, out, _ = hood("tail")
+    assert (code, "fourteen" in out, "??:??:??.???" in out) == (0, True, True)
+    assert hood("show", "run_1")[0] == 0
+
+
+def test_show_last_is_the_newest_run(hood: Hood, run_id: str, folder: Path) -> None:
+    assert hood("show", "last") == hood("show", run_id)
+    code, _, error = hood("show", "last", "--log", str(folder.parent / "none"))
+    assert (code, "there is no audit log" in error) == (2, True)
+    AuditLog.at(folder.parent / "none")
+    code, _, error = hood("show", "last", "--log", str(folder.parent / "none"))
+    assert (code, "no run is in the log" in error) == (2, True)
 
 
 def test_show_tells_the_story_of_a_run(hood: Hood, run_id: str) -> None:
@@ -68,7 +141,7 @@ def test_show_tells_the_story_of_a_run(hood: Hood, run_id: str) -> None:
     assert out.startswith(run_id)
     assert "analyst" in out.splitlines()[1]
     assert "    | print('\\x1b[2J shown')" in out
-    assert "    | ^[[2J shown" in out
+    assert "    | ⟨U+001B⟩[2J shown" in out
     assert "\x1b" not in out
     assert "status: success" in out
 
@@ -176,7 +249,7 @@ def test_a_mistake_is_one_clear_line_and_makes_nothing(
 )
 def test_messages_and_denials_are_told_in_words(kind: str, data: dict[str, object], told: str) -> None:
     entry = Entry("2026-11-16T00:00:00.000000Z", kind, "tester", None, {"agent": "a/x"}, data)
-    assert told in words.summary(read_record(entry.placed(1), b""))
+    assert told in words.summary(Shown.of(read_record(entry.placed(1), b"")))
 
 
 def test_tail_follows_what_is_written(folder: Path) -> None:
@@ -191,3 +264,50 @@ def test_tail_follows_what_is_written(folder: Path) -> None:
             assert json.loads(tail.stdout.readline())["record"]["data"]["text"] == "here it comes"
         finally:
             tail.kill()
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """An OTLP collector on this machine: the sizes of what it got, and it answers with the status in front."""
+    answers: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            answers.append(len(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(answers[0])
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        yield answers
+        server.shutdown()
+        thread.join()
+
+
+def test_spans_are_counted_when_a_collector_took_them(hood: Hood, run_id: str, collector: list[int]) -> None:
+    collector.append(200)
+    code, _, error = hood("export", "--otel")
+    assert (code, error) == (0, "hood: sent 1 spans\n")
+    assert collector[1] > 100
+
+
+def test_a_collector_that_refuses_is_an_error(hood: Hood, run_id: str, collector: list[int]) -> None:
+    collector.append(400)
+    code, out, error = hood("export", "--otel")
+    assert (code, out) == (exitcodes.OWN_FAILURE, "")
+    assert "the collector did not take the spans; 0 were sent before" in error
+
+
+def test_no_collector_is_an_error(hood: Hood, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        code, _, error = hood("export", "--otel")
+    assert code == exitcodes.OWN_FAILURE
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in error

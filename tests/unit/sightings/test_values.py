@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import json
+import shutil
+import subprocess
 import urllib.parse
 from collections.abc import Callable
 
@@ -47,7 +49,46 @@ FORMS: dict[str, Callable[[str], str]] = {
     "JSON": json.dumps,
     "HTML": html.escape,
     "Python": repr,
+    "every character for JSON": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
+    "every character for JSON in JSON": lambda text: "".join(f"\\\\u{ord(each):04X}" for each in text),
+    "every other character for JSON": lambda text: "".join(
+        f"\\u{ord(each):04x}" if number % 2 else each for number, each in enumerate(text)
+    ),
+    "JavaScript": lambda text: "".join(f"\\u{{{ord(each):x}}}" for each in text),
+    "eight digits": lambda text: "".join(f"\\U{ord(each):08x}" for each in text),
+    "HTML numbers": lambda text: "".join(f"&#{ord(each)};" for each in text),
+    "HTML numbers with noughts": lambda text: "".join(f"&#{ord(each):07};" for each in text),
+    "HTML hexadecimal": lambda text: "".join(f"&#x{ord(each):X};" for each in text),
+    "octal": lambda text: "".join(f"\\{byte:03o}" for byte in text.encode()),
+    "octal for printf": lambda text: "".join(f"\\0{byte:03o}" for byte in text.encode()),
+    "quoted-printable": lambda text: "".join(f"={byte:02X}" for byte in text.encode()),
+    "one character for a URL": lambda text: text[:5] + "".join(f"%{byte:02x}" for byte in text[5].encode()) + text[6:],
 }
+DUMPS = {
+    "xxd": ["xxd"],
+    "xxd in capitals": ["xxd", "-u"],
+    "xxd by the byte": ["xxd", "-g", "1"],
+    "xxd in narrow lines": ["xxd", "-c", "8"],
+    "xxd in one group": ["xxd", "-g", "0"],
+    "xxd plain": ["xxd", "-p"],
+    "xxd for C": ["xxd", "-i"],
+    "hexdump": ["hexdump", "-C"],
+    "od": ["od", "-An", "-tx1"],
+    "od with offsets": ["od", "-tx1z"],
+}
+
+
+@pytest.mark.parametrize("form", DUMPS)
+@pytest.mark.parametrize("before", [b"", b"x", b"0123456789abc"], ids=["alone", "after one", "after thirteen"])
+def test_a_value_is_found_in_a_dump(form: str, before: bytes) -> None:
+    if shutil.which(DUMPS[form][0]) is None:
+        pytest.skip(f"{DUMPS[form][0]} is not installed")
+    made = subprocess.run(DUMPS[form], input=before + SECRET.encode() + b"\n", capture_output=True, check=True)
+    text = f"before\n{made.stdout.decode()}after\n"
+    left = replace_spans(text, Seen(text).find(Known("secret", SECRET)))
+    assert "[secret removed]" in left
+    assert (left.startswith("before\n"), left.endswith("after\n")) == (True, True)
+    assert SECRET[-6:] not in left
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -77,6 +118,14 @@ def test_a_value_anywhere_in_any_text_is_gone_afterwards(text: str, value: str) 
     whole = text + value + text
     left = replace_spans(whole, Seen(whole).find(Known("x", value)))
     assert value.strip() not in left
+
+
+@pytest.mark.parametrize(
+    "text", ["\ud800 \\x41", "\\ud800\\udfff", "\udcff%ff", "&#1114112; &#9999999;", "\\u{110000}", "\\777"]
+)
+def test_escapes_that_mean_nothing_hide_nothing(text: str) -> None:
+    whole = f"{text}\\u0063orrect-horse{text}"
+    assert replace_spans(whole, Seen(whole).find(Known("x", "correct-horse"))) == f"{text}[x removed]{text}"
 
 
 def test_a_value_that_is_too_short_to_be_told_apart_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic_ai import exceptions
 
+from fumehood.agents.models.cleaning import Cleaner
 from fumehood.agents.models.interface import Failure
 from fumehood.errors import ModelError
 
@@ -25,17 +26,19 @@ _KINDS: tuple[tuple[type[Exception], Failure], ...] = (
 _MOST_CHARACTERS = 400
 
 
-def as_model_error(error: Exception, model: str, *, has_begun: bool) -> ModelError:
-    """`has_begun` says that a part of the answer was there already: then a lost connection is a broken-off answer.
+def as_model_error(error: Exception, model: str, cleaner: Cleaner, *, has_begun: bool) -> ModelError:
+    """Servers repeat the key that they refuse: what they say is cleaned before anybody gets it.
+
+    `has_begun` says that a part of the answer was there already: then a lost connection is a broken-off answer.
 
     Whatever else a library raises about an answer means that the answer made no sense to it.
     """
     kind = next((kind for parent, kind in _KINDS if isinstance(error, parent)), None) or _unsorted(error, has_begun)
     if kind is Failure.CONNECTION and has_begun:
         kind = Failure.TRUNCATED
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(cleaner.text(str(error)).split()) or type(error).__name__
     cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
-    return ModelError(kind, f"the model {model} failed ({kind}): {cut}{_advice(kind, model)}")
+    return ModelError(kind, f"the model {cleaner.text(model)} failed ({kind}): {cut}{_advice(kind, model)}")
 
 
 def _advice(kind: Failure, model: str) -> str:

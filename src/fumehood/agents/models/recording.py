@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from pathlib import Path
@@ -19,15 +18,11 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fumehood.agents.messages import Message
+from fumehood.agents.models.cleaning import Cleaner
 from fumehood.agents.models.interface import Failure, Model, ModelAnswer, ModelEvent, ModelRequest, TextPiece
-from fumehood.audit.redaction import Redaction
 from fumehood.errors import ModelError, UsageError
-from fumehood.sightings.spans import replace_spans
-from fumehood.tools.filters.tokens import find_tokens
 
 _FORMAT = 1
-_SHORTEST_SECRET = 8
-_SECRET_NAME = re.compile(r"(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _ANSWERS: TypeAdapter[ModelAnswer] = TypeAdapter(ModelAnswer)
 _MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
 
@@ -49,7 +44,7 @@ class RecordingModel:
 
     def __init__(self, model: Model, path: str | os.PathLike[str], *, secrets: Mapping[str, str] | None = None) -> None:
         self._model, self._path = model, Path(path)
-        self._cleaner = _Cleaner(os.environ, secrets or {})
+        self._cleaner = _Cleaner(os.environ, (secrets or {}).values())
 
     @property
     def name(self) -> str:
@@ -87,7 +82,7 @@ class ReplayModel:
 
     def __init__(self, path: str | os.PathLike[str], *, secrets: Mapping[str, str] | None = None) -> None:
         self._path = Path(path)
-        self._cleaner = _Cleaner(os.environ, secrets or {})
+        self._cleaner = _Cleaner(os.environ, (secrets or {}).values())
         self._entries = _read(self._path)
         self._turns: dict[str, int] = {}
 
@@ -143,24 +138,7 @@ def _digest(clean: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(clean, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
-class _Cleaner:
-    def __init__(self, variables: Mapping[str, str], secrets: Mapping[str, str]) -> None:
-        named = [value for name, value in variables.items() if _SECRET_NAME.search(name)]
-        self._known = Redaction.of([*(v for v in named if len(v) >= _SHORTEST_SECRET), *secrets.values()])
-
-    def text(self, text: str) -> str:
-        known = self._known.text(text)
-        return replace_spans(known, list(find_tokens(known)))
-
-    def data(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list):
-            return [self.data(item) for item in cast("list[object]", value)]
-        if isinstance(value, dict):
-            return {self.text(key): self.data(item) for key, item in cast("dict[str, object]", value).items()}
-        return value
-
+class _Cleaner(Cleaner):
     def request(self, request: ModelRequest) -> dict[str, Any]:
         """What makes a difference to the answer. How the model's own interface spells earlier answers does not."""
         messages = _MESSAGES.dump_python(request.messages, mode="json", exclude={"__all__": {"native"}})

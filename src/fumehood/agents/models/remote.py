@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -17,6 +18,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from fumehood.agents.messages import USER, AssistantMessage, CallRequest, Message, UserMessage
+from fumehood.agents.models.cleaning import Cleaner
 from fumehood.agents.models.failures import as_model_error
 from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
 from fumehood.errors import ModelError
@@ -32,6 +34,7 @@ class RemoteModel:
         self._model, self._name = model, name or model.model_id
         self._settings = ModelSettings(request_timeout=_TIMEOUT_SECONDS)
         self._settings.update(settings or {})
+        self._cleaner = Cleaner(os.environ, _keys(model))
 
     @property
     def name(self) -> str:
@@ -64,14 +67,16 @@ class RemoteModel:
         except ModelError:
             raise
         except Exception as error:
-            raise as_model_error(error, self._name, has_begun=has_begun) from error
+            # Not `from error`: whoever prints the cause would print what was taken out.
+            raise as_model_error(error, self._name, self._cleaner, has_begun=has_begun) from None
         yield self._answer(response)
 
     def _answer(self, response: theirs.ModelResponse) -> ModelAnswer:
         reason = response.finish_reason
         if reason == "content_filter":
             refusal = (response.provider_details or {}).get("refusal") or response.text or "no reason given"
-            raise ModelError(Failure.REFUSED, f"the model {self._name} would not answer: {str(refusal)[:400]}")
+            told = self._cleaner.text(str(refusal))
+            raise ModelError(Failure.REFUSED, f"the model {self._name} would not answer: {told[:400]}")
         if reason == "length":
             raise ModelError(
                 Failure.TRUNCATED, f"the answer of the model {self._name} reached its limit of tokens and broke off"
@@ -92,6 +97,17 @@ class RemoteModel:
             cost=_cost(response),
             native=_native(response),
         )
+
+
+def _keys(model: TheirModel) -> Iterator[str]:
+    """Those that its clients send, also of models that are wrapped in it."""
+    key = getattr(getattr(model, "client", None), "api_key", None)
+    if isinstance(key, str):
+        yield key
+    inner = (getattr(model, "wrapped", None), *getattr(model, "models", ()))
+    for each in inner:
+        if isinstance(each, TheirModel):
+            yield from _keys(cast("TheirModel", each))
 
 
 def _piece(event: object) -> TextPiece | ThoughtPiece | None:

@@ -12,10 +12,12 @@ from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query
 from fumehood.cli.audit import words
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, place, query
+from fumehood.cli.audit.shown import Shown, text_lines
 from fumehood.cli.colours import BOLD, DIM, paint
-from fumehood.cli.terminal import neutralise
 from fumehood.errors import UsageError
+from fumehood.tools.approvals.display import one_line
 
+_LAST = "last"
 _POLL_SECONDS = 0.25
 _MOST_ATTACHED_LINES = 200
 
@@ -27,7 +29,9 @@ def add_verbs(verbs: Verbs) -> None:
     tail.add_argument("--json", action="store_true", help="as JSON, one a line")
     tail.set_defaults(act=_tail)
     show = verbs.add_parser("show", help="the story of a run", description="All that is known of a run or a sandbox.")
-    show.add_argument("id", metavar="RUN", help="the id of a run or a sandbox, or how it begins")
+    show.add_argument(
+        "id", metavar="RUN", help="the id of a run or a sandbox, or how it begins; `last` is the newest run"
+    )
     show.add_argument("--json", action="store_true", help="as JSON, one record a line")
     show.set_defaults(act=_show)
     search = verbs.add_parser("search", help="find records", description="Records that meet all conditions.")
@@ -63,57 +67,61 @@ def _search(chosen: Arguments) -> int:
 
 def _show(chosen: Arguments) -> int:
     store = open_store(place(chosen))
-    records = _story(store, chosen.id)
+    title, records = _story(store, chosen.id)
     if chosen.json:
         printer = _Printer(as_json=True)
         for record in records:
             printer.print(record)
         return 0
-    first = records[0].parse()
-    title = (
-        records[0].run_id if records[0].run_id and records[0].run_id.startswith(chosen.id) else records[0].sandbox_id
-    )
-    print(paint(f"{title}", BOLD) + f" on {words.day(records[0])}, by {neutralise(str(first.get('who', '?')))}")
-    _print_context(store, records)
-    for record in records:
+    shown = [Shown.of(record) for record in records]
+    first = shown[0]
+    print(f"{paint(one_line(title), BOLD)} on {first.day}, by {first.who}")
+    _print_context(store, records[0])
+    for record in shown:
         print(words.heading(record))
         for name, value in sorted(record.data.items()):
-            print(f"    {name}: {neutralise(words.in_full(value))}")
+            print(f"    {name}: {words.in_full(value)}")
             _print_attachment(store, words.attachment_of(value))
     return 0
 
 
-def _story(store: SqliteStore, wanted: str) -> list[Record]:
-    records = [*store.find(Query(run_id=wanted)), *store.find(Query(sandbox_id=wanted))]
+def _story(store: SqliteStore, wanted: str) -> tuple[str, list[Record]]:
+    """The id, and all records with it."""
+    chosen = _newest_run(store) if wanted == _LAST else wanted
+    records = [*store.find(Query(run_id=chosen)), *store.find(Query(sandbox_id=chosen))]
     if records:
-        return records
-    found = {each.run_id or "" for each in store.find(Query(text=wanted)) if (each.run_id or "").startswith(wanted)}
-    found |= {
-        each.sandbox_id or "" for each in store.find(Query(text=wanted)) if (each.sandbox_id or "").startswith(wanted)
-    }
+        return chosen, records
+    mentioned = [each for record in store.find(Query(text=chosen)) for each in (record.run_id, record.sandbox_id)]
+    found = {each for each in mentioned if each is not None and each.startswith(chosen)}
     if len(found) == 1:
         return _story(store, found.pop())
     if found:
-        raise UsageError(f"{len(found)} runs and sandboxes begin with {wanted!r}; write more of the id")
-    raise UsageError(f"no run or sandbox {wanted!r} is in the log {store.path}; `hood audit search` finds them")
+        raise UsageError(f"{len(found)} runs and sandboxes begin with {chosen!r}; write more of the id")
+    raise UsageError(f"no run or sandbox {chosen!r} is in the log {store.path}; `hood audit search` finds them")
 
 
-def _print_context(store: SqliteStore, records: list[Record]) -> None:
+def _newest_run(store: SqliteStore) -> str:
+    for record in store.find(Query(newest_first=True)):
+        if record.run_id is not None:
+            return record.run_id
+    raise UsageError(f"no run is in the log {store.path} yet")
+
+
+def _print_context(store: SqliteStore, first: Record) -> None:
     """Of a run: the sandbox that it ran in, and under which policy."""
-    sandbox = records[0].sandbox_id
-    if sandbox is None or records[0].kind == "sandbox.opened":
+    if first.sandbox_id is None or first.kind == "sandbox.opened":
         return
-    for opened in store.find(Query(sandbox_id=sandbox, kind="sandbox.opened", limit=1)):
-        print(paint(f"in {sandbox}: {neutralise(words.summary(opened))}", DIM))
+    for opened in store.find(Query(sandbox_id=first.sandbox_id, kind="sandbox.opened", limit=1)):
+        print(paint(f"in {one_line(first.sandbox_id)}: {words.summary(Shown.of(opened))}", DIM))
 
 
 def _print_attachment(store: SqliteStore, digest: str | None) -> None:
     data = store.attachment(digest) if digest is not None else None
     if data is None:
         return
-    lines = data.decode("utf-8", "backslashreplace").splitlines()
+    lines = text_lines(data)
     for each in lines[:_MOST_ATTACHED_LINES]:
-        print(paint("    | ", DIM) + neutralise(each))
+        print(paint("    | ", DIM) + each)
     if len(lines) > _MOST_ATTACHED_LINES:
         print(paint(f"    | and {len(lines) - _MOST_ATTACHED_LINES} more lines", DIM))
 
@@ -133,7 +141,8 @@ class _Printer:
         if self._as_json:
             print(json.dumps({"hash": record.hash.hex(), "record": record.parse()}), flush=True)
             return
-        if words.day(record) != self._day:
-            self._day = words.day(record)
+        shown = Shown.of(record)
+        if shown.day != self._day:
+            self._day = shown.day
             print(paint(self._day, DIM))
-        print(words.line(record), flush=True)
+        print(words.line(shown), flush=True)

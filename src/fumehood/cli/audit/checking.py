@@ -11,8 +11,8 @@ from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
 from fumehood.cli import exitcodes
 from fumehood.cli.audit.choices import Arguments, Verbs, place
 from fumehood.cli.colours import DIM, GREEN, RED, paint
-from fumehood.cli.terminal import neutralise
 from fumehood.errors import UsageError
+from fumehood.tools.approvals.display import one_line
 
 _VERIFY = """\
 Without --key the public key that lies beside the log is used, which whoever
@@ -54,11 +54,11 @@ def _verify(chosen: Arguments) -> int:
         raise UsageError(f"{chosen.file} does not exist")
     report = check(subject, Path(chosen.key) if chosen.key else None, [Path(each) for each in chosen.checkpoint])
     for problem in problems_in_words(report):
-        print(f"{paint('changed', RED)}: {neutralise(problem)}")
+        print(f"{paint('changed', RED)}: {one_line(problem)}")
     if len(report.problems) == MAX_PROBLEMS:
         print(f"and maybe more: only the first {MAX_PROBLEMS} are named")
     for note in report.notes:
-        print(paint(f"note: {neutralise(note)}", DIM))
+        print(paint(f"note: {one_line(note)}", DIM))
     print(_total(report))
     return 0 if report.ok else exitcodes.PROBLEM_FOUND
 

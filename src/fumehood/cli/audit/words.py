@@ -1,41 +1,46 @@
-"""A record in words: one line that fits a terminal, and a paragraph for those who want to know everything."""
+"""A record in words: one line, cut to fit a terminal, and a paragraph for those who want to know everything."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, cast
 
-from fumehood.audit.records import Record
+from fumehood.cli.audit.shown import Shown
 from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
-from fumehood.cli.terminal import neutralise
 from fumehood.results import Status
 
 _ID_CHARACTERS = 12
+_WHOLE_ID_CHARACTERS = 20
 _KIND_CHARACTERS = 15
 _DIGEST_CHARACTERS = 12
 _TROUBLES = {"request.denied", "sandbox.refused", "run.broke", "grant.denied", "message.dead"}
 _STATUS_COLOURS = {Status.SUCCESS: GREEN, Status.CANCELLED: YELLOW}
 
 
-def line(record: Record) -> str:
-    """Cut to the width of the terminal."""
-    moment = _local(record.time).strftime("%H:%M:%S.%f")[:12]
-    subject = (record.run_id or record.sandbox_id or "")[:_ID_CHARACTERS]
-    front = f"{moment}  {subject:{_ID_CHARACTERS}}  {record.kind:{_KIND_CHARACTERS}}  "
-    room = max(20, shutil.get_terminal_size().columns - len(front))
-    told = neutralise(summary(record))
-    told = told if len(told) <= room else told[: room - 3] + "..."
-    kind = paint(f"{record.kind:{_KIND_CHARACTERS}}", BOLD)
-    return f"{paint(moment, DIM)}  {subject:{_ID_CHARACTERS}}  {kind}  {_coloured(record, told)}"
+def line(record: Shown) -> str:
+    """Cut to the width of a terminal; whole where it goes into a file or to another program."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    subject = (record.run_id or record.sandbox_id or "")[: _ID_CHARACTERS if width else None]
+    subject = f"{subject:{_ID_CHARACTERS if width else _WHOLE_ID_CHARACTERS}}"
+    kind = f"{record.kind:{_KIND_CHARACTERS}}"
+    told = summary(record)
+    if width is not None:
+        room = max(20, width - len(f"{record.clock}  {subject}  {kind}  "))
+        told = told if len(told) <= room else told[: room - 3] + "..."
+    return f"{paint(record.clock, DIM)}  {subject}  {paint(kind, BOLD)}  {_coloured(record, told)}".rstrip()
 
 
-def day(record: Record) -> str:
-    return _local(record.time).strftime("%Y-%m-%d")
+def summary(record: Shown) -> str:
+    """What matters of it, in one line. Of a record that is not as its kind has them, everything."""
+    try:
+        return _summary(record)
+    except (TypeError, ValueError, AttributeError, KeyError):
+        return _everything(record.data)
 
 
-def summary(record: Record) -> str:
+def _summary(record: Shown) -> str:
     data = record.data
     match record.kind:
         case "sandbox.opened":
@@ -52,7 +57,7 @@ def summary(record: Record) -> str:
         case "message.sent" | "message.published":
             return _message(data)
         case "grant.denied":
-            return f"{record.parse().get('ids', {}).get('agent')} may not {data.get('action')} {data.get('target')}"
+            return f"{record.ids.get('agent')} may not {data.get('action')} {data.get('target')}"
         case "task.started":
             return f"{data.get('name')}, {data.get('model')}"
         case "task.ended":
@@ -65,14 +70,11 @@ def summary(record: Record) -> str:
         case "log.checkpoint":
             return f"signed by {_short(data.get('key'))}"
         case _:
-            return ", ".join(f"{name} {_value(value)}" for name, value in data.items())
+            return _everything(data)
 
 
-def heading(record: Record) -> str:
-    moment = _local(record.time).strftime("%H:%M:%S.%f")[:12]
-    return (
-        f"{paint(moment, DIM)}  {paint(record.kind, BOLD)}  {_coloured(record, neutralise(summary(record)))}".rstrip()
-    )
+def heading(record: Shown) -> str:
+    return f"{paint(record.clock, DIM)}  {paint(record.kind, BOLD)}  {_coloured(record, summary(record))}".rstrip()
 
 
 def in_full(value: object) -> str:
@@ -83,6 +85,10 @@ def in_full(value: object) -> str:
 def attachment_of(value: object) -> str | None:
     """Under which digest the log keeps this, if it does."""
     return cast("dict[str, Any]", value).get("stored") if isinstance(value, dict) else None
+
+
+def _everything(data: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_value(value)}" for name, value in data.items())
 
 
 def _approval(data: Mapping[str, Any]) -> str:
@@ -152,13 +158,9 @@ def _size(size: object) -> str:
     return f"{size} bytes"
 
 
-def _coloured(record: Record, text: str) -> str:
+def _coloured(record: Shown, text: str) -> str:
     if record.kind == "run.finished":
         status = str(record.data.get("status"))
         colour = _STATUS_COLOURS.get(Status(status), RED) if status in set(Status) else RED
         return text.replace(status, paint(status, colour), 1)
     return paint(text, RED) if record.kind in _TROUBLES else text
-
-
-def _local(moment: str) -> datetime:
-    return datetime.fromisoformat(moment).astimezone()

@@ -56,10 +56,16 @@ class Database:
             connection = sqlite3.connect(self._path, isolation_level=None, timeout=_WAIT_SECONDS)
             with closing(connection):
                 connection.row_factory = sqlite3.Row
+                # One row that is no text must not keep the others from being read.
+                connection.text_factory = _text
                 connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 # A yes or a no is worth waiting for the disk.
                 connection.execute("PRAGMA synchronous = FULL")
                 yield connection
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 @contextmanager

@@ -63,10 +63,11 @@ def notes(text: str) -> list[str]:
         if character != "\t" and (not character.isascii() or is_hidden(character))
     ]
     hidden = [each for each in found if is_hidden(each[1]) or is_combining(each[1])]
-    foreign = [each for each in found if each not in hidden and each[1].isalpha()]
+    visible = [each for each in found if each not in hidden]
     return [
         *_listed("hidden characters", hidden),
-        *_listed("letters that may look like others", foreign),
+        *_listed("letters that may look like others", [each for each in visible if each[1].isalpha()]),
+        *_listed("signs that may look like others", [each for each in visible if not each[1].isalpha()]),
     ]
 
 
@@ -76,11 +77,31 @@ def one_line(text: str) -> str:
 
 
 def _listed(what: str, found: list[tuple[int, str]]) -> list[str]:
-    if not found:
-        return []
-    named = "; ".join(f"line {number}: {_name(character)}" for number, character in found[:_MOST_NOTES])
-    more = f"; and {len(found) - _MOST_NOTES} more" if len(found) > _MOST_NOTES else ""
-    return [f"{what}: {named}{more}"]
+    """Each character once. Those of one script do not keep those of another from being named."""
+    lines: dict[str, list[int]] = {}
+    for number, character in found:
+        lines.setdefault(character, []).append(number)
+    scripts: dict[str, list[str]] = {}
+    for character, numbers in lines.items():
+        scripts.setdefault(_script(character), []).append(f"{_in_lines(numbers)}: {_name(character)}")
+    named = [_cut(script, each) for script, each in scripts.items()]
+    return [f"{what}: {'; '.join(named)}"] if named else []
+
+
+def _cut(script: str, named: list[str]) -> str:
+    more = len(named) - _MOST_NOTES
+    return "; ".join(named[:_MOST_NOTES]) + (f"; and {more} more of {script}" if more > 0 else "")
+
+
+def _in_lines(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_MOST_NOTES]))
+    more = f" and {len(numbers) - _MOST_NOTES} more" if len(numbers) > _MOST_NOTES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+def _script(character: str) -> str:
+    """By the first word of its name, such as CYRILLIC."""
+    return unicodedata.name(character, "CONTROL").partition(" ")[0]
 
 
 def _name(character: str) -> str:

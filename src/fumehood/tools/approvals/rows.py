@@ -54,28 +54,62 @@ def with_arguments(call: Call, arguments: Mapping[str, object]) -> Call:
     return Call(call.tool, arguments, call.policy_digest, call.risk, call.code, call.language)
 
 
-def read_request(row: Row) -> Request:
-    """What was written, or an error: a digest that does not fit means that somebody has changed the file."""
-    call = Call(arguments=json.loads(row["arguments"]), policy_digest=row["policy_digest"], **json.loads(row["call"]))
-    edited = None if row["edited"] is None else with_arguments(call, json.loads(row["edited"]))
-    meaning = "sha256:" + hashlib.sha256(row["meaning"]).hexdigest()
-    if (call.digest, edited and edited.digest, meaning) != (row["digest"], row["edited_digest"], row["policy_digest"]):
-        raise StepFailedError(
-            f"reading the request {row['id']}",
+class DamagedRequestError(StepFailedError):
+    """Somebody, or a disk, has changed what was asked or approved; it is not decided by what it says now."""
+
+    def __init__(self, identifier: str) -> None:
+        super().__init__(
+            f"reading the request {identifier}",
             "it is not what was asked or approved",
             remedy="Somebody has changed it; find out who, and ask again.",
         )
+        self.identifier = identifier
+
+
+def read_request(row: Row) -> Request:
+    """What was written; DamagedRequestError when it is something else, by its digests or by its shape."""
+    try:
+        request = _read(row)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DamagedRequestError(str(row["id"])) from error
+    meaning = "sha256:" + hashlib.sha256(request.meaning).hexdigest()
+    edited = request.edited and request.edited.digest
+    if (request.call.digest, edited, meaning) != (row["digest"], row["edited_digest"], row["policy_digest"]):
+        raise DamagedRequestError(str(row["id"]))
+    return request
+
+
+def tool_of(row: Row) -> str:
+    """For the log, also of a request that is damaged."""
+    try:
+        return str(json.loads(row["call"])["tool"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return "?"
+
+
+def _read(row: Row) -> Request:
+    call = Call(arguments=json.loads(row["arguments"]), policy_digest=row["policy_digest"], **json.loads(row["call"]))
+    for name, kinds in _PLAIN.items():
+        if not isinstance(row[name], kinds):
+            raise TypeError(name)
     return Request(
         id=row["id"],
         call=call,
-        meaning=row["meaning"],
+        meaning=bytes(row["meaning"]),
         state=State(row["state"]),
-        edited=edited,
+        edited=None if row["edited"] is None else with_arguments(call, json.loads(row["edited"])),
         **{name: row[name] for name in _PLAIN},
     )
 
 
-_PLAIN = (
-    *("policy_name", "asked_by", "tenant", "asked_at", "expires_at"),
-    *("answered_by", "answered_at", "reason"),
-)
+_NOTHING = type(None)
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "policy_name": (str, _NOTHING),
+    "asked_by": (str,),
+    "tenant": (str, _NOTHING),
+    "asked_at": (float,),
+    "expires_at": (float,),
+    "answered_by": (str, _NOTHING),
+    "answered_at": (float, _NOTHING),
+    "reason": (str, _NOTHING),
+}

@@ -8,7 +8,6 @@ who answer at once one is too late and learns what the other one said.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,10 +25,20 @@ from fumehood.tools.approvals import events
 from fumehood.tools.approvals.database import Database, Execute
 from fumehood.tools.approvals.location import VARIABLE, WHAT, find_folder
 from fumehood.tools.approvals.requests import OPEN, Answer, Moment, Request, State
-from fumehood.tools.approvals.rows import Question, Row, new_row, read_request, with_arguments
+from fumehood.tools.approvals.rows import (
+    DamagedRequestError,
+    Question,
+    Row,
+    new_row,
+    read_request,
+    tool_of,
+    with_arguments,
+)
 from fumehood.tools.calls import Call
 
 DATABASE = "approvals.db"
+MOST_OPEN = 100
+"""Questions of one user, and tenant, that may wait for an answer at once."""
 _KEPT_SECONDS = 30 * 24 * 3600.0
 
 T = TypeVar("T")
@@ -65,6 +74,7 @@ class ApprovalStore:
                 "DELETE FROM requests WHERE expires_at < ? AND state NOT IN (?, ?)",
                 (moment.wall - _KEPT_SECONDS, *OPEN),
             )
+            _refuse_too_many(execute, question)
             fresh = new_row(question, moment, holder)
             execute(
                 f"INSERT INTO requests ({', '.join(fresh)}) VALUES ({', '.join('?' * len(fresh))})", (*fresh.values(),)
@@ -123,11 +133,16 @@ class ApprovalStore:
         return self._transact(step, trail)
 
     def find(self, trail: Trail = OFF, *, only_open: bool = True) -> list[Request]:
-        """The oldest first."""
+        """The oldest first; not those that are damaged."""
+        return [each for each in self.survey(trail, only_open=only_open) if isinstance(each, Request)]
 
-        def step(execute: Execute, _: Moment) -> list[Request]:
+    def survey(self, trail: Trail = OFF, *, only_open: bool = True) -> list[Request | DamagedRequestError]:
+        """The oldest first, and in the place of a damaged one what is to be said of it."""
+
+        def step(execute: Execute, _: Moment) -> list[Request | DamagedRequestError]:
             rows = execute("SELECT * FROM requests ORDER BY asked_at, id").fetchall()
-            return [read_request(row) for row in rows if not only_open or row["state"] in OPEN]
+            found = [_readable(row) for row in rows]
+            return [each for each in found if not only_open or isinstance(each, DamagedRequestError) or each.is_open]
 
         return self._transact(step, trail)
 
@@ -182,7 +197,7 @@ class ApprovalStore:
             values = policy.name, policy.digest, tenant, *OPEN
             rows = execute(f"SELECT * FROM requests WHERE {found}", values).fetchall()
             for row in rows:
-                tool = json.loads(row["call"])["tool"]
+                tool = tool_of(row)
                 trail.write_blocking(events.ApprovalRevoked(row["id"], tool, row["digest"], policy.digest))
             execute(f"UPDATE requests SET state = '{State.REVOKED}' WHERE {found}", values)
             return len(rows)
@@ -213,10 +228,17 @@ def _expire(execute: Execute, moment: Moment, trail: Trail) -> None:
     # How much time went by since another boot only the clock knows that people set; when it is behind, nobody does.
     due = "state IN (?, ?) AND (expires_at <= ? OR (boot = ? AND expires_since_boot <= ?) OR (boot != ? AND ?))"
     values = *OPEN, moment.wall, moment.boot, moment.since_boot, moment.boot, moment.is_behind
-    for row in execute(f"SELECT * FROM requests WHERE {due}", values).fetchall():
-        tool = json.loads(row["call"])["tool"]
+    for row in execute(f"SELECT rowid, * FROM requests WHERE {due}", values).fetchall():
+        tool = tool_of(row)
         trail.write_blocking(events.ApprovalExpired(row["id"], tool, row["digest"], row["state"]))
-        execute("UPDATE requests SET state = ? WHERE id = ?", (State.EXPIRED, row["id"]))
+        execute("UPDATE requests SET state = ? WHERE rowid = ?", (State.EXPIRED, row["rowid"]))
+
+
+def _readable(row: Row) -> Request | DamagedRequestError:
+    try:
+        return read_request(row)
+    except DamagedRequestError as error:
+        return error
 
 
 def _row(execute: Execute, identifier: str) -> Row:
@@ -224,6 +246,21 @@ def _row(execute: Execute, identifier: str) -> Row:
     if row is None:
         raise UsageError(f"there is no request {identifier!r}; `hood approvals list` has them")
     return row
+
+
+def _refuse_too_many(execute: Execute, question: Question) -> None:
+    """Whoever is asked without end answers without looking, and a disk has an end too."""
+    (count,) = execute(
+        "SELECT count(*) FROM requests WHERE state = ? AND asked_by = ? AND tenant IS ?",
+        (State.ASKED, question.asked_by, question.tenant),
+    ).fetchone()
+    if count >= MOST_OPEN:
+        raise NotApprovedError(
+            State.DENIED,
+            question.call.tool,
+            f"{count} questions of {question.asked_by} wait for an answer already, and more are not asked; "
+            "answer them (`hood approvals list`), or wait until they expire",
+        )
 
 
 def _asked(question: Question, row: Row) -> events.ApprovalAsked:

@@ -98,7 +98,39 @@ def test_strange_characters_are_told_in_words() -> None:
         "letters that may look like others: line 1: U+0430 CYRILLIC SMALL LETTER A",
     ]
     assert notes("print('hello')\n\tx\n") == []
-    assert notes("".join(map(chr, range(0x430, 0x440))))[0].endswith("and 11 more")
+
+
+def test_many_strange_letters_do_not_keep_others_from_being_named() -> None:
+    cyrillic, code = "".join(map(chr, range(0x430, 0x440))), "\u03bf = 1"
+    (told,) = notes(f"# {cyrillic}\n{code}\n{code}\n")
+    assert "line 1: U+0430 CYRILLIC SMALL LETTER A" in told
+    assert "; and 11 more of CYRILLIC" in told
+    assert told.endswith("lines 2, 3: U+03BF GREEK SMALL LETTER OMICRON")
+    assert notes("\u03bf\n" * 9) == [
+        "letters that may look like others: lines 1, 2, 3, 4, 5 and 4 more: U+03BF GREEK SMALL LETTER OMICRON"
+    ]
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "\u037e",
+        "\uff1b",
+        "\u2215",
+        "\u2044",
+        "\u201c",
+        "\u2019",
+        "\u2013",
+        "\uff08",
+        "\uff04",
+        "\u0660",
+        "\u2223",
+        "\uffe8",
+    ],
+)
+def test_signs_that_look_like_others_are_named(sign: str) -> None:
+    (told,) = notes(f"x = 1{sign}\n")
+    assert told.startswith(f"signs that may look like others: line 1: U+{ord(sign):04X} ")
 
 
 def read_back(lines: list[tuple[int | None, str]]) -> str:

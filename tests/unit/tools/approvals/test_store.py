@@ -14,6 +14,8 @@ from unit.tools.approvals.making import POLICY, Office, call
 from fumehood import NotApprovedError, Policy, SandboxError, UsageError
 from fumehood.audit.reading import check
 from fumehood.tools.approvals import Answer, AnsweredError, ApprovalStore, State
+from fumehood.tools.approvals.rows import Question
+from fumehood.tools.approvals.store import MOST_OPEN
 
 YES, NO = Answer(approved=True, by="alice"), Answer(approved=False, by="bob", reason="too much")
 
@@ -282,3 +284,16 @@ def orphan(office: Office, identifier: str) -> None:
             "UPDATE requests SET holder = ? WHERE id = ?", (f"an-earlier-boot {os.getpid()} 1", identifier)
         )
     connection.close()
+
+
+def test_no_more_questions_are_asked_than_somebody_can_answer(office: Office) -> None:
+    asked = [office.ask(call(f"print({number})")) for number in range(MOST_OPEN)]
+    with pytest.raises(NotApprovedError, match=rf"{MOST_OPEN} questions of agent wait .*hood approvals list"):
+        office.ask(call("one more"))
+    assert len(office.kinds()) == MOST_OPEN
+    other = office.store.ask(Question(call("of somebody else"), POLICY, 60, "agent", "acme"), office.trail)
+    assert other.state is State.ASKED
+    office.store.answer(asked[0].id, Answer(approved=False), office.trail)
+    assert office.ask(call("one more")).state is State.ASKED
+    office.clocks.pass_by(61)
+    assert office.ask(call("and another")).state is State.ASKED
