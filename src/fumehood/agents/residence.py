@@ -47,6 +47,9 @@ class Resident(RuntimeAgent):
     """One task at a time, in one conversation with everybody who writes to it: who must not hear of each other's write
     to agents of different keys."""
 
+    # A question in the middle of a task would have to be a second task.
+    reentrant = False
+
     def __init__(self, performer: Performer) -> None:
         self.performer = performer
 

@@ -34,6 +34,10 @@ class RuntimeAgent:
     subscriptions: ClassVar[Sequence[str]] = ()
     """Topics, or patterns of them (`news.*`), that agents of this type want; its grants must have them."""
 
+    reentrant: ClassVar[bool] = True
+    """While a handler waits in `context.send`, or for room in a queue, the agent answers questions of those for whom it
+    waits, directly or through others. Without, such a question is a LoopError for whoever asks."""
+
     @classmethod
     def create(cls, id: AgentId) -> Self:
         """The agent of this id, unless `register` was given a `make` for it."""
@@ -124,7 +128,7 @@ def _signature(function: Function, frame: FrameType | None) -> Signature:
     name = function.__qualname__
     if not inspect.iscoroutinefunction(function):
         raise UsageError(f"the handler {name} must be an `async def`")
-    parameters = [each for each in inspect.signature(function).parameters if each != "self"]
+    parameters = _without_self(list(inspect.signature(function).parameters), function)
     if len(parameters) not in (1, 2):
         raise UsageError(f"the handler {name} must take a message and, if it likes, a context")
     hints = _hints(function, name, frame)
@@ -135,6 +139,13 @@ def _signature(function: Function, frame: FrameType | None) -> Signature:
         if not isinstance(each, type):
             raise UsageError(f"the handler {name} names {each!r}, which is no type of message")
     return Signature(takes, returns, wants_context=len(parameters) > 1)
+
+
+def _without_self(parameters: list[str], function: Function) -> list[str]:
+    """Whatever it is called: in the body of a class, the first parameter is the agent."""
+    around = function.__qualname__.rpartition(".")[0]
+    is_method = bool(around) and not around.endswith("<locals>")
+    return parameters[1:] if is_method or parameters[:1] == ["self"] else parameters
 
 
 def _hints(function: Function, name: str, frame: FrameType | None) -> dict[str, Any]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fumehood.errors import DeliveryError, OverloadedError, UsageError
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
 from fumehood.runtime.limits import Limits
-from fumehood.runtime.residents import Registration, Resident
+from fumehood.runtime.residents import Registration, Resident, Work
 
 NOTHING = Grants()
 
 
 class Census:
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, launch: Callable[[Work], None]) -> None:
+        """`launch` begins work that an agent has a turn for."""
+        self._limits, self._launch = limits, launch
         self._registrations: dict[str, Registration] = {}
         self._residents: dict[AgentId, Resident] = {}
         self._own_grants: dict[AgentId, Grants] = {}
@@ -64,7 +65,7 @@ class Census:
             raise OverloadedError(
                 f"{id} cannot be made: there are {len(self._residents)} agents, and that is the limit (Limits.agents)"
             )
-        made = self._residents[id] = Resident(id, registration, self._limits)
+        made = self._residents[id] = Resident(id, registration, self._limits, self._launch)
         return made
 
     def find(self, id: AgentId) -> Resident | None:

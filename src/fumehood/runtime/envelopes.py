@@ -1,11 +1,13 @@
 """What travels: a message with its addresses, and the answer to it.
 
-Only ids, text and numbers: an envelope that was read from bytes is as good as the one that was written.
+Only ids, text and numbers: an envelope that was read from bytes is as good as the one that was written. As bytes it is
+a line of JSON, and after it the message as it was written: JSON inside of JSON would be longer, and another text.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,7 +27,7 @@ from fumehood.errors import (
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.messages import Payload
 
-_VERSION = 1
+_VERSION = 2
 _FAILURES: dict[str, type[FumehoodError]] = {
     "failed": AgentFailedError,
     "audit": AuditError,
@@ -53,57 +55,54 @@ class Envelope:
     cause: str | None
     """The message that the sender was handling."""
     hops: int
-    waiting: tuple[AgentId, ...]
-    """Who waits, one for the other, until this is answered."""
     deadline: float
-    """On this machine's monotonic clock; what travels is how much is left."""
+    """On this machine's monotonic clock."""
 
-    def to_bytes(self, now: float) -> bytes:
+    def to_bytes(self, now: float, wall: float) -> bytes:
+        """`now` on the monotonic clock, which only this machine has, and `wall` on the one that machines share."""
+        seconds = self.deadline - now
         fields = {
             "v": _VERSION,
             "id": self.message_id,
             "name": self.payload.name,
-            "data": self.payload.data.decode(),
             "from": self.sender and str(self.sender),
             "to": str(self.to),
             "topic": self.topic and str(self.topic),
             "cause": self.cause,
             "hops": self.hops,
-            "waiting": [str(agent) for agent in self.waiting],
-            "seconds": self.deadline - now,
+            "seconds": seconds,
+            "until": wall + seconds,
         }
-        return json.dumps(fields).encode()
+        return _written(fields, self.payload.data)
 
     @classmethod
-    def from_bytes(cls, data: bytes, now: float) -> Envelope:
-        """MessageError when it is none."""
-        fields = _fields(data)
+    def from_bytes(cls, data: bytes, now: float, wall: float) -> Envelope:
+        """MessageError when it is none. The time on the way counts, as far as the clocks of both sides agree."""
+        fields, body = _read(data)
         match fields:
             case {
                 "id": str(message_id),
                 "name": str(name),
-                "data": str(text),
                 "from": str() | None as sender,
                 "to": str(to),
                 "topic": str() | None as topic,
                 "cause": str() | None as cause,
                 "hops": int(hops),
-                "waiting": list(),
                 "seconds": int() | float() as seconds,
+                "until": int() | float() as until,
             }:
                 try:
                     return cls(
                         message_id=message_id,
-                        payload=Payload(name, text.encode()),
+                        payload=Payload(name, body),
                         sender=None if sender is None else AgentId.parse(sender),
                         to=AgentId.parse(to),
                         topic=None if topic is None else TopicId.parse(topic),
                         cause=cause,
                         hops=hops,
-                        waiting=tuple(AgentId.parse(str(agent)) for agent in fields["waiting"]),
-                        deadline=now + seconds,
+                        deadline=now + min(seconds, until - wall),
                     )
-                except (UsageError, UnicodeEncodeError) as error:
+                except UsageError as error:
                     raise MessageError(f"an envelope is not valid: {error}") from None
             case _:
                 raise MessageError("an envelope has not the fields of one")
@@ -138,18 +137,18 @@ class Answer:
             "id": self.message_id,
             "by": str(self.by),
             "name": self.payload and self.payload.name,
-            "data": self.payload and self.payload.data.decode(),
             "failure": self.failure and [self.failure.kind, self.failure.text],
         }
-        return json.dumps(fields).encode()
+        return _written(fields, self.payload.data if self.payload else b"")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Answer:
-        match _fields(data):
-            case {"id": str(message_id), "by": str(by), "name": None, "data": None, "failure": None}:
+        fields, body = _read(data)
+        match fields:
+            case {"id": str(message_id), "by": str(by), "name": None, "failure": None}:
                 return cls(message_id, _agent(by))
-            case {"id": str(message_id), "by": str(by), "name": str(name), "data": str(text), "failure": None}:
-                return cls(message_id, _agent(by), Payload(name, text.encode("utf-8", "replace")))
+            case {"id": str(message_id), "by": str(by), "name": str(name), "failure": None}:
+                return cls(message_id, _agent(by), Payload(name, body))
             case {"id": str(message_id), "by": str(by), "failure": [str(kind), str(text)]}:
                 return cls(message_id, _agent(by), failure=Failure(kind, text))
             case _:
@@ -163,12 +162,17 @@ def _agent(text: str) -> AgentId:
         raise MessageError(f"an answer is not valid: {error}") from None
 
 
-def _fields(data: bytes) -> dict[str, Any]:
+def _written(fields: Mapping[str, object], body: bytes) -> bytes:
+    return json.dumps(fields).encode("ascii") + b"\n" + body
+
+
+def _read(data: bytes) -> tuple[dict[str, Any], bytes]:
+    head, _, body = data.partition(b"\n")
     try:
-        found: object = json.loads(data)
+        found: object = json.loads(head)
     except (ValueError, RecursionError) as error:
-        raise MessageError(f"what arrived is no JSON: {error}") from None
+        raise MessageError(f"what arrived is not valid JSON: {error}") from None
     fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if fields.get("v") != _VERSION:
         raise MessageError(f"what arrived is of version {fields.get('v')!r}, and {_VERSION} is the one known here")
-    return fields
+    return fields, body

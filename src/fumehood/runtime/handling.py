@@ -27,7 +27,7 @@ from fumehood.runtime.interception import Interceptors, Passage, Stage
 from fumehood.runtime.losses import Losses
 from fumehood.runtime.messages import Catalogue, Payload
 from fumehood.runtime.outgoing import reason_of
-from fumehood.runtime.residents import Resident
+from fumehood.runtime.residents import Job, Resident
 
 
 class LostError(Exception):
@@ -36,27 +36,6 @@ class LostError(Exception):
     def __init__(self, reason: Reason, told: FumehoodError, detail: str, error: str | None = None) -> None:
         super().__init__(detail)
         self.reason, self.told, self.detail, self.error = reason, told, detail, error
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """One message in the hands of one agent."""
-
-    resident: Resident
-    envelope: Envelope
-    scope: anyio.CancelScope
-    is_abandoned: bool = False
-    is_over: bool = False
-    waits: int = 0
-    """For how many answers of others its handler waits just now."""
-
-    @property
-    def is_request(self) -> bool:
-        return self.envelope.topic is None
-
-    @property
-    def ids(self) -> dict[str, str]:
-        return {"message": self.envelope.message_id, "agent": str(self.resident.id)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +63,8 @@ class Handling:
         self._make_context, self._carry = make_context, carry
         self.saved: dict[AgentId, Mapping[str, object]] = {}
         """States of agents that are not made yet."""
-        self._jobs: dict[str, Job] = {}
+        self.answering: dict[str, Job] = {}
+        """Jobs of direct messages, until the answer is handed over."""
 
     async def handle(self, resident: Resident, envelope: Envelope) -> Conclusion | None:
         """None if there is nothing left to do."""
@@ -93,7 +73,22 @@ class Handling:
             if not self._enquiries.is_open(envelope.message_id):
                 await self._losses.lose(envelope, Reason.CANCELLED, "its sender did not wait until it was its turn")
                 return None
-            self._jobs[envelope.message_id] = job
+            self.answering[envelope.message_id] = job
+        conclusion: Conclusion | None = None
+        is_from_queue = envelope.message_id not in resident.questions
+        if is_from_queue:
+            resident.jobs.append(job)
+        try:
+            conclusion = await self._handle(job)
+        finally:
+            if is_from_queue:
+                resident.jobs.remove(job)
+            if conclusion is None:
+                self.answering.pop(envelope.message_id, None)
+        return conclusion
+
+    async def _handle(self, job: Job) -> Conclusion | None:
+        envelope = job.envelope
         delivered = self._chronicle.stamp(MessageDelivered(), job.ids) if self._chronicle.is_on else None
         started = time.perf_counter()
         try:
@@ -105,8 +100,6 @@ class Handling:
         except AuditError as error:
             await self._unrecorded(job, error)
             return None
-        finally:
-            self._jobs.pop(envelope.message_id, None)
         if delivered is None:
             await self._hand_over(job, payload)
             return None
@@ -119,10 +112,12 @@ class Handling:
             await self._unrecorded(conclusion.job, error)
         else:
             await self._hand_over(conclusion.job, conclusion.payload)
+        finally:
+            self.answering.pop(conclusion.job.envelope.message_id, None)
 
     def abandon(self, envelope: Envelope) -> None:
         """Nobody waits for the answer any more: the handler is stopped."""
-        job = self._jobs.get(envelope.message_id)
+        job = self.answering.get(envelope.message_id)
         if job is not None:
             job.is_abandoned = True
             job.scope.cancel()

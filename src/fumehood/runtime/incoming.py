@@ -2,6 +2,9 @@
 
 Handlers run in tasks of the runtime's, never in the sender's: nothing of the sender reaches them but the message, and
 what a handler does to its own task it does to nobody else.
+
+An agent handles what is in its queue in order. While it waits for another agent, it also handles questions without
+whose answers it would wait for ever: those of agents that wait for it, directly or through others.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from fumehood.errors import LoopError, MessageError
+from fumehood.errors import LoopError, MessageError, OverloadedError
 from fumehood.runtime.census import Census
 from fumehood.runtime.envelopes import Envelope
 from fumehood.runtime.handling import Handling
 from fumehood.runtime.limits import Limits
-from fumehood.runtime.residents import Resident
+from fumehood.runtime.residents import Job, Resident, Work
 from fumehood.runtime.slots import Slots
+from fumehood.runtime.waiting import WaitGraph
 
 # Tasks that wait for work instead of ending: starting one costs more than a small handler does.
 _MOST_PARKED = 64
@@ -26,13 +30,14 @@ _MOST_PARKED = 64
 @dataclass(slots=True, eq=False)
 class _Parked:
     turn: anyio.Event = field(default_factory=anyio.Event)
-    work: Resident | None = None
+    work: Work | None = None
 
 
 class Incoming:
     def __init__(self, limits: Limits, census: Census, handling: Handling) -> None:
-        self._census, self._handling = census, handling
-        self.slots: Slots[Resident] = Slots(limits.handlers, self._launch)
+        self._limits, self._census, self._handling = limits, census, handling
+        self._graph = WaitGraph(census, handling.answering)
+        self.slots: Slots[Work] = Slots(limits.handlers, self._launch)
         self._group: TaskGroup | None = None
         self._parked: list[_Parked] = []
         self._unfinished = 0
@@ -59,19 +64,29 @@ class Incoming:
 
     # Accepting
 
-    def offer(self, envelope: Envelope) -> bool:
+    def offer(self, envelope: Envelope, sender: Job | None) -> bool:
         """Whether it is in the agent's queue now; DeliveryError or MessageError if it never can be."""
         resident = self._admit(envelope)
-        if not resident.offer(envelope):
+        if not resident.offer(envelope, sender):
             return False
         self._accepted(resident)
         return True
 
-    async def deliver(self, envelope: Envelope) -> None:
-        if not self.offer(envelope):
-            resident = self._admit(envelope)
-            await resident.put(envelope)
+    async def deliver(self, envelope: Envelope, sender: Job | None) -> None:
+        """`sender` is the handler that waits for this, which the application does not have."""
+        resident = self._admit(envelope)
+        would_deadlock = sender is not None and self._graph.would_close(sender, resident)
+        if would_deadlock and envelope.topic is None:
+            self._insert(resident, envelope)
+        elif resident.offer(envelope, sender):
             self._accepted(resident)
+        elif would_deadlock:
+            raise OverloadedError(
+                f"the queue of {envelope.to} is full, and it waits for {envelope.sender} itself: neither could go on; "
+                "publish less, or raise Limits.queue_messages"
+            )
+        else:
+            await resident.put(envelope, sender)
 
     def _admit(self, envelope: Envelope) -> Resident:
         registration = self._census.registration(envelope.to.type)
@@ -80,45 +95,57 @@ class Incoming:
                 f"{envelope.to} has no handler for {envelope.payload.name[:80]}; "
                 f"it takes {', '.join(sorted(registration.takes))}"
             )
-        if envelope.waiting.count(envelope.to) >= registration.at_once:
-            raise LoopError(
-                f"{envelope.to} waits for the answer to a message that led to this one, and is not free before it has "
-                "it; publish this one instead, or register the agent with a higher `at_once`"
-            )
         return self._census.resident(envelope.to)
 
     def _accepted(self, resident: Resident) -> None:
         self._unfinished += 1
         if resident.active < resident.registration.at_once:
             resident.active += 1
-            self.slots.ask(resident)
+            resident.turns.ask(resident.next)
+
+    def _insert(self, resident: Resident, question: Envelope) -> None:
+        """Before everything in the queue, and while the handlers under way wait."""
+        if not resident.registration.is_reentrant or resident.agent is None:
+            raise LoopError(
+                f"{question.to} waits for {question.sender}, directly or through others, and takes no question "
+                "meanwhile; publish this one instead, or register the agent as reentrant"
+            )
+        if len(resident.questions) >= self._limits.questions:
+            raise OverloadedError(
+                f"{question.to} handles {len(resident.questions)} questions while it waits, and that is the limit "
+                "(Limits.questions)"
+            )
+        self._unfinished += 1
+        resident.questions.add(question.message_id)
+        resident.turns.ask(Work(resident, question))
 
     # Working
 
-    def _launch(self, resident: Resident) -> None:
+    def _launch(self, work: Work) -> None:
         if self._parked:
             parked = self._parked.pop()
-            parked.work = resident
+            parked.work = work
             parked.turn.set()
         else:
             assert self._group is not None
-            self._group.start_soon(self._work, resident)
+            self._group.start_soon(self._work, work)
 
-    async def _work(self, first: Resident) -> None:
-        resident: Resident | None = first
-        while resident is not None:
-            resident = await self._do_one(resident)
-            if resident is None and len(self._parked) < _MOST_PARKED:
+    async def _work(self, first: Work) -> None:
+        work: Work | None = first
+        while work is not None:
+            work = await self._do_one(work)
+            if work is None and len(self._parked) < _MOST_PARKED:
                 parked = _Parked()
                 self._parked.append(parked)
                 await parked.turn.wait()
-                resident = parked.work
+                work = parked.work
 
-    async def _do_one(self, resident: Resident) -> Resident | None:
-        """What to do next, for whom there is a slot."""
-        envelope = resident.take()
+    async def _do_one(self, work: Work) -> Work | None:
+        """What to do next, for which there is a slot."""
+        resident, envelope = work.resident, work.question or work.resident.take()
+        self._unfinished += resident.refill()
         conclusion = await self._handling.handle(resident, envelope) if envelope is not None else None
-        following = self.slots.swap(self._rest_of(resident))
+        following = self.slots.swap(resident.turns.swap(self._rest_of(work)))
         if conclusion is not None:
             # The log takes its time. The agent need not wait for it, only the answer must.
             if following is not None:
@@ -129,10 +156,14 @@ class Incoming:
             self._finished()
         return following
 
-    def _rest_of(self, resident: Resident) -> Resident | None:
-        """The same agent, if it has more to do."""
+    def _rest_of(self, work: Work) -> Work | None:
+        """More of the queue, if there is more."""
+        resident = work.resident
+        if work.question is not None:
+            resident.questions.discard(work.question.message_id)
+            return None
         if len(resident):
-            return resident
+            return work
         resident.active -= 1
         if resident.agent is None and resident.is_idle:
             # It could not be made: nothing is left of it.

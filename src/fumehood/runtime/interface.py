@@ -39,12 +39,14 @@ class Runtime(Protocol):
         subscriptions: Sequence[str] = (),
         tools: Sequence[Tool] = (),
         at_once: int = 1,
+        reentrant: bool | None = None,
     ) -> None:
         """Agents of this type are made when messages for them come: a class, or one or more functions.
 
         `make` makes one, if the class alone cannot; it is given the id. Without `grants` an agent can answer, and do
         nothing else. `tools` are there for this type alone, and to be granted as those of the runtime are. `at_once` is
-        how many messages one agent handles at the same time.
+        how many messages one agent handles at the same time. An agent that is `reentrant` answers those whom it waits
+        for while it waits; by default it is what its class says.
         """
         ...
 

@@ -18,8 +18,10 @@ class Limits:
     hops: int = 32
     """How often a message may lead to another one."""
     queue_messages: int = 1000
-    """Waiting for one agent. When it is full, senders wait."""
+    """Waiting for one agent. When it is full, senders wait; handlers of agents may fill it to twice that."""
     queue_bytes: int = 16 * _MIB
+    questions: int = 100
+    """That one agent handles while it waits for those who ask them."""
     handlers: int = 100
     """At work at the same time in the whole runtime. One that waits for another agent's answer is not at work."""
     agents: int = 10_000

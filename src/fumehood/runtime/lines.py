@@ -16,11 +16,10 @@ from fumehood.runtime.census import Census
 from fumehood.runtime.chronicle import Chronicle
 from fumehood.runtime.events import AgentSubscribed
 from fumehood.runtime.grants import digest_of
-from fumehood.runtime.handling import Job
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.outgoing import Origin, Outgoing
 from fumehood.runtime.patterns import Pattern
-from fumehood.runtime.residents import Resident
+from fumehood.runtime.residents import Job, Work
 from fumehood.runtime.slots import Slots
 from fumehood.runtime.subscriptions import Subscription, Subscriptions
 from fumehood.runtime.toolboxes import GrantedRoom, MakeGate, open_room
@@ -33,7 +32,7 @@ class Exchange:
     """The parts of a runtime that lines lead to."""
 
     outgoing: Outgoing
-    slots: Slots[Resident]
+    slots: Slots[Work]
     census: Census
     subscriptions: Subscriptions
     chronicle: Chronicle
@@ -45,7 +44,7 @@ class AgentLine:
 
     def __init__(self, exchange: Exchange, job: Job) -> None:
         self._exchange, self._job = exchange, job
-        self._origin = Origin(job.resident.id, job.envelope)
+        self._origin = Origin(job.resident.id, job)
 
     async def send(self, message: object, to: AgentId | str, deadline: float | None, reply: type[T]) -> T:
         self._check_time()
@@ -113,13 +112,21 @@ class AgentLine:
 
     @asynccontextmanager
     async def _waiting(self) -> AsyncIterator[None]:
-        """The slot is for others meanwhile. A handler may wait for several at once."""
+        """The turn and the slot are for others meanwhile. A handler may wait for several at once."""
         self._job.waits += 1
         if self._job.waits == 1:
+            self._job.resident.turns.release()
             self._exchange.slots.release()
         try:
             yield
         finally:
             self._job.waits -= 1
             if self._job.waits == 0:
-                await self._exchange.slots.take_back()
+                await self._go_on()
+
+    async def _go_on(self) -> None:
+        """The turn first, as whoever begins has it: otherwise one could hold what the other waits for."""
+        try:
+            await self._job.resident.turns.take_back()
+        finally:
+            await self._exchange.slots.take_back()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,13 @@ from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
 from types import TracebackType
-from typing import Self, TypeVar, cast, overload
+from typing import Self, TypeVar, overload
 
 import anyio
 from anyio.abc import TaskGroup
 
 from fumehood.audit.log import current_user
-from fumehood.errors import AuditError, DeliveryError, NotGrantedError, StoppedError, UsageError
+from fumehood.errors import AuditError, NotGrantedError, StoppedError, UsageError
 from fumehood.opening import AuditChoice, find_trail
 from fumehood.policy.audit import Kept
 from fumehood.runtime.agent import Function, RuntimeAgent, handlers_of
@@ -38,7 +37,7 @@ from fumehood.runtime.enquiries import Enquiries
 from fumehood.runtime.envelopes import Answer, Envelope, Failure
 from fumehood.runtime.events import AgentGranted, AgentRegistered, AgentStopped, RuntimeStarted, RuntimeStopped
 from fumehood.runtime.grants import Grants
-from fumehood.runtime.handling import Handling, Job
+from fumehood.runtime.handling import Handling
 from fumehood.runtime.identity import AgentId, TopicId, check_type
 from fumehood.runtime.incoming import Incoming
 from fumehood.runtime.interception import Interceptor, Interceptors
@@ -49,13 +48,13 @@ from fumehood.runtime.losses import Losses
 from fumehood.runtime.messages import Catalogue
 from fumehood.runtime.outgoing import Origin, Outgoing, Post
 from fumehood.runtime.patterns import Pattern
-from fumehood.runtime.residents import Make, Registration, Resident
+from fumehood.runtime.residents import Job, Make, Registration, Resident
+from fumehood.runtime.states import as_json, read_states, written
 from fumehood.runtime.subscriptions import Subscription, Subscriptions
 from fumehood.runtime.toolboxes import MakeGate
 from fumehood.tools import STANDARD, Tool
 
 T = TypeVar("T")
-_STATE_VERSION = 1
 
 
 class _Phase(Enum):
@@ -87,7 +86,7 @@ class LocalRuntime(Runtime):
         named = replace(trail, who=trail.who or current_user()).within(runtime=f"runtime_{secrets.token_hex(8)}")
         self._chronicle = Chronicle(named if trail.is_on else trail, keep)
         self._catalogue = Catalogue(limits.message_bytes)
-        self._census = Census(limits)
+        self._census = Census(limits, lambda work: self._incoming.slots.ask(work))
         self._subscriptions = Subscriptions(limits.subscriptions)
         self._enquiries = Enquiries()
         self._losses = Losses(DeadLetters(limits.dead_letters, limits.dead_letter_bytes), self._chronicle)
@@ -204,6 +203,7 @@ class LocalRuntime(Runtime):
         for resident in self._census.residents():
             while (envelope := resident.take()) is not None:
                 await self._losses.lose(envelope, Reason.STOPPED, "the runtime was stopped before it was handled")
+                resident.refill()
 
     async def _end_agent(self, resident: Resident) -> None:
         self._census.drop(resident)
@@ -241,6 +241,7 @@ class LocalRuntime(Runtime):
         subscriptions: Sequence[str] = (),
         tools: Sequence[Tool] = (),
         at_once: int = 1,
+        reentrant: bool | None = None,
     ) -> None:
         check_type(type, "an agent's type")
         if at_once < 1:
@@ -265,6 +266,7 @@ class LocalRuntime(Runtime):
             kind=made,
             tools=self._with_common(tools),
             at_once=at_once,
+            is_reentrant=made.reentrant if reentrant is None else reentrant,
             grants=granted,
         )
         self._census.register(registration)
@@ -327,7 +329,10 @@ class LocalRuntime(Runtime):
     def _check_running(self) -> None:
         if self._phase is _Phase.NEW:
             raise StoppedError("the runtime has not begun; use it inside `async with LocalRuntime() as runtime:`")
-        if self._phase is not _Phase.RUNNING:
+        self._check_not_stopped(_Phase.STOPPING)
+
+    def _check_not_stopped(self, *ends: _Phase) -> None:
+        if self._phase in (_Phase.STOPPED, *ends):
             raise StoppedError("the runtime is stopped, and takes no more messages")
 
     # The seam: in this process an envelope is handed over as it is.
@@ -338,15 +343,13 @@ class LocalRuntime(Runtime):
     def _carry_answer(self, answer: Answer) -> Answer:
         return answer
 
-    async def _deliver(self, envelope: Envelope) -> None:
-        if self._phase is _Phase.STOPPED:
-            raise StoppedError("the runtime is stopped, and takes no more messages")
-        await self._incoming.deliver(self._carry(envelope))
+    async def _deliver(self, envelope: Envelope, sender: Job | None) -> None:
+        self._check_not_stopped()
+        await self._incoming.deliver(self._carry(envelope), sender)
 
-    def _offer(self, envelope: Envelope) -> bool:
-        if self._phase is _Phase.STOPPED:
-            raise StoppedError("the runtime is stopped, and takes no more messages")
-        return self._incoming.offer(self._carry(envelope))
+    def _offer(self, envelope: Envelope, sender: Job | None) -> bool:
+        self._check_not_stopped()
+        return self._incoming.offer(self._carry(envelope), sender)
 
     def _make_context(self, job: Job, is_start: bool) -> Context:
         envelope, line = job.envelope, AgentLine(self._exchange, job)
@@ -362,36 +365,10 @@ class LocalRuntime(Runtime):
             states = {str(id): dict(state) for id, state in self._handling.saved.items()}
             for resident in self._census.residents():
                 if resident.agent is not None:
-                    states[str(resident.id)] = _as_json(resident.id, await resident.agent.save_state())
+                    states[str(resident.id)] = as_json(resident.id, await resident.agent.save_state())
         finally:
             self._incoming.slots.go_on()
-        return {"version": _STATE_VERSION, "agents": states}
+        return written(states)
 
     async def load_state(self, state: Mapping[str, object]) -> None:
-        agents = state.get("agents")
-        if state.get("version") != _STATE_VERSION or not isinstance(agents, Mapping):
-            raise UsageError(f"this is no state of a runtime of version {_STATE_VERSION}")
-        loaded: dict[AgentId, Mapping[str, object]] = {}
-        for text, own in cast("Mapping[str, object]", agents).items():
-            id = AgentId.parse(text)
-            self._check_loadable(id, own)
-            loaded[id] = cast("Mapping[str, object]", own)
-        self._handling.saved.update(loaded)
-
-    def _check_loadable(self, id: AgentId, state: object) -> None:
-        try:
-            self._census.registration(id.type)
-        except DeliveryError as error:
-            raise UsageError(f"the state of {id} cannot be loaded: {error}") from None
-        if self._census.find(id) is not None:
-            raise UsageError(f"{id} exists already; load states before the first message")
-        if not isinstance(state, Mapping):
-            raise UsageError(f"the state of {id} is {type(state).__name__}, and must be a mapping")
-
-
-def _as_json(id: AgentId, state: Mapping[str, object]) -> dict[str, object]:
-    """A copy that shares nothing with the agent."""
-    try:
-        return json.loads(json.dumps(dict(state), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"the state of {id} is nothing that JSON can hold: {error}") from None
+        self._handling.saved.update(read_states(state, self._census))

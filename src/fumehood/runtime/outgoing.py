@@ -32,6 +32,7 @@ from fumehood.runtime.interception import DroppedError, Interceptors, Passage, S
 from fumehood.runtime.limits import Limits
 from fumehood.runtime.losses import Losses
 from fumehood.runtime.messages import Catalogue, Payload
+from fumehood.runtime.residents import Job
 from fumehood.runtime.subscriptions import Subscriptions
 
 T = TypeVar("T")
@@ -42,16 +43,20 @@ class Origin:
     """Who sends, and because of which message. The application has no name, and needs no grants."""
 
     sender: AgentId | None = None
-    cause: Envelope | None = None
+    job: Job | None = None
+
+    @property
+    def cause(self) -> Envelope | None:
+        return None if self.job is None else self.job.envelope
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
     """How envelopes get to the other side; in a distributed runtime, over the network."""
 
-    deliver: Callable[[Envelope], Awaitable[None]]
+    deliver: Callable[[Envelope, Job | None], Awaitable[None]]
     """Returns when it waits in the agent's queue, which may have to get room first. DeliveryError, MessageError."""
-    offer: Callable[[Envelope], bool]
+    offer: Callable[[Envelope, Job | None], bool]
     """The same at once; False if there is no room."""
     abandon: Callable[[Envelope], None]
     """Nobody waits for the answer any more."""
@@ -82,7 +87,7 @@ class Outgoing:
         draft = await self._draft(origin, message, target, None, seconds)
         if self._chronicle.is_on:
             await self._record_sent(draft)
-        answer = await self._answer_to(draft)
+        answer = await self._answer_to(draft, origin.job)
         if answer.failure is not None:
             raise answer.failure.as_error()
         return self._read(answer, reply)
@@ -99,7 +104,7 @@ class Outgoing:
         recipients = await self._recipients(target, draft.payload.name, sender)
         if self._chronicle.is_on:
             await self._record_published(draft, target, recipients)
-        await self._distribute([replace(draft, to=recipient) for recipient in recipients])
+        await self._distribute([replace(draft, to=recipient) for recipient in recipients], origin.job)
 
     async def deny(self, origin: Origin, action: str, target: object) -> None:
         """Recorded, then raised."""
@@ -129,9 +134,6 @@ class Outgoing:
             detail, reason = _in_full(error), reason_of(error)
             await self._losses.bury(message_id, name, payload, origin.sender, target, reason, detail)
             raise
-        waiting = (
-            () if topic is not None or origin.sender is None else (*(cause.waiting if cause else ()), origin.sender)
-        )
         return Envelope(
             message_id=message_id,
             payload=payload,
@@ -140,7 +142,6 @@ class Outgoing:
             topic=topic,
             cause=cause.message_id if cause else None,
             hops=hops,
-            waiting=waiting,
             deadline=deadline,
         )
 
@@ -151,48 +152,59 @@ class Outgoing:
         wanted = anyio.current_time() + (self._limits.deadline_seconds if seconds is None else seconds)
         return wanted if cause is None else min(wanted, cause.deadline)
 
-    async def _answer_to(self, envelope: Envelope) -> Answer:
+    async def _answer_to(self, envelope: Envelope, asker: Job | None) -> Answer:
         enquiry, answer = self._enquiries.open(envelope), None
+        if asker is not None:
+            asker.asked[envelope.message_id] = envelope.to
         try:
             with anyio.CancelScope(deadline=envelope.deadline):
-                await self._deliver(envelope)
+                await self._deliver(envelope, asker)
                 answer = await enquiry.wait()
         finally:
             self._enquiries.close(envelope)
+            if asker is not None:
+                del asker.asked[envelope.message_id]
             if answer is None:
                 self._post.abandon(envelope)
         if answer is None:
             raise DeadlineError(f"{envelope.to} has not answered {envelope.payload.name} in time")
         return answer
 
-    async def _deliver(self, envelope: Envelope) -> None:
+    async def _deliver(self, envelope: Envelope, asker: Job | None) -> None:
         try:
-            await self._post.deliver(envelope)
+            await self._post.deliver(envelope, asker)
         except (DeliveryError, MessageError) as error:
             await self._losses.lose(envelope, reason_of(error), str(error))
             raise
 
-    async def _distribute(self, envelopes: list[Envelope]) -> None:
-        """Those whose queue is full keep nobody else waiting, only the sender, and it not for ever."""
-        waiting = [envelope for envelope in envelopes if not await self._offer(envelope)]
+    async def _distribute(self, envelopes: list[Envelope], publisher: Job | None) -> None:
+        """Those whose queue is full keep nobody else waiting, only the sender, and it not for ever.
+
+        OverloadedError if it would be for ever; the others have got theirs by then.
+        """
+        waiting = [envelope for envelope in envelopes if not await self._offer(envelope, publisher)]
+        full: list[OverloadedError] = []
         if waiting:
             async with anyio.create_task_group() as group:
                 for envelope in waiting:
-                    group.start_soon(self._wait_for_room, envelope)
+                    group.start_soon(self._wait_for_room, envelope, publisher, full)
+        if full:
+            raise full[0]
 
-    async def _wait_for_room(self, envelope: Envelope) -> None:
+    async def _wait_for_room(self, envelope: Envelope, publisher: Job | None, full: list[OverloadedError]) -> None:
         with anyio.CancelScope(deadline=envelope.deadline) as scope:
             try:
-                await self._post.deliver(envelope)
+                await self._post.deliver(envelope, publisher)
             except (DeliveryError, MessageError) as error:
+                full += [error] if isinstance(error, OverloadedError) else []
                 await self._losses.lose(envelope, reason_of(error), str(error))
         if scope.cancelled_caught:
             await self._losses.lose(envelope, Reason.OVERLOADED, f"the queue of {envelope.to} stayed full")
 
-    async def _offer(self, envelope: Envelope) -> bool:
+    async def _offer(self, envelope: Envelope, publisher: Job | None) -> bool:
         """Whether it is settled: accepted, or lost."""
         try:
-            return self._post.offer(envelope)
+            return self._post.offer(envelope, publisher)
         except (DeliveryError, MessageError) as error:
             await self._losses.lose(envelope, reason_of(error), str(error))
             return True

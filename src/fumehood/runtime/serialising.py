@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import cast
 
@@ -16,8 +17,8 @@ class SerialisingRuntime(LocalRuntime):
     """Whoever receives something has read it from bytes, and shares no object with who wrote it."""
 
     def _carry(self, envelope: Envelope) -> Envelope:
-        now = anyio.current_time()
-        return Envelope.from_bytes(envelope.to_bytes(now), now)
+        data = envelope.to_bytes(anyio.current_time(), time.time())
+        return Envelope.from_bytes(data, anyio.current_time(), time.time())
 
     def _carry_answer(self, answer: Answer) -> Answer:
         return Answer.from_bytes(answer.to_bytes())

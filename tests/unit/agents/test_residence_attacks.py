@@ -267,7 +267,7 @@ async def test_two_that_wait_for_each_other_are_told(make_runtime: MakeRuntime, 
             await runtime.register(name, resident(staff.hire(script, SEND_MESSAGE)), grants=grants)
         assert (await ask(runtime, "Begin.", "ping")).text == "I gave up."
     assert staff.results("ping/default")[0].text == "pong answered:\nI gave up."
-    assert "waits for the answer to a message that led to this one" in staff.results("pong/default")[0].text
+    assert "ping/default waits for pong/default, directly or through others" in staff.results("pong/default")[0].text
     assert [letter.reason for letter in runtime.dead_letters] == [Reason.LOOPING]
     assert check_ends(witness) == ["done", "done"]
 

@@ -48,6 +48,7 @@ from fumehood.runtime import (
 )
 from fumehood.runtime.envelopes import Answer, Envelope
 from fumehood.runtime.messages import Payload
+from fumehood.runtime.residents import Job
 
 pytestmark = pytest.mark.anyio
 
@@ -192,13 +193,13 @@ async def test_an_answer_counts_once_and_only_from_who_was_asked(make_runtime: M
     async with make_runtime() as runtime:
         await runtime.register("waiter", Waiter, make=lambda _: Waiter(door))
         asked: list[Envelope] = []
-        offer = runtime._incoming.offer
+        deliver = runtime._incoming.deliver
 
-        def watch(envelope: Envelope) -> bool:
+        async def watch(envelope: Envelope, sender: Job | None) -> None:
             asked.append(envelope)
-            return offer(envelope)
+            await deliver(envelope, sender)
 
-        runtime._incoming.offer = watch  # type: ignore[method-assign]
+        runtime._incoming.deliver = watch  # type: ignore[method-assign]
 
         async def ask() -> None:
             replies.append(await runtime.send(Greeting(name="honest"), to="waiter"))
@@ -355,10 +356,10 @@ async def test_who_would_wait_for_itself_is_told_at_once(make_runtime: MakeRunti
 
     async with make_runtime() as runtime:
         for name in "abc":
-            await runtime.register(name, Link, grants=Grants(agents=["*"]))
+            await runtime.register(name, Link, grants=Grants(agents=["*"]), reentrant=False)
         await runtime.send(Order(what="", target=" ".join(path)), to="a")
     (text,) = told
-    assert text.startswith("a/default waits for the answer to a message that led to this one")
+    assert text.startswith(f"a/default waits for {(['a', *path])[-2]}/default, directly or through others")
 
 
 async def test_a_huge_message_goes_nowhere_as_an_answer_neither(make_runtime: MakeRuntime) -> None:

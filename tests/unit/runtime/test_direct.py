@@ -261,3 +261,19 @@ async def test_the_application_has_an_agents_grants_when_it_sends_in_its_name(ma
         assert reply.text.endswith("you are errand/boy")
         with pytest.raises(NotGrantedError):
             await runtime.send(Greeting(name="you"), to="greeter/y", sender=errand)
+
+
+async def test_the_first_parameter_of_a_method_may_have_any_name(make_runtime: MakeRuntime) -> None:
+    class Casual(RuntimeAgent):
+        @handles
+        async def greet(this, message: Greeting) -> Reply:
+            return Reply(text=f"{type(this).__name__} greets {message.name}")
+
+        @handles
+        async def obey(_, message: Order, context: Context) -> Reply:
+            return Reply(text=f"{context.id} obeys")
+
+    async with make_runtime() as runtime:
+        await runtime.register("casual", Casual)
+        assert await runtime.send(Greeting(name="Anna"), to="casual") == Reply(text="Casual greets Anna")
+        assert await runtime.send(Order(what=""), to="casual") == Reply(text="casual/default obeys")

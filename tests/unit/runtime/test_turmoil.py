@@ -83,7 +83,7 @@ async def test_after_any_turmoil_the_runtime_is_as_it_was(make_runtime: MakeRunt
             await runtime.idle()
             await anyio.wait_all_tasks_blocked()
             assert runtime._incoming.slots._free == LIMITS.handlers
-            assert (runtime._enquiries._open, runtime._handling._jobs) == ({}, {})
+            assert (runtime._enquiries._open, runtime._handling.answering) == ({}, {})
             assert all(resident.is_idle for resident in runtime._census.residents())
         for name in TYPES:
             await _still_works(runtime, AgentId(name, "0"))

@@ -27,6 +27,11 @@ class Reply:
     text: str
 
 
+@dataclass
+class Ball:
+    left: int
+
+
 class Greeter(RoutedAgent):
     @message_handler
     async def greet(self, message: Greeting, ctx: MessageContext) -> Reply:
@@ -43,6 +48,26 @@ class Listener(RoutedAgent):
         self._heard()
 
 
+class Neighbour(RoutedAgent):
+    def __init__(self, other: str, heard: Callable[[], None]) -> None:
+        super().__init__("is a neighbour")
+        self._other, self._heard = other, heard
+
+    @message_handler
+    async def ask(self, message: Greeting, ctx: MessageContext) -> Reply:
+        return await self.send_message(Reply("How are you?"), AgentId(self._other, "default"))
+
+    @message_handler
+    async def answer(self, message: Reply, ctx: MessageContext) -> Reply:
+        return message
+
+    @message_handler
+    async def hit(self, message: Ball, ctx: MessageContext) -> None:
+        self._heard()
+        if message.left > 1:
+            await self.publish_message(Ball(message.left - 1), TopicId(self._other, "default"))
+
+
 class AutoGenSide:
     def __init__(self, runtime: SingleThreadedAgentRuntime) -> None:
         self._runtime = runtime
@@ -53,6 +78,12 @@ class AutoGenSide:
     async def publish(self) -> None:
         await self._runtime.publish_message(Greeting("Anna"), TopicId("news", "default"))
 
+    async def ask_neighbour(self, name: str) -> None:
+        await self._runtime.send_message(Greeting("Anna"), AgentId(name, "default"))
+
+    async def throw(self, name: str, ball: int) -> None:
+        await self._runtime.publish_message(Ball(ball), TopicId(name, "default"))
+
 
 @asynccontextmanager
 async def open_side(heard: Callable[[], None]) -> AsyncIterator[AutoGenSide]:
@@ -60,6 +91,9 @@ async def open_side(heard: Callable[[], None]) -> AsyncIterator[AutoGenSide]:
     await Greeter.register(runtime, "greeter", lambda: Greeter("greets"))
     await Listener.register(runtime, "listener", lambda: Listener(heard))
     await runtime.add_subscription(TypeSubscription("news", "listener"))
+    for name, other in (("left", "right"), ("right", "left")):
+        await Neighbour.register(runtime, name, lambda other=other: Neighbour(other, heard))
+        await runtime.add_subscription(TypeSubscription(name, name))
     runtime.start()
     try:
         yield AutoGenSide(runtime)

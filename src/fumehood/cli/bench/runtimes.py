@@ -13,10 +13,12 @@ import anyio
 from fumehood.audit import AuditLog
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import AsyncJob, in_turns
-from fumehood.runtime import Grants, LocalRuntime, Message, handles
+from fumehood.runtime import Context, Grants, LocalRuntime, Message, RuntimeAgent, handles
 
 _MESSAGES = 256
 _AT_ONCE = 64
+_RALLY = 16
+NEIGHBOURS = ("left", "right")
 
 
 class Greeting(Message):
@@ -27,12 +29,23 @@ class Reply(Message):
     text: str
 
 
-class Side(Protocol):
-    """One of those who are compared: each call is one message."""
+class Ball(Message):
+    left: int
 
-    async def ask(self) -> None: ...
+
+class Side(Protocol):
+    """One of those who are compared. Besides a greeter and a listener it has two neighbours."""
+
+    async def ask(self) -> None:
+        """One message with an answer."""
 
     async def publish(self) -> None: ...
+
+    async def ask_neighbour(self, name: str) -> None:
+        """Has this neighbour ask the other one something."""
+
+    async def throw(self, name: str, ball: int) -> None:
+        """Publishes to this neighbour, which publishes to the other one, and so on, so often."""
 
 
 OpenSide = Callable[[Callable[[], None]], AbstractAsyncContextManager[Side]]
@@ -110,10 +123,33 @@ def _published(side: Side, tally: Tally) -> AsyncJob:
     return run
 
 
+def _asking_each_other(side: Side, tally: Tally) -> AsyncJob:
+    async def run() -> None:
+        for _ in range(_MESSAGES // 4):
+            async with anyio.create_task_group() as group:
+                for name in NEIGHBOURS:
+                    group.start_soon(side.ask_neighbour, name)
+
+    return run
+
+
+def _publishing_to_each_other(side: Side, tally: Tally) -> AsyncJob:
+    async def run() -> None:
+        tally.expect(_MESSAGES)
+        for _ in range(_MESSAGES // (len(NEIGHBOURS) * _RALLY)):
+            for name in NEIGHBOURS:
+                await side.throw(name, _RALLY)
+        await tally.wait()
+
+    return run
+
+
 _SHAPES: dict[str, Shape] = {
     "messages answered": _one_after_the_other,
     f"messages answered, {_AT_ONCE} at once": _at_once,
     "messages published": _published,
+    "agents that ask each other at once": _asking_each_other,
+    "agents that publish to each other": _publishing_to_each_other,
 }
 
 
@@ -126,6 +162,35 @@ class OurSide:
 
     async def publish(self) -> None:
         await self._runtime.publish(Greeting(name="Anna"), topic="news")
+
+    async def ask_neighbour(self, name: str) -> None:
+        await self._runtime.send(Greeting(name="Anna"), to=name)
+
+    async def throw(self, name: str, ball: int) -> None:
+        await self._runtime.publish(Ball(left=ball), topic=name)
+
+
+class Neighbour(RuntimeAgent):
+    def __init__(self, heard: Callable[[], None]) -> None:
+        self._heard = heard
+
+    @handles
+    async def ask(self, message: Greeting, context: Context) -> Reply:
+        return await context.send(Reply(text="How are you?"), to=other_than(context.id.type), reply=Reply)
+
+    @handles
+    async def answer(self, message: Reply) -> Reply:
+        return message
+
+    @handles
+    async def hit(self, message: Ball, context: Context) -> None:
+        self._heard()
+        if message.left > 1:
+            await context.publish(Ball(left=message.left - 1), topic=other_than(context.id.type))
+
+
+def other_than(name: str) -> str:
+    return NEIGHBOURS[1 - NEIGHBOURS.index(name)]
 
 
 def _ours(log: AuditLog | None) -> OpenSide:
@@ -141,6 +206,11 @@ def _ours(log: AuditLog | None) -> OpenSide:
         async with LocalRuntime(audit=log or False) as runtime:
             await runtime.register("greeter", greet)
             await runtime.register("listener", handles(hear), grants=Grants(subscribe=["news"]), subscriptions=["news"])
+            grants = Grants(agents=NEIGHBOURS, publish=NEIGHBOURS, subscribe=NEIGHBOURS)
+            for name in NEIGHBOURS:
+                await runtime.register(
+                    name, Neighbour, make=lambda _: Neighbour(heard), grants=grants, subscriptions=[name]
+                )
             yield OurSide(runtime)
 
     return open_side

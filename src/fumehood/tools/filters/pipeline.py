@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from fumehood.audit.events import CanarySeen
 from fumehood.audit.redaction import Redaction
@@ -29,6 +30,7 @@ from fumehood.tools.filters.tokens import find_tokens
 from fumehood.tools.shaping import head_and_tail
 
 CANARIES = "canaries"
+_WINDOW = 128
 
 
 class Direction(StrEnum):
@@ -85,10 +87,11 @@ class Pipeline:
             *(Known(name, value) for name, value in (canaries or {}).items()),
         )
 
-    @property
+    @cached_property
     def window(self) -> int:
-        """How many characters a find can stretch over, so that a stream knows how much to hold back."""
-        return max([4096, *(len(known.value) * GROWTH for known in (*self._secrets, *self.canaries))])
+        """How many characters a find can stretch over that has spaces in it, so that a stream knows how much to hold
+        back: the longest form of a known value. Formats of credentials need less, or are one word."""
+        return max([_WINDOW, *(len(known.value) * GROWTH for known in (*self._secrets, *self.canaries))])
 
     @property
     def removes_hidden(self) -> bool:

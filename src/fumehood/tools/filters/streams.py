@@ -8,7 +8,12 @@ from fumehood.tools.filters.invisible import make_visible, unfinished
 from fumehood.tools.filters.pipeline import Filtered, Pipeline, hidden_characters
 
 # A find that never ends (the beginning of a private key, and no end) is not held for ever.
-_MOST_HELD = 16
+_MOST_HELD = 64 * 1024
+# What tells that something is a credential may stand so far before it, such as `Authorization: Bearer`.
+_CONTEXT = 128
+# Looking for the place to cut costs the same for one character as for some.
+_STEP = 64
+_SPACES = " \n\t\r"
 
 
 class FilterStream:
@@ -18,16 +23,19 @@ class FilterStream:
         self._pipeline = pipeline
         # What may be half of a terminal sequence, and what is visible of all before it.
         self._raw, self._held = "", ""
-        self._hidden = 0
+        self._hidden = self._looked_at = 0
         self._is_blocked = False
 
     def feed(self, text: str) -> Iterator[Filtered]:
         self._take(self._raw + text)
         window = self._pipeline.window
-        while len(self._held) > 2 * window and not self._is_blocked:
+        while len(self._held) > max(window, self._looked_at) + _STEP and not self._is_blocked:
             cut = self._cut(window)
             if cut == 0:
+                # Of what is held for long, only a part as large as it is worth another look.
+                self._looked_at = len(self._held) * 9 // 8
                 return
+            self._looked_at = 0
             yield self._pass_on(cut)
 
     def finish(self) -> Iterator[Filtered]:
@@ -46,12 +54,15 @@ class FilterStream:
         self._held, self._raw = self._held + visible, text[end:]
 
     def _cut(self, window: int) -> int:
-        """Before the last place that could still become a find, and through none that is one."""
-        cut = len(self._held) - window
-        for span in self._pipeline.spans(self._held):
-            if span.start < cut < span.end:
-                cut = span.start
-        if cut == 0 and len(self._held) > _MOST_HELD * window:
+        """Before the last place that could still become a find, through none that is one, and between words."""
+        spans = sorted(self._pipeline.spans(self._held), key=lambda span: span.start, reverse=True)
+        cut, last = len(self._held) - window, -1
+        while cut != last:
+            last = cut = 1 + max(self._held.rfind(space, 0, cut) for space in _SPACES)
+            for span in spans:
+                if span.start - _CONTEXT < cut < span.end:
+                    cut = max(0, span.start - _CONTEXT)
+        if cut == 0 and len(self._held) > max(_MOST_HELD, 2 * window):
             return len(self._held)
         return cut
 

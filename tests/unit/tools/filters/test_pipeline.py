@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 from pathlib import Path
 
 import pytest
@@ -183,9 +185,39 @@ def test_where_a_stream_is_cut_makes_no_difference(data: st.DataObject) -> None:
     assert "".join(parts) == pipeline.sift(text).text
 
 
+RANDOM = "".join(random.Random(7).choices(string.ascii_letters + string.digits, k=6000))
+LONG = {
+    "a long bearer token": f"Authorization: Bearer {RANDOM[:900]}",
+    "a long word before a token": f"{RANDOM[:900]} {dict(tokens())['Stripe']}",
+    "a private key": f"-----BEGIN RSA PRIVATE KEY-----\n{RANDOM}\n-----END RSA PRIVATE KEY-----",
+    "an AWS secret": f"aws_session_secret_access_key  =  {RANDOM[:40]}",
+    "a spaced secret": " ".join(SECRET),
+    "a secret as numbers": "  ".join(map(str, SECRET.encode())),
+}
+
+
+@pytest.mark.parametrize("size", [3, 100])
+@pytest.mark.parametrize("secret", [*dict(tokens()).values(), *LONG.values()], ids=[*dict(tokens()), *LONG])
+def test_a_credential_is_found_in_pieces_of_any_size(secret: str, size: int) -> None:
+    pipeline = Pipeline(Policy(filters={"size": "1G"}), secrets={"A": SECRET})
+    for before in ("", "some words " * 11, "some words " * 40):
+        text = f"{before}{secret} {'and more ' * 40}"
+        stream, parts = FilterStream(pipeline), list[str]()
+        for start in range(0, len(text), size):
+            parts += [filtered.text for filtered in stream.feed(text[start : start + size])]
+        parts += [filtered.text for filtered in stream.finish()]
+        assert "".join(parts) == pipeline.sift(text).text
+
+
 def test_a_stream_passes_on_what_is_certain() -> None:
-    stream = FilterStream(Pipeline(Policy()))
-    assert "".join(part.text for part in stream.feed("word " * 4000)) != ""
+    """All but the window of the longest form of a secret, and not only when it ends."""
+    for secrets in ({}, {"A": "x" * 60}):
+        pipeline = Pipeline(Policy(), secrets=secrets)
+        stream, shown = FilterStream(pipeline), ""
+        for count in range(1, 400):
+            shown += "".join(part.text for part in stream.feed("word "))
+            assert 5 * count - len(shown) <= pipeline.window + 2 * 64
+        assert pipeline.window == max(128, 8 * len(secrets.get("A", "")))
 
 
 def test_nothing_comes_after_a_stream_was_blocked() -> None:
