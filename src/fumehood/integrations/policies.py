@@ -1,20 +1,8 @@
-"""The policy of an integration, in the forms that its users have at hand, and what holds when they give none."""
+"""The policy of an integration when its users give none, and the time that a framework may ask for."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
-from fumehood.policy import Policy
-
-AnyPolicy = Policy | Mapping[str, object] | str | os.PathLike[str]
-"""A policy, its sections, or the path of its file."""
-
-
-def read_policy(policy: AnyPolicy | None) -> Policy | None:
-    if policy is None or isinstance(policy, Policy):
-        return policy
-    return Policy(**policy) if isinstance(policy, Mapping) else Policy.load(policy)
+from fumehood.policy import AnyPolicy, Policy, read_policy
 
 
 def workshop_policy(policy: AnyPolicy | None) -> Policy:

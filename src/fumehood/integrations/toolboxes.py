@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from fumehood.integrations.consent import Consent
-from fumehood.integrations.policies import AnyPolicy, read_policy
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.sandbox import Sandbox
 from fumehood.tools import STANDARD, Tool, Toolbox, ToolCall
 

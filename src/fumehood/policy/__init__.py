@@ -16,6 +16,7 @@ Beside it: `egress` and `commands` decide about connections and command lines, `
 
 from fumehood.policy.actions import Commands
 from fumehood.policy.approvals import Approval
+from fumehood.policy.arguments import AnyPolicy, Seconds, read_policy, read_seconds
 from fumehood.policy.audit import Audit
 from fumehood.policy.controls import controls
 from fumehood.policy.docker import Docker
@@ -32,6 +33,7 @@ from fumehood.policy.secret import Injection, Secret
 from fumehood.policy.words import describe
 
 __all__ = [
+    "AnyPolicy",
     "Approval",
     "Audit",
     "Commands",
@@ -47,6 +49,7 @@ __all__ = [
     "NetworkRule",
     "Policy",
     "Resources",
+    "Seconds",
     "Secret",
     "Workspace",
     "controls",
@@ -55,4 +58,6 @@ __all__ = [
     "format_size",
     "parse_duration",
     "parse_size",
+    "read_policy",
+    "read_seconds",
 ]

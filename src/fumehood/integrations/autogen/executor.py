@@ -21,8 +21,7 @@ from fumehood.integrations.autogen.options import SandboxCodeExecutorConfig, rea
 from fumehood.integrations.autogen.planning import make_plan
 from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
 from fumehood.integrations.autogen.reports import Report, SandboxCodeResult
-from fumehood.integrations.policies import AnyPolicy, read_policy
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.sandbox import Sandbox
 
 

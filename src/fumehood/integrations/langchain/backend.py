@@ -24,7 +24,8 @@ from fumehood.blocking import SyncSandbox
 from fumehood.errors import DeniedError, UsageError
 from fumehood.integrations.combined import run_combined
 from fumehood.integrations.failures import as_os_error
-from fumehood.integrations.policies import AnyPolicy, workshop_policy
+from fumehood.integrations.policies import workshop_policy
+from fumehood.policy import AnyPolicy
 from fumehood.sandbox import Sandbox
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from fumehood.integrations.policies import AnyPolicy
 from fumehood.integrations.toolboxes import AskingToolbox, open_toolbox
+from fumehood.policy import AnyPolicy
 from fumehood.tools import STANDARD, Tool, ToolResult, ToolSchema
 
 

@@ -14,7 +14,8 @@ from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 
 from fumehood.errors import UsageError
 from fumehood.integrations.openai_agents.session import FumehoodSandboxSession, FumehoodSandboxSessionState
-from fumehood.integrations.policies import AnyPolicy, workshop_policy
+from fumehood.integrations.policies import workshop_policy
+from fumehood.policy import AnyPolicy
 
 
 class FumehoodSandboxClientOptions(BaseSandboxClientOptions):

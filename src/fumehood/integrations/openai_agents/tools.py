@@ -19,8 +19,8 @@ from agents import (
 )
 from agents.tool_context import ToolContext
 
-from fumehood.integrations.policies import AnyPolicy
 from fumehood.integrations.toolboxes import AskingToolbox, open_toolbox
+from fumehood.policy import AnyPolicy
 from fumehood.results import Status
 from fumehood.tools import SHELL, STANDARD, ToolResult, ToolSchema
 from fumehood.tools import Tool as FumehoodTool

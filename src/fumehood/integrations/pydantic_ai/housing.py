@@ -7,9 +7,10 @@ from typing import Self
 
 from pydantic_ai.workspaces import WorkspaceRef
 
-from fumehood.integrations.policies import AnyPolicy, workshop_policy
+from fumehood.integrations.policies import workshop_policy
 from fumehood.integrations.pydantic_ai.environment import Environment, gone
 from fumehood.integrations.pydantic_ai.workspace import SandboxWorkspaceBackend
+from fumehood.policy import AnyPolicy
 
 
 class SandboxWorkspaces:

@@ -14,8 +14,8 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
 from fumehood.errors import UsageError
-from fumehood.integrations.policies import AnyPolicy
 from fumehood.integrations.toolboxes import AskingToolbox, open_toolbox
+from fumehood.policy import AnyPolicy
 from fumehood.tools import STANDARD, Tool, ToolCall, ToolResult, ToolSchema, ToolStatus
 
 # The toolbox checks arguments itself, and tells the model what is wrong with them.

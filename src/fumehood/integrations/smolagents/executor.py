@@ -13,10 +13,9 @@ from smolagents.local_python_executor import CodeOutput, PythonExecutor  # pyrig
 from fumehood.blocking import SyncSandbox, SyncSession
 from fumehood.errors import UsageError
 from fumehood.integrations.combined import told
-from fumehood.integrations.policies import AnyPolicy, read_policy
 from fumehood.integrations.smolagents.answers import read_answer
 from fumehood.integrations.smolagents.source import tools_source, variables_source
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.results import RunResult
 
 

@@ -1,0 +1,52 @@
+"""Policies and durations as callers give them to functions: in every form that there is, checked in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import overload
+
+from fumehood.errors import UsageError
+from fumehood.policy.model import Policy
+from fumehood.policy.quantities import parse_duration
+
+AnyPolicy = Policy | Mapping[str, object] | str | os.PathLike[str]
+"""A policy, its sections as a mapping, or the path of its file."""
+Seconds = float | str
+"""A number of seconds, or a duration as policies spell it: `500ms`, `30s`, `2m`, `1h`."""
+
+
+@overload
+def read_policy(policy: None, argument: str = "policy") -> None: ...
+
+
+@overload
+def read_policy(policy: AnyPolicy, argument: str = "policy") -> Policy: ...
+
+
+@overload
+def read_policy(policy: AnyPolicy | None, argument: str = "policy") -> Policy | None: ...
+
+
+def read_policy(policy: AnyPolicy | None, argument: str = "policy") -> Policy | None:
+    """The policy; None stays None, since each caller has its own default. UsageError names the `argument`."""
+    match policy:
+        case None | Policy():
+            return policy
+        case Mapping():
+            return Policy.model_validate(dict(policy))
+        case str() if "\n" in policy:
+            raise UsageError(f"{argument} is the text of a policy, not the path of a file; use Policy.loads(text)")
+        case str() | os.PathLike():
+            return Policy.load(policy)
+        case _:
+            kind = type(policy).__name__
+            raise UsageError(f"{argument} must be a Policy, a mapping or the path of a policy file; this is {kind}")
+
+
+def read_seconds(value: Seconds, argument: str = "timeout") -> float:
+    """Seconds. UsageError names the `argument`."""
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise UsageError(f"{argument} {value!r} is not valid: {error}") from None
