@@ -48,6 +48,8 @@ _LINKS = {
     "/dev/stderr": "/proc/self/fd/2",
     "/dev/ptmx": "pts/ptmx",
     "/etc/mtab": "/proc/self/mounts",
+    "/etc/os-release": "/usr/lib/os-release",
+    "/var/tmp": "../tmp",  # one limit for both, and the same lifetime
 }
 # For a sandbox with network rules. All distributions' names for one bundle; whom to trust is each run's own.
 _FILES_TO_GO_OUT = {"/etc/resolv.conf": f"nameserver {LOOPBACK}\noptions timeout:5 attempts:2\n"}
