@@ -301,6 +301,7 @@ DIFFERENCES = (
         (
             "test_a_full_disk_is_told_as_such[files-/workspace]",
             "test_a_full_disk_is_told_as_such[files-/tmp]",
+            "test_a_full_disk_is_told_as_such[files-/var/tmp]",
             "test_a_full_disk_is_told_as_such[files-/dev/shm]",
             "test_a_strict_policy_opens_only_where_every_control_is_whole",
         ),

@@ -10,7 +10,7 @@ from fumehood import Cause, Status, SyncSandbox
 
 FILL = "f = open('{folder}/big', 'wb', buffering=0)\nwhile True: f.write(bytes(65536))"
 MANY = "import itertools\nfor n in itertools.count(): open(f'{folder}/{{n}}', 'w').close()"
-FOLDERS = ["/workspace", "/tmp", "/dev/shm"]
+FOLDERS = ["/workspace", "/tmp", "/var/tmp", "/dev/shm"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

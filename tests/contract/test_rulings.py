@@ -20,6 +20,7 @@ ATTEMPTS = [
     *("read: /etc/passwd", "write: /etc/passwd", "read: /etc/shadow", "read: /etc/hosts", "write: /etc/new"),
     *("read: /root/.ssh/id_ed25519", "read: /var/run/docker.sock", "read: /", "write: /", "write: /new"),
     *("read: new", "write: new", "write: new/deeper", "read: /tmp/new", "write: /tmp/new", "write: /dev/shm/new"),
+    *("write: /var/tmp/new", "read: /etc/os-release", "write: /etc/os-release"),
     *("read: /usr/bin/env", "write: /usr/bin/env", "write: /usr/new", "read: /bin/sh", "write: /bin/sh"),
     *(
         "read: /dev/null",

@@ -12,7 +12,7 @@ from fumehood import Policy, RunResult, Sandbox, Status, SyncSandbox, UsageError
 
 LEAVE_THINGS = """
 import os, pathlib, signal, socket, sys
-for place in ("/tmp/x", "/dev/shm/x", "/run/x"):
+for place in ("/tmp/x", "/var/tmp/y", "/dev/shm/x", "/run/x"):
     pathlib.Path(place).write_text("left")
 import json
 json.left = 1
@@ -23,7 +23,8 @@ if os.fork() == 0:
 """
 LOOK_FOR_THINGS = """
 import json, os
-print([p for p in ("/tmp/x", "/dev/shm/x", "/run/x") if os.path.exists(p)], hasattr(json, "left"), "LEFT" in os.environ)
+places = ("/tmp/x", "/var/tmp/y", "/dev/shm/x", "/run/x")
+print([p for p in places if os.path.exists(p)], hasattr(json, "left"), "LEFT" in os.environ)
 print(oct(os.umask(0)), [int(n) for n in os.listdir("/proc") if n.isdigit() and n != "1"] == [os.getpid()])
 """
 

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.anyio
 
 LEFTOVERS = {
     "a file in /tmp": ("open('/tmp/left', 'w').close()", "os.stat('/tmp/left')"),
+    "a file in /var/tmp": ("open('/var/tmp/left', 'w').close()", "os.stat('/var/tmp/left')"),
     "a file in /dev/shm": ("open('/dev/shm/left', 'w').close()", "os.stat('/dev/shm/left')"),
     "a file in /run": ("open('/run/left', 'w').close()", "os.stat('/run/left')"),
     "shared memory": ("call(shmget, 0x686f6f64, 4096, 0o1666)", "call(shmget, 0x686f6f64, 4096, 0)"),

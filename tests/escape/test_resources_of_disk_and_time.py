@@ -39,6 +39,7 @@ async def tight(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
 FILLING = {
     "the workspace": "fill('/workspace/evil')",
     "/tmp": "fill('/tmp/evil')",
+    "/var/tmp": "fill('/var/tmp/evil')",
     "/dev/shm": "fill('/dev/shm/evil')",
     "/run": "fill('/run/evil')",
     "/tmp, /dev/shm and /run together": "fill('/tmp/evil') + fill('/dev/shm/evil') + fill('/run/evil')",

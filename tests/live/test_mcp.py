@@ -110,7 +110,12 @@ async def test_artifacts_are_resources_and_pictures_are_pictures(policy: Path, e
         assert links(made) == ["sandbox:///workspace/out/a%20b.csv", "sandbox:///workspace/out/dot.png"]
         assert pictures(made) == ["image/png"]
         assert [item["path"] for item in made.structured_content["files"]] == ["out/a b.csv", "out/dot.png"]
-        await call(client, "write_file", path="out/mine.txt", content="mine")
+        written = await call(client, "write_file", path="/workspace/out/./mine.txt", content="mine")
+        assert links(written) == ["sandbox:///workspace/out/mine.txt"]
+        assert written.structured_content["files"][0]["bytes"] == 4
+        assert links(await call(client, "edit_file", path="out/mine.txt", old="mine", new="ours")) == links(written)
+        kept = await call(client, "write_file", path="kept.txt", content="mine")
+        assert (links(kept), "files" in kept.structured_content) == ([], False)
         await call(client, "python", code="open('secret.txt', 'w').write('x'); open('out/fake.png', 'w').write('no')")
         listed = {item.name: item for item in (await client.list_resources(cache_mode="bypass")).resources}
         assert sorted(listed) == ["out/a b.csv", "out/dot.png", "out/fake.png", "out/mine.txt"]

@@ -14,11 +14,13 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from live import browser
 from live.cli_host import SECONDS, hood
 from live.mcp_host import Server, call, environment, listening, text, text_of
 from live.test_mcp import CLIENT_CODE, HELLO, POLICY, Person, cancel_a_call, use_every_tool
 from live.traces import wait_until
 from mcp.shared.exceptions import MCPError
+from requirements import require
 
 pytestmark = pytest.mark.anyio
 JSON = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -118,6 +120,12 @@ async def test_a_person_is_asked_over_http_too(tmp_path: Path) -> None:
 )
 def test_who_should_not_get_in_does_not(server: Server, headers: dict[str, str], status: int) -> None:
     assert post(server, **headers).status_code == status
+
+
+@pytest.mark.parametrize("scheme", ["bearer ", "BEARER ", "Bearer  "])
+def test_the_name_of_the_scheme_has_no_case(server: Server, scheme: str) -> None:
+    assert post(server, authorization=f"{scheme}{server.token}").status_code == 200
+    assert post(server, authorization=f"{scheme}{server.token.swapcase()}").status_code == 401
 
 
 def test_two_tokens_are_none(server: Server) -> None:
@@ -236,3 +244,39 @@ def test_named_origins_and_hosts_get_in(tmp_path: Path) -> None:
         assert post(server, host="other.example.com").status_code == 421
         server.process.send_signal(2)
         assert server.process.wait(SECONDS) == 0
+
+
+# Pages in a browser
+
+PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+
+
+def test_a_browser_that_asks_first_is_answered_for_a_named_origin_alone() -> None:
+    ours = "https://tools.example.com"
+    with listening("--allow-origin", ours) as server:
+        asked = httpx2.options(server.address, headers={**PREFLIGHT, "origin": ours})
+        assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, ours)
+        assert "access-control-allow-credentials" not in asked.headers
+        answered = post(server, origin=ours)
+        assert (answered.headers["access-control-allow-origin"], answered.headers["vary"]) == (ours, "Origin")
+        assert post(server, origin=ours, authorization="Bearer wrong").status_code == 401
+        for headers in ({"origin": "https://evil.example.com"}, {"origin": f"{ours}.evil.net"}, {"origin": "null"}, {}):
+            refused = httpx2.options(server.address, headers={**PREFLIGHT, **headers})
+            assert refused.status_code == 401
+            assert not [name for name in refused.headers if name.startswith("access-control")]
+        assert httpx2.options(server.address, headers={"origin": ours}).status_code == 401  # no preflight, no token
+        assert post(server, origin="https://evil.example.com").status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["*", "null", "https://x.example.com/", "https://X.example.com", "http://x:80", "x"])
+def test_an_origin_that_no_browser_sends_is_refused_at_once(origin: str) -> None:
+    done = hood("mcp", "--http", ":0", "--allow-origin", origin)
+    assert (done.returncode, b"is not one that a browser sends" in done.stderr) == (2, True)
+
+
+def test_a_page_of_a_named_origin_uses_the_server_in_a_browser_and_no_other_page_does(tmp_path: Path) -> None:
+    require(browser.missing() is None, browser.missing() or "")
+    with browser.site() as site, listening("--allow-origin", f"http://127.0.0.1:{site.port}") as server:
+        use = browser.USE_SERVER.replace("ADDRESS", server.address).replace("TOKEN", server.token)
+        assert site.outcome(f"http://127.0.0.1:{site.port}", use, tmp_path / "named") == "42 200"
+        assert site.outcome(f"http://localhost:{site.port}", use, tmp_path / "other") == "TypeError: Failed to fetch"

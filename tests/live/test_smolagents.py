@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import engine
@@ -39,13 +42,66 @@ def test_state_lives_on_and_the_last_value_and_what_was_printed_are_told(executo
     assert (done.output, done.logs, done.is_final_answer) == ("42", "so far\n", False)
 
 
-ANSWERS = [42, "text <b>", None, [1, {"a": [True, 2.5]}], {"deep": {"er": []}}]
+ANSWERS = [
+    42,
+    "text <b>",
+    None,
+    [1, {"a": [True, 2.5]}],
+    {"deep": {"er": []}},
+    {1, 2},
+    (1, (2, b"\x00\xff")),
+    {(1, 2): frozenset([3])},
+    [date(2026, 2, 3), datetime(2026, 2, 3, 4, 5, 6, 7, UTC), time(4, 5), timedelta(days=1, microseconds=1)],
+    [Decimal("1.10"), 1j, Path("/workspace/x")],
+    {"__type__": "no such type"},
+]
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
-def test_a_final_answer_is_plain_data(executor: SandboxPythonExecutor, answer: object) -> None:
-    done = executor(f"print('thinking')\nfinal_answer({answer!r})\nprint('never')")
+def test_a_final_answer_is_the_data_that_was_given(executor: SandboxPythonExecutor, answer: object) -> None:
+    executor.send_variables({"answer": answer})
+    done = executor("print('thinking')\nfinal_answer(answer)\nprint('never')")
     assert (done.output, done.logs, done.is_final_answer) == (answer, "thinking\n", True)
+
+
+PRINTED_LATER = [
+    "try:\n    final_answer('text')\nfinally:\n    print(', and more')",
+    "try:\n    final_answer('text')\nexcept BaseException:\n    print('{\"and\": \"more\"}')\n    raise",
+    "import subprocess\ntry:\n    final_answer('text')\nfinally:\n    subprocess.run(['echo', ', and more'])",
+]
+
+
+@pytest.mark.parametrize("code", PRINTED_LATER)
+def test_what_is_printed_after_the_answer_is_not_part_of_it(executor: SandboxPythonExecutor, code: str) -> None:
+    done = executor(code)
+    assert (done.output, done.is_final_answer) == ("text", True)
+    assert "more" in done.logs
+
+
+def test_nothing_that_is_printed_is_an_answer(executor: SandboxPythonExecutor) -> None:
+    """Not even with all that the way back is made of: text can come from anywhere, such as a page that was read."""
+    seen = "'\\n'.join(str(cell.cell_contents) for cell in final_answer.__closure__)"
+    done = executor(f"print({seen}, 'safe:1', 'text/plain')")
+    assert (done.output, done.is_final_answer) == (None, False)
+    assert "application/x-answer-" in done.logs
+
+
+FORGED = ["safe:[", "[]", "pickle:gASVBQAAAAAAAABLAS4=", 'safe:{"__type__": "set", "data": [[]]}']
+
+
+@pytest.mark.parametrize("text", FORGED)
+def test_an_answer_that_no_serializer_wrote_is_a_failure(executor: SandboxPythonExecutor, text: str) -> None:
+    kind = "next(c.cell_contents for c in final_answer.__closure__ if str(c.cell_contents).startswith('application'))"
+    with pytest.raises(CodeFailedError, match="the final answer cannot be read"):
+        executor(f"display({{{kind}: {text!r}}}, raw=True)")
+
+
+def test_an_answer_that_is_too_large_is_told_to_the_model(backend: str) -> None:
+    with SandboxPythonExecutor(Policy(backend=backend, resources={"output": "64M"})) as executor:
+        executor.send_tools({"final_answer": FinalAnswerTool()})
+        with pytest.raises(CodeFailedError, match="more than 16777216; write it to a file"):
+            executor("final_answer('x' * 2**24)")
+        assert executor("final_answer('x' * 2**23)").output == "x" * 2**23
 
 
 def test_an_answer_that_is_no_plain_data_is_told_as_text(executor: SandboxPythonExecutor) -> None:

@@ -12,7 +12,7 @@ import struct
 from . import kernel
 from .executables import Executables
 from .plan import Plan
-from .rootfs import RUN_FOLDER, TMP, WORKSPACE
+from .rootfs import RUN_FOLDER, TMP, VAR_TMP, WORKSPACE
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
@@ -59,7 +59,7 @@ class FileRules:
         if not self._abi:
             return
         plan.step("enforcing file rules")
-        for folder in (WORKSPACE, TMP):
+        for folder in (WORKSPACE, TMP, VAR_TMP):
             self._allow(plan, folder, self._all_but_devices())
         plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF, self._ruleset, 0)
         plan.call("close", self._ruleset)

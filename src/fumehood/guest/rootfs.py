@@ -23,6 +23,8 @@ RUN_FOLDER = "/run"
 # Whom programs trust when they go out: written anew for every run, because it is the sandbox's own.
 TRUST_FILE = f"{RUN_FOLDER}/trust.pem"
 TMP = "/tmp"
+# Of the same kind as TMP: a link to it where the root is ours, a folder in containers.
+VAR_TMP = "/var/tmp"
 
 # The tmpfs is put over one of these for the moment before it becomes the root; sources are held open by then.
 _STAGING_FOLDERS = ("/tmp", "/mnt", "/srv", "/var")

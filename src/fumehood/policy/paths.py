@@ -17,7 +17,7 @@ from fumehood.policy.source import Source
 WORKSPACE = "/workspace"
 TMP = "/tmp"
 SYSTEM_PATHS = (
-    *("/proc", "/sys", "/dev", "/run", "/tmp", "/etc", "/usr"),
+    *("/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/var/empty", "/etc", "/usr"),
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
 )
 
@@ -61,6 +61,8 @@ def check_target(path: str) -> str:
     for owned in SYSTEM_PATHS:
         if is_inside(target, owned):
             raise ValueError(f"is inside {owned}, which the sandbox masks with its own; choose a path such as /data")
+        if is_inside(owned, target):
+            raise ValueError(f"would cover {owned}, which is the sandbox's own; choose a path such as /data")
     if is_inside(target, WORKSPACE):
         raise ValueError(f"is inside {WORKSPACE}, which is made anew for each sandbox; choose a path such as /data")
     return target

@@ -94,11 +94,15 @@ def test_a_limit_that_makes_no_sense_is_refused_with_what_is_allowed(key: str, v
 
 @pytest.mark.parametrize(
     "folder",
-    ["/proc", "/sys", "/dev", "/run", "/tmp", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/workspace"],
+    ["/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/etc", "/usr", "/bin", "/lib64", "/workspace"],
 )
 @pytest.mark.parametrize("below", ["", "/", "/x", "//x/./y"])
 def test_a_target_inside_what_the_sandbox_owns_is_refused_by_name(folder: str, below: str) -> None:
     assert f"is inside {folder}, which" in refusal(filesystem=mounts(folder + below))
+
+
+def test_a_target_that_covers_what_the_sandbox_owns_is_refused_by_name() -> None:
+    assert "would cover /var/tmp, which is the sandbox's own" in refusal(filesystem=mounts("/var"))
 
 
 @pytest.mark.parametrize(

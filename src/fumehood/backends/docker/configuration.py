@@ -195,6 +195,7 @@ def _tmpfs(design: Design) -> dict[str, str]:
         WORKSPACE: f"{workspace},mode=755{owner}" if owner else f"{workspace},mode=777",
         RUN_FOLDER: f"{scratch},mode=755{owner}" if owner else f"{scratch},mode=777",
         "/tmp": f"{scratch},mode=1777",
+        "/var/tmp": f"{scratch},mode=1777",
         "/dev/shm": f"{scratch},mode=1777",
         **(_root_only(design, common) if design.has_own_kernel else {}),
     }

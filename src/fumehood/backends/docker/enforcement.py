@@ -177,7 +177,7 @@ def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterato
         yield _memory(facts, cgroup, shared)
         yield Enforcement("resources.processes", f"pids {cgroup}, {shared}")
     yield Enforcement("resources.cpus", f"cpu quota, {cgroup}, {shared}")
-    yield Enforcement("resources.disk", "tmpfs size, of each of /tmp, /dev/shm and /run")
+    yield Enforcement("resources.disk", "tmpfs size, of each of /tmp, /var/tmp, /dev/shm and /run")
     if has_own_kernel:
         yield Enforcement("resources.inodes", "bounded by memory alone: gVisor does not count files", partial=True)
     else:

@@ -48,6 +48,8 @@ _LINKS = {
     "/dev/stderr": "/proc/self/fd/2",
     "/dev/ptmx": "pts/ptmx",
     "/etc/mtab": "/proc/self/mounts",
+    "/etc/os-release": "/usr/lib/os-release",
+    "/var/tmp": "../tmp",  # one limit for both, and the same lifetime
 }
 # Where no mount can cover it.
 _INTERPRETER_FOLDER = "/etc/python/bin"

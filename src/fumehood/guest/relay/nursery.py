@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from .. import kernel, program, wire
-from ..rootfs import RUN_FOLDER, TMP
+from ..rootfs import RUN_FOLDER, TMP, VAR_TMP
 from ..steps import StepError, step
 from ..warming import preload, take_out_of_sight
 from . import groups, scratch, supervisor
@@ -109,7 +109,7 @@ class Nursery:
         if not self._standbys:
             self._prepare()
         if message["keeps_tmp"]:
-            self._kept = (TMP,)
+            self._kept = (TMP, VAR_TMP)
         folder = self._make_folder(message)
         gate = self._standbys.pop(0)
         wire.send(gate, {"message": message, "folder": folder}, tuple(descriptors))

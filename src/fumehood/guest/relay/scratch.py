@@ -6,10 +6,10 @@ import itertools
 import os
 from contextlib import suppress
 
-from ..rootfs import RUN_FOLDER, TMP
+from ..rootfs import RUN_FOLDER, TMP, VAR_TMP
 from . import leftovers
 
-FOLDERS = (TMP, "/dev/shm", RUN_FOLDER)
+FOLDERS = (TMP, VAR_TMP, "/dev/shm", RUN_FOLDER)
 
 
 def clear(kept: tuple[str, ...] = ()) -> None:

@@ -8,7 +8,7 @@
     consent      approvals: asks through the client, or says who can be asked
     artifacts    files that the policy lets out, as resources
     server       the protocol's methods, put together
-    stdio, http  how messages come in
+    stdio, http  how messages come in; admission is from whom, over HTTP
 
 Owns the shape of messages. What may be done is decided below: every call goes through a `Toolbox`, so that policy,
 approvals, command rules, filters and the audit log apply as they do to any other model. Must not know the command line.

@@ -23,10 +23,7 @@ MOST_BYTES = 16 * MIB
 
 async def list_artifacts(place: Place) -> list[Resource]:
     files = {path: entry for path, entry in (await place.sandbox.outputs()).items() if is_plain(path, place.filters)}
-    return [
-        Resource(uri=uri_of(path), name=path, mime_type=media_type(path), size=entry.size)
-        for path, entry in list(files.items())[:MOST_LISTED]
-    ]
+    return [_resource(path, entry.size) for path, entry in list(files.items())[:MOST_LISTED]]
 
 
 async def read_artifact(place: Place | None, uri: str) -> ReadResourceResult:
@@ -47,10 +44,24 @@ async def read_artifact(place: Place | None, uri: str) -> ReadResourceResult:
     return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=kind, text=shown)])
 
 
-def has_new_artifacts(place: Place, tool: str, arguments: dict[str, object], result: ToolResult) -> bool:
-    """Whether the list of resources may be another one after this call."""
+async def made_files(place: Place, tool: str, arguments: dict[str, object], result: ToolResult) -> list[Resource]:
+    """What a call has made or changed that clients may read."""
     if result.run is not None:
-        return bool(result.run.artifacts)
-    if tool != WRITE_FILE.name or not result.ok:
-        return False
-    return Outputs(place.sandbox.policy.filesystem.outputs).match(sandbox_path(str(arguments.get("path", ""))))
+        files = {item.path: item.size for item in result.run.artifacts}
+    elif tool == WRITE_FILE.name and result.ok:
+        files = await _written(place, sandbox_path(str(arguments["path"])))
+    else:
+        return []
+    return [_resource(path, size) for path, size in files.items() if is_plain(path, place.filters)]
+
+
+async def _written(place: Place, path: str) -> dict[str, int]:
+    """As it is listed: a file behind a link of the sandbox's is not."""
+    if not Outputs(place.sandbox.policy.filesystem.outputs).match(path):
+        return {}
+    entry = (await place.sandbox.outputs()).get(path)
+    return {} if entry is None else {path: entry.size}
+
+
+def _resource(path: str, size: int) -> Resource:
+    return Resource(uri=uri_of(path), name=path, mime_type=media_type(path), size=size)

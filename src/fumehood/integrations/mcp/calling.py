@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, InputRequiredResult
 
 from fumehood.errors import AuditError, FumehoodError, SandboxError
-from fumehood.integrations.mcp.artifacts import has_new_artifacts
+from fumehood.integrations.mcp.artifacts import made_files
 from fumehood.integrations.mcp.clients import Client, Clients
 from fumehood.integrations.mcp.consent import asking
 from fumehood.integrations.mcp.contexts import RequestContext, client_name
@@ -66,9 +66,10 @@ class Caller:
             return InputRequiredResult(input_requests={each.id: place.consent.put(each) for each in questions})
         if result.status is ToolStatus.DENIED:
             await log(context, client.log_level, "warning", f"{params.name}: {result.text}")
-        if has_new_artifacts(place, params.name, arguments, result):
+        files = await made_files(place, params.name, arguments, result)
+        if files:
             await tell_of_resources(context, self._listeners)
-        return await as_content(result, place)
+        return await as_content(result, files, place)
 
 
 def _progress(context: RequestContext, place: Place) -> AbstractAsyncContextManager[None]:

@@ -7,7 +7,6 @@ no origin that was not named.
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import logging
 import socket
@@ -20,12 +19,11 @@ import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fumehood.errors import SandboxError, UsageError
+from fumehood.integrations.mcp.admission import admitting, check_origin
 from fumehood.integrations.mcp.clients import open_clients
 from fumehood.integrations.mcp.server import SandboxServer, only_with_sessions
 from fumehood.integrations.mcp.settings import MOST_MESSAGE_BYTES, Settings
@@ -54,6 +52,8 @@ class Listening:
             raise UsageError(f"a token has at least {SHORTEST_TOKEN} characters, printable ASCII without line ends")
         if not self.is_local and not self.hosts:
             raise UsageError(f"{self.host} can be reached by many names; say by which clients do, with --allow-host")
+        for origin in self.origins:
+            check_origin(origin)
 
     @property
     def is_local(self) -> bool:
@@ -155,7 +155,7 @@ def _application(settings: Settings, listening: Listening, port: int, ready: Cal
         await application.state.handle(scope, receive, send)
 
     application = Starlette(routes=[Route(PATH, endpoint=_Endpoint(handle))], lifespan=lifespan)
-    return _TokenCheck(application, listening.token)
+    return admitting(application, listening.token, listening.origins)
 
 
 class _Endpoint:
@@ -166,27 +166,6 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._handle(scope, receive, send)
-
-
-class _TokenCheck:
-    """Before anything of a request is read but its headers."""
-
-    def __init__(self, inner: ASGIApp, token: str) -> None:
-        self._inner, self._wanted = inner, f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and self._knows(Headers(scope=scope))):
-            await self._inner(scope, receive, send)
-            return
-        response = PlainTextResponse(
-            "send the header `Authorization: Bearer TOKEN`\n", 401, {"www-authenticate": "Bearer"}
-        )
-        await response(scope, receive, send)
-
-    def _knows(self, headers: Headers) -> bool:
-        """In the same time whatever was sent."""
-        sent = headers.getlist("authorization")
-        return len(sent) == 1 and hmac.compare_digest(sent[0].encode("latin-1", "replace"), self._wanted)
 
 
 def _has_port(name: str) -> bool:

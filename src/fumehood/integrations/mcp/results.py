@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
-from mcp_types import CallToolResult, ContentBlock, ImageContent, ResourceLink, TextContent
+from mcp_types import CallToolResult, ContentBlock, ImageContent, Resource, ResourceLink, TextContent
 
 from fumehood.errors import DeniedError, UsageError
 from fumehood.integrations.mcp.place import Place
 from fumehood.policy.quantities import MIB
-from fumehood.results import Artifact, Denial, RunResult
+from fumehood.results import Denial, RunResult
 from fumehood.tools import ToolResult, ToolStatus
 from fumehood.tools.filters import Pipeline
 
@@ -69,16 +70,17 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-async def as_content(result: ToolResult, place: Place | None) -> CallToolResult:
+async def as_content(result: ToolResult, files: Sequence[Resource], place: Place) -> CallToolResult:
     """Whatever a program could have chosen goes through the filters, as the text has already."""
     text = result.text.encode("utf-8", "replace").decode()  # names of files can hold what JSON cannot
     content: list[ContentBlock] = [TextContent(text=text)]
     data: dict[str, Any] = {"status": result.status.value, "text": text}
-    if result.run is not None and place is not None:
-        artifacts = [item for item in result.run.artifacts if is_plain(item.path, place.filters)]
-        content += [_link(item) for item in artifacts[:_MOST_LINKS]]
-        content += await _pictures(result.run, artifacts, place)
-        data |= _facts(result.run, artifacts, place.filters)
+    content += [_link(file) for file in files[:_MOST_LINKS]]
+    if files:
+        data["files"] = [_told_file(file) for file in files]
+    if result.run is not None:
+        content += await _pictures(result.run, files, place)
+        data |= _facts(result.run, place.filters)
     return CallToolResult(content=content, structured_content=data, is_error=not result.ok)
 
 
@@ -99,7 +101,7 @@ def path_of(uri: str) -> str | None:
     return unquote(uri.removeprefix(_PREFIX), errors="surrogateescape") if uri.startswith(_PREFIX) else None
 
 
-def _facts(run: RunResult, artifacts: list[Artifact], filters: Pipeline) -> dict[str, Any]:
+def _facts(run: RunResult, filters: Pipeline) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "run": {
             "id": run.run_id,
@@ -110,11 +112,6 @@ def _facts(run: RunResult, artifacts: list[Artifact], filters: Pipeline) -> dict
             "truncated": run.truncated,
         }
     }
-    if artifacts:
-        facts["files"] = [
-            {"uri": uri_of(item.path), "path": item.path, "bytes": item.size, "media_type": item.media_type}
-            for item in artifacts
-        ]
     if run.denials:
         facts["denials"] = [_told(denial, filters) for denial in run.denials]
     return facts
@@ -129,22 +126,27 @@ def is_plain(path: str, filters: Pipeline) -> bool:
     return filters.sift(path).text == path and path.isprintable()
 
 
-def _link(item: Artifact) -> ResourceLink:
-    return ResourceLink(uri=uri_of(item.path), name=item.path, mime_type=item.media_type, size=item.size)
+def _link(file: Resource) -> ResourceLink:
+    return ResourceLink(uri=file.uri, name=file.name, mime_type=file.mime_type, size=file.size)
 
 
-async def _pictures(run: RunResult, artifacts: list[Artifact], place: Place) -> list[ImageContent]:
+def _told_file(file: Resource) -> dict[str, object]:
+    return {"uri": file.uri, "path": file.name, "bytes": file.size, "media_type": file.mime_type}
+
+
+async def _pictures(run: RunResult, files: Sequence[Resource], place: Place) -> list[ImageContent]:
     """What was shown, and then files. Bounded, since a model reads all of it."""
     found = [(kind, data) for display in run.displays for kind, data in display.data.items() if isinstance(data, bytes)]
     pictures = [_picture(kind, data) for kind, data in found if _is_picture(kind, data)][:_MOST_PICTURES]
     left = _MOST_PICTURE_BYTES - sum(len(picture.data) for picture in pictures)
-    for item in artifacts:
-        if item.media_type not in _SIGNATURES or item.size > left or len(pictures) >= _MOST_PICTURES:
+    for file in files:
+        kind = file.mime_type or ""
+        if kind not in _SIGNATURES or (file.size or 0) > left or len(pictures) >= _MOST_PICTURES:
             continue
         with suppress(UsageError, DeniedError):  # it is gone already, or another one by now
-            data = await place.sandbox.read(item.path, max_bytes=left)
-            if _is_picture(item.media_type, data):
-                pictures.append(_picture(item.media_type, data))
+            data = await place.sandbox.read(file.name, max_bytes=left)
+            if _is_picture(kind, data):
+                pictures.append(_picture(kind, data))
                 left -= len(data)
     return pictures
 

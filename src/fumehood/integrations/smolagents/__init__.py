@@ -5,6 +5,7 @@ with SandboxPythonExecutor(policy) as executor:
 
 executor     smolagents' interface, and a session of a sandbox behind it
 source       what is sent there: tools, variables, and the way back for a final answer
+answers      what comes back that way, as values
 """
 
 from importlib.util import find_spec

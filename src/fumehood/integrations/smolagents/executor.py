@@ -13,7 +13,8 @@ from smolagents.local_python_executor import CodeOutput, PythonExecutor  # pyrig
 from fumehood.blocking import SyncSandbox, SyncSession
 from fumehood.errors import UsageError
 from fumehood.integrations.combined import told
-from fumehood.integrations.smolagents.source import final_answer, tools_source, variables_source
+from fumehood.integrations.smolagents.answers import read_answer
+from fumehood.integrations.smolagents.source import tools_source, variables_source
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.results import RunResult
 
@@ -31,7 +32,7 @@ class SandboxPythonExecutor(PythonExecutor):
 
     def __init__(self, policy: AnyPolicy | None = None) -> None:
         self._policy = read_policy(policy) or Policy()
-        self._mark = f"<{secrets.token_hex(16)}>"
+        self._answer_type = f"application/x-answer-{secrets.token_hex(16)}"
         self._tools: Mapping[str, object] = {}
         self._variables: dict[str, object] = {}
         self._session: SyncSession | None = None
@@ -75,12 +76,12 @@ class SandboxPythonExecutor(PythonExecutor):
             self._prepare(session)
             session.run(variables_source(self._variables))
         result = session.run(code_action)
-        logs, is_final, answer = final_answer(result.stdout, self._mark)
-        if is_final:
-            return CodeOutput(output=answer, logs=logs, is_final_answer=True)
+        answers = [display.data[self._answer_type] for display in result.displays if self._answer_type in display.data]
+        if answers:
+            return CodeOutput(output=_read(answers[0]), logs=result.stdout, is_final_answer=True)
         if not result.ok:
             raise CodeFailedError(_failure(result))
-        return CodeOutput(output=_value(result), logs=_joined(logs, result.stderr), is_final_answer=False)
+        return CodeOutput(output=_value(result), logs=_joined(result.stdout, result.stderr), is_final_answer=False)
 
     def _open(self) -> SyncSession:
         if self._session is None:
@@ -90,12 +91,19 @@ class SandboxPythonExecutor(PythonExecutor):
 
     def _prepare(self, session: SyncSession) -> None:
         if self._tools:
-            _expect(session.run(tools_source(self._tools, self._mark)), "the agent's tools")
+            _expect(session.run(tools_source(self._tools, self._answer_type)), "the agent's tools")
 
 
 def _expect(result: RunResult, what: str) -> None:
     if not result.ok:
         raise UsageError(f"{what} failed in the sandbox: {_failure(result)}")
+
+
+def _read(answer: object) -> object:
+    try:
+        return read_answer(answer)
+    except UsageError as error:
+        raise CodeFailedError(str(error)) from error
 
 
 def _failure(result: RunResult) -> str:

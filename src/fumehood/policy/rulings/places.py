@@ -11,10 +11,13 @@ import re
 from fumehood.policy.paths import WORKSPACE, is_inside
 
 # Memory of the sandbox's own: made anew, gone with it.
-OWN = (WORKSPACE, "/tmp", "/dev/shm", "/run")
+OWN = (WORKSPACE, "/tmp", "/var/tmp", "/dev/shm", "/run")
 # Programs and libraries, read-only, and a folder with nothing in it.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/empty")
-_ETC = ("passwd", "group", "hosts", "nsswitch.conf", "resolv.conf", "mtab", "ld.so.cache", "alternatives")
+_ETC = (
+    *("passwd", "group", "hosts", "nsswitch.conf", "resolv.conf"),
+    *("mtab", "os-release", "ld.so.cache", "alternatives"),
+)
 _JAVA = re.compile(r"/etc/java-[^/]*-openjdk(?:/.*)?", re.DOTALL)
 _DEVICES = (
     *("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"),

@@ -26,6 +26,7 @@ _HOME, _HOMES = "/home/somebody", ("/home", "/Users", "/root")
 _OWN = (
     *(
         "/tmp",
+        "/var/tmp",
         "/workspace",
         "/dev/null",
         "/dev/zero",
