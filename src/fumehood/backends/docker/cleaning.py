@@ -46,6 +46,6 @@ async def _remove_containers(engine: Engine) -> list[str]:
     for container in await engine.client.containers.list(all=True, filters={"label": [OWNER]}):
         details = await container.show()
         if is_gone(details["Config"]["Labels"][OWNER]):
-            await container.delete(force=True)
+            await container.delete(force=True, v=True)
             removed.append(details["Name"].removeprefix("/"))
     return removed
