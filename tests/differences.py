@@ -307,14 +307,17 @@ DIFFERENCES = (
         ),
     ),
     Difference(
+        GVISOR,
+        "terminals are those of a kernel of the sandbox's own, and no other's",
+        ("test_terminals_are_counted",),
+    ),
+    Difference(
         DOCKER,
-        "with cgroups of version 1 the buffers of sockets are not counted, so that a strict policy is refused",
+        "programs in all containers of an image are one user to the host, which counts these by user",
         (
-            "test_a_strict_policy_opens_only_where_every_control_is_whole",
-            "test_a_run_cannot_hoard_memory_in[buffers of TCP]",
-            "test_a_run_cannot_hoard_memory_in[buffers of UDP]",
+            "test_one_run_cannot_take_all_watches_from_the_others",
+            "test_descriptors_in_flight_are_not_taken_from_sandboxes_of_other_policies",
         ),
-        is_certain=False,
     ),
     Difference(
         DOCKER,
@@ -331,7 +334,6 @@ _BOOTY = "GOT "
 # Weaknesses of the native backend that containers do not have: known failures there, and none here.
 STRONGER = {
     "test_a_lock_on_a_system_file_is_not_seen_by_others": CONTAINERS,
-    "test_one_run_cannot_take_all_watches_from_the_others": GVISOR,
 }
 
 

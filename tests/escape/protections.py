@@ -300,6 +300,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ISOLATION, "in _rlimits(limits):", "in ():"),
         Patch(ISOLATION, 'plan.call("setrlimit", resource.RLIMIT_NPROC', '0 and (""'),
     ],
+    "terminals-counted": [Patch(ISOLATION, ",max={MOST_TERMINALS}", "")],
+    "watches-counted": [_plan_without("_limit_watches(")],
     "disk-limits": [
         Patch(ISOLATION, "size={limits['disk_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
         Patch(ROOTFS, "size={size},nr_inodes={limits['inodes']}", "size=1g"),
@@ -351,7 +353,7 @@ COMBINATIONS: list[tuple[str, ...]] = [
     ("cgroups", "rlimits"),
     ("disk-limits", "rlimits"),
     ("real-root", "minimal-root"),
-    ("user-map", "capabilities"),
+    ("user-map", "capabilities", "landlock"),
     ("own-session", "landlock"),
     ("workspaces", "workspaces-removed"),
 ]

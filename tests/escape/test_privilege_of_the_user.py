@@ -167,7 +167,7 @@ async def test_priority_cannot_be_had_by(sandbox: Sandbox, way: str) -> None:
     assert found in ("EPERM", "EACCES")
 
 
-LIMITS = ["NPROC", "NOFILE", "CORE", "FSIZE", "MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO"]
+LIMITS = ["NPROC", "NOFILE", "FSIZE", "MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO", "SIGPENDING"]
 
 
 @pytest.mark.parametrize("name", LIMITS)

@@ -4,7 +4,7 @@
 |---|---|---|
 | memory of one process | memory cgroup; RLIMIT_AS where there is none | `cgroups, rlimits` |
 | memory of no process, or of many | memory cgroup; without one, strict policies are refused | `cgroups, rlimits` |
-| memory in buffers of internet sockets | memory cgroup of version 2 | as it is: version 1 counts them apart |
+| memory in buffers of internet sockets | memory cgroup of version 2; a limit of its own in version 1 | `cgroups` |
 """
 
 from __future__ import annotations

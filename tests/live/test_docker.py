@@ -21,7 +21,8 @@ from requirements import require
 from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, SyncSandbox, UnenforceableError
 from fumehood.backends.docker import profile
 from fumehood.backends.docker.cleaning import remove_ownerless
-from fumehood.backends.docker.ownership import OWNER, is_gone, labels
+from fumehood.backends.docker.ownership import OWNER, labels
+from fumehood.processes import is_gone
 
 OWNER_OF_TEN = """
 import sys, threading
@@ -154,6 +155,18 @@ def test_containers_of_a_dead_owner_are_collected_and_others_are_left(place: Pat
         assert [any(name.startswith(short) for short in left) for name in made] == [False, True]
     finally:
         engine.docker(place, "rm", "--force", made[1])
+
+
+def test_containers_of_an_owner_in_another_process_namespace_are_left(place: Path) -> None:
+    """As seen from there its number is another process's, or nobody's."""
+    owner = labels("x")[OWNER]
+    made = engine.docker(place, "create", "--label", f"{OWNER}={owner}", engine.IMAGE, "true").stdout.strip()
+    elsewhere = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-m", "fumehood", "gc"]
+    try:
+        subprocess.run(elsewhere, check=True, env={**os.environ, "DOCKER_HOST": engine.address(place)})
+        assert any(made.startswith(short) for short in containers(place, OWNER))
+    finally:
+        engine.docker(place, "rm", "--force", made)
 
 
 def test_an_engine_is_reached_over_tcp(place: Path) -> None:

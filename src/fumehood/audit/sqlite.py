@@ -190,6 +190,8 @@ class Failing:
 
 
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    if not read_only:
+        _keep_private(path)
     connection = sqlite3.connect(
         f"file:{_quoted(path)}?{_how(path) if read_only else 'mode=rwc'}",
         uri=True,
@@ -285,6 +287,20 @@ def _needles(query: Query) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def _keep_private(path: Path) -> None:
+    """For its owner alone, whatever folder it is copied to. SQLite gives its other files the same mode.
+
+    What cannot be opened SQLite reports in its own words.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    # One that an earlier version made; by its name, because closing a descriptor would give up SQLite's locks.
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def _quoted(path: Path) -> str:

@@ -22,12 +22,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     build_parser().parse_args(arguments)
+    builds = remove_abandoned()
     containers, volumes = remove_ownerless()
     found = {
         "cgroups": remove_stale_everywhere(),
         "containers": containers,
         "volumes": volumes,
-        "builds": remove_abandoned(),
+        "builds": builds,
     }
     for names in found.values():
         for name in names:

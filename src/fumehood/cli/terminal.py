@@ -1,7 +1,9 @@
 r"""What a program in a sandbox may do to the terminal in front of it: lines, tabs and colours, nothing else.
 
 A terminal obeys what is written to it: sequences set its title, move the cursor over earlier lines, write to the
-clipboard or make it answer as if somebody had typed. Everything but \n, \r, \t and SGR (colours) becomes visible text.
+clipboard or make it answer as if somebody had typed. Everything but \n, \r, \t and SGR (colours) becomes visible text,
+also the characters that turn the order of others around. With \r a program overwrites its own line, as progress bars
+do; our own messages begin on a line of their own and contain none.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ import re
 RESET = "\x1b[0m"
 # Bounded: a sequence that never ends is not held back for ever.
 _COLOUR = r"\x1b\[[0-9;:]{0,64}m"
-_CONTROL = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# LRE, RLE, PDF, LRO, RLO, then LRI, RLI, FSI, PDI.
+_REORDERING = "\u202a-\u202e\u2066-\u2069"
+_CONTROL = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}]")
 _ANY_COLOUR = re.compile(_COLOUR)
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 
 
 def neutralise(text: str) -> str:
-    """No colours either: for our own messages."""
-    return _CONTROL.sub(lambda match: "".join(map(_visible, match[0])), text)
+    """No colours and no \\r either: for our own messages."""
+    return _CONTROL.sub(lambda match: "".join(map(_visible, match[0])), text).replace("\r", "^M")
 
 
 def _neutralise_but_colours(text: str) -> str:
@@ -29,6 +33,8 @@ def _neutralise_but_colours(text: str) -> str:
 def _visible(character: str) -> str:
     """As `cat -v` shows it; the second set of control characters (0x80 to 0x9f) by number."""
     code = ord(character)
+    if code > 0xFF:
+        return f"\\u{code:04x}"
     if code >= 0x80:
         return f"\\x{code:02x}"
     return "^" + chr(code ^ 0x40) if code < 0x20 or code == 0x7F else character

@@ -14,6 +14,9 @@ from typing import TypedDict
 from .spec import HierarchySpec, Limits
 
 _CPU_PERIOD_US = 100_000
+# Version 1 counts the buffers of internet sockets apart, and only when they have a limit of their own: this part of
+# the limit on memory, on top of it.
+SOCKET_PART_OF_MEMORY = 4
 
 
 class Failures(TypedDict):
@@ -89,8 +92,7 @@ def _settings(hierarchy: HierarchySpec, limits: Limits) -> list[tuple[str, str]]
     elif "memory" in controllers:
         # The second is missing where the kernel does not count swap; the host has checked that there is none then.
         settings += [("memory.limit_in_bytes", memory), ("?memory.memsw.limit_in_bytes", memory)]
-        # Version 1 counts the buffers of internet sockets apart, and only when they have a limit of their own.
-        settings.append(("?memory.kmem.tcp.limit_in_bytes", str(limits["memory_bytes"] // 4)))
+        settings.append(("?memory.kmem.tcp.limit_in_bytes", str(limits["memory_bytes"] // SOCKET_PART_OF_MEMORY)))
     if "pids" in controllers:
         settings.append(("pids.max", str(limits["processes"])))
     if "cpu" in controllers and modern:

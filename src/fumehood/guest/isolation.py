@@ -22,6 +22,18 @@ from .spec import CellSpec, Limits
 from .syscall_filter import install_filter
 from .users import SANDBOX_UID, user_map_files
 
+# The kernel's word for "no core dump, and no handler either": 0 still starts a handler that core_pattern names. The
+# system call filter keeps a program from setting it to 0.
+NO_CORE_DUMP = 1
+# Of the host's 4,096, of which 1,024 are kept for its own programs.
+MOST_TERMINALS = 64
+# Real-time signals and timers that wait. In the run's own user namespace they are counted for the run alone, but above
+# it for the user who started the cell, whose own programs would be left without.
+MOST_PENDING_SIGNALS = 256
+# What the kernel counts for all namespaces of a user together: a run gets this part of what the user has.
+_PART_OF_WATCHES = 8
+_WATCH_LIMITS = ("max_inotify_instances", "max_inotify_watches")
+
 # Where the run's process finds what it was handed, so that all other descriptors can be closed at once.
 CHANNEL = 3
 FIRST_CGROUP = CHANNEL + 1
@@ -44,10 +56,11 @@ class Isolation:
         _keep_descriptors(self.before, self.inherited)
         _enter_namespaces(self.before)
         _mount_folders(self.before, uid, limits, executable=names is None)
-        _mount_proc(self.before, masks)
+        switches = _mount_proc(self.before, masks)
         _join_cgroups(self.before, len(spec["hierarchies"]))
         _set_limits(self.before, limits)
         _become_user(self.before, uid, limits["processes"])
+        _limit_watches(self.before, switches)
         _drop_privileges(self.before)
         path = spec["environment"]["PATH"]
         rules = FileRules(spec["writable"], None if names is None else Executables(names, path, sys.base_prefix))
@@ -95,17 +108,21 @@ def _mount_folders(plan: Plan, uid: int, limits: Limits, *, executable: bool) ->
         plan.call("chown", folder, uid, uid)
         _attach_copy(plan, folder, target)
     pts = kernel.MS_NOSUID | kernel.MS_NOEXEC
-    plan.call("mount", "devpts", "/dev/pts", "devpts", pts, "newinstance,ptmxmode=0666")
+    plan.call("mount", "devpts", "/dev/pts", "devpts", pts, f"newinstance,ptmxmode=0666,max={MOST_TERMINALS}")
 
 
-def _mount_proc(plan: Plan, masks: list[tuple[str, str]]) -> None:
+def _mount_proc(plan: Plan, masks: list[tuple[str, str]]) -> ctypes.c_int:
+    """Returns where a descriptor of /proc/sys/user will be, below the read-only copy of /proc/sys."""
     plan.step("mounting /proc")
     # Processes that the program has no rights over are not shown: process 1 is the only one.
     plan.call("mount", "proc", "/proc", "proc", HARMLESS | kernel.MS_NOEXEC, "hidepid=2")
     plan.step("hiding what /proc tells about the host")
     for path, cover in masks:
         _attach_copy(plan, cover, path)
+    switches = ctypes.c_int()
+    plan.call("open", "/proc/sys/user", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, result=switches)
     _attach_copy(plan, "/proc/sys", "/proc/sys", kernel.MOUNT_ATTR_RDONLY)
+    return switches
 
 
 def _attach_copy(plan: Plan, source: str, target: str, attributes: int = 0) -> None:
@@ -142,7 +159,8 @@ def _set_limits(plan: Plan, limits: Limits) -> None:
 
 def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
     fixed = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: NO_CORE_DUMP,
+        resource.RLIMIT_SIGPENDING: MOST_PENDING_SIGNALS,
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_FSIZE: max(limits["disk_bytes"], limits["workspace_bytes"]),
         resource.RLIMIT_MEMLOCK: 8 * 1024 * 1024,
@@ -179,6 +197,19 @@ def _become_user(plan: Plan, uid: int, processes: int) -> None:
         plan.write_file(path, text)
     # Here and not with the other limits: in the namespace of its own it counts this run's processes alone.
     plan.call("setrlimit", resource.RLIMIT_NPROC, struct.pack("=QQ", processes, processes))
+
+
+def _limit_watches(plan: Plan, switches: ctypes.c_int) -> None:
+    """In the run's own user namespace, whose switches these are, while it may still turn them."""
+    plan.step("limiting watches on files")
+    for name in _WATCH_LIMITS:
+        with open(f"/proc/sys/fs/inotify/{name.replace('inotify', 'user')}", encoding="ascii") as stream:
+            most = str(max(1, int(stream.read()) // _PART_OF_WATCHES)).encode()
+        descriptor = ctypes.c_int()
+        plan.call("openat", switches, name, os.O_WRONLY | os.O_CLOEXEC, result=descriptor)
+        plan.call("write", descriptor, most, len(most))
+        plan.call("close", descriptor)
+    plan.call("close", switches)
 
 
 def _drop_privileges(plan: Plan) -> None:

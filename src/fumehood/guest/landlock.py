@@ -46,8 +46,10 @@ class FileRules:
         create = kernel.SYS_LANDLOCK_CREATE_RULESET
         plan.call("syscall", create, attributes, size, 0, result=self._ruleset)
         self._allow_reading(plan)
-        for folder in ("/dev/shm", "/proc", RUN_FOLDER):
+        for folder in ("/dev/shm", RUN_FOLDER):
             self._allow(plan, folder, self._all_but_devices())
+        # Nothing in it is to be written: oom_score_adj, for one, would save the program at the expense of others.
+        self._allow(plan, "/proc", _READABLE & self._all_but_devices())
         for path in self._writable:
             self._allow(plan, path, self._all_but_devices() & (~0 if os.path.isdir(path) else _FOR_FILES))
         self._allow(plan, "/dev/pts", self._all_but_devices() | _IOCTL_DEV)

@@ -34,7 +34,7 @@ HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
 # What anyone may read in a fresh /proc that is about the host. Files that only root may read need no cover: nobody
 # inside is root to the kernel.
 _HIDDEN_PROC_FILES = (
-    "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "keys", "locks", "modules", "partitions"
+    "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "key-users", "keys", "locks", "modules", "partitions"
 )  # fmt: skip
 _HIDDEN_PROC_FOLDERS = ("acpi", "bus", "driver", "fs", "irq", "pressure", "scsi", "tty")
 

@@ -30,8 +30,16 @@ async def test_a_new_log_is_for_its_owner_alone_and_signed_from_the_start(tmp_pa
     assert [record.kind for record in log.find(Query())] == ["log.created", "log.checkpoint"]
     assert log.folder.stat().st_mode & 0o777 == 0o700
     modes = {file.name: file.stat().st_mode & 0o777 for file in log.folder.iterdir()}
-    assert modes["key.pem"] == 0o600
+    assert {modes[name] for name in ("key.pem", "audit.db", "audit.db-wal", "audit.db-shm")} == {0o600}
     assert set(modes) == {"audit.db", "audit.db-wal", "audit.db-shm", "key.pem", "key.pub", "checkpoint.json"}
+
+
+async def test_a_log_of_an_earlier_version_is_closed_to_others_when_it_is_opened(tmp_path: Path) -> None:
+    AuditLog.at(tmp_path / "log").close()
+    database = tmp_path / "log" / "audit.db"
+    database.chmod(0o644)
+    AuditLog.at(tmp_path / "log")
+    assert database.stat().st_mode & 0o777 == 0o600
 
 
 async def test_checkpoints_come_by_themselves(tmp_path: Path) -> None:

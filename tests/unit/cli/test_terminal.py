@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fumehood.cli.terminal import TerminalFilter, neutralise
 
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
-HOSTILE = st.text(st.sampled_from("\x1b\x9b[]0;31mH\n\r\t\x07\x08\x00\x7f\x85aä€"), max_size=60)
+HOSTILE = st.text(st.sampled_from("\x1b\x9b[]0;31mH\n\r\t\x07\x08\x00\x7f\x85aä€\u202a\u202e\u2066\u2069"), max_size=60)
 
 
 def filtered(*chunks: bytes) -> str:
@@ -44,6 +44,7 @@ def test_where_the_output_is_cut_makes_no_difference(text: str, data: st.DataObj
 @given(HOSTILE)
 def test_our_own_messages_carry_no_control_character_at_all(text: str) -> None:
     assert is_harmless(neutralise(text))
+    assert "\r" not in neutralise(text)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,18 @@ def test_our_own_messages_carry_no_control_character_at_all(text: str) -> None:
         (b"\x1bP+q544e\x1b\\", "^[P+q544e^[\\"),
         ("\x9b2J".encode(), "\\x9b2J"),
         (b"a\x08b\x7f", "a^Hb^?"),
+        ("admin\u202e\u2066// begin\u2069 \u2066".encode(), "admin\\u202e\\u2066// begin\\u2069 \\u2066"),
         (b"\x1b[31" + b"1" * 100 + b"m", "^[[31" + "1" * 100 + "m"),
     ],
 )
 def test_a_dangerous_sequence_becomes_visible_text(sequence: bytes, shown: str) -> None:
     assert filtered(sequence) == shown + "\n"
+
+
+def test_a_program_overwrites_its_own_line_and_none_of_ours() -> None:
+    assert filtered(b" 50 %\r100 %\n") == " 50 %\r100 %\n"
+    assert filtered(b"100 %\r") == "100 %\r\n"
+    assert neutralise("hood: no file x\rhood: done") == "hood: no file x^Mhood: done"
 
 
 def test_colours_are_passed_on_and_ended() -> None:

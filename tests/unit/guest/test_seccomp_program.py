@@ -79,8 +79,8 @@ def simulate(program: bytes, call: Call) -> int:
 
 def evaluate(decision: Decision, values: list[int]) -> int:
     while isinstance(decision, Check):
-        low_half = values[decision.argument] % 2**32
-        decision = decision.then if low_half & decision.mask in decision.values else decision.otherwise
+        half = values[decision.argument] >> (32 if decision.is_upper_half else 0) & WORD
+        decision = decision.then if half & decision.mask in decision.values else decision.otherwise
     return decision.value
 
 
@@ -137,7 +137,7 @@ def test_every_jump_lands_inside_the_program_and_the_program_is_small(machine: s
     for index, (code, if_true, if_false, operand) in enumerate(instructions):
         reach = {0x05: operand, 0x15: max(if_true, if_false), 0x35: max(if_true, if_false)}.get(code, 0)
         assert index + 1 + reach < len(instructions) or code == 0x06
-    assert len(instructions) < 250
+    assert len(instructions) < 400
 
 
 @machines
@@ -167,7 +167,13 @@ def nested_decisions() -> st.SearchStrategy[Decision]:
     return st.recursive(
         verdicts,
         lambda inner: st.builds(
-            Check, st.integers(0, 5), st.lists(words, max_size=4).map(tuple), inner, inner, mask=words | st.just(WORD)
+            Check,
+            st.integers(0, 5),
+            st.lists(words, max_size=4).map(tuple),
+            inner,
+            inner,
+            mask=words | st.just(WORD),
+            is_upper_half=st.booleans(),
         ),
     )
 
@@ -343,3 +349,48 @@ def test_personality_keeps_address_randomisation() -> None:
 
 def test_sync_looks_done() -> None:
     assert decide("sync") == fail_with(0)
+
+
+@machines
+@pytest.mark.parametrize("noise", [0, HIGH_HALF_NOISE])
+def test_huge_pages_are_out_of_reach_whatever_else_is_asked(machine: str, noise: int) -> None:
+    none_left = fail_with(errno.ENOMEM)
+    assert decide("mmap", 0, 0, 3, noise | 0x40022, machine=machine) == none_left
+    assert decide("shmget", 0, 0, noise | 0o5600, machine=machine) == none_left
+    assert decide("memfd_create", 0, noise | 0x5, machine=machine) == fail_with(errno.EINVAL)
+
+
+@machines
+def test_ordinary_memory_stays_allowed(machine: str) -> None:
+    assert decide("mmap", 0, 0, 3, 0x120022, machine=machine) == ALLOW
+    assert decide("shmget", 0, 0, 0o1600, machine=machine) == ALLOW
+    assert decide("memfd_create", 0, 0x3, machine=machine) == ALLOW
+
+
+@machines
+@pytest.mark.parametrize("command", [1024, 1026, 1029, 1039, 1040, 5000, HIGH_HALF_NOISE | 1024])
+def test_fcntl_takes_no_lease_and_watches_nothing(machine: str, command: int) -> None:
+    assert decide("fcntl", 0, command, machine=machine) == fail_with(errno.EINVAL)
+
+
+@machines
+def test_a_rename_leaves_no_device_behind(machine: str) -> None:
+    answers = [decide("renameat2", 0, 0, 0, 0, flags, machine=machine) for flags in range(8)]
+    assert answers == [*[ALLOW] * 4, *[fail_with(errno.EINVAL)] * 4]
+
+
+@machines
+def test_priorities_are_set_for_processes_and_never_for_a_user(machine: str) -> None:
+    assert [decide("setpriority", which, machine=machine) for which in range(4)] == [ALLOW, ALLOW, EPERM, EPERM]
+    assert [decide("ioprio_set", which, machine=machine) for which in range(4)] == [EPERM, ALLOW, ALLOW, EPERM]
+
+
+@machines
+def test_the_limit_of_core_files_is_read_and_never_set(machine: str) -> None:
+    ignored, address = fail_with(0), 0x7F00_0000_1000
+    assert [kind for kind in range(16) if decide("setrlimit", kind, machine=machine) == ignored] == [4]
+    assert [kind for kind in range(16) if decide("prlimit64", 0, kind, address, machine=machine) == ignored] == [4]
+    assert decide("prlimit64", 0, 4, 0, machine=machine) == ALLOW
+    # Neither half of a pointer alone makes it a null pointer.
+    assert decide("prlimit64", 0, 4, 0x7F00_0000_0000, machine=machine) == ignored
+    assert decide("prlimit64", 0, 4, 0x1000, machine=machine) == ignored

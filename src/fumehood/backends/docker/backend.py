@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from fumehood.backends.docker import enforcement
+from fumehood.backends.docker import enforcement, socket_buffers
 from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container, PythonMissingError, start_container
 from fumehood.backends.docker.engine import Engine, host_of
@@ -108,9 +108,9 @@ class DockerBackend:
                 remedy=enforcement.MAKE_IMAGE,
             )
         enforcement.refuse_without_landlock(design.policy, self.name, container.layers)
-        return self._report(design, container.layers)
+        return self._report(design, container.layers, limits_sockets=container.limits_sockets)
 
-    def _report(self, design: Design, layers: tuple[str, ...]) -> EnforcementReport:
+    def _report(self, design: Design, layers: tuple[str, ...], *, limits_sockets: bool) -> EnforcementReport:
         return enforcement.decide(
             design.policy,
             self.name,
@@ -119,6 +119,7 @@ class DockerBackend:
             has_own_kernel=design.has_own_kernel,
             packages=design.packages,
             layers=layers,
+            limits_sockets=limits_sockets,
         )
 
     async def _open(
@@ -142,7 +143,8 @@ class DockerBackend:
         if keeps_ids(facts) and design.has_numeric_user:
             refuse_strangers(mounts, self.name, *design.numeric_user)
         # A strict policy is refused before anything starts; what the guest adds later is only ever more.
-        self._report(design, layers=())
+        counted = socket_buffers.are_counted_as_memory(facts) or socket_buffers.can_be_limited(facts)
+        self._report(design, layers=(), limits_sockets=counted)
         digest = packages.digest if packages else "no packages"
         parts = (policy.digest, engine.host, image.digest, runtime, design.user, digest, f"{len(ports)} ports")
         key = " ".join((*parts, *identities))

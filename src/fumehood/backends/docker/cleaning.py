@@ -12,10 +12,11 @@ import anyio
 
 from fumehood.backends.docker.engine import Engine
 from fumehood.backends.docker.interpreter import remove_unused
-from fumehood.backends.docker.ownership import OWNER, is_gone
+from fumehood.backends.docker.ownership import OWNER
 from fumehood.backends.docker.troubles import speaking_to
 from fumehood.errors import FumehoodError
 from fumehood.policy.docker import Docker
+from fumehood.processes import is_gone
 
 
 class Removed(NamedTuple):
@@ -46,6 +47,6 @@ async def _remove_containers(engine: Engine) -> list[str]:
     for container in await engine.client.containers.list(all=True, filters={"label": [OWNER]}):
         details = await container.show()
         if is_gone(details["Config"]["Labels"][OWNER]):
-            await container.delete(force=True)
+            await container.delete(force=True, v=True)
             removed.append(details["Name"].removeprefix("/"))
     return removed

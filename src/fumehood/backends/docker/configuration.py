@@ -13,6 +13,7 @@ from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
 from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source
+from fumehood.guest.isolation import MOST_TERMINALS, NO_CORE_DUMP
 from fumehood.guest.relay import groups
 from fumehood.guest.relay.nursery import SUPERVISORS
 from fumehood.guest.relay.spec import RelaySpec
@@ -151,7 +152,7 @@ def _host_configuration(design: Design) -> dict[str, Any]:
         "MemorySwap": memory,
         "NanoCpus": round(min(resources.cpus, design.facts.cpu_count) * 1e9),
         "PidsLimit": _processes(design),
-        "Ulimits": [_ulimit("core", 0), _ulimit("nofile", max(_OPEN_FILES, resources.open_files))],
+        "Ulimits": [_ulimit("core", NO_CORE_DUMP), _ulimit("nofile", max(_OPEN_FILES, resources.open_files))],
         "Tmpfs": _tmpfs(design),
         "Mounts": _mounts(design),
         "MaskedPaths": [*_ENGINE_MASKS, *_OUR_MASKS],
@@ -222,7 +223,16 @@ def _mounts(design: Design) -> list[dict[str, Any]]:
         entries.append(_bind(design.packages.path, PACKAGES_PLACE, is_writable=False))
     if design.lent:
         entries.append(design.lent.mount)
+    if not design.has_own_kernel:
+        entries.append(_terminals())
     return entries
+
+
+def _terminals() -> dict[str, Any]:
+    """A volume that goes with the container. An engine's own /dev/pts could take all terminals of the host."""
+    options = {"type": "devpts", "device": "devpts", "o": f"newinstance,ptmxmode=0666,mode=620,max={MOST_TERMINALS}"}
+    driver = {"Name": "local", "Options": options}
+    return {"Type": "volume", "Target": "/dev/pts", "VolumeOptions": {"NoCopy": True, "DriverConfig": driver}}
 
 
 def _bind(source: str, target: str, *, is_writable: bool) -> dict[str, Any]:

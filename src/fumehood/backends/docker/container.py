@@ -9,13 +9,14 @@ from typing import Any
 
 import anyio
 
-from fumehood.backends.docker import delivery, ownership
+from fumehood.backends.docker import delivery, ownership, socket_buffers
 from fumehood.backends.docker.bridge import Bridge
 from fumehood.backends.docker.configuration import Design, container_configuration, guest_specification
 from fumehood.backends.docker.engine import Engine
 from fumehood.backends.docker.troubles import EngineError, speaking_to
 from fumehood.errors import StepFailedError
 from fumehood.guest import wire
+from fumehood.guest.cgroup import SOCKET_PART_OF_MEMORY
 
 _START_SECONDS = 60.0
 
@@ -23,13 +24,17 @@ _START_SECONDS = 60.0
 class Container:
     """Belongs to the backend's event loop."""
 
-    def __init__(self, engine: Engine, container: Any, bridge: Bridge, word: wire.Message) -> None:
+    def __init__(
+        self, engine: Engine, container: Any, bridge: Bridge, word: wire.Message, *, limits_sockets: bool
+    ) -> None:
         self._engine = engine
         self._container = container
         self.bridge = bridge
         self.loop = asyncio.get_running_loop()
         self.python: tuple[int, ...] = tuple(word["ready"])
         self.layers: tuple[str, ...] = tuple(map(str, word["confined_by"]))
+        self.limits_sockets = limits_sockets
+        """Whether the buffers of sockets are within its memory, or have a limit of their own."""
 
     @property
     def is_alive(self) -> bool:
@@ -88,10 +93,23 @@ async def _started(engine: Engine, container: Any, design: Design) -> Container:
             raise StepFailedError("starting the guest in a container", said)
         if "failed" in word:
             raise StepFailedError(str(word["failed"]), str(word.get("detail")))
-        return Container(engine, container, bridge, word)
+        with speaking_to(engine.host):
+            limits_sockets = await _limit_sockets(container, design)
+        return Container(engine, container, bridge, word, limits_sockets=limits_sockets)
     except BaseException:
         await bridge.close()
         raise
+
+
+async def _limit_sockets(container: Any, design: Design) -> bool:
+    """With a kernel of its own they are that kernel's memory."""
+    if design.has_own_kernel or socket_buffers.are_counted_as_memory(design.facts):
+        return True
+    if not socket_buffers.can_be_limited(design.facts):
+        return False
+    details = await container.show()
+    most = design.policy.resources.memory // SOCKET_PART_OF_MEMORY
+    return socket_buffers.limit(container.id, details["State"]["Pid"], most)
 
 
 class PythonMissingError(EngineError):
@@ -116,4 +134,4 @@ async def _remove(container: Any) -> None:
     # Whoever was cancelled would be cancelled again at each wait, and leave the container behind.
     with anyio.CancelScope(shield=True), suppress(DockerError, aiohttp.ClientError, OSError, TimeoutError):
         async with asyncio.timeout(10.0):
-            await container.delete(force=True)
+            await container.delete(force=True, v=True)

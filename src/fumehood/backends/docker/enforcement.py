@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fumehood.backends import executables, network
+from fumehood.backends.docker import socket_buffers
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
@@ -114,6 +115,7 @@ def decide(
     has_own_kernel: bool,
     packages: PackageFolder | None,
     layers: tuple[str, ...],
+    limits_sockets: bool,
 ) -> EnforcementReport:
     """`layers` are what the guest could put on programs besides."""
     entries = (
@@ -121,7 +123,7 @@ def decide(
         *network.report(policy, "a relay in the container, over its control stream"),
         *_packages(policy, packages),
         *_commands(policy),
-        *_limits(policy, facts, has_own_kernel),
+        *_limits(policy, facts, has_own_kernel, limits_sockets),
     )
     for entry in entries:
         if entry.partial and policy.strict:
@@ -166,7 +168,7 @@ def _commands(policy: Policy) -> Iterator[Enforcement]:
         yield Enforcement("commands", executables.mechanism(policy))
 
 
-def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterator[Enforcement]:
+def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool, limits_sockets: bool) -> Iterator[Enforcement]:
     cgroup = f"cgroup of the container (version {facts.cgroup_version})"
     shared = "for all runs of the sandbox together"
     yield Enforcement("resources.timeout", "clock in the container, which kills the run; then the host's")
@@ -174,7 +176,7 @@ def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterato
         yield Enforcement("resources.memory", f"RLIMIT_AS for a program, and memory {cgroup} {shared}")
         yield Enforcement("resources.processes", f"counted by the guest, and pids {cgroup}")
     else:
-        yield _memory(facts, cgroup, shared)
+        yield _memory(facts, cgroup, shared, limits_sockets)
         yield Enforcement("resources.processes", f"pids {cgroup}, {shared}")
     yield Enforcement("resources.cpus", f"cpu quota, {cgroup}, {shared}")
     yield Enforcement("resources.disk", "tmpfs size, of each of /tmp, /var/tmp, /dev/shm and /run")
@@ -190,11 +192,13 @@ def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool) -> Iterato
         yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
 
 
-def _memory(facts: EngineFacts, cgroup: str, shared: str) -> Enforcement:
+def _memory(facts: EngineFacts, cgroup: str, shared: str, limits_sockets: bool) -> Enforcement:
     if "swap" not in facts.limits:
         return Enforcement("resources.memory", f"memory {cgroup}, without swap, {shared}", partial=True)
-    if facts.cgroup_version == "1":
-        # Version 1 counts them apart, and engines no longer set that limit.
-        apart = "but not the buffers of internet sockets"
+    if not limits_sockets:
+        apart = "but not the buffers of internet sockets, which only root on the engine's machine can limit"
         return Enforcement("resources.memory", f"memory {cgroup}, swap included, {apart}, {shared}", partial=True)
+    if not socket_buffers.are_counted_as_memory(facts):
+        apart = "and a quarter as much for buffers of internet sockets"
+        return Enforcement("resources.memory", f"memory {cgroup}, swap included, {apart}, {shared}")
     return Enforcement("resources.memory", f"memory {cgroup}, swap included, {shared}")

@@ -1,11 +1,14 @@
-"""Whose container it is: written on it, so that one whose owner is gone can be told from one that is in use."""
+"""Whose container it is: written on it, so that one whose owner is gone can be told from one that is in use.
+
+An owner of another machine or process namespace is not ours to judge: its containers stay.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 
-from fumehood.processes import boot, identity, is_alive
+from fumehood.processes import identity
 
 OWNER = "fumehood.owner"
 LEASE = "fumehood.lease"
@@ -14,8 +17,3 @@ POLICY = "fumehood.policy"
 
 def labels(policy_digest: str) -> dict[str, str]:
     return {OWNER: identity(os.getpid()), LEASE: secrets.token_hex(8), POLICY: policy_digest}
-
-
-def is_gone(owner: str) -> bool:
-    """Whether the process that a label names has ended. A container of another machine's is not ours to judge."""
-    return owner.partition(" ")[0] == boot() and not is_alive(owner)

@@ -88,9 +88,10 @@ def _leads_to_allow(check: Check) -> bool:
 
 
 def _condition(check: Check, value: int) -> Condition:
+    shift = 32 if check.is_upper_half else 0
     return {
         "index": check.argument,
-        "value": check.mask & WORD,
-        "valueTwo": value,
+        "value": (check.mask & WORD) << shift,
+        "valueTwo": value << shift,
         "op": "SCMP_CMP_MASKED_EQ",
     }

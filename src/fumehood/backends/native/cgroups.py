@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fumehood import processes
+
 CONTROLLERS = ("memory", "pids", "cpu")
-_NAME = re.compile(r"fumehood-(?P<process>\d+)-(?P<started>\d+)-\d+")
+_NAME = re.compile(r"fumehood-(?P<process>\d+)-(?P<started>\d+)-(?P<namespace>\w+)-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class CellCgroups:
 
     def __init__(self, hierarchies: list[Hierarchy], number: int) -> None:
         self._hierarchies = hierarchies
-        self._name = f"fumehood-{os.getpid()}-{_start_time(os.getpid())}-{number}"
+        process = os.getpid()
+        self._name = f"fumehood-{process}-{processes.start_time(process)}-{processes.namespace()}-{number}"
 
     @property
     def folders(self) -> list[Path]:
@@ -167,17 +170,10 @@ def _remove_dead(folders: Iterable[Path]) -> list[Path]:
     removed: list[Path] = []
     for folder in list(folders):
         match = _NAME.fullmatch(folder.name)
-        if match and not _is_alive(int(match["process"]), match["started"]) and remove_tree(folder, 0):
+        if match and _is_dead(match) and remove_tree(folder, 0):
             removed.append(folder)
     return removed
 
 
-def _is_alive(process: int, started: str) -> bool:
-    with suppress(OSError):
-        return _start_time(process) == started
-    return False
-
-
-def _start_time(process: int) -> str:
-    """Tells a process from a later one with the same id."""
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+def _is_dead(owner: re.Match[str]) -> bool:
+    return processes.has_ended(owner["namespace"], int(owner["process"]), owner["started"])

@@ -13,7 +13,7 @@ import sys
 
 from .. import kernel
 from ..executables import Executables
-from ..isolation import own_address_space
+from ..isolation import MOST_PENDING_SIGNALS, NO_CORE_DUMP, own_address_space
 from ..landlock import FileRules
 from ..plan import Plan
 from ..seccomp import build_filter
@@ -22,7 +22,13 @@ from . import leftovers
 from .spec import RelaySpec, RunLimits
 
 # gVisor has nothing behind these that could be used too much.
-_MAY_BE_MISSING = {resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO}
+_MAY_BE_MISSING = {
+    resource.RLIMIT_MEMLOCK,
+    resource.RLIMIT_MSGQUEUE,
+    resource.RLIMIT_NICE,
+    resource.RLIMIT_RTPRIO,
+    resource.RLIMIT_SIGPENDING,
+}
 
 
 class Confinement:
@@ -80,7 +86,8 @@ def _set_limits(plan: Plan, limits: RunLimits) -> None:
         # When memory runs out, the kernel is to take the program and none of ours.
         plan.write_file("/proc/self/oom_score_adj", "1000")
     fixed = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: NO_CORE_DUMP,
+        resource.RLIMIT_SIGPENDING: MOST_PENDING_SIGNALS,
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_FSIZE: limits["file_bytes"],
         resource.RLIMIT_MEMLOCK: 8 * 1024 * 1024,
@@ -95,6 +102,8 @@ def _set_limits(plan: Plan, limits: RunLimits) -> None:
             continue
         most = resource.getrlimit(kind)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
+        if resource.getrlimit(kind) == (value, value):
+            continue  # the engine has set it, and its profile may refuse to do so again
         plan.call("setrlimit", kind, struct.pack("=QQ", value, value))
     if limits["cpu_seconds"] is not None:
         # At the soft limit the kernel sends SIGXCPU, which a program may ignore; at the hard one SIGKILL.

@@ -75,4 +75,5 @@ class _Compiler:
             position = self.program.branch(EQUAL, value, then, position)
         if decision.mask != WORD:
             position = self.program.mask(decision.mask, position)
-        return self.program.load(_ARGUMENTS_OFFSET + 8 * decision.argument, position)
+        half = 4 if decision.is_upper_half else 0
+        return self.program.load(_ARGUMENTS_OFFSET + 8 * decision.argument + half, position)

@@ -17,9 +17,10 @@ class Verdict(NamedTuple):
 class Check(NamedTuple):
     """Whether the low 32 bits of an argument, masked, are one of `values`.
 
-    The high 32 bits are never looked at, because the kernel uses them in none of the arguments that the profile checks:
-    those are int, unsigned int or umode_t, or flags that all lie in the low half. A caller may leave anything in the
-    upper half of the register, so a check that compared all of it could be passed by setting an upper bit.
+    The high 32 bits are looked at for pointers alone. The kernel uses them in none of the other arguments that the
+    profile checks: those are int, unsigned int or umode_t, or flags that all lie in the low half. A caller may leave
+    anything in the upper half of the register, so a check that compared all of it could be passed by setting an upper
+    bit.
     """
 
     argument: int
@@ -27,6 +28,7 @@ class Check(NamedTuple):
     then: "Decision"
     otherwise: "Decision"
     mask: int = WORD
+    is_upper_half: bool = False
 
 
 Decision = Verdict | Check

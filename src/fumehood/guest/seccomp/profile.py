@@ -23,19 +23,34 @@ from .arguments import (
     plain_files,
     without_set_id_bits,
 )
-from .decisions import ALLOW, Decision, fail_with
+from .decisions import ALLOW, Check, Decision, fail_with
+from .outside_effects import (
+    KNOWN_FCNTL,
+    NO_HUGE_MAPPING,
+    NO_HUGE_SEGMENT,
+    ORDINARY_MEMORY_FILE,
+    ORDINARY_RENAME,
+    disk_priority_of_processes,
+    limits_but_core,
+    priority_of_processes,
+    reading_limits_or_setting,
+)
 
 ABSENT = fail_with(errno.ENOSYS)
 PRETEND = fail_with(0)
+_LIMITS = reading_limits_or_setting(pointer=2, resource=1)
 
 RULES: tuple[tuple[Decision, str], ...] = (
     # Descriptors and data.
     (ALLOW, "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range"),
-    (ALLOW, "dup dup2 dup3 fcntl flock pipe pipe2 sendfile splice tee vmsplice copy_file_range"),
-    (ALLOW, "fsync fdatasync sync_file_range fallocate ftruncate truncate readahead fadvise64 memfd_create"),
+    (ALLOW, "dup dup2 dup3 flock pipe pipe2 sendfile splice tee vmsplice copy_file_range"),
+    (ALLOW, "fsync fdatasync sync_file_range fallocate ftruncate truncate readahead fadvise64"),
+    (KNOWN_FCNTL, "fcntl"),
+    (ORDINARY_MEMORY_FILE, "memfd_create"),
     # Files and folders. What can be reached is for the mount namespace and Landlock to say.
     (ALLOW, "stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 readlink readlinkat"),
-    (ALLOW, "getdents getdents64 getcwd chdir fchdir rename renameat renameat2 rmdir link linkat unlink unlinkat"),
+    (ALLOW, "getdents getdents64 getcwd chdir fchdir rename renameat rmdir link linkat unlink unlinkat"),
+    (ORDINARY_RENAME, "renameat2"),
     (ALLOW, "symlink symlinkat chown fchown lchown fchownat umask utime utimes futimesat utimensat"),
     (ALLOW, "setxattr lsetxattr fsetxattr getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr"),
     (ALLOW, "removexattr lremovexattr fremovexattr inotify_init inotify_init1 inotify_add_watch inotify_rm_watch"),
@@ -47,7 +62,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (plain_files(1), "mknod"),
     (plain_files(2), "mknodat"),
     # Memory of the process itself.
-    (ALLOW, "brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 mlockall munlock munlockall"),
+    (NO_HUGE_MAPPING, "mmap"),
+    (ALLOW, "brk munmap mremap mprotect madvise msync mincore mlock mlock2 mlockall munlock munlockall"),
     (ALLOW, "pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack"),
     # Processes and threads; the pid namespace and the pids limit hold them.
     (ALLOW, "fork vfork execve execveat exit exit_group wait4 waitid set_tid_address gettid getpid getppid"),
@@ -58,7 +74,11 @@ RULES: tuple[tuple[Decision, str], ...] = (
     # Scheduling, within what an unprivileged process may do to itself.
     (ALLOW, "sched_yield sched_getaffinity sched_getparam sched_setparam sched_getscheduler sched_setscheduler"),
     (ALLOW, "sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min sched_rr_get_interval"),
-    (ALLOW, "getpriority setpriority ioprio_get ioprio_set getcpu getrusage getrlimit setrlimit prlimit64"),
+    (ALLOW, "getpriority ioprio_get getcpu getrusage getrlimit"),
+    (priority_of_processes(), "setpriority"),
+    (disk_priority_of_processes(), "ioprio_set"),
+    (limits_but_core(0), "setrlimit"),
+    (_LIMITS, "prlimit64"),
     # Users and capabilities: one user is mapped and there are no capabilities, so these can only give up.
     (ALLOW, "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid setregid"),
     (ALLOW, "setresuid setresgid setfsuid setfsgid setgroups capget capset"),
@@ -78,7 +98,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (ALLOW, "bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt"),
     (ALLOW, "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg"),
     # System V and POSIX message passing, in an ipc namespace of its own.
-    (ALLOW, "shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl"),
+    (NO_HUGE_SEGMENT, "shmget"),
+    (ALLOW, "shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl"),
     (ALLOW, "mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr"),
     # Facts about the system, and devices that the sandbox has opened.
     (ALLOW, "uname sysinfo getrandom"),
@@ -129,8 +150,10 @@ def decisions(numbers: Mapping[str, int]) -> dict[int, Decision]:
 
 # Whoever has the same user may change these of a process. By the number 0 a process means itself.
 _OWN_PROCESS_RULES: tuple[tuple[Decision, str], ...] = (
-    (ITSELF_AT_FIRST, "prlimit64 sched_setparam sched_setscheduler sched_setattr"),
-    (ITSELF_AT_SECOND, "setpriority ioprio_set"),
+    (ITSELF_AT_FIRST, "sched_setparam sched_setscheduler sched_setattr"),
+    (Check(0, (0,), _LIMITS, REFUSE), "prlimit64"),
+    (priority_of_processes(ITSELF_AT_SECOND), "setpriority"),
+    (disk_priority_of_processes(ITSELF_AT_SECOND), "ioprio_set"),
 )
 
 

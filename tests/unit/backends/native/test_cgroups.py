@@ -207,13 +207,15 @@ def test_what_dead_processes_left_is_removed_and_nothing_else(tmp_path: Path) ->
     living = CellCgroups([hierarchy], 1)
     living.make(None)
     ours = living.folders[0].name
-    started = ours.split("-")[2]
+    started, namespace = ours.split("-")[2:4]
     stale = [
-        f"fumehood-{2**22 + 5}-123-1",
-        f"fumehood-{2**22 + 5}-123-2",
-        f"fumehood-{os.getpid()}-{int(started) + 1}-1",
+        f"fumehood-{2**22 + 5}-123-{namespace}-1",
+        f"fumehood-{2**22 + 5}-123-{namespace}-2",
+        f"fumehood-{os.getpid()}-{int(started) + 1}-{namespace}-1",
     ]
-    others = ["fumehood-x", "fumehood-12", "fumehood-1-2-3-4", "other", f"{stale[0]}-more"]
+    others = ["fumehood-x", "fumehood-12", "fumehood-1-2-3-4-5", "other", f"{stale[0]}-more"]
+    # Whether a process of another namespace lives cannot be known here.
+    others += [f"fumehood-{2**22 + 5}-123-{int(namespace) + 1}-1", f"fumehood-{2**22 + 5}-123-unknown-1"]
     for name in (*stale, *others):
         (hierarchy.parent / name / "run-1").mkdir(parents=True)
     removed = remove_stale([hierarchy])
