@@ -24,6 +24,7 @@ from .arguments import (
     without_set_id_bits,
 )
 from .decisions import ALLOW, Decision, fail_with
+from .options import KNOWN_PROCESS_OPTIONS, KNOWN_SOCKET_OPTIONS
 
 ABSENT = fail_with(errno.ENOSYS)
 PRETEND = fail_with(0)
@@ -52,7 +53,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     # Processes and threads; the pid namespace and the pids limit hold them.
     (ALLOW, "fork vfork execve execveat exit exit_group wait4 waitid set_tid_address gettid getpid getppid"),
     (ALLOW, "getpgid getpgrp setpgid getsid setsid pidfd_open futex futex_waitv get_robust_list set_robust_list"),
-    (ALLOW, "rseq membarrier arch_prctl prctl"),
+    (ALLOW, "rseq membarrier arch_prctl"),
+    (KNOWN_PROCESS_OPTIONS, "prctl"),
     (SAME_NAMESPACES, "clone"),
     (KNOWN_PERSONALITIES, "personality"),
     # Scheduling, within what an unprivileged process may do to itself.
@@ -62,8 +64,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     # Users and capabilities: one user is mapped and there are no capabilities, so these can only give up.
     (ALLOW, "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid setregid"),
     (ALLOW, "setresuid setresgid setfsuid setfsgid setgroups capget capset"),
-    # A program may confine itself further.
-    (ALLOW, "seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self"),
+    # A program may confine its access to files further.
+    (ALLOW, "landlock_create_ruleset landlock_add_rule landlock_restrict_self"),
     # Signals.
     (ALLOW, "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigqueueinfo"),
     (ALLOW, "rt_tgsigqueueinfo sigaltstack kill tkill tgkill pidfd_send_signal signalfd signalfd4 pause"),
@@ -75,7 +77,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (ALLOW, "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2"),
     # Sockets; the network namespace says where they lead.
     (ORDINARY_SOCKETS, "socket socketpair"),
-    (ALLOW, "bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt"),
+    (ALLOW, "bind listen accept accept4 connect shutdown getsockname getpeername getsockopt"),
+    (KNOWN_SOCKET_OPTIONS, "setsockopt"),
     (ALLOW, "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg"),
     # System V and POSIX message passing, in an ipc namespace of its own.
     (ALLOW, "shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl"),
@@ -96,6 +99,9 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (ABSENT, "get_mempolicy"),
     # Memory that not even the kernel can read is of no use to an ordinary program; most kernels have it switched off.
     (ABSENT, "memfd_secret"),
+    # No limit counts the filters that a kernel compiles, and freeing thousands of them at once can stop it for good.
+    # Programs that confine themselves go on without, as on a kernel that has no seccomp.
+    (ABSENT, "seccomp"),
     # Kernel AIO: few programs use it, all of them do without, and its record is poor.
     (ABSENT, "io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents"),
     # Does what other calls do, unseen by the filter.
