@@ -15,11 +15,11 @@ import sys
 
 from . import kernel
 from .executables import Executables
+from .gate import Page
 from .landlock import FileRules
 from .plan import Plan
 from .rootfs import HARMLESS, RUN_FOLDER
 from .spec import CellSpec, Limits
-from .syscall_filter import install_filter
 from .users import SANDBOX_UID, user_map_files
 
 # Where the run's process finds what it was handed, so that all other descriptors can be closed at once.
@@ -35,7 +35,7 @@ def inner_uid(spec: CellSpec) -> int:
 class Isolation:
     """`before` is carried out on standby, `last` once the workspace is attached."""
 
-    def __init__(self, spec: CellSpec, masks: list[tuple[str, str]], seccomp_program: bytes) -> None:
+    def __init__(self, spec: CellSpec, masks: list[tuple[str, str]], gate: Page) -> None:
         self.before, self.last = Plan(), Plan()
         # The numbers that the process is born with: the cell writes them here before each fork.
         self.inherited = [ctypes.c_int() for _ in range(1 + len(spec["hierarchies"]))]
@@ -44,16 +44,17 @@ class Isolation:
         _keep_descriptors(self.before, self.inherited)
         _enter_namespaces(self.before)
         _mount_folders(self.before, uid, limits, executable=names is None)
+        namespace_limits = _open_namespace_limits(self.before)
         _mount_proc(self.before, masks)
         _join_cgroups(self.before, len(spec["hierarchies"]))
         _set_limits(self.before, limits)
         _become_user(self.before, uid, limits["processes"])
+        _forbid_user_namespaces(self.before, namespace_limits)
         _drop_privileges(self.before)
         path = spec["environment"]["PATH"]
         rules = FileRules(spec["writable"], None if names is None else Executables(names, path, sys.base_prefix))
         rules.prepare(self.before)
-        self.before.step("installing the system call filter")
-        install_filter(self.before, seccomp_program)
+        _close_gate(self.before, gate)
         rules.enforce(self.last)
 
 
@@ -179,6 +180,30 @@ def _become_user(plan: Plan, uid: int, processes: int) -> None:
         plan.write_file(path, text)
     # Here and not with the other limits: in the namespace of its own it counts this run's processes alone.
     plan.call("setrlimit", resource.RLIMIT_NPROC, struct.pack("=QQ", processes, processes))
+
+
+def _open_namespace_limits(plan: Plan) -> ctypes.c_int:
+    """While there is a /proc/sys that can be written to. What is opened below it belongs to whoever opens it then."""
+    plan.step("opening the limits of namespaces")
+    folder = ctypes.c_int()
+    plan.call("open", "/proc/sys/user", os.O_PATH | os.O_CLOEXEC, result=folder)
+    return folder
+
+
+def _forbid_user_namespaces(plan: Plan, limits: ctypes.c_int) -> None:
+    """A wall behind the filter. Without a user namespace nobody here can have any other kind: all need a capability."""
+    plan.step("forbidding user namespaces")
+    descriptor = ctypes.c_int()
+    plan.call("openat", limits, "max_user_namespaces", os.O_WRONLY | os.O_CLOEXEC, result=descriptor)
+    plan.call("write", descriptor, b"0", 1)
+    plan.call("close", descriptor)
+    plan.call("close", limits)
+
+
+def _close_gate(plan: Plan, gate: Page) -> None:
+    """The filter is the cell's and was here from birth; from here on nobody in this process knows how to pass it."""
+    plan.step("closing the gate to set-up calls")
+    plan.call("munmap", ctypes.c_void_p(gate.address), gate.size)
 
 
 def _drop_privileges(plan: Plan) -> None:

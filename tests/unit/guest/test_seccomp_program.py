@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.guest.seccomp import build_filter, numbers_aarch64, numbers_x86_64
+from fumehood.guest.seccomp import build_filter, numbers_aarch64, numbers_x86_64, set_up_numbers
 from fumehood.guest.seccomp.bpf import EQUAL, Program
-from fumehood.guest.seccomp.compiler import compile_filter, segments
+from fumehood.guest.seccomp.compiler import compile_filter, secret_places, segments
 from fumehood.guest.seccomp.decisions import ALLOW, KILL_PROCESS, Check, Decision, Verdict, fail_with
 from fumehood.guest.seccomp.profile import RULES
 
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 def simulate(program: bytes, call: Call) -> int:
     """Classic BPF as the kernel's manual defines it, for the instructions that a seccomp filter may use."""
     instructions, data = list(struct.iter_unpack("=HBBI", program)), call.to_bytes()
-    accumulator = counter = 0
+    accumulator = index = counter = 0
     while True:
         code, if_true, if_false, operand = instructions[counter]
         counter += 1
@@ -65,6 +65,12 @@ def simulate(program: bytes, call: Call) -> int:
                 (accumulator,) = struct.unpack_from("<I", data, operand)
             case 0x54:
                 accumulator &= operand
+            case 0xA4:
+                accumulator ^= operand
+            case 0x4C:
+                accumulator |= index
+            case 0x07:
+                index = accumulator
             case 0x05:
                 counter += operand
             case 0x15:
@@ -160,6 +166,59 @@ def test_a_probe_with_number_minus_one_is_an_unknown_call() -> None:
 def test_an_unknown_machine_is_refused_and_the_error_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"riscv64.*x86_64, aarch64"):
         build_filter("riscv64")
+
+
+SECRET = 0x0123_4567_89AB_CDEF
+
+
+def gated_filter(machine: str) -> bytes:
+    program, secret = bytearray(build_filter(machine, is_gated=True)), struct.pack("<Q", SECRET)
+    for in_program, in_secret, size in secret_places(bytes(program)):
+        program[in_program : in_program + size] = secret[in_secret : in_secret + size]
+    return bytes(program)
+
+
+GATED_FILTERS = {machine: gated_filter(machine) for machine in ARCHITECTURES}
+
+
+@machines
+@given(data=st.data())
+def test_without_the_secret_a_gated_filter_decides_as_any_other(machine: str, data: st.DataObject) -> None:
+    call = data.draw(calls(machine).filter(lambda call: call.arguments[5] != SECRET))
+    assert simulate(GATED_FILTERS[machine], call) == expected(machine, call)
+
+
+@machines
+@pytest.mark.parametrize("wrong", [0, SECRET ^ 1, SECRET ^ 1 << 63, SECRET & WORD, SECRET >> 32 << 32, 2**64 - 1])
+def test_half_of_the_secret_opens_nothing(machine: str, wrong: int) -> None:
+    for name in set_up_numbers(machine):
+        call = Call(NUMBERS[machine][name], ARCHITECTURES[machine], [2**64 - 1] * 5 + [wrong])
+        assert simulate(GATED_FILTERS[machine], call) == expected(machine, call) != ALLOW.value
+
+
+@machines
+def test_the_secret_opens_what_sets_up_a_run_and_nothing_else(machine: str) -> None:
+    opened = {
+        name
+        for name, number in NUMBERS[machine].items()
+        for call in [Call(number, ARCHITECTURES[machine], [2**64 - 1] * 5 + [SECRET])]
+        if simulate(GATED_FILTERS[machine], call) != expected(machine, call)
+    }
+    assert opened == set(set_up_numbers(machine))
+
+
+@machines
+def test_both_halves_of_the_secret_are_looked_at_before_anything_is_decided(machine: str) -> None:
+    instructions = list(struct.iter_unpack("=HBBI", GATED_FILTERS[machine]))
+    first_halves = [index for index, (code, *_) in enumerate(instructions) if code == 0xA4][::2]
+    assert first_halves
+    for index in first_halves:
+        assert [code for code, *_ in instructions[index : index + 6]] == [0xA4, 0x07, 0x20, 0xA4, 0x4C, 0x15]
+
+
+@machines
+def test_a_filter_that_is_not_gated_has_no_place_for_a_secret(machine: str) -> None:
+    assert list(secret_places(FILTERS[machine])) == []
 
 
 def nested_decisions() -> st.SearchStrategy[Decision]:

@@ -23,7 +23,7 @@ from .arguments import (
     plain_files,
     without_set_id_bits,
 )
-from .decisions import ALLOW, Decision, fail_with
+from .decisions import ALLOW, Decision, Gated, fail_with
 from .options import KNOWN_PROCESS_OPTIONS, KNOWN_SOCKET_OPTIONS
 
 ABSENT = fail_with(errno.ENOSYS)
@@ -142,3 +142,11 @@ _OWN_PROCESS_RULES: tuple[tuple[Decision, str], ...] = (
 
 def own_process_only(numbers: Mapping[str, int]) -> dict[int, Decision]:
     return {numbers[name]: rule for rule, names in _OWN_PROCESS_RULES for name in names.split() if name in numbers}
+
+
+SET_UP = "unshare setns mount umount2 open_tree move_mount mount_setattr sched_setaffinity socket setsockopt"
+"""What a cell needs to set up its runs, and whoever is in them must not have."""
+
+
+def gated(numbers: Mapping[str, int], decided: Mapping[int, Decision]) -> dict[int, Gated]:
+    return {numbers[name]: Gated(decided[numbers[name]]) for name in SET_UP.split()}
