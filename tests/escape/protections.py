@@ -38,7 +38,9 @@ PROTECTIONS: dict[str, list[Patch]] = {
     # What goes out. Of the gateway's decisions only this one: without the others packets would leave the machine.
     "requests-judged": [Patch("policy/egress/rulebook.py", "if not rules or allowing:", "if True:")],
     # System calls and privileges.
-    "seccomp": [_plan_without("install_filter(")],
+    "seccomp": [Patch(SERVICE, "install_filter(program, gate)", "pass")],
+    "gate-closed": [_plan_without("_close_gate(")],
+    "namespace-limit": [_plan_without("_forbid_user_namespaces(")],
     "landlock": [Patch(f"{GUEST}/landlock.py", 'plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF', '0 and (""')],
     "capabilities": [
         Patch(ISOLATION, "for capability in range(last + 1):", "for capability in ():"),
@@ -49,6 +51,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "inner-user-namespace": [
         Patch(ISOLATION, 'plan.call("unshare", kernel.CLONE_NEWUSER | kernel.CLONE_NEWCGROUP)', "pass"),
         Patch(ISOLATION, "in user_map_files(SANDBOX_UID, uid, uid):", "in ():"),
+        _plan_without("_forbid_user_namespaces("),
     ],
     "user-map": [
         Patch(ISOLATION, "in user_map_files(SANDBOX_UID, uid, uid):", "in (('/proc/self/setgroups', 'deny'),):"),

@@ -14,6 +14,7 @@ import sys
 from typing import Any, NoReturn
 
 from . import kernel, rootfs, wire
+from .isolation import NO_CORE_DUMP
 from .service import Cell
 from .spec import CellSpec
 from .steps import StepError, step
@@ -76,6 +77,7 @@ def _forget_the_host(spec: CellSpec) -> None:
         kernel.reset_signal(number)
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE_DUMP, NO_CORE_DUMP))
     with step("entering the cell's cgroup"):
         for entrance in spec["entrances"]:
             os.write(entrance, b"0")

@@ -15,15 +15,15 @@ import sys
 
 from . import kernel
 from .executables import Executables
+from .gate import Page
 from .landlock import FileRules
 from .plan import Plan
 from .rootfs import HARMLESS, RUN_FOLDER
 from .spec import CellSpec, Limits
-from .syscall_filter import install_filter
 from .users import SANDBOX_UID, user_map_files
 
-# The kernel's word for "no core dump, and no handler either": 0 still starts a handler that core_pattern names. The
-# system call filter keeps a program from setting it to 0.
+# The kernel's word for "no core dump, and no handler either": 0 still starts a handler that core_pattern names. A cell
+# sets it for itself and all its runs before it installs the system call filter, which keeps everyone from changing it.
 NO_CORE_DUMP = 1
 # Of the host's 4,096, of which 1,024 are kept for its own programs.
 MOST_TERMINALS = 64
@@ -47,7 +47,7 @@ def inner_uid(spec: CellSpec) -> int:
 class Isolation:
     """`before` is carried out on standby, `last` once the workspace is attached."""
 
-    def __init__(self, spec: CellSpec, masks: list[tuple[str, str]], seccomp_program: bytes) -> None:
+    def __init__(self, spec: CellSpec, masks: list[tuple[str, str]], gate: Page) -> None:
         self.before, self.last = Plan(), Plan()
         # The numbers that the process is born with: the cell writes them here before each fork.
         self.inherited = [ctypes.c_int() for _ in range(1 + len(spec["hierarchies"]))]
@@ -60,13 +60,12 @@ class Isolation:
         _join_cgroups(self.before, len(spec["hierarchies"]))
         _set_limits(self.before, limits)
         _become_user(self.before, uid, limits["processes"])
-        _limit_watches(self.before, switches)
+        _limit_namespace(self.before, switches)
         _drop_privileges(self.before)
         path = spec["environment"]["PATH"]
         rules = FileRules(spec["writable"], None if names is None else Executables(names, path, sys.base_prefix))
         rules.prepare(self.before)
-        self.before.step("installing the system call filter")
-        install_filter(self.before, seccomp_program)
+        _close_gate(self.before, gate)
         rules.enforce(self.last)
 
 
@@ -159,7 +158,6 @@ def _set_limits(plan: Plan, limits: Limits) -> None:
 
 def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
     fixed = {
-        resource.RLIMIT_CORE: NO_CORE_DUMP,
         resource.RLIMIT_SIGPENDING: MOST_PENDING_SIGNALS,
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_FSIZE: max(limits["disk_bytes"], limits["workspace_bytes"]),
@@ -199,17 +197,31 @@ def _become_user(plan: Plan, uid: int, processes: int) -> None:
     plan.call("setrlimit", resource.RLIMIT_NPROC, struct.pack("=QQ", processes, processes))
 
 
-def _limit_watches(plan: Plan, switches: ctypes.c_int) -> None:
-    """In the run's own user namespace, whose switches these are, while it may still turn them."""
-    plan.step("limiting watches on files")
-    for name in _WATCH_LIMITS:
-        with open(f"/proc/sys/fs/inotify/{name.replace('inotify', 'user')}", encoding="ascii") as stream:
-            most = str(max(1, int(stream.read()) // _PART_OF_WATCHES)).encode()
-        descriptor = ctypes.c_int()
+def _limit_namespace(plan: Plan, switches: ctypes.c_int) -> None:
+    """In the run's own user namespace, whose switches these are, while it may still turn them.
+
+    No user namespace in it is a wall behind the filter: without one nobody here can have any other kind, since all need
+    a capability.
+    """
+    plan.step("limiting what the run's namespace may have")
+    most = {"max_user_namespaces": 0, **{name: _part_of_watches(name) for name in _WATCH_LIMITS}}
+    for name, value in most.items():
+        descriptor, text = ctypes.c_int(), str(value).encode()
         plan.call("openat", switches, name, os.O_WRONLY | os.O_CLOEXEC, result=descriptor)
-        plan.call("write", descriptor, most, len(most))
+        plan.call("write", descriptor, text, len(text))
         plan.call("close", descriptor)
     plan.call("close", switches)
+
+
+def _part_of_watches(name: str) -> int:
+    with open(f"/proc/sys/fs/inotify/{name.replace('inotify', 'user')}", encoding="ascii") as stream:
+        return max(1, int(stream.read()) // _PART_OF_WATCHES)
+
+
+def _close_gate(plan: Plan, gate: Page) -> None:
+    """The filter is the cell's and was here from birth; from here on nobody in this process knows how to pass it."""
+    plan.step("closing the gate to set-up calls")
+    plan.call("munmap", ctypes.c_void_p(gate.address), gate.size)
 
 
 def _drop_privileges(plan: Plan) -> None:

@@ -7,8 +7,14 @@ name, so that an error says which call failed. Policy decisions do not belong he
 from __future__ import annotations
 
 import ctypes
+import errno
+import mmap
 import os
 import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .seccomp import set_up_numbers
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -55,6 +61,7 @@ SECUREBITS_LOCKED = 0b11101111
 CAPABILITY_VERSION_3 = 0x20080522
 
 _SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
+_SYS_GETRANDOM = {"x86_64": 318, "aarch64": 278}
 # System calls above 423 have one number on every architecture.
 SYS_OPEN_TREE = 428
 SYS_MOVE_MOUNT = 429
@@ -67,11 +74,33 @@ SYS_LANDLOCK_RESTRICT_SELF = 446
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_RULE_PATH_BENEATH = 1
 
+_AF_PACKET, _SOL_SOCKET, _SO_ATTACH_FILTER = 17, 1, 26
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
+libc.mmap.restype = ctypes.c_void_p
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def _ungated(number: int, *arguments: Any) -> int:
+    result = libc.syscall(ctypes.c_long(number), *arguments)
+    return result if result >= 0 else -ctypes.get_errno()
+
+
+_set_up = _ungated
+
+
+def set_up_through(gate: Callable[..., int]) -> None:
+    """How this process, as a whole, makes the calls that set up a run from here on; see `gate`."""
+    global _set_up
+    _set_up = gate
+
+
+def set_up_function() -> Callable[..., int]:
+    """Takes the number of a system call and its arguments; returns the result, or the error as a negative number."""
+    return _set_up
 
 
 def _check(result: int, call: str, subject: str = "") -> int:
@@ -82,28 +111,36 @@ def _check(result: int, call: str, subject: str = "") -> int:
 
 
 def _syscall(number: int, call: str, *arguments: object, subject: str = "") -> int:
-    widened = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
-    return _check(libc.syscall(ctypes.c_long(number), *widened), call, subject)
+    return _check(libc.syscall(ctypes.c_long(number), *_widened(arguments)), call, subject)
+
+
+def _set_up_or_raise(name: str, *arguments: object, subject: str = "") -> int:
+    result = _set_up(set_up_numbers(os.uname().machine)[name], *_widened(arguments))
+    if result < 0:
+        raise OSError(-result, f"{name}: {os.strerror(-result)}", subject or None)
+    return result
+
+
+def _widened(arguments: Iterable[object]) -> list[object]:
+    return [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
 
 
 def unshare(flags: int) -> None:
-    _check(libc.unshare(flags), f"unshare({flags:#x})")
+    _set_up_or_raise("unshare", flags, subject=f"flags {flags:#x}")
 
 
 def setns(descriptor: int, flags: int) -> None:
-    _check(libc.setns(descriptor, flags), "setns")
+    _set_up_or_raise("setns", descriptor, flags)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    result = libc.mount(
-        os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None
-    )
-    _check(result, "mount", target)
+    options = (kind.encode() or None, flags, data.encode() or None)
+    _set_up_or_raise("mount", os.fsencode(source), os.fsencode(target), *options, subject=target)
 
 
 def unmount(target: str) -> None:
     """Detach at once; the kernel frees it when the last user is gone."""
-    _check(libc.umount2(os.fsencode(target), MNT_DETACH), "umount2", target)
+    _set_up_or_raise("umount2", os.fsencode(target), MNT_DETACH, subject=target)
 
 
 def pivot_into(new_root: str) -> None:
@@ -118,7 +155,7 @@ def pivot_into(new_root: str) -> None:
 def clone_mount(path: str, *, recursive: bool = False) -> int:
     """A detached copy of what is mounted at `path`, as a descriptor that can be attached elsewhere."""
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC | (AT_RECURSIVE if recursive else 0)
-    return _syscall(SYS_OPEN_TREE, "open_tree", AT_FDCWD, os.fsencode(path), flags, subject=path)
+    return _set_up_or_raise("open_tree", AT_FDCWD, os.fsencode(path), flags, subject=path)
 
 
 def add_mount_attributes(descriptor: int, attributes: int, *, idmap: int | None = None) -> None:
@@ -127,20 +164,54 @@ def add_mount_attributes(descriptor: int, attributes: int, *, idmap: int | None 
         attributes |= _MOUNT_ATTR_IDMAP
     packed = struct.pack("=QQQQ", attributes, 0, 0, idmap or 0)
     flags = AT_RECURSIVE | AT_EMPTY_PATH
-    _syscall(SYS_MOUNT_SETATTR, "mount_setattr", descriptor, b"", flags, packed, len(packed))
+    _set_up_or_raise("mount_setattr", descriptor, b"", flags, packed, len(packed))
 
 
 def attach_mount(descriptor: int, target: str) -> None:
-    _syscall(
-        SYS_MOVE_MOUNT,
-        "move_mount",
-        descriptor,
-        b"",
-        AT_FDCWD,
-        os.fsencode(target),
-        MOVE_MOUNT_F_EMPTY_PATH,
-        subject=target,
-    )
+    place = (AT_FDCWD, os.fsencode(target), MOVE_MOUNT_F_EMPTY_PATH)
+    _set_up_or_raise("move_mount", descriptor, b"", *place, subject=target)
+
+
+def packet_socket(kind: int, filter_program: bytes) -> int:
+    """Of the kind AF_PACKET; the kernel copies the filter, an array of struct sock_filter, and checks it."""
+    descriptor = _set_up_or_raise("socket", _AF_PACKET, kind, 0)
+    instructions = ctypes.create_string_buffer(filter_program, len(filter_program))
+    header = struct.pack("@HP", len(filter_program) // 8, ctypes.addressof(instructions))
+    try:
+        _set_up_or_raise("setsockopt", descriptor, _SOL_SOCKET, _SO_ATTACH_FILTER, header, len(header))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def install_filter(address: int, instructions: int) -> None:
+    """For this process and all that it starts. At the address is an array of struct sock_filter."""
+    header = struct.pack("@HP", instructions, address)
+    _prctl(PR_SET_SECCOMP, "PR_SET_SECCOMP", SECCOMP_MODE_FILTER, header)
+
+
+def map_memory(size: int) -> int:
+    """The address of new memory that is ours alone."""
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address = libc.mmap(None, ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_WRITE, private, -1, ctypes.c_long(0))
+    return _check(-1 if address == _MAP_FAILED else address, "mmap")
+
+
+def make_executable(address: int, size: int) -> None:
+    executable = mmap.PROT_READ | mmap.PROT_EXEC
+    _check(libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), executable), "mprotect(PROT_EXEC)")
+
+
+def unmap_memory(address: int, size: int) -> None:
+    _check(libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size)), "munmap")
+
+
+def fill_with_randomness(address: int, size: int) -> None:
+    """By the kernel itself: the C library may have a generator of its own, with memory of its own."""
+    filled = _syscall(_SYS_GETRANDOM[os.uname().machine], "getrandom", ctypes.c_void_p(address), size, 0)
+    if filled != size:
+        raise OSError(errno.EIO, f"getrandom: {filled} bytes of {size}")
 
 
 def _prctl(option: int, call: str, *arguments: object) -> None:

@@ -7,14 +7,14 @@ it. What a program sends to its own loopback addresses is its own affair, and is
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import struct
+
+from . import kernel
 
 SHOWN_BYTES = 64
 _DEVICE = "lo"
 _ETH_P_IP = 0x0800
-_SO_ATTACH_FILTER = 26
 
 _WORD, _HALF, _BYTE, _BYTE_BEHIND_HEADER = 0x20, 0x28, 0x30, 0x50
 _HEADER_LENGTH, _MASK, _IS, _HAS_BITS, _RETURN = 0xB1, 0x54, 0x15, 0x45, 0x06
@@ -46,13 +46,9 @@ _PROGRAM = (
 
 def lookout() -> socket.socket:
     """In the network namespace that is to be watched."""
-    line = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+    program = b"".join(struct.pack("=HBBI", *step) for step in _PROGRAM)
+    line = socket.socket(fileno=kernel.packet_socket(socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, program))
     try:
-        program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in _PROGRAM))
-        # SAFETY: the kernel copies the program before the call returns, and checks it.
-        line.setsockopt(
-            socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HP", len(_PROGRAM), ctypes.addressof(program))
-        )
         # Only now does anything arrive.
         line.bind((_DEVICE, _ETH_P_IP))
     except BaseException:

@@ -11,16 +11,20 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .kernel import libc
+from .kernel import libc, set_up_function
+from .seccomp import set_up_numbers
 from .steps import StepError
 
 
 class Call(NamedTuple):
     step: str
+    name: str
     function: Callable[..., int]
     arguments: tuple[Any, ...]
     result: ctypes.c_int | None
     """Where the call's result goes, for later calls that name it as an argument."""
+    sets_up: bool
+    """Then the kernel's own result is what it returns: an error is a negative number."""
 
 
 class Plan:
@@ -30,14 +34,24 @@ class Plan:
         self._calls: list[Call] = []
         self._kept: list[object] = []
         self._step = ""
+        self._set_up_numbers = set_up_numbers(os.uname().machine)
 
     def step(self, name: str) -> None:
         self._step = name
 
     def call(self, function: str, *arguments: Any, result: ctypes.c_int | None = None) -> None:
-        """`function` of the C library. Text becomes a path, whole numbers a machine word, the rest goes as it is."""
+        """`function` of the C library. Text becomes a path, whole numbers a machine word, the rest goes as it is.
+
+        What sets up a run goes through the cell's gate, whether it is named or called by its number.
+        """
+        by_number = function == "syscall"
+        number = arguments[0] if by_number else self._set_up_numbers.get(function)
+        sets_up = number in self._set_up_numbers.values()
+        if sets_up and not by_number:
+            arguments = (number, *arguments)
         converted = tuple(_converted(argument) for argument in arguments)
-        self._calls.append(Call(self._step, getattr(libc, function), converted, result))
+        target = set_up_function() if sets_up else getattr(libc, function)
+        self._calls.append(Call(self._step, function, target, converted, result, sets_up))
 
     def write_file(self, path: str, text: str) -> None:
         descriptor, data = ctypes.c_int(), text.encode()
@@ -53,12 +67,11 @@ class Plan:
         return list(dict.fromkeys(call.step for call in self._calls))
 
     def carry_out(self) -> None:
-        for step, function, arguments, result in self._calls:
+        for step, name, function, arguments, result, sets_up in self._calls:
             value = function(*arguments)
             if value < 0:
-                number = ctypes.get_errno()
-                detail = f"{function.__name__}: {os.strerror(number)}"  # type: ignore[attr-defined]
-                raise StepError(step, detail)
+                error = -value if sets_up else ctypes.get_errno()
+                raise StepError(step, f"{name}: {os.strerror(error)}")
             if result is not None:
                 result.value = value
 

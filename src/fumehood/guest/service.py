@@ -13,12 +13,14 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from . import program, reaper, rootfs, wire
+from . import kernel, program, reaper, rootfs, wire
+from .gate import Gate
 from .isolation import Isolation, inner_uid
 from .seccomp import build_filter
 from .spec import CellSpec
 from .steps import StepError, step
 from .supervision import Nursery, Run
+from .syscall_filter import install_filter
 from .warming import preload, take_out_of_sight
 
 _REAPER = f"{rootfs.RUN_FOLDER}/reaper"
@@ -56,9 +58,6 @@ class Cell:
         while True:
             self._turn()
 
-    def _seccomp_program(self) -> bytes:
-        return build_filter(os.uname().machine, executes_files_only=self._spec["executables"] is not None)
-
     def _open(self) -> None:
         with step("mounting the cell's folders"):
             rootfs.mount_proc()
@@ -69,13 +68,23 @@ class Cell:
         with rootfs.scratch():
             preload(interpreter, self._spec["preload"])
         with step("preparing the isolation of runs"):
-            isolation = Isolation(self._spec, rootfs.proc_masks(), self._seccomp_program())
+            gate = Gate()
+            kernel.set_up_through(gate.call)
+            isolation = Isolation(self._spec, rootfs.proc_masks(), gate.page)
         self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)
         if len(os.listdir("/proc/self/task")) != 1:
             raise StepError("preloading modules", "a preloaded module started a thread, and a cell must not have any")
+        self._install_filter(gate)
         gc.collect()
         gc.freeze()
         gc.disable()
+
+    def _install_filter(self, gate: Gate) -> None:
+        """Once, for the cell and all its runs: to compile one for every run costs time, and memory of the host."""
+        executes_files_only = self._spec["executables"] is not None
+        with step("installing the system call filter"):
+            program = build_filter(os.uname().machine, executes_files_only=executes_files_only, is_gated=True)
+            install_filter(program, gate)
 
     def _turn(self) -> None:
         events = self._poll.poll(self._patience_ms())

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.guest.seccomp import build_filter, numbers_aarch64, numbers_x86_64
+from fumehood.guest.seccomp import build_filter, numbers_aarch64, numbers_x86_64, set_up_numbers
 from fumehood.guest.seccomp.bpf import EQUAL, Program
-from fumehood.guest.seccomp.compiler import compile_filter, segments
+from fumehood.guest.seccomp.compiler import compile_filter, secret_places, segments
 from fumehood.guest.seccomp.decisions import ALLOW, KILL_PROCESS, Check, Decision, Verdict, fail_with
 from fumehood.guest.seccomp.profile import RULES
 
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 def simulate(program: bytes, call: Call) -> int:
     """Classic BPF as the kernel's manual defines it, for the instructions that a seccomp filter may use."""
     instructions, data = list(struct.iter_unpack("=HBBI", program)), call.to_bytes()
-    accumulator = counter = 0
+    accumulator = index = counter = 0
     while True:
         code, if_true, if_false, operand = instructions[counter]
         counter += 1
@@ -65,6 +65,12 @@ def simulate(program: bytes, call: Call) -> int:
                 (accumulator,) = struct.unpack_from("<I", data, operand)
             case 0x54:
                 accumulator &= operand
+            case 0xA4:
+                accumulator ^= operand
+            case 0x4C:
+                accumulator |= index
+            case 0x07:
+                index = accumulator
             case 0x05:
                 counter += operand
             case 0x15:
@@ -137,7 +143,7 @@ def test_every_jump_lands_inside_the_program_and_the_program_is_small(machine: s
     for index, (code, if_true, if_false, operand) in enumerate(instructions):
         reach = {0x05: operand, 0x15: max(if_true, if_false), 0x35: max(if_true, if_false)}.get(code, 0)
         assert index + 1 + reach < len(instructions) or code == 0x06
-    assert len(instructions) < 400
+    assert len(instructions) < 650
 
 
 @machines
@@ -160,6 +166,59 @@ def test_a_probe_with_number_minus_one_is_an_unknown_call() -> None:
 def test_an_unknown_machine_is_refused_and_the_error_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"riscv64.*x86_64, aarch64"):
         build_filter("riscv64")
+
+
+SECRET = 0x0123_4567_89AB_CDEF
+
+
+def gated_filter(machine: str) -> bytes:
+    program, secret = bytearray(build_filter(machine, is_gated=True)), struct.pack("<Q", SECRET)
+    for in_program, in_secret, size in secret_places(bytes(program)):
+        program[in_program : in_program + size] = secret[in_secret : in_secret + size]
+    return bytes(program)
+
+
+GATED_FILTERS = {machine: gated_filter(machine) for machine in ARCHITECTURES}
+
+
+@machines
+@given(data=st.data())
+def test_without_the_secret_a_gated_filter_decides_as_any_other(machine: str, data: st.DataObject) -> None:
+    call = data.draw(calls(machine).filter(lambda call: call.arguments[5] != SECRET))
+    assert simulate(GATED_FILTERS[machine], call) == expected(machine, call)
+
+
+@machines
+@pytest.mark.parametrize("wrong", [0, SECRET ^ 1, SECRET ^ 1 << 63, SECRET & WORD, SECRET >> 32 << 32, 2**64 - 1])
+def test_half_of_the_secret_opens_nothing(machine: str, wrong: int) -> None:
+    for name in set_up_numbers(machine):
+        call = Call(NUMBERS[machine][name], ARCHITECTURES[machine], [2**64 - 1] * 5 + [wrong])
+        assert simulate(GATED_FILTERS[machine], call) == expected(machine, call) != ALLOW.value
+
+
+@machines
+def test_the_secret_opens_what_sets_up_a_run_and_nothing_else(machine: str) -> None:
+    opened = {
+        name
+        for name, number in NUMBERS[machine].items()
+        for call in [Call(number, ARCHITECTURES[machine], [2**64 - 1] * 5 + [SECRET])]
+        if simulate(GATED_FILTERS[machine], call) != expected(machine, call)
+    }
+    assert opened == set(set_up_numbers(machine))
+
+
+@machines
+def test_both_halves_of_the_secret_are_looked_at_before_anything_is_decided(machine: str) -> None:
+    instructions = list(struct.iter_unpack("=HBBI", GATED_FILTERS[machine]))
+    first_halves = [index for index, (code, *_) in enumerate(instructions) if code == 0xA4][::2]
+    assert first_halves
+    for index in first_halves:
+        assert [code for code, *_ in instructions[index : index + 6]] == [0xA4, 0x07, 0x20, 0xA4, 0x4C, 0x15]
+
+
+@machines
+def test_a_filter_that_is_not_gated_has_no_place_for_a_secret(machine: str) -> None:
+    assert list(secret_places(FILTERS[machine])) == []
 
 
 def nested_decisions() -> st.SearchStrategy[Decision]:
@@ -264,7 +323,7 @@ def test_dangerous_calls_are_refused(machine: str, name: str) -> None:
 
 
 @machines
-@pytest.mark.parametrize("name", ["clone3", "openat2", "fchmodat2", "memfd_secret", "io_setup", "statmount"])
+@pytest.mark.parametrize("name", ["clone3", "openat2", "fchmodat2", "memfd_secret", "io_setup", "statmount", "seccomp"])
 def test_calls_with_an_older_stand_in_are_absent(machine: str, name: str) -> None:
     assert decide(name, machine=machine) == ENOSYS
 
@@ -345,6 +404,55 @@ def test_other_terminal_requests_pass() -> None:
 def test_personality_keeps_address_randomisation() -> None:
     assert decide("personality", 0x0040000) == EPERM
     assert {decide("personality", known) for known in (0, 8, 0x20000, 0x20008, WORD)} == {ALLOW}
+
+
+# The level and name of what common programs set, as strace shows it.
+SET_BY_PROGRAMS = {
+    "asyncio": [(1, 2), (1, 15), (6, 1), (41, 26), (1, 6)],
+    "curl": [(6, 1), (1, 9), (6, 4), (6, 5), (6, 6), (0, 24), (6, 30)],
+    "go": [(1, 2), (1, 6), (6, 1), (1, 9), (6, 4), (6, 5), (6, 6), (41, 26)],
+    "java": [(1, 2), (1, 13), (1, 7), (1, 8), (6, 1), (0, 1), (41, 67), (41, 26), (41, 66)],
+    "node": [(1, 2), (6, 1), (1, 9), (6, 4), (41, 26), (1, 15)],
+    "postgres": [(6, 1), (1, 9), (6, 18), (1, 2), (41, 26)],
+    "ping": [(0, 11), (0, 12), (0, 6), (1, 29), (1, 20), (1, 21), (1, 7), (1, 8), (41, 25), (41, 51)],
+    "getent": [(0, 11), (41, 25)],
+    "iproute2": [(1, 7), (1, 8), (270, 11), (270, 12)],
+    "dbus": [(1, 16), (1, 34), (1, 76)],
+}
+
+
+@machines
+@pytest.mark.parametrize("program", SET_BY_PROGRAMS)
+def test_socket_options_of_common_programs_can_be_set(machine: str, program: str) -> None:
+    refused = [pair for pair in SET_BY_PROGRAMS[program] if decide("setsockopt", 3, *pair, machine=machine) != ALLOW]
+    assert refused == []
+
+
+@machines
+@pytest.mark.parametrize("noise", [0, HIGH_HALF_NOISE])
+def test_no_socket_option_brings_a_program_into_the_kernel(machine: str, noise: int) -> None:
+    missing = fail_with(errno.ENOPROTOOPT)
+    attaching = {decide("setsockopt", 3, 1 | noise, option | noise, machine=machine) for option in (26, 50, 51, 52)}
+    fanout, firewall, tls, encapsulation = (263, 18), (0, 64), (6, 31), (17, 100)
+    others = {decide("setsockopt", 3, *pair, machine=machine) for pair in (fanout, firewall, tls, encapsulation)}
+    assert attaching | others == {missing}
+
+
+@machines
+def test_levels_of_socket_options_are_a_short_list(machine: str) -> None:
+    reached = {level for level in range(300) for name in range(128) if decide("setsockopt", 3, level, name) == ALLOW}
+    assert reached == {0, 1, 6, 17, 41, 270}
+
+
+@machines
+@pytest.mark.parametrize("noise", [0, HIGH_HALF_NOISE])
+def test_process_options_are_a_list_of_harmless_ones(machine: str, noise: int) -> None:
+    own_filter, other_memory, idle_cores, merging, names_of_memory, tracer = 22, 35, 62, 67, 0x53564D41, 0x59616D61
+    for option in (own_filter, other_memory, idle_cores, merging, names_of_memory, tracer):
+        assert decide("prctl", option | noise, machine=machine) == fail_with(errno.EINVAL)
+    end_with_parent, dumpable, name, has_filter, subreaper, no_new_privileges = 1, 4, 15, 21, 36, 38
+    for option in (end_with_parent, dumpable, name, has_filter, subreaper, no_new_privileges):
+        assert decide("prctl", option | noise, machine=machine) == ALLOW
 
 
 def test_sync_looks_done() -> None:

@@ -1,8 +1,8 @@
 """Our seccomp rules in the form that an engine takes: for everything in the container, the guest included.
 
 An engine's profile can say less than a filter: a value can be required, but not forbidden among others. A rule that
-cannot be said is left open here and closed by the exact filter that the guest puts on every program: `UNSAID` names
-them, and a test keeps that list short.
+cannot be said is left open here and closed by the exact filter that the guest puts on every program: `unsaid` names
+them, and a test keeps that list short. The one call that installs that filter is open to the guest as well.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from fumehood.guest import kernel
 from fumehood.guest.seccomp.decisions import ALLOW, WORD, Check, Decision, Verdict
 from fumehood.guest.seccomp.profile import ABSENT, RULES
 
 _ERROR_BITS = 0xFFFF
+_FOR_THE_GUEST: tuple[tuple[Decision, str], ...] = ((Check(0, (kernel.PR_SET_SECCOMP,), ALLOW, ABSENT), "prctl"),)
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 
 Condition = dict[str, Any]
@@ -28,7 +30,7 @@ class _Inexpressible(Exception):
 
 def seccomp_profile(machine: str) -> str:
     """As JSON, for `SecurityOpt`. An engine that does not know `defaultErrnoRet` refuses with EPERM instead."""
-    syscalls = [rule for decision, names in RULES for rule in _rules(decision, names.split())]
+    syscalls = [rule for decision, names in (*RULES, *_FOR_THE_GUEST) for rule in _rules(decision, names.split())]
     return json.dumps(
         {
             "defaultAction": "SCMP_ACT_ERRNO",

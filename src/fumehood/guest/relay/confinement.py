@@ -17,6 +17,7 @@ from ..isolation import MOST_PENDING_SIGNALS, NO_CORE_DUMP, own_address_space
 from ..landlock import FileRules
 from ..plan import Plan
 from ..seccomp import build_filter
+from ..steps import step
 from ..syscall_filter import install_filter
 from . import leftovers
 from .spec import RelaySpec, RunLimits
@@ -40,14 +41,18 @@ class Confinement:
         self.layers = ["seccomp"]
         _become_ordinary(self.plan, spec["user"])
         _set_limits(self.plan, spec["limits"])
+        self.plan.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if kernel.landlock_abi():
             self.layers.append("Landlock")
             rules = FileRules(spec["writable"], _executables(spec), spec["hidden"])
             rules.prepare(self.plan)
             rules.enforce(self.plan)
-        self.plan.step("installing the system call filter")
-        self.plan.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        install_filter(self.plan, _seccomp_program(spec))
+
+    def install_filter(self) -> None:
+        """In the nursery, once: whatever is born of it inherits the filter, programs and their supervisors alike."""
+        with step("installing the system call filter"):
+            kernel.set_option(kernel.PR_SET_NO_NEW_PRIVS, 1)
+            install_filter(_seccomp_program(self.spec))
 
 
 def _executables(spec: RelaySpec) -> Executables | None:

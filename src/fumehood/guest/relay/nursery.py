@@ -68,6 +68,7 @@ class Nursery:
     def serve(self) -> NoReturn:
         # Some modules write when they are imported.
         scratch.clear()
+        self._confinement.install_filter()
         gc.collect()
         gc.freeze()
         gc.disable()

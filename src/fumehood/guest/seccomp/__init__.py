@@ -11,7 +11,7 @@ from typing import NamedTuple
 from . import numbers_aarch64, numbers_x86_64
 from .compiler import Segment, compile_filter, segments
 from .decisions import KILL_PROCESS
-from .profile import ABSENT, decisions, own_process_only
+from .profile import ABSENT, SET_UP, decisions, gated, own_process_only
 
 
 class _Architecture(NamedTuple):
@@ -33,13 +33,19 @@ _ARCHITECTURES = {
 
 
 def build_filter(
-    machine: str, *, is_shared: bool = False, executes_files_only: bool = False, absent: Iterable[str] = ()
+    machine: str,
+    *,
+    is_shared: bool = False,
+    executes_files_only: bool = False,
+    absent: Iterable[str] = (),
+    is_gated: bool = False,
 ) -> bytes:
     """The filter for a machine named as in os.uname(), as an array of struct sock_filter.
 
     Shared: for a process namespace in which there are others of the same user, whose limits are not the program's.
     Files only: nothing can be executed from memory, which has no path that anybody could have allowed.
     Absent: calls that there are not to be, although the profile has them.
+    Gated: calls that set up a run are open to whoever knows a secret, which has to be put into `secret_places`.
     """
     if machine not in _ARCHITECTURES:
         raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
@@ -47,4 +53,10 @@ def build_filter(
     decided = {**decisions(numbers), **(own_process_only(numbers) if is_shared else {})}
     withheld = (*absent, *(("memfd_create",) if executes_files_only else ()))
     decided |= {numbers[name]: ABSENT for name in withheld}
-    return compile_filter(audit, [*segments(decided, ABSENT), *beyond])
+    table = {**decided, **(gated(numbers, decided) if is_gated else {})}
+    return compile_filter(audit, [*segments(table, ABSENT), *beyond])
+
+
+def set_up_numbers(machine: str) -> dict[str, int]:
+    """The calls that can be gated."""
+    return {name: _ARCHITECTURES[machine].numbers[name] for name in SET_UP.split()}

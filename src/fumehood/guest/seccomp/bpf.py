@@ -12,10 +12,13 @@ AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K, unsigned
 
 _LOAD_WORD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _AND = 0x54  # BPF_ALU | BPF_AND | BPF_K
+XOR = 0xA4  # BPF_ALU | BPF_XOR | BPF_K
+_OR_WITH_INDEX = 0x4C  # BPF_ALU | BPF_OR | BPF_X
+_TO_INDEX = 0x07  # BPF_MISC | BPF_TAX
 _JUMP_ALWAYS = 0x05  # BPF_JMP | BPF_JA
 _RETURN = 0x06  # BPF_RET | BPF_K
 
-_SOCK_FILTER = struct.Struct("=HBBI")  # u16 code, u8 jt, u8 jf, u32 k
+SOCK_FILTER = struct.Struct("=HBBI")  # u16 code, u8 jt, u8 jf, u32 k
 
 # A branch stores distances in 8 bits. One less than fits, because a detour for the first target moves the second away.
 _BRANCH_REACH = 254
@@ -48,12 +51,25 @@ class Program:
         self._fall_through_to(following)
         return self._put(_AND, bits)
 
+    def xor(self, bits: int, following: Position) -> Position:
+        self._fall_through_to(following)
+        return self._put(XOR, bits)
+
+    def to_index(self, following: Position) -> Position:
+        """Keep the accumulator in the index register."""
+        self._fall_through_to(following)
+        return self._put(_TO_INDEX, 0)
+
+    def or_with_index(self, following: Position) -> Position:
+        self._fall_through_to(following)
+        return self._put(_OR_WITH_INDEX, 0)
+
     def to_bytes(self) -> bytes:
         """The array of struct sock_filter that the kernel takes."""
         return b"".join(reversed(self._reversed))
 
     def _put(self, code: int, operand: int, if_true: int = 0, if_false: int = 0) -> Position:
-        self._reversed.append(_SOCK_FILTER.pack(code, if_true, if_false, operand))
+        self._reversed.append(SOCK_FILTER.pack(code, if_true, if_false, operand))
         return len(self._reversed)
 
     def _distance(self, target: Position) -> int:

@@ -4,27 +4,30 @@ Owns the shape of the program: check the architecture, search the number, check 
 by name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .bpf import AT_LEAST, EQUAL, Position, Program
-from .decisions import KILL_PROCESS, WORD, Decision, Verdict
+from .bpf import AT_LEAST, EQUAL, SOCK_FILTER, XOR, Position, Program
+from .decisions import ALLOW, KILL_PROCESS, WORD, Decision, Gated, Verdict
 
 # struct seccomp_data: int nr; u32 arch; u64 instruction_pointer; u64 args[6]. Both supported machines are
 # little-endian, so the low half of an argument comes first.
 _NUMBER_OFFSET = 0
 _ARCHITECTURE_OFFSET = 4
 _ARGUMENTS_OFFSET = 16
+_SECRET_OFFSET = _ARGUMENTS_OFFSET + 8 * 5
+_HALF_BYTES = 4
+_OPERAND_OFFSET = 4  # of the operand in a struct sock_filter
 
 
 class Segment(NamedTuple):
     """A run of numbers with one decision: from `first` up to where the next segment begins."""
 
     first: int
-    decision: Decision
+    decision: Decision | Gated
 
 
-def segments(decisions: Mapping[int, Decision], default: Decision) -> list[Segment]:
+def segments(decisions: Mapping[int, Decision | Gated], default: Decision) -> list[Segment]:
     """Cut the numbers from 0 upwards into the fewest segments; numbers without a decision get the default."""
     found = [Segment(0, decisions.get(0, default))]
     edges = {edge for number in decisions for edge in (number, number + 1)}
@@ -48,12 +51,29 @@ def compile_filter(audit_architecture: int, parts: Sequence[Segment]) -> bytes:
     return compiler.program.to_bytes()
 
 
+class SecretPlace(NamedTuple):
+    """Where one half of the secret belongs."""
+
+    in_program: int
+    in_secret: int
+    size: int
+
+
+def secret_places(program: bytes) -> Iterator[SecretPlace]:
+    """A filter is compiled with zeros there: the secret itself never passes through our hands."""
+    loaded = 0
+    for index, (code, _, _, operand) in enumerate(SOCK_FILTER.iter_unpack(program)):
+        if code == XOR:
+            yield SecretPlace(index * SOCK_FILTER.size + _OPERAND_OFFSET, loaded - _SECRET_OFFSET, _HALF_BYTES)
+        loaded = operand
+
+
 class _Compiler:
     def __init__(self) -> None:
         self.program = Program()
-        self._positions: dict[Decision, Position] = {}
+        self._positions: dict[Decision | Gated, Position] = {}
 
-    def decision(self, decision: Decision) -> Position:
+    def decision(self, decision: Decision | Gated) -> Position:
         """Equal decisions share their instructions, which keeps the program small."""
         if decision not in self._positions:
             self._positions[decision] = self._emit(decision)
@@ -67,9 +87,11 @@ class _Compiler:
         upper, lower = self.search(parts[middle:]), self.search(parts[:middle])
         return self.program.branch(AT_LEAST, parts[middle].first, upper, lower)
 
-    def _emit(self, decision: Decision) -> Position:
+    def _emit(self, decision: Decision | Gated) -> Position:
         if isinstance(decision, Verdict):
             return self.program.ret(decision.value)
+        if isinstance(decision, Gated):
+            return self._emit_gated(decision)
         then, position = self.decision(decision.then), self.decision(decision.otherwise)
         for value in reversed(decision.values):
             position = self.program.branch(EQUAL, value, then, position)
@@ -77,3 +99,11 @@ class _Compiler:
             position = self.program.mask(decision.mask, position)
         half = 4 if decision.is_upper_half else 0
         return self.program.load(_ARGUMENTS_OFFSET + 8 * decision.argument + half, position)
+
+    def _emit_gated(self, decision: Gated) -> Position:
+        """Both halves are compared before anything is decided: the time it takes tells nothing about either of them."""
+        program = self.program
+        position = program.branch(EQUAL, 0, self.decision(ALLOW), self.decision(decision.otherwise))
+        position = program.xor(0, program.or_with_index(position))
+        position = program.to_index(program.load(_SECRET_OFFSET + _HALF_BYTES, position))
+        return program.load(_SECRET_OFFSET, program.xor(0, position))

@@ -33,6 +33,16 @@ class Check(NamedTuple):
 
 Decision = Verdict | Check
 
+
+class Gated(NamedTuple):
+    """Whoever has the secret of 64 bits in the sixth argument may make the call; for everyone else `otherwise` decides.
+
+    No call with a sixth argument of its own can be gated.
+    """
+
+    otherwise: Decision
+
+
 ALLOW = Verdict(0x7FFF_0000)
 KILL_PROCESS = Verdict(0x8000_0000)
 

@@ -23,7 +23,8 @@ from .arguments import (
     plain_files,
     without_set_id_bits,
 )
-from .decisions import ALLOW, Check, Decision, fail_with
+from .decisions import ALLOW, Check, Decision, Gated, fail_with
+from .options import KNOWN_PROCESS_OPTIONS, KNOWN_SOCKET_OPTIONS
 from .outside_effects import (
     KNOWN_FCNTL,
     NO_HUGE_MAPPING,
@@ -68,7 +69,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     # Processes and threads; the pid namespace and the pids limit hold them.
     (ALLOW, "fork vfork execve execveat exit exit_group wait4 waitid set_tid_address gettid getpid getppid"),
     (ALLOW, "getpgid getpgrp setpgid getsid setsid pidfd_open futex futex_waitv get_robust_list set_robust_list"),
-    (ALLOW, "rseq membarrier arch_prctl prctl"),
+    (ALLOW, "rseq membarrier arch_prctl"),
+    (KNOWN_PROCESS_OPTIONS, "prctl"),
     (SAME_NAMESPACES, "clone"),
     (KNOWN_PERSONALITIES, "personality"),
     # Scheduling, within what an unprivileged process may do to itself.
@@ -82,8 +84,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     # Users and capabilities: one user is mapped and there are no capabilities, so these can only give up.
     (ALLOW, "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid setregid"),
     (ALLOW, "setresuid setresgid setfsuid setfsgid setgroups capget capset"),
-    # A program may confine itself further.
-    (ALLOW, "seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self"),
+    # A program may confine its access to files further.
+    (ALLOW, "landlock_create_ruleset landlock_add_rule landlock_restrict_self"),
     # Signals.
     (ALLOW, "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait rt_sigqueueinfo"),
     (ALLOW, "rt_tgsigqueueinfo sigaltstack kill tkill tgkill pidfd_send_signal signalfd signalfd4 pause"),
@@ -95,7 +97,8 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (ALLOW, "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2"),
     # Sockets; the network namespace says where they lead.
     (ORDINARY_SOCKETS, "socket socketpair"),
-    (ALLOW, "bind listen accept accept4 connect shutdown getsockname getpeername getsockopt setsockopt"),
+    (ALLOW, "bind listen accept accept4 connect shutdown getsockname getpeername getsockopt"),
+    (KNOWN_SOCKET_OPTIONS, "setsockopt"),
     (ALLOW, "sendto sendmsg sendmmsg recvfrom recvmsg recvmmsg"),
     # System V and POSIX message passing, in an ipc namespace of its own.
     (NO_HUGE_SEGMENT, "shmget"),
@@ -117,6 +120,9 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (ABSENT, "get_mempolicy"),
     # Memory that not even the kernel can read is of no use to an ordinary program; most kernels have it switched off.
     (ABSENT, "memfd_secret"),
+    # No limit counts the filters that a kernel compiles, and freeing thousands of them at once can stop it for good.
+    # Programs that confine themselves go on without, as on a kernel that has no seccomp.
+    (ABSENT, "seccomp"),
     # Kernel AIO: few programs use it, all of them do without, and its record is poor.
     (ABSENT, "io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents"),
     # Does what other calls do, unseen by the filter.
@@ -159,3 +165,11 @@ _OWN_PROCESS_RULES: tuple[tuple[Decision, str], ...] = (
 
 def own_process_only(numbers: Mapping[str, int]) -> dict[int, Decision]:
     return {numbers[name]: rule for rule, names in _OWN_PROCESS_RULES for name in names.split() if name in numbers}
+
+
+SET_UP = "unshare setns mount umount2 open_tree move_mount mount_setattr sched_setaffinity socket setsockopt"
+"""What a cell needs to set up its runs, and whoever is in them must not have."""
+
+
+def gated(numbers: Mapping[str, int], decided: Mapping[int, Decision]) -> dict[int, Gated]:
+    return {numbers[name]: Gated(decided[numbers[name]]) for name in SET_UP.split()}
