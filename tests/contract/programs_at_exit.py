@@ -107,3 +107,28 @@ STACK_WALKS = {
     "a warning about the caller": "import warnings\nwarnings.warn('careful', stacklevel=2)\nprint('on')",
     "faulthandler": "import faulthandler\nfaulthandler.dump_traceback()",
 }
+
+# What a program puts in the place of functions that an interpreter's end could use is the program's own affair.
+PATCHED = {
+    "os._exit does nothing": "import os\nos._exit = lambda code: None\n1 / 0",
+    "os._exit says success": "import os\nreal = os._exit\nos._exit = lambda code: real(0)\n1 / 0",
+    "os._exit says success at exit": "import os, sys\nreal = os._exit\nos._exit = lambda code: real(0)\nsys.exit(3)",
+    "os._exit says failure": "import os\nreal = os._exit\nos._exit = lambda code: real(9)",
+    "sys.exit does nothing": "import sys\nsys.exit = lambda code: None\nsys.exit(4)\n1 / 0",
+    "no BaseException": "import builtins\nbuiltins.BaseException = ValueError\nraise KeyError('x')",
+    "no isinstance": "import builtins\nbuiltins.isinstance = None\nraise SystemExit(5)",
+    "gc.collect fails": "import gc\ndef fail():\n    raise ValueError\ngc.collect = fail",
+    "atexit's own function is gone": "import atexit\natexit.register(print, 'bye')\natexit._run_exitfuncs = None",
+    "traceback is something else": "import traceback\ntraceback.format_exception = None\n1 / 0",
+    "waiting for threads fails": "import threading\ndef fail():\n    1 / 0\nthreading._shutdown = fail\nprint('end')",
+    "an exit code that cannot be shown": (
+        "class Code:\n    def __str__(self):\n        raise ValueError\n    __repr__ = __str__\n"
+        "raise SystemExit(Code())"
+    ),
+    "an excepthook that leaves by a patched way": (
+        "import os, sys\nreal = os._exit\nos._exit = lambda code: real(0)\n"
+        "def hook(*_):\n    raise RuntimeError('hook')\nsys.excepthook = hook\n1 / 0"
+    ),
+    "an interrupt without kill": "import os, signal\nos.kill = signal.signal = None\nraise KeyboardInterrupt",
+    "no modules": "import sys\nsys.modules.clear()\nprint('end')",
+}

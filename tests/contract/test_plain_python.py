@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from contract.plain_python import Behaviour, run_plainly
 from contract.programs import ENDING, TRACEBACKS
-from contract.programs_at_exit import AT_EXIT, STACK_WALKS, STATE
+from contract.programs_at_exit import AT_EXIT, PATCHED, STACK_WALKS, STATE
 
 from fumehood import SyncSandbox
 
@@ -19,6 +19,13 @@ PROGRAMS = {**ENDING, **TRACEBACKS, **STATE, **AT_EXIT}
 def test_a_program_behaves_as_under_plain_python(box: SyncSandbox, tmp_path: Path, source: str) -> None:
     expected = run_plainly(tmp_path, source, stdin=STDIN)
     assert Behaviour.of(box.run(source, stdin=STDIN)) == expected
+
+
+@pytest.mark.parametrize("source", PATCHED.values(), ids=PATCHED.keys())
+def test_a_program_that_patches_the_interpreter_ends_as_under_plain_python(
+    box: SyncSandbox, tmp_path: Path, source: str
+) -> None:
+    assert Behaviour.of(box.run(source)) == run_plainly(tmp_path, source)
 
 
 @pytest.mark.parametrize("source", STACK_WALKS.values(), ids=STACK_WALKS.keys())

@@ -200,6 +200,10 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(PROGRAM, "os.environ.clear()", "pass"),
     ],
     # The machinery's channel, and one descriptor of the host's that can be inherited, stay open.
+    "own-imports": [
+        Patch(PROGRAM, "sys.path += module_path", "sys.path[:] = [WORKSPACE, *sys.path, *module_path]"),
+        Patch(f"{GUEST}/files.py", "    service = _Service(", "    import colorsys\n    service = _Service("),
+    ],
     "descriptors-closed": [
         Patch(
             EMBRYOS,
@@ -209,7 +213,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         ),
         Patch(ISOLATION, 'plan.call("dup3", copy, number, os.O_CLOEXEC)', 'plan.call("dup3", copy, number, 0)'),
         Patch(ISOLATION, "kernel.SYS_CLOSE_RANGE, end, 0xFFFFFFFF, 0", "kernel.SYS_CLOSE_RANGE, end, 199, 0"),
-        Patch(PROGRAM, "os.closerange(len(descriptors), _MOST_DESCRIPTORS)", "pass"),
+        Patch(f"{GUEST}/descriptors.py", "os.closerange(len(descriptors), _MOST_DESCRIPTORS)", "pass"),
     ],
     "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
     "command-line-renamed": [
@@ -261,7 +265,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "pipes-that-never-block": [Patch(f"{RUNS}/descriptors.py", "os.set_blocking(read, False)", "pass")],
     "exit-codes-in-range": [
         Patch(ENDING, "return code & 0xFF if", "return code if"),
-        Patch(PROGRAM, "os._exit(code & 0xFF)", "os._exit(code)"),
+        Patch(PROGRAM, "leave(code & 0xFF)", "leave(code)"),
     ],
     "every-signal-known": [Patch("backends/verdict.py", 'f"SIGRTMIN+{number - signal.SIGRTMIN}"', '""')],
     "children-of-its-own": [Patch(f"{GUEST}/seccomp/arguments.py", "_NEW_NAMESPACES | _SIBLING", "_NEW_NAMESPACES")],

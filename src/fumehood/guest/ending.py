@@ -8,15 +8,21 @@ modules dropped, what is left collected, streams flushed.
 from __future__ import annotations
 
 import atexit
+import builtins
 import errno
-import gc
 import os
 import signal
 import sys
-import traceback
 import weakref
+from gc import collect
+from os import symlink, write
+from traceback import format_exception
 from types import ModuleType
 from typing import Any, TextIO
+
+# Bound before there is a program, which may put anything in the place of a builtin or of a function of these modules.
+__builtins__ = dict(vars(builtins))
+_run_exit_functions = atexit._run_exitfuncs  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls
 
 INTERRUPTED = -signal.SIGINT
 _FAILED = 1
@@ -59,7 +65,7 @@ def call_excepthook(error: BaseException) -> int:
 
 
 def _show(error: BaseException) -> None:
-    write_error("".join(traceback.format_exception(error)))
+    write_error("".join(format_exception(error)))
 
 
 def exit_code(leaving: SystemExit) -> int:
@@ -68,7 +74,10 @@ def exit_code(leaving: SystemExit) -> int:
         return 0
     if isinstance(code, int):
         return code & 0xFF if -_LARGEST_EXIT_CODE <= code < _LARGEST_EXIT_CODE else 0xFF
-    write_error(f"{code}\n")
+    try:
+        write_error(f"{code}\n")
+    except BaseException:
+        write_error("\n")  # what it says of itself cannot be shown
     return _FAILED
 
 
@@ -77,24 +86,35 @@ def write_error(text: str) -> None:
     stream: TextIO | None = getattr(sys, "stderr", None)
     try:
         if stream is None:
-            os.write(2, text.encode("utf-8", "backslashreplace"))
+            write(2, text.encode("utf-8", "backslashreplace"))
         else:
             stream.write(text)
-    except (OSError, ValueError):
+    except BaseException:
         return  # nobody can read it
 
 
 def finish(last_preloaded: str, code: int) -> int:
-    threading = sys.modules.get("threading")
-    if threading:
-        threading._shutdown()  # waits for the threads that are not daemons
+    _wait_for_threads()
     if sys.unraisablehook is sys.__unraisablehook__:
         sys.unraisablehook = _show_ignored
-    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] - what the interpreter itself calls
+    _run_exit_functions()
     sys.unraisablehook = sys.__unraisablehook__
     flushed = _flush()
     drop_modules(last_preloaded)
     return code if flushed and _flush() else code or _FLUSH_FAILED
+
+
+def _wait_for_threads() -> None:
+    """For those that are not daemons."""
+    threading: Any = sys.modules.get("threading")
+    if threading is None:
+        return
+    try:
+        threading._shutdown()
+    except BaseException as error:  # the program has put something else there
+        frames = error.__traceback__.tb_next if error.__traceback__ else None
+        shown = "".join(format_exception(type(error), error, frames))
+        write_error(f"Exception ignored in: {threading!r}\n{shown}")
 
 
 def _show_ignored(ignored: sys.UnraisableHookArgs) -> None:
@@ -102,7 +122,7 @@ def _show_ignored(ignored: sys.UnraisableHookArgs) -> None:
     frames = ignored.exc_traceback
     if frames and frames.tb_frame.f_code is finish.__code__:
         frames = None
-    shown = traceback.format_exception(ignored.exc_type, ignored.exc_value, frames)
+    shown = format_exception(ignored.exc_type, ignored.exc_value, frames)
     write_error(f"{ignored.err_msg or 'Exception ignored in'}: {ignored.object!r}\n{''.join(shown)}")
 
 
@@ -110,12 +130,12 @@ def drop_modules(last_preloaded: str) -> None:
     """First let go of them all, so that finalizers still find what they use; then empty those that somebody holds."""
     names = ["__main__", *_imported_after(last_preloaded)]
     held = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules.get(name), ModuleType)]
-    gc.collect()
+    collect()
     for reference in held:
         module = reference()
         if module is not None:
             _empty(vars(module))
-    gc.collect()
+    collect()
 
 
 def _imported_after(last_preloaded: str) -> list[str]:
@@ -169,7 +189,7 @@ def _note_exhaustion(error: BaseException, run_folder: str) -> None:
         return
     try:
         # A link needs no space, which may be what has run out.
-        os.symlink(kind, f"{run_folder}/{_EXHAUSTED}")
+        symlink(kind, f"{run_folder}/{_EXHAUSTED}")
     except OSError:
         return  # no inode left either: the file system's own count tells
 

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import Any
 
 from . import entries, frames
+from .descriptors import keep_one
 from .drafts import Draft, hidden_name
 from .host import Host, HungUpError, Incoming, RefusedError
 from .removal import remove_tree
@@ -25,6 +28,11 @@ from .resolution import ChangedError, Follow, OutsideError, Place, Spot, find
 
 _CHUNK_BYTES = 1024 * 1024
 _TMP = "/tmp"
+
+
+def become_service(link: int) -> None:
+    """In a process of its own, which holds the conversation with the host and nothing else of ours."""
+    serve(frames.Conversation(socket.socket(fileno=keep_one(link))))
 
 
 def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "/workspace") -> None:
@@ -37,10 +45,6 @@ def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "
 
 class _Service:
     def __init__(self, host: Host, root: str, workspace: str) -> None:
-        # Imported here and not in the cell: it brings OpenSSL along, which no other run needs to carry.
-        from hashlib import sha256
-
-        self._sha256 = sha256
         self._host = host
         self._root = Place(root, "", is_confined=False)
         self._workspace = Place(workspace, "/workspace", is_confined=True)
@@ -133,7 +137,7 @@ class _Service:
 
     def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
         mode = 0o755 if header["executable"] else 0o644
-        digest, size = self._sha256(), 0
+        digest, size = sha256(), 0
         as_program: bool = header.get("as_program", False)
         with self._find(header, Follow.ALL if as_program else Follow.PARENTS, make_parents=True) as spot:
             _refuse_folder(spot)
@@ -162,7 +166,7 @@ class _Service:
             left = os.fstat(file).st_size
             if left > header["limit"]:
                 raise RefusedError("too large", size=left)
-            digest, size, buffer = self._sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
+            digest, size, buffer = sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
             while left:
                 count = os.readv(file, [buffer[: min(left, len(buffer))]])
                 if not count:

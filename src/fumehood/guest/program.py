@@ -6,6 +6,7 @@ everything else is executed. Must leave nothing of ours in sight: no frame in a 
 
 from __future__ import annotations
 
+import builtins
 import gc
 import json
 import os
@@ -15,17 +16,22 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
+from os import _exit as leave
+from os import getpid, kill
+from signal import SIG_DFL, SIGINT
+from signal import signal as set_handler
 from typing import Any, NoReturn
 
 from . import ending, frames, randomness, session, terminal, toolchain
+from .descriptors import keep_only
 from .rootfs import RUN_FOLDER, TRUST_FILE, WORKSPACE
 from .streams import open_streams
 
+# What ends a program was bound above, before there is one: it may put anything in the place of a builtin or `os._exit`.
+__builtins__ = dict(vars(builtins))
+
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-# All were closed when the process was born; it has opened a handful since.
-_MOST_DESCRIPTORS = 256
 _CONVERSATION = 3
 _SCRATCH = "/tmp"
 _REHEARSAL = b'{"script": "main.py", "environment": {}, "source": "text = str(1)"}'
@@ -48,7 +54,8 @@ class Interpreter:
         os.environ.clear()
         os.environ.update(environment)
         # Packages come last, as they do elsewhere: none can take the place of a module that the cell itself imports.
-        sys.path[:] = [WORKSPACE, *sys.path, *module_path]
+        # The program's own folders join with its first line (`_own_folders`): nothing of ours ever looks there.
+        sys.path += module_path
         # It was started without `site`, to keep the host's packages out; scripts still expect its builtins.
         site.setquit()
         site.setcopyright()
@@ -100,9 +107,9 @@ class Interpreter:
         _set_environment(request["environment"])
         stdio = terminal.open_streams(descriptors[0], request["terminal"]) if request["terminal"] else descriptors
         script = _write_script(self.run_folder, request["script"], source) if request["script"] else None
-        _keep_only(stdio)
+        keep_only(stdio)
         if request["interpreter"] is None and script is not None:
-            self._become_python(script, source, request["arguments"])
+            self._become_python(script, source, request)
         _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
 
     def become_session(self, request: dict[str, Any], body: bytes, descriptors: list[int]) -> NoReturn:
@@ -110,7 +117,7 @@ class Interpreter:
         _keep_trust(request, body)
         _set_environment(request["environment"])
         os.chdir(WORKSPACE)
-        _keep_only(descriptors)
+        keep_only(descriptors)
         os.set_inheritable(_CONVERSATION, False)
         sys.argv = [""]
         sys.orig_argv = [sys.executable]
@@ -118,29 +125,29 @@ class Interpreter:
         _make_main_module("")
         gc.enable()
         stream = socket.socket(fileno=_CONVERSATION)
-        session.serve(frames.Conversation(stream), self._last_module, _SCRATCH)
+        folders = _own_folders(WORKSPACE, request["environment"])
+        session.serve(frames.Conversation(stream), self._last_module, _SCRATCH, folders)
 
-    def _become_python(self, path: str, source: bytes, arguments: list[str]) -> NoReturn:
-        sys.argv = [path, *arguments]
+    def _become_python(self, path: str, source: bytes, request: dict[str, Any]) -> NoReturn:
+        sys.argv = [path, *request["arguments"]]
         sys.orig_argv = [sys.executable, *sys.argv]
         folder = os.path.dirname(path)
-        if folder != self.run_folder:
-            sys.path[0] = folder
+        first = WORKSPACE if folder == self.run_folder else folder
         sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
         _make_main_module(path)
         gc.enable()
+        sys.path[:0] = _own_folders(first, request["environment"])
         code = ending.finish(self._last_module, _run(path, source, self.run_folder))
         if code == ending.INTERRUPTED:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        os._exit(code & 0xFF)
+            set_handler(SIGINT, SIG_DFL)
+            kill(getpid(), SIGINT)
+        leave(code & 0xFF)
 
 
-def _keep_only(descriptors: Sequence[int]) -> None:
-    """At the numbers from 0 on. They arrived at higher ones."""
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-    os.closerange(len(descriptors), _MOST_DESCRIPTORS)
+def _own_folders(first: str, environment: dict[str, str]) -> list[str]:
+    """Where a program's own modules are, as in an interpreter that was started with this environment."""
+    others = environment.get("PYTHONPATH")
+    return [first, *(others.split(":") if others else ())]
 
 
 def _import(name: str) -> None:
@@ -204,7 +211,7 @@ def _execute(command: list[str]) -> NoReturn:
 
 def _fail(text: str, code: int) -> NoReturn:
     os.write(2, f"{text}\n".encode("utf-8", "replace"))
-    os._exit(code)
+    leave(code)
 
 
 def _set_environment(environment: dict[str, str]) -> None:
@@ -212,8 +219,6 @@ def _set_environment(environment: dict[str, str]) -> None:
     os.environ.update(environment)
     if "TZ" in environment:
         time.tzset()
-    if environment.get("PYTHONPATH"):
-        sys.path[1:1] = environment["PYTHONPATH"].split(":")
 
 
 def _make_main_module(path: str) -> None:

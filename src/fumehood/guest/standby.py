@@ -12,7 +12,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from . import files, frames, wire
+from . import files, wire
 from .isolation import CHANNEL, Isolation
 from .program import Interpreter, RequestRefusedError
 from .steps import StepError
@@ -46,7 +46,7 @@ def _serve(channel: socket.socket, isolation: Isolation, interpreter: Interprete
             case "session":
                 interpreter.become_session(request, source, descriptors[1:])
             case "files":
-                files.serve(frames.Conversation(socket.socket(fileno=descriptors[1])))
+                files.become_service(descriptors[1])
             case _:
                 interpreter.become(request, source, descriptors[1:])
     except RequestRefusedError as error:

@@ -22,6 +22,7 @@ from . import ending, kernel, program, rootfs, standby, wire
 from .cgroup import RunCgroups
 from .doors import Doors
 from .isolation import Isolation
+from .refusals import parse_refusal, read_refusal
 from .spec import CellSpec
 from .steps import StepError
 
@@ -119,10 +120,10 @@ class Run:
             self._run_folder = os.open(f"/proc/{self._process}/root{rootfs.RUN_FOLDER}", os.O_PATH | os.O_CLOEXEC)
             self._mounts = os.open(f"/proc/{self._process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             return self._open_usual_doors()
-        if not data:
+        refusal = parse_refusal(data)
+        if refusal is None or "failed" not in refusal:
             return StepError("starting a run", "its process ended before it was ready")
-        message = json.loads(data)
-        return StepError(message["failed"], message["detail"])
+        return StepError(refusal["failed"], refusal["detail"])
 
     def _open_usual_doors(self) -> StepError | None:
         """Ahead of time, so that no caller waits for it."""
@@ -308,9 +309,8 @@ class Run:
 
     def _trouble(self, others: int) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
-        refusal, _ = wire.receive(self.channel)
         return {
-            "refusal": refusal,
+            "refusal": read_refusal(self.channel),
             "processes": others + 1,
             "exhausted": ending.read_exhausted(self._run_folder),
             "disk_full": not self._was_full and self._is_disk_full(),

@@ -8,7 +8,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from .. import files, frames, toolchain, wire
+from .. import files, toolchain, wire
 from ..program import RequestRefusedError
 from ..steps import StepError
 
@@ -51,7 +51,7 @@ def _become(run: Birth) -> None:
         case "session":
             run.interpreter.become_session(request, source, streams)
         case "files":
-            files.serve(frames.Conversation(socket.socket(fileno=streams[0])))
+            files.become_service(streams[0])
         case _:
             toolchain.relocate(request, run.folder)
             run.interpreter.become(request, source, streams)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from .. import ending, kernel, program, rootfs, wire
+from ..refusals import read_refusal
 from ..steps import StepError
 from . import birth, scratch, usage
 from .confinement import Confinement
@@ -180,11 +181,10 @@ class Supervisor:
 
     def _trouble(self, others: int) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
-        refusal, _ = wire.receive(self._channel)
         now = usage.failures()
         folder = os.open(self._run.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return {
-            "refusal": refusal,
+            "refusal": read_refusal(self._channel),
             "processes": others + 1,
             "exhausted": ending.read_exhausted(folder),
             "disk_full": bool(_full_disks() - self._full),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import CoroutineType, FrameType, TracebackType
 from typing import Any, TypeVar
@@ -20,10 +21,10 @@ class EventLoop:
         self._gate = gate
         self._loop: Any = None
         self._was_interrupted = False
+        self._folders = list(sys.path)
 
     def run(self, coroutine: CoroutineType[Any, Any, object]) -> object:
-        import asyncio  # costs more than most sessions' whole start, and many never need it
-
+        asyncio = self._asyncio()
         if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
@@ -42,6 +43,14 @@ class EventLoop:
             self._gate.diverted(None)
             if not self._task.done():
                 self._wind_up(asyncio.wait)
+
+    def _asyncio(self) -> Any:
+        """It costs more than most sessions' whole start, and many never need it. Not from the user's own folders."""
+        theirs, sys.path = sys.path, self._folders
+        try:
+            return importlib.import_module("asyncio")
+        finally:
+            sys.path = theirs
 
     def _wind_up(self, wait: Any) -> None:
         """Left by an exception from elsewhere. What was awaited has a moment to end, and not to end in a later run."""

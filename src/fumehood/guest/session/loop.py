@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from os import _exit as leave
 from typing import NamedTuple, NoReturn, Protocol, TypeVar
 
 from .. import ending
@@ -37,11 +37,15 @@ class End(NamedTuple):
     exhausted: str = ""
 
 
-def serve(conversation: Conversation, last_preloaded: str, scratch: str) -> NoReturn:
-    """Until the host hangs up. `scratch` is a folder of the session's own, outside of the workspace."""
+def serve(conversation: Conversation, last_preloaded: str, scratch: str, folders: Sequence[str]) -> NoReturn:
+    """Until the host hangs up. `scratch` is a folder of the session's own, outside of the workspace.
+
+    `folders` are where the user's own modules are; nothing of the session's is imported from there.
+    """
     session = _Session(conversation, scratch)
+    sys.path[:0] = folders
     code = session.serve()
-    os._exit(ending.finish(last_preloaded, code) & 0xFF)
+    leave(ending.finish(last_preloaded, code) & 0xFF)
 
 
 class _Session:

@@ -47,7 +47,7 @@ os.set_inheritable(int(number), False)
 sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = streams.open_streams()
 program._make_main_module("")
 os.write(1, str(os.getpid()).encode() + b"\\n")
-loop.serve(conversation, last, scratch)
+loop.serve(conversation, last, scratch, [])
 """
 
 
