@@ -27,8 +27,14 @@ class Lenient:
         while True:
             head = self.next_head(connection)
             self.executed.append(head.split("\r\n")[0])
+            _, announced, length = head.lower().partition("content-length:")
+            if announced:
+                # It answers when the body is there, which is when it could take it for something else.
+                connection.recv(int(length.split()[0]), socket.MSG_PEEK | socket.MSG_WAITALL)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
             if "connection: close" in head.lower():
+                connection.shutdown(socket.SHUT_WR)
+                read_all(connection)
                 return
 
     @staticmethod
@@ -97,10 +103,12 @@ def test_a_server_that_does_not_read_a_body_is_told_to_end_there(
     client = box.connect(NAME, server.port)
     client.sendall(GET.replace(b"GET", method)[:-2] + LENGTH)
     assert response(client)[0] == 200
+    client = box.connect(NAME, server.port)
     client.sendall(GET)
     assert response(client)[0] == 200
-    assert lenient.executed == [f"{method.decode()} /public/x HTTP/1.1", "GET /public/x HTTP/1.1"]
     assert server.accepted == 2
+    server.__exit__()
+    assert lenient.executed == [f"{method.decode()} /public/x HTTP/1.1", "GET /public/x HTTP/1.1"]
 
 
 def test_a_body_that_is_sent_without_waiting_for_the_word_is_no_request(upstream: Serve, open_box: Open) -> None:

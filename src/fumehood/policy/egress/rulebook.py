@@ -188,7 +188,7 @@ class Rulebook:
         fitting = [rule for rule in rules if all(rule.covers_path(path) for path in found)]
         allowing = [rule for rule in fitting if rule.covers_method(attempt.method)]
         if not rules or allowing:
-            return _check_websocket(attempt, allowing) if rules else _check_websocket_everywhere(attempt, opening)
+            return _check_websocket(attempt, opening, allowing or opening.rules)
         if fitting:
             methods = ", ".join(fitting[0].rule.methods or ())
             remedy = f"add {attempt.method} to methods of {fitting[0].key}"
@@ -248,19 +248,13 @@ def _raw(opening: Opening) -> str:
     return "" if opening.reads_requests else f"set protocol: tcp in {opening.key}"
 
 
-def _check_websocket(attempt: Attempt, allowing: Sequence[NumberedRule]) -> Decision:
-    """By rules of which one is enough."""
-    fitting = [rule for rule in allowing if rule.rule.websocket or not attempt.websocket]
-    if fitting:
+def _check_websocket(attempt: Attempt, opening: Opening, rules: Sequence[NumberedRule]) -> Decision:
+    """Of rules that list requests one that covers it is enough; others have to agree."""
+    fitting = [rule for rule in rules if rule.rule.websocket or not attempt.websocket]
+    if len(fitting) == len(rules) or (fitting and opening.narrowing):
         return Decision(attempt, fitting[0].key)
-    key = allowing[0].key
+    key = next(rule.key for rule in rules if rule not in fitting)
     return Decision(attempt, key, "the rule opens no WebSocket", f"set websocket: true in {key}")
-
-
-def _check_websocket_everywhere(attempt: Attempt, opening: Opening) -> Decision:
-    """By rules that all have to agree."""
-    against = [rule for rule in opening.rules if attempt.websocket and not rule.rule.websocket]
-    return _check_websocket(attempt, against or opening.rules)
 
 
 def _same_host(header: str, opening: Opening) -> bool:
