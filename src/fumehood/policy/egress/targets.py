@@ -20,6 +20,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CLIMB = re.compile(r"(?:\A|/)\s*\.\.?\s*(?=[;/]|\Z)")
 _PARAMETERS = re.compile(r";[^/]*")
 _MOST_READINGS = 32
+_MOST_CHARACTERS = 4096
 
 
 class AmbiguousPathError(ValueError):
@@ -35,6 +36,8 @@ def split_target(target: str) -> str:
 
 def readings(path: str) -> set[str]:
     """Every path that a server might take this for; refused when one of them could climb or has a hidden end."""
+    if len(path) > _MOST_CHARACTERS:
+        raise AmbiguousPathError(f"the path is longer than {_MOST_CHARACTERS} characters")
     found: set[str] = set()
     waiting = {_decode_unreserved(path)}
     while waiting:
