@@ -152,7 +152,7 @@ class Exchange:
         replaced.update(_ASK_FOR_PARTS if credentials else ())
         passed = forwarded(request.headers, replaced)
         if opening.narrowing:
-            passed = [(name, value) for name, value in passed if is_plain_header(name)]
+            passed = [(name, value) for name, value in passed if is_plain_header(name, value)]
         headers: Headers = [("Host", _host_header(opening)), *passed, *credentials]
         headers += [("Accept-Encoding", "identity")] if credentials else []
         headers += framing(request.body, always=request.method in ("POST", "PUT", "PATCH"))

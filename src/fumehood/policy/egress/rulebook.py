@@ -18,7 +18,7 @@ from ipaddress import ip_address
 
 from fumehood.policy.egress.addresses import Address, Reach, classify, plain
 from fumehood.policy.egress.decision import Attempt, Decision
-from fumehood.policy.egress.headers import METHODS_WITH_BODY, overrides_request
+from fumehood.policy.egress.headers import METHODS_WITH_BODY, overrides_request, overriding_parameters
 from fumehood.policy.egress.opening import NumberedRule, Opening
 from fumehood.policy.egress.targets import AmbiguousPathError, readings, split_target
 from fumehood.policy.hosts import check_host, covers, is_address, specificity
@@ -171,7 +171,9 @@ class Rulebook:
             return replace(denial, why=f"the Host header names another server than {opening.host}")
         if method == "TRACE" and opening.secrets:
             return replace(denial, why="TRACE would send the credential back")
-        if opening.narrowing and (tricks := [name.lower() for name in headers if overrides_request(name)]):
+        tricks = [name.lower() for name in headers if overrides_request(name)]
+        tricks += overriding_parameters(target.partition("?")[2])
+        if opening.narrowing and tricks:
             return replace(denial, why=f"{min(tricks)} asks the server for another request than this one")
         if opening.narrowing and has_body and method not in METHODS_WITH_BODY:
             why = f"it has a body, which servers may take for another request, because {method} has none by itself"
