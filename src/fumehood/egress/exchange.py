@@ -48,7 +48,7 @@ _REASONS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
 _USUAL_PORTS = {"tls": 443, "http": 80}
 _MOST_INTERIM_RESPONSES = 32
 # With a credential in the request, these would bring back parts of its echo, or an echo that nobody recognises.
-_ASK_FOR_PARTS = ("range", "if-range", "a-im", "accept-encoding", "accept-charset")
+_ASK_FOR_PARTS = ("range", "if-range", "request-range", "a-im", "accept-encoding", "accept-charset")
 _PARTS = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.IM_USED)
 
 
@@ -152,7 +152,7 @@ class Exchange:
         replaced.update(_ASK_FOR_PARTS if credentials else ())
         passed = forwarded(request.headers, replaced)
         if opening.narrowing:
-            passed = [(name, value) for name, value in passed if is_plain_header(name)]
+            passed = [(name, value) for name, value in passed if is_plain_header(name, value)]
         headers: Headers = [("Host", _host_header(opening)), *passed, *credentials]
         headers += [("Accept-Encoding", "identity")] if credentials else []
         headers += framing(request.body, always=request.method in ("POST", "PUT", "PATCH"))
@@ -310,7 +310,13 @@ async def _redacted_body(pieces: AsyncIterator[bytes], redactor: Redactor) -> As
 
 
 def _is_last(request: Request, opening: Opening) -> bool:
-    """Whether the server is told to end the connection: one that does not read the body would read it as a request."""
+    """Whether the connection to the server ends with this request.
+
+    A server that does not read the body would read it as a request; one that was asked for a WebSocket may have opened
+    it without saying so.
+    """
+    if asks_for_websocket(request):
+        return True
     return request.body != 0 and bool(opening.narrowing or request.method not in METHODS_WITH_BODY)
 
 

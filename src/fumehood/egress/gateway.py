@@ -99,7 +99,7 @@ class Gateway:
         """
         if self.connections < self.most_connections:
             return True
-        greediest = max(self.ways, key=lambda each: each.connections)
+        greediest = max(self.ways, key=lambda each: each.connections, default=way)
         return way.connections + 1 < greediest.connections and greediest.give_up_one()
 
     def upstream_context(self) -> ssl.SSLContext:

@@ -401,6 +401,8 @@ def test_a_refused_websocket_leaves_an_ordinary_connection(plain: Upstream, reco
     box = open_http(open_box, plain, methods=["GET"], paths=["/public/**"], websocket=True)
     client = box.connect(NAME, plain.port)
     assert ask(client, WEBSOCKET) == OK
+    assert ask(client, GET) == OK
+    assert plain.accepted == 2
     client.sendall(GET.replace(b"public", b"private"))
     assert told(client)[0] == 403
-    assert len(recorder.heads) == 1
+    assert len(recorder.heads) == 2

@@ -1,10 +1,12 @@
-"""Names of request headers: how lenient servers read them, and which of them turn a request into another one."""
+"""Headers and parameters of requests: how lenient servers read them, and which turn a request into another one."""
 
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote_plus
 
 _PLAIN = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
+_PLAIN_VALUE = re.compile(r"[\t -~]*", re.ASCII)
 _NOT_PLAIN = re.compile(r"[^a-z0-9-]", re.ASCII)
 # Methods whose bodies every server reads. After another one a server may take the body for the next request.
 METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "PROPFIND", "PROPPATCH", "REPORT", "SEARCH", "QUERY"})
@@ -14,6 +16,7 @@ _OVERRIDE = re.compile(
     r"|(?:x-)?(?:.*-)?(?:original|rewrite|rewritten|forwarded|real|waf|proxy)-(?:request-)?(?:url|uri|path|prefix|host)"
     r"|x-host|x-forwarded-server|forwarded"
 )
+_METHOD_PARAMETER = re.compile(r"-method|(?:.*-)?method-override|x-http-method")
 
 
 def canonical_header(name: str) -> str:
@@ -21,9 +24,15 @@ def canonical_header(name: str) -> str:
     return _NOT_PLAIN.sub("-", name.lower())
 
 
-def is_plain_header(name: str) -> bool:
-    """Whether no server takes it for a header of another name."""
-    return _PLAIN.fullmatch(name) is not None
+def is_plain_header(name: str, value: str) -> bool:
+    """Whether no server takes it for a header of another name, or for two: some end a line at the byte 0x85."""
+    return _PLAIN.fullmatch(name) is not None and _PLAIN_VALUE.fullmatch(value) is not None
+
+
+def overriding_parameters(query: str) -> list[str]:
+    """The names in a query by which some frameworks take the request for one of another method."""
+    names = [canonical_header(unquote_plus(part.partition("=")[0])) for part in re.split("[&;]", query)]
+    return [name for name in names if _METHOD_PARAMETER.fullmatch(name) is not None]
 
 
 def overrides_request(name: str) -> bool:

@@ -18,7 +18,7 @@ from ipaddress import ip_address
 
 from fumehood.policy.egress.addresses import Address, Reach, classify, plain
 from fumehood.policy.egress.decision import Attempt, Decision
-from fumehood.policy.egress.headers import METHODS_WITH_BODY, overrides_request
+from fumehood.policy.egress.headers import METHODS_WITH_BODY, overrides_request, overriding_parameters
 from fumehood.policy.egress.opening import NumberedRule, Opening
 from fumehood.policy.egress.targets import AmbiguousPathError, readings, split_target
 from fumehood.policy.hosts import check_host, covers, is_address, specificity
@@ -171,7 +171,9 @@ class Rulebook:
             return replace(denial, why=f"the Host header names another server than {opening.host}")
         if method == "TRACE" and opening.secrets:
             return replace(denial, why="TRACE would send the credential back")
-        if opening.narrowing and (tricks := [name.lower() for name in headers if overrides_request(name)]):
+        tricks = [name.lower() for name in headers if overrides_request(name)]
+        tricks += overriding_parameters(target.partition("?")[2])
+        if opening.narrowing and tricks:
             return replace(denial, why=f"{min(tricks)} asks the server for another request than this one")
         if opening.narrowing and has_body and method not in METHODS_WITH_BODY:
             why = f"it has a body, which servers may take for another request, because {method} has none by itself"
@@ -188,7 +190,7 @@ class Rulebook:
         fitting = [rule for rule in rules if all(rule.covers_path(path) for path in found)]
         allowing = [rule for rule in fitting if rule.covers_method(attempt.method)]
         if not rules or allowing:
-            return _check_websocket(attempt, allowing) if rules else _check_websocket_everywhere(attempt, opening)
+            return _check_websocket(attempt, opening, allowing or opening.rules)
         if fitting:
             methods = ", ".join(fitting[0].rule.methods or ())
             remedy = f"add {attempt.method} to methods of {fitting[0].key}"
@@ -248,19 +250,13 @@ def _raw(opening: Opening) -> str:
     return "" if opening.reads_requests else f"set protocol: tcp in {opening.key}"
 
 
-def _check_websocket(attempt: Attempt, allowing: Sequence[NumberedRule]) -> Decision:
-    """By rules of which one is enough."""
-    fitting = [rule for rule in allowing if rule.rule.websocket or not attempt.websocket]
-    if fitting:
+def _check_websocket(attempt: Attempt, opening: Opening, rules: Sequence[NumberedRule]) -> Decision:
+    """Of rules that list requests one that covers it is enough; others have to agree."""
+    fitting = [rule for rule in rules if rule.rule.websocket or not attempt.websocket]
+    if len(fitting) == len(rules) or (fitting and opening.narrowing):
         return Decision(attempt, fitting[0].key)
-    key = allowing[0].key
+    key = next(rule.key for rule in rules if rule not in fitting)
     return Decision(attempt, key, "the rule opens no WebSocket", f"set websocket: true in {key}")
-
-
-def _check_websocket_everywhere(attempt: Attempt, opening: Opening) -> Decision:
-    """By rules that all have to agree."""
-    against = [rule for rule in opening.rules if attempt.websocket and not rule.rule.websocket]
-    return _check_websocket(attempt, against or opening.rules)
 
 
 def _same_host(header: str, opening: Opening) -> bool:

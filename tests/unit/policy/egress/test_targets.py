@@ -82,6 +82,11 @@ def test_a_path_with_too_many_readings_is_refused() -> None:
     assert not allows("/" + "%" + "25" * 100 + "41", "/**")
 
 
+def test_a_path_that_takes_long_to_read_is_refused() -> None:
+    assert allows("/" + "a" * 4095, "/**")
+    assert not allows("/" + "a" * 4096, "/**")
+
+
 def test_everything_is_everything() -> None:
     assert allows("/", "/**")
     assert allows("/a/b", "/**")
