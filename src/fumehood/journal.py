@@ -216,22 +216,13 @@ class RunEntry:
         """The same result, now that it is recorded."""
         if self._is_over:
             return result
-        await self._end(
-            RunFinished(
-                status=result.status,
-                cause=result.cause,
-                exit_code=result.exit_code,
-                signal=result.signal,
-                detail=result.detail or None,
-                duration_us=round(result.duration_ms * 1000),
-                cpu_us=round(result.cpu_ms * 1000),
-                peak_memory_bytes=result.peak_memory_bytes,
-                truncated=result.truncated or None,
-                stdin=self._content(0),
-                stdout=self._content(1),
-                stderr=self._content(2),
-            ),
-        )
+        try:
+            await self._end(self._finished(result))
+        except AuditError as error:
+            # The result is withheld. Where there is no room for all of it there may be for that.
+            with anyio.CancelScope(shield=True), suppress(AuditError):
+                await self._trail.write(*self._untold_start(), RunBroke(type(error).__name__, str(error)))
+            raise
         return result
 
     async def broke_off(self, error: BaseException | None) -> None:
@@ -242,6 +233,22 @@ class RunEntry:
             else:
                 await self._end(self._cancelled())
 
+    def _finished(self, result: RunResult) -> RunFinished:
+        return RunFinished(
+            status=result.status,
+            cause=result.cause,
+            exit_code=result.exit_code,
+            signal=result.signal,
+            detail=result.detail or None,
+            duration_us=round(result.duration_ms * 1000),
+            cpu_us=round(result.cpu_ms * 1000),
+            peak_memory_bytes=result.peak_memory_bytes,
+            truncated=result.truncated or None,
+            stdin=self._content(0),
+            stdout=self._content(1),
+            stderr=self._content(2),
+        )
+
     def _cancelled(self) -> RunFinished:
         told = (Status.CANCELLED, Cause.CANCELLED, None, None, None, None, None, None, None)
         return RunFinished(*told, *map(self._content, (0, 1, 2)))
@@ -250,8 +257,10 @@ class RunEntry:
         if self._is_over:
             return
         self._is_over = True
-        started = (self._started,) if self._started is not None else ()
-        await self._trail.write(*started, *self._abroad(), *events)
+        await self._trail.write(*self._untold_start(), *self._abroad(), *events)
+
+    def _untold_start(self) -> tuple[Entry, ...]:
+        return () if self._started is None else (self._started,)
 
 
 class Witness(Protocol):

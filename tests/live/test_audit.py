@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -180,22 +181,47 @@ anyio.run(main, sys.argv[1])
 """
 
 
-def test_a_full_disk_stops_runs_with_a_clear_error(tmp_path: Path) -> None:
-    """On a small file system of its own, which an ordinary user can have in a user namespace."""
+def on_a_small_disk(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """With `$1` a file system of a megabyte, which an ordinary user can have in a user namespace."""
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
-    possible = subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True)
+    possible = subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", str(folder)], capture_output=True)
     require(possible.returncode == 0, "cannot mount a file system here")
-    script = 'mount -t tmpfs -o size=1M,mode=700 none "$1" && exec "$2" -W ignore -c "$3" "$1/log"'
-    done = subprocess.run(
-        [*unshare, "sh", "-c", script, "sh", str(tmp_path), sys.executable, FULL],
-        capture_output=True,
-        text=True,
-        env=environment(),
-    )
+    script = 'mount -t tmpfs -o size=1M,mode=700 none "$1" && ' + command[0]
+    words = [*unshare, "sh", "-c", script, "sh", str(folder), sys.executable, *command[1:]]
+    return subprocess.run(words, capture_output=True, text=True, env=environment())
+
+
+def test_a_full_disk_stops_runs_with_a_clear_error(tmp_path: Path) -> None:
+    done = on_a_small_disk(tmp_path, 'exec "$2" -W ignore -c "$3" "$1/log"', FULL)
     assert done.returncode == 0, done.stderr
     error, verdict = done.stdout.strip().split("\n")
     assert "cannot be written, and without it nothing runs: database or disk is full. Make room" in error
     assert verdict == "True 2"
+
+
+LARGE = """
+export FUMEHOOD_AUDIT="$1/log"
+printf 'version: 1\naudit: {output: full}\n' > "$1/full.yaml"
+"$2" -W ignore -m fumehood run $3 --policy "$1/full.yaml" -c 'print("x" * 900_000)'
+echo "exit code $?"
+"$2" -W ignore -m fumehood audit search --kind run --json
+"$2" -W ignore -m fumehood audit verify
+"""
+
+
+@pytest.mark.parametrize(("option", "shown"), [("--json", 0), ("--quiet", 900_000)], ids=["at the end", "as it comes"])
+def test_output_comes_after_its_record_unless_it_is_streamed(tmp_path: Path, option: str, shown: int) -> None:
+    """There is room on the disk for the wish and not for the end; that is told, and not as the end of the host."""
+    done = on_a_small_disk(tmp_path, LARGE, option)
+    assert "the audit log" in done.stderr
+    assert "disk is full" in done.stderr
+    output, _, rest = done.stdout.partition("exit code ")
+    assert output.count("x") == shown
+    code, *records, verdict = rest.splitlines()
+    assert code == "125"
+    assert [json.loads(line)["record"]["kind"] for line in records] == ["run.requested", "run.started", "run.broke"]
+    assert "disk is full" in json.loads(records[-1])["record"]["data"]["reason"]
+    assert "as they were written" in verdict
 
 
 @pytest.mark.anyio

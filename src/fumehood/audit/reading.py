@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,10 +34,22 @@ def open_store(place: Path | None) -> SqliteStore:
 
 def check(place: Path | None, key: Path | None, kept: Iterable[Path] = ()) -> Report:
     """Verify a log, or an export when `place` is a file of JSON lines. A checkpoint that lies beside counts as well."""
-    witnesses = [checkpoints.read(path) for path in kept]
+    witnesses = [_witness(path) for path in kept]
     if place is not None and place.is_file() and place.suffix != ".db":
         return _check_export(place, key, witnesses)
     return _check_log(_existing(place), key, witnesses)
+
+
+def _witness(path: Path) -> Checkpoint:
+    """A checkpoint that was kept; of an archive, the one that it ends with."""
+    try:
+        return checkpoints.read(path)
+    except UsageError as error:
+        with suppress(UsageError):
+            found = [each for record in read_records(path) if (each := checkpoints.of_record(record)) is not None]
+            if found:
+                return found[-1]
+        raise error
 
 
 def _check_export(place: Path, key: Path | None, witnesses: list[Checkpoint]) -> Report:

@@ -142,7 +142,9 @@ class _Walk:
             self.complain(0, "emptied: a log begins with the record that names it")
         elif self.first not in self.beginnings:
             self.complain(
-                self.first, f"removed: {_missing(1, self.first - 1)}, and no signed record says that they were pruned"
+                self.first,
+                f"removed: {_missing(1, self.first - 1)}, and no signed record says that they were pruned"
+                + ("" if self.head else "; of an archive that follows another one, give that one with --checkpoint"),
             )
         for checkpoint in sorted(chain.from_iterable(self.kept.values()), key=lambda each: each.seq):
             self._miss_kept(checkpoint)
@@ -232,6 +234,9 @@ class _Walk:
             self.complain(
                 checkpoint.seq, "rewritten: the checkpoint that was kept was signed for other records before it"
             )
+        elif self.head is None and checkpoint.seq == self.first:
+            # An export may begin where the caller knows that it does.
+            self.beginnings.add(checkpoint.seq)
 
     def _miss_kept(self, checkpoint: Checkpoint) -> None:
         self._check_kept(checkpoint)

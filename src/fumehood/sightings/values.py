@@ -29,10 +29,10 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _STANDARD_64 = str.maketrans("-_", "+/")
 _BETWEEN = re.compile(r"""[\s"'`,;|+._:\[\]()\\/-]+""")
 _BETWEEN_HEX = re.compile(r"""(?:0x|\\x|[%\s"',:;\[\](){}-])+""")
-# A byte (\\x63 %63 =63 \\143) or a character (\\u0063 \\U00000063 \\u{63} &#99; &#x63;) by its number.
+# A byte as \x63, %63, =63 or \143, or a character as \u0063, \U00000063, \u{63}, &#99; or &#x63;.
 _ESCAPE = re.compile(
-    r"(?:\\+x|%|=)(?P<byte>[0-9A-Fa-f]{2})|\\+0?(?P<octal>[0-3][0-7]{2})"
-    r"|(?:\\+(?:u(?=[0-9A-Fa-f]{4})|U(?=[0-9A-Fa-f]{8})|u\{0*)|&#[xX]0*)"
+    r"(?:\\x|%|=)(?P<byte>[0-9A-Fa-f]{2})|\\0?(?P<octal>[0-3][0-7]{2})"
+    r"|(?:\\(?:u(?=[0-9A-Fa-f]{4})|U(?=[0-9A-Fa-f]{8})|u\{0*)|&#[xX]0*)"
     r"(?P<hex>(?<=U)[0-9A-Fa-f]{8}|(?<=u)[0-9A-Fa-f]{4}|(?<=[{xX0])[0-9A-Fa-f]{1,6})[;}]?"
     r"|&#0*(?P<decimal>[0-9]{1,7});?"
 )

@@ -76,6 +76,29 @@ async def test_what_is_pruned_is_told_and_the_rest_verifies(tmp_path: Path) -> N
     assert verdict(log.folder) == []
 
 
+async def test_an_archive_that_follows_another_verifies_with_that(tmp_path: Path) -> None:
+    """Its last checkpoint is older than the record of the first pruning, which it therefore does not hold."""
+    log, key = await make_log(tmp_path / "log"), tmp_path / "log" / "key.pub"
+    trail, first, second = Trail(log, who="me"), tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    log.checkpoint()
+    times = {record.seq: record.time for record in log.find(Query())}
+    assert await prune(log, trail, before=times[12], archive=first) == 10
+    told = next(log.find(Query(kind="log.pruned"))).time
+    assert await prune(log, trail, before=told, archive=second) == 4
+    assert check(first, key).ok
+    assert check(second, key, [first]).ok
+    assert verdict(log.folder) == []
+    (said,) = problems(check(second, key))
+    assert said.endswith("of an archive that follows another one, give that one with --checkpoint")
+
+
+async def test_a_log_may_not_begin_with_a_checkpoint_only_because_it_was_kept(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    log.drop_before(log.checkpoint().seq)
+    (said,) = (each for each in verdict(log.folder) if "removed" in each)
+    assert said == "record 15: removed: records 1 to 14 are missing, and no signed record says that they were pruned"
+
+
 async def test_what_only_old_records_refer_to_goes_with_them(tmp_path: Path) -> None:
     log = await make_log(tmp_path / "log")
     await write(log, "kept", kept=b"still needed")
