@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic_ai import exceptions
 
 from fumehood.agents.models.interface import Failure
@@ -28,14 +30,28 @@ _MOST_CHARACTERS = 400
 def as_model_error(error: Exception, model: str, *, has_begun: bool) -> ModelError:
     """`has_begun` says that a part of the answer was there already: then a lost connection is a broken-off answer.
 
-    Whatever else a library raises about an answer means that the answer made no sense to it.
+    What the wire below found is taken as it is. Whatever else a library raises about an answer means that the answer
+    made no sense to it.
     """
+    own = next((each for each in _chain(error) if isinstance(each, ModelError)), None)
+    if own is not None:
+        return own
     kind = next((kind for parent, kind in _KINDS if isinstance(error, parent)), None) or _unsorted(error, has_begun)
     if kind is Failure.CONNECTION and has_begun:
         kind = Failure.TRUNCATED
     text = " ".join(str(error).split()) or type(error).__name__
     cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
     return ModelError(kind, f"the model {model} failed ({kind}): {cut}")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """It, what it came from, and so on."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or each.__context__
 
 
 def _unsorted(error: Exception, has_begun: bool) -> Failure:
