@@ -12,6 +12,7 @@ a model of that kind is used.
 from fumehood.agents.agent import AssistantAgent
 from fumehood.agents.asking import PAUSE, Asking
 from fumehood.agents.budget import Budget, Usage
+from fumehood.agents.compaction import Compaction, Conversation, OldestFirst
 from fumehood.agents.correspondence import PUBLISH, SEND_MESSAGE, Resume, Task, TaskDone
 from fumehood.agents.events import TaskEnded, TaskEvent
 from fumehood.agents.messages import AssistantMessage, CallRequest, Message, ToolMessage, UserMessage
@@ -29,9 +30,12 @@ __all__ = [
     "AssistantMessage",
     "Budget",
     "CallRequest",
+    "Compaction",
+    "Conversation",
     "Failure",
     "Message",
     "Model",
+    "OldestFirst",
     "RecordingModel",
     "ReplayModel",
     "Resident",

@@ -1,6 +1,6 @@
 """An agent: a model that is given a task and tools, and the loop between them.
 
-    ask the model -> its answer, filtered, on record -> its calls, one after the other, through the desk -> ask again
+    ask the model -> its answer, filtered, on record -> its calls, together or in order, through the desk -> ask again
 
 Between any two steps stand the budget, the clock and whoever cancels. What a model says changes nothing of what it may
 do: tools, policy, targets of hand-offs and budget are fixed when the agent is made.
@@ -9,7 +9,7 @@ do: tools, policy, targets of hand-offs and budget are fixed when the agent is m
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,8 +19,11 @@ import anyio
 from fumehood.agents import trail as records
 from fumehood.agents.asking import Asking
 from fumehood.agents.budget import Budget, Ledger, Usage
-from fumehood.agents.events import Text, Thought
+from fumehood.agents.calling import batches, call_together
+from fumehood.agents.compaction import Compaction, OldestFirst
+from fumehood.agents.events import Compacted, Text, Thought
 from fumehood.agents.handing import HandOff, hand_off_tool
+from fumehood.agents.memory import Memory, Shortened
 from fumehood.agents.messages import AssistantMessage, CallRequest, Message, ToolMessage, UserMessage, unanswered
 from fumehood.agents.models.interface import Failure, Model, ModelAnswer, ModelRequest, TextPiece, ThoughtPiece
 from fumehood.agents.models.naming import find_model
@@ -33,11 +36,12 @@ from fumehood.audit.events import Digest
 from fumehood.audit.trail import Trail
 from fumehood.errors import ApprovalPendingError, ModelError, UsageError
 from fumehood.opening import AuditChoice
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.sandbox import Sandbox
 from fumehood.tools.approvals import Ask
 from fumehood.tools.filters import Direction, FilterStream, Pipeline
-from fumehood.tools.result import ToolStatus
+from fumehood.tools.functions import Function, as_tools
+from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -54,6 +58,8 @@ class AssistantAgent(Performer):
     only talks; with them, its calls are carried out in a sandbox under `policy`, which denies everything by default.
     `approvals` answers where the policy asks: a function, or an `Asking`. `hand_offs` are the names it may hand a task
     over to. With `session`, Python state lives on between calls. `out` is a folder that artifacts are copied to.
+    `parallel_calls` is how many calls of one answer are carried out at the same time, and `compaction` what the model
+    reads of a conversation that becomes too long.
 
     The conversation goes on from task to task; the sandbox does so inside of `async with agent:`, else each task has
     its own.
@@ -64,8 +70,8 @@ class AssistantAgent(Performer):
         name: str,
         model: str | Model | TheirModel,
         *,
-        tools: Sequence[Tool] = (),
-        policy: Policy | None = None,
+        tools: Sequence[Tool | Function] = (),
+        policy: AnyPolicy | None = None,
         instructions: str = "",
         filters: Pipeline | None = None,
         approvals: Ask | Asking | None = None,
@@ -75,19 +81,29 @@ class AssistantAgent(Performer):
         session: bool = False,
         out: str | os.PathLike[str] | None = None,
         audit: AuditChoice = None,
+        parallel_calls: int = 8,
+        compaction: Compaction | None = None,
     ) -> None:
         super().__init__(name, description or instructions, budget, audit)
         self._model = as_model(model)
         self._instructions = instructions
-        given = (*tools, *([hand_off_tool(hand_offs)] if hand_offs else ()))
+        given = (*as_tools(tools), *([hand_off_tool(hand_offs)] if hand_offs else ()))
         if len({tool.name for tool in given}) != len(given):
             raise UsageError(f"two tools of {name} have the same name; give each its own")
+        if parallel_calls < 1:
+            raise UsageError(f"parallel_calls must be 1 or more; this is {parallel_calls!r}")
         asking = approvals if isinstance(approvals, Asking) else Asking(approvals)
         self.hand_offs = tuple(hand_offs)
         self._place = Workplace(
-            policy or Policy(), given, asking, filters, session, None if out is None else OutFolder(out)
+            read_policy(policy) or Policy(),
+            given,
+            asking,
+            filters,
+            session,
+            None if out is None else OutFolder(out),
+            parallel_calls,
         )
-        self._memory: list[Message] = []
+        self._memory = Memory(compaction or OldestFirst())
         self._approval: str | None = None
         self._room: Room | None = None
         self._premises: Premises | None = None
@@ -97,7 +113,7 @@ class AssistantAgent(Performer):
     @property
     def messages(self) -> tuple[Message, ...]:
         """Everything that was said, in all tasks."""
-        return tuple(self._memory)
+        return tuple(self._memory.all)
 
     @property
     def policy(self) -> Policy:
@@ -120,12 +136,13 @@ class AssistantAgent(Performer):
         await self._held.aclose()
 
     def state(self) -> AgentState:
-        return AgentState(name=self.name, messages=tuple(self._memory), approval=self._approval, task=self._paused)
+        return AgentState(name=self.name, messages=tuple(self._memory.all), approval=self._approval, task=self._paused)
 
     def load_state(self, data: Mapping[str, object]) -> None:
         self._refuse_while_busy("load a state before its task begins")
         state = read_state(AgentState, self.name, data)
-        self._memory, self._approval, self._paused = list(state.messages), state.approval, state.task
+        self._memory.load(state.messages)
+        self._approval, self._paused = state.approval, state.task
 
     def facts(self) -> Facts:
         names = tuple(tool.name for tool in self._place.tools)
@@ -140,7 +157,7 @@ class AssistantAgent(Performer):
             raise UsageError(f"{self.name} works elsewhere already; leave `async with {self.name}` before")
         opening = self._place.opened(records.of_agent(trail, self.name), premises)
         async with self._model.connected(), opening as self._room:
-            self._premises, self._has_lost_files = premises, any(map(_was_carried_out, self._memory))
+            self._premises, self._has_lost_files = premises, any(map(_was_carried_out, self._memory.all))
             try:
                 yield
             finally:
@@ -159,6 +176,7 @@ class AssistantAgent(Performer):
             self._approval = None
         if news:
             self._drop_unanswered(work)
+            self._memory.begin_task()
         for message in news:
             filtered = await desk.filters.apply(message.text, Direction.TO_MODEL)
             self._remember(message.model_copy(update={"text": filtered.text}), work)
@@ -166,19 +184,19 @@ class AssistantAgent(Performer):
         with anyio.move_on_after(ledger.seconds_left()):
             stop = await self._loop(desk, ledger, work)
         await desk.deliver()
-        last = self._memory[-1] if self._memory else None
+        last = self._memory.all[-1] if self._memory.all else None
         said = last.text if isinstance(last, AssistantMessage) else ""
         return Reply(said, stop)
 
     async def _loop(self, desk: Desk, ledger: Ledger, work: Work) -> StopReason:
         while True:
-            for request in unanswered(self._memory):
-                if (stop := await self._call(request, desk, ledger, work)) is not None:
+            for batch in batches(unanswered(self._memory.all), desk.is_parallel):
+                if (stop := await self._call(batch, desk, ledger, work)) is not None:
                     return stop
             if spent := ledger.spent(next_turn=True):
                 return StopReason(Stop.BUDGET, spent[1], limit=spent[0])
             try:
-                answer = await self._ask(desk, work)
+                answer = await self._ask_shortened(desk, ledger, work)
             except ModelError as error:
                 ledger.add(Usage(turns=1))
                 return await self._failed(error, work)
@@ -189,22 +207,58 @@ class AssistantAgent(Performer):
             if spent := ledger.spent():
                 return StopReason(Stop.BUDGET, spent[1], limit=spent[0])
 
+    async def _ask_shortened(self, desk: Desk, ledger: Ledger, work: Work) -> ModelAnswer:
+        """Compacted first if it is too long by our count, and once more if it is by the model's."""
+
+        async def ask(text: str) -> str:
+            answer = await self._answer_to(ModelRequest("", (UserMessage(text=text),)))
+            ledger.add(used_by(answer))
+            return (await desk.filters.apply(answer.text, Direction.FROM_MODEL)).text
+
+        await self._tell_compacted(await self._memory.compact(ask), "limit", work)
+        try:
+            return await self._ask(desk, work)
+        except ModelError as error:
+            if error.kind != Failure.CONTEXT_OVERFLOW:
+                raise
+            shortened = await self._memory.compact(ask, is_overflow=True)
+            if shortened is None:
+                raise
+        ledger.add(Usage(turns=1))
+        await self._tell_compacted(shortened, "overflow", work)
+        return await self._ask(desk, work)
+
+    async def _tell_compacted(self, shortened: Shortened | None, why: str, work: Work) -> None:
+        if shortened is not None:
+            await work.trail_of(self.name).write(records.ConversationCompacted(self._model.name, why, *shortened))
+            work.emit(Compacted(self.name, why, *shortened))
+
     async def _ask(self, desk: Desk, work: Work) -> ModelAnswer:
         """What is shown on the way is filtered as it comes; the answer itself is, as a whole, by `_take`."""
-        request = ModelRequest(self._instructions, tuple(self._memory), desk.schemas())
+        request = ModelRequest(self._instructions, tuple(self._memory.shown), desk.schemas())
         shown = {TextPiece: (FilterStream(desk.filters), Text), ThoughtPiece: (FilterStream(desk.filters), Thought)}
+
+        def show(piece: TextPiece | ThoughtPiece) -> None:
+            stream, kind = shown[type(piece)]
+            for part in stream.feed(piece.text):
+                work.emit(kind(self.name, part.text))
+
+        answer = await self._answer_to(request, show)
+        for stream, kind in shown.values():
+            for part in stream.finish():
+                work.emit(kind(self.name, part.text))
+        return answer
+
+    async def _answer_to(
+        self, request: ModelRequest, show: Callable[[TextPiece | ThoughtPiece], None] = lambda _: None
+    ) -> ModelAnswer:
         answer: ModelAnswer | None = None
         async with aclosing(self._model.respond(request)) as events:
             async for event in events:
                 if isinstance(event, ModelAnswer):
                     answer = event
-                    continue
-                stream, kind = shown[type(event)]
-                for part in stream.feed(event.text):
-                    work.emit(kind(self.name, part.text))
-        for stream, kind in shown.values():
-            for part in stream.finish():
-                work.emit(kind(self.name, part.text))
+                else:
+                    show(event)
         if answer is None:
             raise ModelError(Failure.TRUNCATED, f"the answer of the model {self._model.name} has no end")
         return answer
@@ -229,34 +283,53 @@ class AssistantAgent(Performer):
     def _own_calls(self, calls: Sequence[CallRequest]) -> tuple[CallRequest, ...]:
         """Under ids that are new in this conversation: a result must belong to one call and no other."""
         seen = {
-            call.call_id for message in self._memory if isinstance(message, AssistantMessage) for call in message.calls
+            call.call_id
+            for message in self._memory.all
+            if isinstance(message, AssistantMessage)
+            for call in message.calls
         }
         found: list[CallRequest] = []
         for number, each in enumerate(calls):
             unused = each.call_id and each.call_id not in seen
-            name = each.call_id if unused else f"call_{len(self._memory)}_{number}"
+            name = each.call_id if unused else f"call_{len(self._memory.all)}_{number}"
             seen.add(name)
             found.append(trimmed(each.model_copy(update={"call_id": name})))
         return tuple(found)
 
-    async def _call(self, request: CallRequest, desk: Desk, ledger: Ledger, work: Work) -> StopReason | None:
-        """What ends the task with this call, if anything does."""
-        if spent := ledger.spent(next_call=True):
-            return StopReason(Stop.BUDGET, spent[1], limit=spent[0])
+    async def _call(self, batch: Sequence[CallRequest], desk: Desk, ledger: Ledger, work: Work) -> StopReason | None:
+        """What ends the task with these calls, if anything does. Each of them is counted before any begins."""
+        stop: StopReason | None = None
+        begun: list[CallRequest] = []
+        for request in batch:
+            if spent := ledger.spent(next_call=True):
+                stop = StopReason(Stop.BUDGET, spent[1], limit=spent[0])
+                break
+            ledger.add(Usage(tool_calls=1))
+            begun.append(request)
         try:
-            result = await desk.call(request)
+            handed = await self._carry_out(begun, desk, work)
         except ApprovalPendingError as error:
+            ledger.add(Usage(tool_calls=-1))  # it is asked for once more after the pause
             self._approval = error.request
             return StopReason(Stop.APPROVAL_PENDING, str(error), approval=error.request)
-        ledger.add(Usage(tool_calls=1))
-        text = result.text
-        if result.run is not None and self._has_lost_files:
-            text, self._has_lost_files = text + _NEW_SANDBOX, False
-        self._remember(self._result(request, result.status, text), work)
-        if isinstance(result.value, HandOff):
+        if handed is not None:
             self._drop_unanswered(work)
-            return StopReason(Stop.HANDED_OFF, result.value.text, target=result.value.target)
-        return None
+            return StopReason(Stop.HANDED_OFF, handed.text, target=handed.target)
+        return stop
+
+    async def _carry_out(self, requests: Sequence[CallRequest], desk: Desk, work: Work) -> HandOff | None:
+        handed: HandOff | None = None
+
+        def keep(request: CallRequest, result: ToolResult) -> None:
+            nonlocal handed
+            text = result.text
+            if result.run is not None and self._has_lost_files:
+                text, self._has_lost_files = text + _NEW_SANDBOX, False
+            self._remember(self._result(request, result.status, text), work)
+            handed = result.value if isinstance(result.value, HandOff) else handed
+
+        await call_together(requests, desk.call, keep, desk.parallel_calls)
+        return handed
 
     async def _failed(self, error: ModelError, work: Work) -> StopReason:
         await work.trail_of(self.name).write(records.ModelFailed(self._model.name, error.kind, str(error)))
@@ -264,14 +337,14 @@ class AssistantAgent(Performer):
 
     def _drop_unanswered(self, work: Work) -> None:
         """Calls of a task that ended before they were made: a model's interface wants a result for each."""
-        for request in unanswered(self._memory):
+        for request in unanswered(self._memory.all):
             self._remember(self._result(request, ToolStatus.ERROR, _NOT_MADE), work)
 
     def _result(self, request: CallRequest, status: ToolStatus, text: str) -> ToolMessage:
         return ToolMessage(source=self.name, call_id=request.call_id, tool=request.tool, status=status, text=text)
 
     def _remember(self, message: Message, work: Work) -> None:
-        self._memory.append(message)
+        self._memory.add(message)
         work.messages.append(message)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from fumehood.errors import UsageError
+from fumehood.policy import read_seconds
 
 Limit = Literal["turns", "tokens", "cost", "seconds", "tool_calls"]
 
@@ -23,11 +24,16 @@ class Budget:
     cost: float | None = None
     """In US dollars, by the prices that pydantic-ai knows."""
     seconds: float | None = None
+    """Also as text, such as `2m`."""
     tool_calls: int | None = 200
 
     def __post_init__(self) -> None:
+        if isinstance(self.seconds, str):
+            object.__setattr__(self, "seconds", read_seconds(self.seconds, "the budget's seconds"))
         for each in fields(self):
             value = getattr(self, each.name)
+            if isinstance(value, str):
+                raise UsageError(f"the budget's {each.name} must be a number, or None for no limit; it is {value!r}")
             if value is not None and (isinstance(value, bool) or not value > 0):
                 raise UsageError(f"the budget's {each.name} must be more than 0, or None for no limit; it is {value!r}")
 

@@ -48,6 +48,22 @@ class Thought(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted(_Event):
+    """The conversation was too long; the model reads less of it from here on."""
+
+    kind = "compacted"
+
+    agent: str
+    why: str
+    """`limit`, or `overflow`: the model said that it is too long."""
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    """By our own estimate, as all of these."""
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallMade(_Event):
     """A model asks for a call; whether it is carried out is not decided yet."""
 
@@ -106,7 +122,16 @@ class TaskEnded(_Event):
 
 
 TaskEvent = (
-    TaskStarted | Text | Thought | CallMade | CallReturned | ApprovalAsked | ApprovalSettled | ArtifactFound | TaskEnded
+    TaskStarted
+    | Text
+    | Thought
+    | Compacted
+    | CallMade
+    | CallReturned
+    | ApprovalAsked
+    | ApprovalSettled
+    | ArtifactFound
+    | TaskEnded
 )
 
 

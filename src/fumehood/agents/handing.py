@@ -34,4 +34,6 @@ def hand_off_tool(targets: Sequence[str]) -> Tool:
     async def hand_over(_: Sandbox, given: Any) -> ToolResult:
         return ToolResult(f"{given.to} takes over.", value=HandOff(given.to, given.message))
 
-    return Tool(HAND_OFF, "Hand the task over to somebody else, and stop.", arguments, Risk.LOW, hand_over)
+    return Tool(
+        HAND_OFF, "Hand the task over to somebody else, and stop.", arguments, Risk.LOW, hand_over, parallel=False
+    )

@@ -60,6 +60,20 @@ class ModelFailed(AuditEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationCompacted(AuditEvent):
+    """From here on the model reads less of the conversation; what was said is recorded as it was."""
+
+    kind = "model.compacted"
+
+    model: str
+    why: str
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True)
 class SpeakerChosen(AuditEvent):
     """Who speaks next in a team."""
 

@@ -27,6 +27,7 @@ from fumehood.sandbox import Sandbox
 from fumehood.tools.approvals import Approvals, ApprovalStore
 from fumehood.tools.events import ToolRefused
 from fumehood.tools.filters import Pipeline
+from fumehood.tools.gate import Gate
 from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.tool import Tool, ToolSchema
 from fumehood.tools.toolbox import Toolbox
@@ -46,6 +47,7 @@ class Workplace:
     filters: Pipeline | None = None
     session: bool = False
     out: OutFolder | None = None
+    parallel_calls: int = 1
 
     @asynccontextmanager
     async def opened(self, trail: Trail, premises: Premises) -> AsyncIterator[Room | None]:
@@ -59,7 +61,7 @@ class Workplace:
         trail = work.trail_of(agent)
         filters = self.filters or Pipeline(self.policy, trail=trail)
         if room is None:
-            return Desk(self, agent, work, filters, None, None)
+            return Desk(self, agent, work, filters, None, None, None)
         box = room.sandbox
         inside = replace(box.trail, ids={**box.trail.ids, **trail.ids}) if box.trail.is_on else box.trail
         asking = self.asking
@@ -73,7 +75,7 @@ class Workplace:
             withdraws=True,
         )
         toolbox = room.toolbox(self.tools, gate=approvals, filters=filters, trail=inside)
-        return Desk(self, agent, work, filters, box, toolbox)
+        return Desk(self, agent, work, filters, box, toolbox, approvals)
 
     async def withdraw(self, approval: str, trail: Trail) -> None:
         store = self.asking.store or await anyio.to_thread.run_sync(ApprovalStore)
@@ -91,7 +93,25 @@ class Desk:
     filters: Pipeline
     _box: Sandbox | None
     _toolbox: Toolbox | None
+    _gate: Gate | None
     _fresh: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
+
+    @property
+    def parallel_calls(self) -> int:
+        return self._place.parallel_calls
+
+    def is_parallel(self, request: CallRequest) -> bool:
+        """Whether it may be carried out together with others. Where people may be asked, they are asked in order, and a
+        session has one run at a time."""
+        if self._toolbox is None or self._box is None:
+            return True
+        is_free = not self._place.session and not self._box.policy.approvals and self._has_own_gate
+        return is_free and self._place.parallel_calls > 1 and self._toolbox.is_parallel(request.tool)
+
+    @property
+    def _has_own_gate(self) -> bool:
+        """A gate of a runtime's may ask about anything."""
+        return self._toolbox is not None and self._toolbox.gate is self._gate
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         return tuple(self._toolbox.schemas()) if self._toolbox else ()

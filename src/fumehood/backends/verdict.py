@@ -68,7 +68,10 @@ def _ending(answer: Answer | None, view: HostView, resources: Resources, timeout
         detail = "the sandbox vanished while the program ran; it may have been killed from outside"
         return _Ending(Status.ERROR, Cause.LOST, LOST_EXIT_CODE, detail)
     if answer["ended_by"] == "wall_time":
-        detail = f"it ran longer than {format_duration(timeout_seconds)}; raise resources.timeout"
+        most = resources.timeout
+        is_own = timeout_seconds < most
+        remedy = f"give it a longer one, up to {format_duration(most)}" if is_own else "raise resources.timeout"
+        detail = f"it ran longer than {format_duration(timeout_seconds)}; {remedy}"
         return _Ending(Status.TIMEOUT, Cause.WALL_TIME, TIMEOUT_EXIT_CODE, detail)
     if answer["status"] is None:
         return _Ending(Status.CANCELLED, Cause.CANCELLED, CANCELLED_EXIT_CODE, "the run was stopped from outside")

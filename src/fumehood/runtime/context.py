@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, overload
 
 from fumehood.audit import Trail
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.toolboxes import GrantedRoom, GrantedToolbox
 
@@ -22,9 +22,9 @@ T = TypeVar("T")
 class Line(Protocol):
     """One agent's way into its runtime, for one message."""
 
-    async def send(self, message: object, to: AgentId | str, deadline: float | None, reply: type[T]) -> T: ...
+    async def send(self, message: object, to: AgentId | str, deadline: Seconds | None, reply: type[T]) -> T: ...
 
-    async def publish(self, message: object, topic: TopicId | str, deadline: float | None) -> None: ...
+    async def publish(self, message: object, topic: TopicId | str, deadline: Seconds | None) -> None: ...
 
     async def subscribe(self, topic: str) -> None: ...
 
@@ -56,18 +56,20 @@ class Context:
         return self._line.remaining()
 
     @overload
-    async def send(self, message: object, *, to: AgentId | str, deadline: float | None = None) -> object: ...
+    async def send(self, message: object, *, to: AgentId | str, deadline: Seconds | None = None) -> object: ...
 
     @overload
-    async def send(self, message: object, *, to: AgentId | str, deadline: float | None = None, reply: type[T]) -> T: ...
+    async def send(
+        self, message: object, *, to: AgentId | str, deadline: Seconds | None = None, reply: type[T]
+    ) -> T: ...
 
     async def send(
-        self, message: object, *, to: AgentId | str, deadline: float | None = None, reply: type[object] = object
+        self, message: object, *, to: AgentId | str, deadline: Seconds | None = None, reply: type[object] = object
     ) -> object:
-        """Send it and wait for the answer, at most `deadline` seconds; `reply` is the type that it has to have."""
+        """Send it and wait for the answer, at most `deadline`: seconds, or `2m`. `reply` is the type it has to have."""
         return await self._line.send(message, to, deadline, reply)
 
-    async def publish(self, message: object, *, topic: TopicId | str, deadline: float | None = None) -> None:
+    async def publish(self, message: object, *, topic: TopicId | str, deadline: Seconds | None = None) -> None:
         """To all that are subscribed and have a handler for it. Returns when it waits in their queues."""
         await self._line.publish(message, topic, deadline)
 
@@ -79,15 +81,15 @@ class Context:
         """The end of a subscription that was made with the same text."""
         await self._line.unsubscribe(topic)
 
-    def toolbox(self, policy: Policy, *, session: bool = False) -> AbstractAsyncContextManager[GrantedToolbox]:
+    def toolbox(self, policy: AnyPolicy, *, session: bool = False) -> AbstractAsyncContextManager[GrantedToolbox]:
         """`async with context.toolbox(policy) as toolbox`: the granted tools, in a sandbox under a granted policy."""
         return _only_toolbox(self.room(policy, session=session))
 
     def room(
-        self, policy: Policy, *, session: bool = False, gated: bool = False, ids: Mapping[str, str] | None = None
+        self, policy: AnyPolicy, *, session: bool = False, gated: bool = False, ids: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[GrantedRoom]:
         """As `toolbox`, for an agent that makes several in one sandbox, with filters and a gate of its own."""
-        return self._line.open_room(policy, session, gated, ids or {})
+        return self._line.open_room(read_policy(policy), session, gated, ids or {})
 
     @property
     def trail(self) -> Trail:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from fumehood.errors import UsageError
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.policy.digest import compute_digest
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.patterns import Pattern
@@ -28,13 +28,13 @@ def _checked_pattern(text: str) -> str:
 
 
 def _policy_digest(value: object) -> object:
-    return digest_of(value) if isinstance(value, Policy) else value
-
-
-def _checked_digest(text: str) -> str:
-    if not text.startswith(_DIGEST):
-        raise ValueError("must be a policy, or the digest of one (`hood policy show` prints it)")
-    return text
+    """Digests are taken as they are; a policy in any other form is read."""
+    if isinstance(value, str) and value.startswith(_DIGEST):
+        return value
+    try:
+        return digest_of(read_policy(cast("AnyPolicy", value), "policies"))
+    except UsageError as error:
+        raise ValueError(f"{error}; must be a policy, its file, or the digest of one (`hood policy show`)") from None
 
 
 def digest_of(policy: Policy) -> str:
@@ -43,7 +43,7 @@ def digest_of(policy: Policy) -> str:
 
 
 PatternText = Annotated[str, AfterValidator(_checked_pattern)]
-PolicyDigest = Annotated[str, BeforeValidator(_policy_digest), AfterValidator(_checked_digest)]
+PolicyDigest = Annotated[str, BeforeValidator(_policy_digest)]
 
 
 class Grants(BaseModel):
@@ -72,7 +72,7 @@ class Grants(BaseModel):
             publish: Sequence[str] = (),
             subscribe: Sequence[str] = (),
             tools: Sequence[str] = (),
-            policies: Sequence[str | Policy] = (),
+            policies: Sequence[AnyPolicy] = (),
         ) -> None: ...
 
     def may_send(self, own_key: str, to: AgentId) -> bool:

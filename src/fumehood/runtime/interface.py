@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar, overload
 
+from fumehood.policy import Seconds
 from fumehood.runtime.agent import Function, RuntimeAgent
 from fumehood.runtime.deadletters import DeadLetters
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.messages import Catalogue
 from fumehood.runtime.residents import Make
+from fumehood.tools import Function as ToolFunction
 from fumehood.tools import Tool
 
 T = TypeVar("T")
@@ -37,7 +39,7 @@ class Runtime(Protocol):
         grants: Grants | None = None,
         make: Make | None = None,
         subscriptions: Sequence[str] = (),
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | ToolFunction] = (),
         at_once: int = 1,
         reentrant: bool | None = None,
     ) -> None:
@@ -56,7 +58,7 @@ class Runtime(Protocol):
 
     @overload
     async def send(
-        self, message: object, *, to: AgentId | str, sender: AgentId | None = None, deadline: float | None = None
+        self, message: object, *, to: AgentId | str, sender: AgentId | None = None, deadline: Seconds | None = None
     ) -> object: ...
 
     @overload
@@ -66,7 +68,7 @@ class Runtime(Protocol):
         *,
         to: AgentId | str,
         sender: AgentId | None = None,
-        deadline: float | None = None,
+        deadline: Seconds | None = None,
         reply: type[T],
     ) -> T: ...
 
@@ -76,10 +78,10 @@ class Runtime(Protocol):
         *,
         to: AgentId | str,
         sender: AgentId | None = None,
-        deadline: float | None = None,
+        deadline: Seconds | None = None,
         reply: type[object] = object,
     ) -> object:
-        """Send a message and wait for the answer, at most `deadline` seconds.
+        """Send a message and wait for the answer, at most `deadline`: seconds, or a text such as `2m`.
 
         The application itself needs no grants; in an agent's name, as `sender`, it has that agent's.
         """
@@ -91,7 +93,7 @@ class Runtime(Protocol):
         *,
         topic: TopicId | str,
         sender: AgentId | None = None,
-        deadline: float | None = None,
+        deadline: Seconds | None = None,
     ) -> None:
         """To all that are subscribed and have a handler for it. Returns when it waits in their queues."""
         ...

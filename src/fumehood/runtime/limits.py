@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from fumehood.errors import UsageError
+from fumehood.policy import read_seconds
 
 _MIB = 1024 * 1024
 
@@ -35,6 +36,11 @@ class Limits:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value: float = getattr(self, each.name)
+            value: float | str = getattr(self, each.name)
+            if isinstance(value, str) and each.name.endswith("_seconds"):
+                value = read_seconds(value, f"Limits.{each.name}")
+                object.__setattr__(self, each.name, value)
+            if isinstance(value, str | bool):
+                raise UsageError(f"Limits.{each.name} must be a number; this is {value!r}")
             if not 0 < value < float("inf"):
                 raise UsageError(f"Limits.{each.name} must be more than 0 and less than infinity; this is {value!r}")

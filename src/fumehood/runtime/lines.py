@@ -11,7 +11,7 @@ import anyio
 
 from fumehood.audit import Trail
 from fumehood.errors import UsageError
-from fumehood.policy import Policy
+from fumehood.policy import Policy, Seconds
 from fumehood.runtime.census import Census
 from fumehood.runtime.chronicle import Chronicle
 from fumehood.runtime.events import AgentSubscribed
@@ -46,12 +46,12 @@ class AgentLine:
         self._exchange, self._job = exchange, job
         self._origin = Origin(job.resident.id, job)
 
-    async def send(self, message: object, to: AgentId | str, deadline: float | None, reply: type[T]) -> T:
+    async def send(self, message: object, to: AgentId | str, deadline: Seconds | None, reply: type[T]) -> T:
         self._check_time()
         async with self._waiting():
             return await self._exchange.outgoing.ask(self._origin, message, to, deadline, reply)
 
-    async def publish(self, message: object, topic: TopicId | str, deadline: float | None) -> None:
+    async def publish(self, message: object, topic: TopicId | str, deadline: Seconds | None) -> None:
         self._check_time()
         async with self._waiting():
             await self._exchange.outgoing.publish(self._origin, message, topic, deadline)

@@ -27,6 +27,7 @@ from anyio.abc import TaskGroup
 from fumehood.audit.log import current_user
 from fumehood.errors import AuditError, NotGrantedError, StoppedError, UsageError
 from fumehood.opening import AuditChoice, find_trail
+from fumehood.policy import Seconds
 from fumehood.policy.audit import Kept
 from fumehood.runtime.agent import Function, RuntimeAgent, handlers_of
 from fumehood.runtime.census import Census
@@ -52,7 +53,8 @@ from fumehood.runtime.residents import Job, Make, Registration, Resident
 from fumehood.runtime.states import as_json, read_states, written
 from fumehood.runtime.subscriptions import Subscription, Subscriptions
 from fumehood.runtime.toolboxes import MakeGate
-from fumehood.tools import STANDARD, Tool
+from fumehood.tools import STANDARD, Tool, as_tools
+from fumehood.tools import Function as ToolFunction
 
 T = TypeVar("T")
 
@@ -78,7 +80,7 @@ class LocalRuntime(Runtime):
         audit: AuditChoice = None,
         keep: Kept = "digest",
         interceptors: Sequence[Interceptor] = (),
-        tools: Sequence[Tool] = STANDARD,
+        tools: Sequence[Tool | ToolFunction] = STANDARD,
         gate: MakeGate | None = None,
     ) -> None:
         self._limits = limits = limits or Limits()
@@ -120,7 +122,7 @@ class LocalRuntime(Runtime):
             self._chronicle,
             gate,
         )
-        self._tools = tuple(tools)
+        self._tools = as_tools(tools)
         self._phase = _Phase.NEW
         self._is_stopped = anyio.Event()
         self._group: TaskGroup | None = None
@@ -239,7 +241,7 @@ class LocalRuntime(Runtime):
         grants: Grants | None = None,
         make: Make | None = None,
         subscriptions: Sequence[str] = (),
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | ToolFunction] = (),
         at_once: int = 1,
         reentrant: bool | None = None,
     ) -> None:
@@ -275,8 +277,8 @@ class LocalRuntime(Runtime):
         for pattern in wanted:
             self._subscriptions.add(Subscription(pattern, type))
 
-    def _with_common(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-        together = (*self._tools, *tools)
+    def _with_common(self, tools: Sequence[Tool | ToolFunction]) -> tuple[Tool, ...]:
+        together = (*self._tools, *as_tools(tools))
         if len({tool.name for tool in together}) != len(together):
             raise UsageError("two tools of this agent have the same name; give each its own")
         return together
@@ -289,7 +291,7 @@ class LocalRuntime(Runtime):
 
     @overload
     async def send(
-        self, message: object, *, to: AgentId | str, sender: AgentId | None = None, deadline: float | None = None
+        self, message: object, *, to: AgentId | str, sender: AgentId | None = None, deadline: Seconds | None = None
     ) -> object: ...
 
     @overload
@@ -299,7 +301,7 @@ class LocalRuntime(Runtime):
         *,
         to: AgentId | str,
         sender: AgentId | None = None,
-        deadline: float | None = None,
+        deadline: Seconds | None = None,
         reply: type[T],
     ) -> T: ...
 
@@ -309,7 +311,7 @@ class LocalRuntime(Runtime):
         *,
         to: AgentId | str,
         sender: AgentId | None = None,
-        deadline: float | None = None,
+        deadline: Seconds | None = None,
         reply: type[object] = object,
     ) -> object:
         self._check_running()
@@ -321,7 +323,7 @@ class LocalRuntime(Runtime):
         *,
         topic: TopicId | str,
         sender: AgentId | None = None,
-        deadline: float | None = None,
+        deadline: Seconds | None = None,
     ) -> None:
         self._check_running()
         await self._outgoing.publish(Origin(sender), message, topic, deadline)

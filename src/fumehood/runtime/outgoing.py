@@ -21,6 +21,7 @@ from fumehood.errors import (
     RefusedError,
     UsageError,
 )
+from fumehood.policy import Seconds, read_seconds
 from fumehood.runtime.census import Census
 from fumehood.runtime.chronicle import Chronicle
 from fumehood.runtime.deadletters import Reason
@@ -79,7 +80,9 @@ class Outgoing:
         self._enquiries, self._interceptors, self._chronicle = enquiries, interceptors, chronicle
         self._losses, self._post = losses, post
 
-    async def ask(self, origin: Origin, message: object, to: AgentId | str, seconds: float | None, reply: type[T]) -> T:
+    async def ask(
+        self, origin: Origin, message: object, to: AgentId | str, seconds: Seconds | None, reply: type[T]
+    ) -> T:
         target = AgentId.parse(to) if isinstance(to, str) else to
         sender = origin.sender
         if sender is not None and not self._census.grants_of(sender).may_send(sender.key, target):
@@ -92,7 +95,7 @@ class Outgoing:
             raise answer.failure.as_error()
         return self._read(answer, reply)
 
-    async def publish(self, origin: Origin, message: object, topic: TopicId | str, seconds: float | None) -> None:
+    async def publish(self, origin: Origin, message: object, topic: TopicId | str, seconds: Seconds | None) -> None:
         target = TopicId.parse(topic) if isinstance(topic, str) else topic
         sender = origin.sender
         if sender is not None and not self._census.grants_of(sender).may_publish(sender.key, target):
@@ -113,7 +116,7 @@ class Outgoing:
         raise NotGrantedError(str(origin.sender), action, str(target))
 
     async def _draft(
-        self, origin: Origin, message: object, to: AgentId, topic: TopicId | None, seconds: float | None
+        self, origin: Origin, message: object, to: AgentId, topic: TopicId | None, seconds: Seconds | None
     ) -> Envelope:
         """Written, intercepted and addressed. What cannot be sent is a dead letter."""
         message_id, cause, target = f"msg_{secrets.token_hex(8)}", origin.cause, topic or to
@@ -145,8 +148,10 @@ class Outgoing:
             deadline=deadline,
         )
 
-    def _deadline(self, cause: Envelope | None, seconds: float | None) -> float:
+    def _deadline(self, cause: Envelope | None, seconds: Seconds | None) -> float:
         """No later than that of the message which led to this one."""
+        if isinstance(seconds, str):
+            seconds = read_seconds(seconds, "deadline")
         if seconds is not None and not 0 < seconds < float("inf"):
             raise UsageError(f"a deadline is more than 0 seconds away and less than infinity; this is {seconds!r}")
         wanted = anyio.current_time() + (self._limits.deadline_seconds if seconds is None else seconds)

@@ -11,7 +11,7 @@ has the one that asks people. What a model reads of it goes through `filters`. M
 """
 
 from fumehood.tools.filing import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE
-from fumehood.tools.functions import tool
+from fumehood.tools.functions import Function, as_tools, tool
 from fumehood.tools.gate import Answer, Gate, ToolCall
 from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.running import PYTHON, SHELL
@@ -30,6 +30,7 @@ __all__ = [
     "STANDARD",
     "WRITE_FILE",
     "Answer",
+    "Function",
     "Gate",
     "Risk",
     "Tool",
@@ -38,6 +39,7 @@ __all__ = [
     "ToolSchema",
     "ToolStatus",
     "Toolbox",
+    "as_tools",
     "shaped",
     "tool",
 ]

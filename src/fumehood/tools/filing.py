@@ -152,8 +152,14 @@ WRITE_FILE = Tool(
     WriteArguments,
     Risk.MEDIUM,
     _write,
+    parallel=False,
 )
 EDIT_FILE = Tool(
-    "edit_file", "Replace a piece of text in a file of the sandbox by another.", EditArguments, Risk.MEDIUM, _edit
+    "edit_file",
+    "Replace a piece of text in a file of the sandbox by another.",
+    EditArguments,
+    Risk.MEDIUM,
+    _edit,
+    parallel=False,
 )
 LIST_FILES = Tool("list_files", "List a folder of the sandbox: kind, size and name.", ListArguments, Risk.LOW, _list)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast, get_type_hints, overload
 
 import anyio.to_thread
@@ -44,7 +44,12 @@ def tool(function: Function, /) -> Tool: ...
 
 @overload
 def tool(
-    *, name: str | None = None, risk: Risk = Risk.MEDIUM, inside: bool = False, imports: Sequence[str] = ()
+    *,
+    name: str | None = None,
+    risk: Risk = Risk.MEDIUM,
+    inside: bool = False,
+    imports: Sequence[str] = (),
+    parallel: bool = True,
 ) -> Callable[[Function], Tool]: ...
 
 
@@ -56,26 +61,55 @@ def tool(
     risk: Risk = Risk.MEDIUM,
     inside: bool = False,
     imports: Sequence[str] = (),
+    parallel: bool = True,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool of a function with types and a docstring: `@tool`, or `@tool(risk=Risk.LOW)`.
 
     With `inside` it runs in the sandbox: its source goes there, together with the `imports`, and nothing else of the
-    application does. Without, it runs in the application, with all that the application may do.
+    application does. Without, it runs in the application, with all that the application may do. Without `parallel` it
+    is never carried out at the same time as other calls of the same answer.
     """
-    if function is None:
-        return partial(_make, name=name, risk=risk, inside=inside, imports=tuple(imports))
-    return _make(function, name=name, risk=risk, inside=inside, imports=tuple(imports))
+    make = partial(_make, name=name, risk=risk, inside=inside, imports=tuple(imports), parallel=parallel)
+    return make if function is None else make(function)
 
 
-def _make(function: Function, *, name: str | None, risk: Risk, inside: bool, imports: tuple[str, ...]) -> Tool:
+def as_tools(given: Iterable[Tool | Function]) -> tuple[Tool, ...]:
+    """Tools as callers give them: functions are made into tools as `@tool` does, anything else is a UsageError."""
+    whatever: object = given
+    if isinstance(whatever, list | tuple | set | frozenset | Iterator):
+        return tuple(map(_as_tool, given))
+    raise UsageError(f"tools must be a list of tools and functions; this is {type(whatever).__name__}")
+
+
+def _as_tool(given: object) -> Tool:
+    if isinstance(given, Tool):
+        return given
+    if inspect.isroutine(given):
+        return _made_once(given)
+    raise UsageError(
+        "a tool is one of `fumehood.tools`, such as PYTHON, or a function with types and a docstring; this is "
+        f"{type(given).__name__}: {str(given)[:60]!r}"
+    )
+
+
+# Whoever gives the same function twice, such as to an agent and to its runtime, means the same tool.
+@lru_cache(256)
+def _made_once(function: Function) -> Tool:
+    return tool(function)
+
+
+def _make(
+    function: Function, *, name: str | None, risk: Risk, inside: bool, imports: tuple[str, ...], parallel: bool
+) -> Tool:
     chosen = name or function.__name__
     description = inspect.getdoc(function)
     if not description:
         raise UsageError(f"the function {chosen!r} has no docstring, which is what tells a model when to call it")
     arguments = _arguments_of(function, chosen)
+    carry_out = partial(_call_here, function)
     if inside:
-        return Tool(chosen, description, arguments, risk, partial(_call_inside, _program(function, chosen, imports)))
-    return Tool(chosen, description, arguments, risk, partial(_call_here, function))
+        carry_out = partial(_call_inside, _program(function, chosen, imports))
+    return Tool(chosen, description, arguments, risk, carry_out, parallel)
 
 
 def _arguments_of(function: Function, name: str) -> type[BaseModel]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from fumehood.requests import RunOptions
+from fumehood.tools.place import about_python, about_shell
 from fumehood.tools.result import ToolResult
 from fumehood.tools.shaping import shaped
 from fumehood.tools.tool import Arguments, Risk, Tool
@@ -53,6 +54,7 @@ PYTHON = Tool(
     PythonArguments,
     Risk.HIGH,
     _run_python,
+    about=about_python,
 )
 SHELL = Tool(
     "shell",
@@ -61,4 +63,5 @@ SHELL = Tool(
     ShellArguments,
     Risk.HIGH,
     _run_shell,
+    about=about_shell,
 )

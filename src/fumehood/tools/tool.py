@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from fumehood.tools.result import ToolResult
 
 if TYPE_CHECKING:
+    from fumehood.policy import Policy
     from fumehood.sandbox import Sandbox
 
 
@@ -47,12 +48,18 @@ class Tool:
     arguments: type[BaseModel]
     risk: Risk
     carry_out: Callable[[Sandbox, Any], Awaitable[ToolResult]]
+    parallel: bool = True
+    """Whether it may be carried out at the same time as other calls of the same answer of a model."""
+    about: Callable[[Policy], str] | None = None
+    """What a model has to know of the sandbox to call it well."""
 
-    def schema(self) -> ToolSchema:
+    def schema(self, policy: Policy | None = None) -> ToolSchema:
+        """`policy` is that of the sandbox it would be carried out in."""
         parameters = _without_titles(self.arguments.model_json_schema())
+        about = f" {self.about(policy)}" if self.about is not None and policy is not None else ""
         return {
             "name": self.name,
-            "description": self.description,
+            "description": self.description + about,
             "parameters": cast("dict[str, Any]", parameters),
             "risk": self.risk.value,
         }

@@ -16,6 +16,7 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.tools.calls import texts_of
 from fumehood.tools.events import ToolCalled, ToolRefused, ToolReturned
 from fumehood.tools.filters import Direction, Filtered, Pipeline
+from fumehood.tools.functions import Function, as_tools
 from fumehood.tools.gate import Gate, ToolCall
 from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.shaping import cleaning
@@ -39,7 +40,7 @@ class Toolbox:
     def __init__(
         self,
         sandbox: Sandbox,
-        *tools: Tool,
+        *tools: Tool | Function,
         gate: Gate | None = None,
         filters: Pipeline | None = None,
         trail: Trail | None = None,
@@ -51,8 +52,8 @@ class Toolbox:
         self._filters = filters or Pipeline(sandbox.policy, trail=self._trail)
         if sandbox.policy.approvals and gate is None:
             raise UsageError("the policy has approvals and this toolbox nobody to ask; give it gate=Approvals(policy)")
-        self._tools = {tool.name: tool for tool in tools}
-        self._schemas: list[ToolSchema] | None = None
+        self._tools = {tool.name: tool for tool in as_tools(tools)}
+        self._schemas: tuple[str, list[ToolSchema]] = "", []
         if len(self._tools) != len(tools):
             raise UsageError("two tools have the same name; give each its own")
 
@@ -61,10 +62,15 @@ class Toolbox:
         return self._gate
 
     def schemas(self) -> list[ToolSchema]:
-        """Made once: a model is told of its tools at every turn."""
-        if self._schemas is None:
-            self._schemas = [tool.schema() for tool in self._tools.values()]
-        return list(self._schemas)
+        """With what a model has to know of the sandbox. Made once: a model is told of its tools at every turn."""
+        policy = self._sandbox.policy
+        if self._schemas[0] != policy.digest:
+            self._schemas = policy.digest, [tool.schema(policy) for tool in self._tools.values()]
+        return list(self._schemas[1])
+
+    def is_parallel(self, name: str) -> bool:
+        """Whether a call of this may be carried out at the same time as others; calls that make no sense may."""
+        return name not in self._tools or self._tools[name].parallel
 
     def prepare(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolCall | None:
         """The call that this would be, for whoever has to judge it beforehand; None when it makes no sense."""

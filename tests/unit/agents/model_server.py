@@ -51,7 +51,7 @@ class ModelServer(ThreadingHTTPServer):
         self.requests: list[Any] = []
         self.headers: list[dict[str, str]] = []
         self.over = threading.Event()
-        self.open = 0
+        self.open = self.sent = 0
 
     @property
     def model(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
 import traceback
 from base64 import b64encode
@@ -10,10 +12,22 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from unit.agents.model_server import DONE, USAGE, Answer, ModelServer, chunk, events, failing, hanging, serving, text
+from unit.agents.model_server import (
+    DONE,
+    USAGE,
+    Answer,
+    Handler,
+    ModelServer,
+    chunk,
+    events,
+    failing,
+    hanging,
+    serving,
+    text,
+)
 from unit.agents.model_server import tool_call as called
 
-from fumehood.agents import AssistantAgent, Budget, Failure, Stop, ToolMessage, find_model
+from fumehood.agents import AssistantAgent, Budget, Failure, Stop, TaskEnded, ToolMessage, find_model
 from fumehood.agents.messages import UserMessage
 from fumehood.agents.models.interface import ModelRequest
 from fumehood.audit import AuditLog, Query
@@ -140,6 +154,35 @@ async def test_a_call_that_makes_no_sense_is_answered_and_the_task_goes_on(
     assert (result.usage.input_tokens, result.usage.output_tokens) == (33, 21)
 
 
+async def test_a_conversation_that_is_too_long_for_the_model_is_shortened_and_asked_again(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    code = 'print("x" * 9000)'
+    answers = [called("python", json.dumps({"code": code}), f"c{n}") for n in range(6)]
+    too_long = failing(400, "context_length_exceeded")
+    tester = agent(server, *answers, too_long, text("Done."), tools=[PYTHON], audit=log)
+    events = [event async for event in tester.run_stream("?")]
+    result = next(event.result for event in events if isinstance(event, TaskEnded))
+    assert (result.text, result.usage.turns) == ("Done.", 8)
+    before, after = (len(json.dumps(request)) for request in server.requests[-2:])
+    assert after < before * 0.6
+    (told,) = (event for event in events if event.kind == "compacted")
+    assert told.to_dict()["why"] == "overflow"
+    (record,) = log.find(Query(kind="model.compacted"))
+    assert record.data["why"] == "overflow"
+    # Calls and results are together, as servers want them.
+    sent = server.requests[-1]["messages"]
+    asked = [call["id"] for message in sent for call in message.get("tool_calls") or ()]
+    assert asked == [message["tool_call_id"] for message in sent if message["role"] == "tool"]
+    assert sent[0] == {"role": "user", "content": "?"}
+
+
+async def test_a_conversation_that_stays_too_long_is_a_failure(server: ModelServer) -> None:
+    stop = (await agent(server, failing(400, "context_length_exceeded")).run("hello")).stop_reason
+    assert (stop.failure, len(server.requests)) == (Failure.CONTEXT_OVERFLOW, 1)
+
+
 async def test_what_is_sent_is_what_was_said(server: ModelServer) -> None:
     """Results go back under the id of their call, and the instructions, tools and the key go where they belong."""
     server.answers[:] = [called("python", '{"code": "print(6 * 7)"}', "c7"), text("42")]
@@ -223,3 +266,77 @@ async def test_a_refusal_that_holds_the_key_is_cleaned(server: ModelServer) -> N
     model = find_model(server.model, api_key=KEY, settings={"max_retries": 0})
     stop = (await AssistantAgent("tester", model).run("hello")).stop_reason
     assert (stop.kind, KEY in stop.detail) == (Stop.REFUSED, False)
+
+
+def endless(kind: str, before: bytes, piece: bytes) -> Answer:
+    """Says so much that nobody could want it, and counts what was taken."""
+
+    def answer(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("content-type", kind)
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        handler.wfile.write(before)
+        for _ in range(240):
+            handler.wfile.write(piece)
+            handler.server.sent += len(piece)
+
+    return answer
+
+
+MEBIBYTE = b"x" * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        endless("application/json", b'{"choices": [{"message": {"content": "', MEBIBYTE),
+        endless("text/event-stream", b'data: {"choices": [{"delta": {"content": "', MEBIBYTE),
+        endless("text/event-stream", b"", b"".join(chunk({"content": "x" * 1000}) for _ in range(1000))),
+        endless("text/event-stream", b"", b": nothing\n\n" * 100_000),
+    ],
+    ids=["a document", "a line", "pieces", "nothing"],
+)
+async def test_an_answer_without_an_end_is_given_up(server: ModelServer, answer: Answer) -> None:
+    server.sent = 0
+    stop = (await agent(server, answer).run("hello")).stop_reason
+    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.TOO_LARGE), stop
+    assert "is larger than 8M, and was given up" in stop.detail
+    # What is under way in the buffers of two sockets was sent as well.
+    assert server.sent < 96 * 1024 * 1024
+
+
+async def test_a_compressed_answer_is_not_unpacked(server: ModelServer) -> None:
+    def answer(handler: Handler) -> None:
+        assert handler.headers["accept-encoding"] == "identity"
+        body = gzip.compress(b" " * 50_000_000)
+        handler.send_response(200)
+        for name, value in (("type", "application/json"), ("encoding", "gzip"), ("length", str(len(body)))):
+            handler.send_header(f"content-{name}", value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    stop = (await agent(server, answer).run("hello")).stop_reason
+    assert (stop.failure, "is compressed" in stop.detail) == (Failure.MALFORMED, True)
+
+
+async def test_a_server_that_does_not_stream_is_read_all_the_same(server: ModelServer) -> None:
+    def answer(handler: Handler) -> None:
+        message = {"role": "assistant", "content": f"Answer {len(server.requests)}"}
+        data = {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "tester",
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
+        }
+        handler.send(200, json.dumps(data).encode())
+
+    talker = agent(server, answer)
+    first, second = await talker.run("hello"), await talker.run("and again")
+    assert (first.text, second.text) == ("Answer 2", "Answer 3")
+    assert first.usage.tokens == 18
+    # It was asked to stream once, and is known from then on.
+    assert [request.get("stream", False) for request in server.requests] == [True, False, False]

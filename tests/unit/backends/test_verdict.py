@@ -41,6 +41,16 @@ def judged(said: dict[str, Any] | None, view: HostView = CALM, resources: Resour
     return judge(said, view, resources, timeout_seconds=1.5)
 
 
+def test_a_timeout_names_who_set_it() -> None:
+    late = answer(None, ended_by="wall_time")
+    assert judged(late, resources=Resources(timeout="1.5s")).detail == (
+        "it ran longer than 1.5s; raise resources.timeout"
+    )
+    assert judged(late, resources=Resources(timeout="30s")).detail == (
+        "it ran longer than 1.5s; give it a longer one, up to 30s"
+    )
+
+
 def exited(code: int) -> int:
     return code << 8
 
@@ -60,7 +70,7 @@ ENDINGS = {
         answer(None, ended_by="wall_time", disk_full=True, exhausted="memory"),
         CALM,
         (Status.TIMEOUT, Cause.WALL_TIME, 124, None),
-        "resources.timeout",
+        "it ran longer than 1.5s",
     ),
     "nobody answered": (None, CALM, (Status.ERROR, Cause.LOST, 125, None), "vanished"),
     "the caller": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +75,14 @@ def test_grants_are_plain_data() -> None:
         Grants.model_validate({"tool": ["python"]})
     with pytest.raises(ValidationError, match="the digest of one"):
         Grants(policies=["analyst"])
+
+
+def test_a_grant_takes_a_policy_in_every_form(tmp_path: Path) -> None:
+    policy = Policy(resources={"memory": "64M"})
+    file = tmp_path / "small.yaml"
+    file.write_text("resources: {memory: 64M}\n")
+    for form in (policy, {"resources": {"memory": "64M"}}, file, str(file), policy.digest):
+        assert Grants(policies=[form]).may_open(policy)
 
 
 def test_a_policy_is_known_by_what_it_says_and_not_by_what_it_claims() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from fumehood import Sandbox, UsageError
-from fumehood.tools import Risk, Toolbox, ToolStatus, tool
+from fumehood.tools import PYTHON, Risk, Toolbox, ToolStatus, as_tools, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -123,3 +123,37 @@ def _without_source() -> Any:
     namespace: dict[str, Any] = {}
     exec("def made() -> int:\n    'Words.'\n    return 1\n", namespace)
     return namespace["made"]
+
+
+def plain(city: str, days: int = 1) -> str:
+    """Tell the weather of the next days."""
+    return f"{city}: {days} days of rain"
+
+
+async def test_a_plain_function_is_a_tool_wherever_tools_are_taken() -> None:
+    async with Sandbox() as box:
+        toolbox = Toolbox(box, plain, PYTHON)
+        assert [schema["name"] for schema in toolbox.schemas()] == ["plain", "python"]
+        assert (await toolbox.call("plain", {"city": "Bergen"})).text == "Bergen: 1 days of rain"
+    # The same function is the same tool, as for an agent and its runtime.
+    assert as_tools([plain]) == as_tools((plain,))
+
+
+@pytest.mark.parametrize("given", [{"name": "plain"}, "python", 42, None, Sandbox, [plain]])
+def test_what_is_not_a_tool_is_refused_with_what_is_taken(given: Any) -> None:
+    with pytest.raises(UsageError, match="such as PYTHON, or a function with types and a docstring; this is"):
+        as_tools([given])
+
+
+@pytest.mark.parametrize("given", [PYTHON, plain, "python", {"python": PYTHON}, None])
+def test_tools_are_a_list(given: Any) -> None:
+    with pytest.raises(UsageError, match="tools must be a list of tools and functions; this is"):
+        as_tools(given)
+
+
+def test_a_function_without_a_docstring_is_refused_by_its_name() -> None:
+    def bare(city: str) -> str:
+        return city
+
+    with pytest.raises(UsageError, match="the function 'bare' has no docstring"):
+        as_tools([bare])

@@ -3,6 +3,7 @@
 naming     finds a model by one string
 scripted   says what it was told to say
 remote     everything that pydantic-ai reaches; the only module that imports it, and only when it is used
+wire       bounds what its server sends
 failures   what goes wrong there, by kind
 recording  writes down what a model answered, and answers the same without it
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic_ai import exceptions
 
 from fumehood.agents.models.cleaning import Cleaner
@@ -31,8 +33,12 @@ def as_model_error(error: Exception, model: str, cleaner: Cleaner, *, has_begun:
 
     `has_begun` says that a part of the answer was there already: then a lost connection is a broken-off answer.
 
-    Whatever else a library raises about an answer means that the answer made no sense to it.
+    What the wire below found is taken as it is. Whatever else a library raises about an answer means that the answer
+    made no sense to it.
     """
+    own = next((each for each in _chain(error) if isinstance(each, ModelError)), None)
+    if own is not None:
+        return own
     kind = next((kind for parent, kind in _KINDS if isinstance(error, parent)), None) or _unsorted(error, has_begun)
     if kind is Failure.CONNECTION and has_begun:
         kind = Failure.TRUNCATED
@@ -47,6 +53,16 @@ def _advice(kind: Failure, model: str) -> str:
         name = model.removeprefix("openai:")
         return f". If the server speaks chat completions and not responses, name it as {name}@http://HOST:PORT/v1"
     return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """It, what it came from, and so on."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or each.__context__
 
 
 def _unsorted(error: Exception, has_begun: bool) -> Failure:

@@ -32,6 +32,8 @@ class Failure(StrEnum):
     """The conversation is longer than the model can read."""
     TRUNCATED = "truncated"
     """The answer broke off."""
+    TOO_LARGE = "too_large"
+    """The answer is larger than the limit; it was not read to its end."""
     MALFORMED = "malformed"
     """The answer is nothing that the model's interface allows."""
     REFUSED = "refused"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import cast
 
 import anyio
 from pydantic import JsonValue
 from pydantic_ai import messages as theirs
-from pydantic_ai.direct import model_request_stream
+from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.models import Model as TheirModel
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
@@ -21,8 +21,11 @@ from fumehood.agents.messages import USER, AssistantMessage, CallRequest, Messag
 from fumehood.agents.models.cleaning import Cleaner
 from fumehood.agents.models.failures import as_model_error
 from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
+from fumehood.agents.models.wire import Wire
 from fumehood.errors import ModelError
 
+MOST_BYTES = 8 * 1024 * 1024
+"""Of one answer: text, thoughts and calls."""
 _CLOSING_SECONDS = 10.0
 _TIMEOUT_SECONDS = 600.0
 
@@ -30,8 +33,18 @@ _TIMEOUT_SECONDS = 600.0
 class RemoteModel:
     """`settings` are pydantic-ai's, such as temperature, `request_timeout` and `max_retries`."""
 
-    def __init__(self, model: TheirModel, settings: ModelSettings | None = None, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        model: TheirModel,
+        settings: ModelSettings | None = None,
+        *,
+        name: str | None = None,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        """`most_bytes` is how large an answer may be: of a larger one no more is read."""
         self._model, self._name = model, name or model.model_id
+        self._wire = Wire(self._name, most_bytes)
+        self._can_stream = True
         self._settings = ModelSettings(request_timeout=_TIMEOUT_SECONDS)
         self._settings.update(settings or {})
         self._cleaner = Cleaner(os.environ, _keys(model))
@@ -43,6 +56,7 @@ class RemoteModel:
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
         await self._model.__aenter__()
+        self._wire.attach(self._model)
         try:
             yield
         finally:
@@ -51,7 +65,24 @@ class RemoteModel:
                 await self._model.__aexit__(None, None, None)
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        has_begun = False
+        """A server that does not stream although it was asked to is asked once more, and from then on in one piece."""
+        if self._can_stream:
+            try:
+                async with aclosing(self._streamed(request)) as events:
+                    async for event in events:
+                        yield event
+                return
+            except ModelError as error:
+                if error.kind != Failure.MALFORMED or not self._wire.is_whole:
+                    raise
+            self._can_stream = False
+        response = await self._whole(request)
+        if response.text:
+            yield TextPiece(response.text)
+        yield self._answer(response)
+
+    async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        size, has_begun = 0, False
         try:
             async with model_request_stream(
                 self._model,
@@ -61,15 +92,27 @@ class RemoteModel:
             ) as stream:
                 async for event in stream:
                     has_begun = True
+                    size += _size(event)
+                    if size > self._wire.most_bytes:
+                        raise self._wire.too_large()
                     if (piece := _piece(event)) is not None:
                         yield piece
                 response = stream.get()
-        except ModelError:
-            raise
         except Exception as error:
             # Not `from error`: whoever prints the cause would print what was taken out.
             raise as_model_error(error, self._name, self._cleaner, has_begun=has_begun) from None
         yield self._answer(response)
+
+    async def _whole(self, request: ModelRequest) -> theirs.ModelResponse:
+        try:
+            return await model_request(
+                self._model,
+                _messages(request),
+                model_settings=self._settings,
+                model_request_parameters=ModelRequestParameters(function_tools=_tools(request)),
+            )
+        except Exception as error:
+            raise as_model_error(error, self._name, self._cleaner, has_begun=False) from None
 
     def _answer(self, response: theirs.ModelResponse) -> ModelAnswer:
         reason = response.finish_reason
@@ -122,6 +165,23 @@ def _piece(event: object) -> TextPiece | ThoughtPiece | None:
             return ThoughtPiece(text)
         case _:
             return None
+
+
+def _size(event: object) -> int:
+    """Of what a piece adds to the answer."""
+    match event:
+        case theirs.PartStartEvent(part=theirs.TextPart(content=text) | theirs.ThinkingPart(content=text)):
+            return len(text)
+        case theirs.PartStartEvent(part=theirs.ToolCallPart(args=str(text))):
+            return len(text)
+        case theirs.PartDeltaEvent(delta=theirs.TextPartDelta(content_delta=text)):
+            return len(text)
+        case theirs.PartDeltaEvent(delta=theirs.ThinkingPartDelta(content_delta=str(text))):
+            return len(text)
+        case theirs.PartDeltaEvent(delta=theirs.ToolCallPartDelta(args_delta=str(text))):
+            return len(text)
+        case _:
+            return 0
 
 
 def _call(part: theirs.ToolCallPart) -> CallRequest:

@@ -16,6 +16,7 @@ from fumehood.agents.budget import Budget, Ledger, Usage
 from fumehood.agents.handing import HAND_OFF
 from fumehood.agents.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from fumehood.errors import UsageError
+from fumehood.policy import read_seconds
 from fumehood.tools.result import ToolStatus
 
 
@@ -99,6 +100,10 @@ class Timeout(Condition):
     """So much time has passed; looked at between turns. A budget's `seconds` ends a turn in the middle."""
 
     seconds: float
+    """Also as text, such as `2m`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seconds", read_seconds(self.seconds, "Timeout"))
 
     def met(self, progress: Progress) -> str | None:
         return f"{self.seconds:g} seconds are over" if progress.usage.seconds >= self.seconds else None

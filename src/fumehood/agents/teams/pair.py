@@ -16,7 +16,7 @@ from fumehood.agents.models.interface import Model, ModelAnswer, ModelEvent, Mod
 from fumehood.agents.performing import Reply
 from fumehood.agents.teams.orders import RoundRobinTeam
 from fumehood.agents.teams.team import TeamOptions
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy
 from fumehood.tools import PYTHON, SHELL
 from fumehood.tools.approvals import Ask
 
@@ -77,7 +77,7 @@ def _results(messages: tuple[Message, ...]) -> list[str]:
 def code_executor(
     name: str = EXECUTOR,
     *,
-    policy: Policy | None = None,
+    policy: AnyPolicy | None = None,
     approvals: Ask | Asking | None = None,
     session: bool = False,
     out: str | os.PathLike[str] | None = None,
@@ -92,6 +92,8 @@ def code_executor(
         description="Runs blocks of code in a sandbox.",
         session=session,
         out=out,
+        # Blocks build on each other's files.
+        parallel_calls=1,
     )
 
 
@@ -105,7 +107,7 @@ class CodingPair(RoundRobinTeam):
         self,
         model: str | Model | TheirModel,
         *,
-        policy: Policy | None = None,
+        policy: AnyPolicy | None = None,
         instructions: str = _INSTRUCTIONS,
         approvals: Ask | Asking | None = None,
         session: bool = False,

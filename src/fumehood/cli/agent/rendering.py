@@ -13,6 +13,7 @@ from fumehood.agents.events import (
     ArtifactFound,
     CallMade,
     CallReturned,
+    Compacted,
     TaskEnded,
     TaskEvent,
     TaskStarted,
@@ -49,16 +50,25 @@ class Screen:
     def __init__(self, out: str | None, *, has_prompt: bool) -> None:
         """With a prompt at the same terminal, approvals are told there."""
         self._out, self._has_prompt = out, has_prompt
-        self._is_inside_line = False
+        self._is_inside_line = self._is_thinking = False
+        self._calls: set[str] = set()
+        """Those without a result yet."""
+        self._are_several = False
 
     def show(self, event: TaskEvent) -> None:
+        if self._is_thinking != isinstance(event, Thought):
+            self._is_thinking = not self._is_thinking
+            self._end_line()
         match event:
             case TaskStarted():
                 self._line(paint(f"{event.agent} asks {one_line(event.model)}, {event.task_id}", DIM))
             case Text(text=text):
                 self._write(neutralise(text))
             case Thought(text=text):
-                self._line(paint(neutralise(text.rstrip()), DIM))
+                self._write(neutralise(text), DIM)
+            case Compacted():
+                told = f"the conversation is long: the model reads {event.messages_after} messages from here on"
+                self._line(paint(told, DIM))
             case CallMade():
                 self._call(event)
             case CallReturned():
@@ -78,6 +88,8 @@ class Screen:
                 say(_ending(result))
 
     def _call(self, event: CallMade) -> None:
+        self._are_several = bool(self._calls)
+        self._calls.add(event.call_id)
         self._line(paint(f"-> {one_line(event.tool[:100])}", BOLD))
         code, language, others = _taken_apart(event.arguments)
         width = max(20, shutil.get_terminal_size().columns - _GUTTER)
@@ -95,14 +107,16 @@ class Screen:
 
     def _returned(self, event: CallReturned) -> None:
         first, *rest = neutralise(event.text).splitlines() or [""]
-        self._line(f"{paint('<-', BOLD)} {paint(first, _STATUS_COLOURS[event.status])}")
+        arrow = f"<- {one_line(event.tool[:100])}:" if self._are_several else "<-"
+        self._calls.discard(event.call_id)
+        self._line(f"{paint(arrow, BOLD)} {paint(first, _STATUS_COLOURS[event.status])}")
         for line in rest[:_MOST_LINES]:
             self._line(f"   {line}".rstrip())
         if len(rest) > _MOST_LINES:
             self._line(paint(f"   and {len(rest) - _MOST_LINES} more lines", DIM))
 
-    def _write(self, text: str) -> None:
-        sys.stdout.write(text)
+    def _write(self, text: str, style: str = "") -> None:
+        sys.stdout.write(paint(text, style) if style else text)
         sys.stdout.flush()
         self._is_inside_line = not text.endswith("\n") if text else self._is_inside_line
 

@@ -51,12 +51,12 @@ def instructions(policy: Policy) -> str:
 
 
 def _described(tool: Tool, policy: Policy) -> ToolDescription:
-    schema = tool.schema()
+    schema = tool.schema(policy)
     reads = tool.name in _READS
     return ToolDescription(
         name=tool.name,
         title=_TITLES[tool.name],
-        description=tool.description,
+        description=schema["description"],
         input_schema=schema["parameters"],
         output_schema=OUTPUT_SCHEMA,
         annotations=ToolAnnotations(

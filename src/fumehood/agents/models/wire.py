@@ -1,0 +1,86 @@
+"""What comes over the wire from a model's server: bounded while it is read, and told apart by its type.
+
+Works on the HTTP client below a model of pydantic-ai, where there is one to be found: the libraries above it read whole
+bodies before anybody could say that they are too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol, cast
+
+from fumehood.agents.models.interface import Failure
+from fumehood.errors import ModelError
+from fumehood.policy import format_size
+
+# Each piece of a streamed answer comes in some hundred bytes of JSON.
+_AROUND_EVENTS = 8
+
+
+class _Stream(Protocol):
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Wire:
+    """`is_whole` says that the last answer came as one JSON document, whatever was asked for."""
+
+    def __init__(self, name: str, most_bytes: int) -> None:
+        self._name, self.most_bytes = name, most_bytes
+        self.is_whole = False
+        self._client: Any = None
+
+    def attach(self, model: object) -> None:
+        """To the client that the model uses now; a client that is known already is left as it is."""
+        client = getattr(getattr(model, "client", None), "_client", None)
+        hooks = getattr(client, "event_hooks", None)
+        if client is self._client or not isinstance(hooks, dict):
+            return
+        known = cast("dict[str, list[Any]]", hooks)
+        cast("Any", client).event_hooks = {
+            "request": [*known.get("request", ()), self._ask_plainly],
+            "response": [*known.get("response", ()), self._bound],
+        }
+        self._client = client
+
+    def too_large(self) -> ModelError:
+        most = format_size(self.most_bytes)
+        return ModelError(
+            Failure.TOO_LARGE, f"the answer of the model {self._name} is larger than {most}, and was given up"
+        )
+
+    async def _ask_plainly(self, request: Any) -> None:
+        """What is compressed can become a thousand times as large after it was counted."""
+        request.headers["accept-encoding"] = "identity"
+
+    async def _bound(self, response: Any) -> None:
+        headers = response.headers
+        self.is_whole = headers.get("content-type", "").startswith("application/json")
+        if headers.get("content-encoding", "identity") != "identity":
+            raise ModelError(Failure.MALFORMED, f"the answer of the model {self._name} is compressed, and must not be")
+        is_events = headers.get("content-type", "").startswith("text/event-stream")
+        response.stream = _bounded_stream(response.stream, self, self.most_bytes * (_AROUND_EVENTS if is_events else 1))
+
+
+def _bounded_stream(stream: _Stream, wire: Wire, most_bytes: int) -> object:
+    # The library that the model was made with wants a child of its own class.
+    class Bounded(type(stream)):
+        def __init__(self) -> None:
+            """Nothing of the parent's: all is passed on."""
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = line = 0
+            async for chunk in stream:
+                size += len(chunk)
+                end = chunk.rfind(b"\n")
+                line = line + len(chunk) if end < 0 else len(chunk) - end - 1
+                # A line is what the library above keeps until it is complete.
+                if size > most_bytes or line > wire.most_bytes:
+                    raise wire.too_large()
+                yield chunk
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
