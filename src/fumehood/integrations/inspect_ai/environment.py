@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.files import Kind
 from fumehood.integrations.failures import os_errors
+from fumehood.integrations.inspect_ai.tool_server import ToolServer
 from fumehood.integrations.policies import shortened_timeout, workshop_policy
 from fumehood.policy import Policy, format_size
 from fumehood.results import Cause, RunResult, Status
@@ -36,7 +37,8 @@ _CANNOT_EXECUTE = 126
 class FumehoodSandboxEnvironment(SandboxEnvironment):
     """One sandbox for each sample. The configuration is a policy: the path of its file, or a `Policy`.
 
-    Files stay from command to command, processes do not: what a command leaves in the background ends with it.
+    Files stay from command to command, processes do not: what a command leaves in the background ends with it. The
+    server that Inspect brings for its own tools is the exception.
     """
 
     def __init__(self, sandbox: Sandbox, lifetime: AsyncExitStack) -> None:
@@ -44,6 +46,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         self.sandbox = sandbox
         """To do with it what Inspect's interface has no words for."""
         self._lifetime = lifetime
+        self._tool_server = ToolServer(sandbox)
         self._is_over = False
 
     @classmethod
@@ -95,6 +98,9 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         box = self._open_sandbox()
         try:
             with _failing_as_unavailable():
+                if self._tool_server.is_wanted(cmd):
+                    return _started(await self._tool_server.start())
+                await self._tool_server.revive(cmd)
                 result = await box.run(
                     argv=cmd,
                     stdin=input.encode() if isinstance(input, str) else input,
@@ -177,6 +183,12 @@ def _check(result: RunResult, cmd: list[str], policy: Policy) -> None:
         raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.stdout[:limit])
     if result.exit_code == _CANNOT_EXECUTE and result.stderr == f"{cmd[0]}: {os.strerror(errno.EACCES)}\n":
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), cmd[0])
+
+
+def _started(failure: RunResult | None) -> ExecResult[str]:
+    if failure is None:
+        return ExecResult(True, 0, "", "")
+    return ExecResult(False, failure.exit_code or 1, failure.stdout, _stderr(failure))
 
 
 def _stderr(result: RunResult) -> str:
