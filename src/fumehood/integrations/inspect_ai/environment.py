@@ -89,7 +89,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         cwd: str | None = None,
         env: dict[str, str] | None = None,
         user: str | None = None,
-        timeout: int | None = None,
+        timeout: int | str | None = None,
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
