@@ -96,6 +96,15 @@ async def test_the_applications_environment_is_not_there(
     assert "sk-secret" not in (await environment.exec(["env"])).stdout
 
 
+async def test_a_program_cannot_pass_for_one_that_could_not_be_started(environment: FumehoodSandboxEnvironment) -> None:
+    for command in (["sh", "-c", "echo sh: Permission denied >&2; exit 126"], ["/tmp/liar"]):
+        await environment.write_file("/tmp/liar", "#!/bin/sh\necho /tmp/liar: Permission denied >&2; exit 126\n")
+        await environment.exec(["chmod", "+x", "/tmp/liar"])
+        done = await environment.exec(command)
+        assert (done.success, done.returncode) == (False, 126)
+        assert done.stderr.endswith("Permission denied\n")
+
+
 async def test_a_path_of_the_host_is_the_sandboxs(environment: FumehoodSandboxEnvironment, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the host")
     with pytest.raises(FileNotFoundError):

@@ -110,7 +110,9 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
                 )
         except (UsageError, DeniedError) as error:
             return ExecResult(success=False, returncode=_CANNOT_EXECUTE, stdout="", stderr=f"{error}\n")
-        _check(result, cmd, box.policy)
+        _check(result, box.policy)
+        if _looks_unexecutable(result, cmd) and not await _is_executable(box, cmd[0], cwd or ""):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), cmd[0])
         return ExecResult(result.ok, result.exit_code, result.stdout, _stderr(result))
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
@@ -170,7 +172,7 @@ def _failing_as_unavailable() -> Iterator[None]:
         raise SandboxUnavailableError(str(error)) from error
 
 
-def _check(result: RunResult, cmd: list[str], policy: Policy) -> None:
+def _check(result: RunResult, policy: Policy) -> None:
     """What Inspect wants to have as an exception."""
     if result.cause is Cause.LOST:
         raise SandboxUnavailableError(result.detail)
@@ -181,8 +183,16 @@ def _check(result: RunResult, cmd: list[str], policy: Policy) -> None:
     limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
     if max(len(result.stdout_bytes), len(result.stderr_bytes)) > limit:
         raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.stdout[:limit])
-    if result.exit_code == _CANNOT_EXECUTE and result.stderr == f"{cmd[0]}: {os.strerror(errno.EACCES)}\n":
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), cmd[0])
+
+
+def _looks_unexecutable(result: RunResult, cmd: list[str]) -> bool:
+    return result.exit_code == _CANNOT_EXECUTE and result.stderr == f"{cmd[0]}: {os.strerror(errno.EACCES)}\n"
+
+
+async def _is_executable(box: Sandbox, path: str, cwd: str) -> bool:
+    """Asked apart: a program that did run can print and return what one that could not be started does."""
+    test = '[ ! -d "$1" ] && { [ -x "$1" ] || [ "${1#*/}" = "$1" ]; }'
+    return (await box.run(argv=["sh", "-c", test, "sh", path], cwd=cwd)).ok
 
 
 def _started(failure: RunResult | None) -> ExecResult[str]:
