@@ -132,7 +132,6 @@ DIFFERENCES = (
                 for place in (
                     "/var/lib",
                     "/var/log",
-                    "/var/tmp",
                     "/var/run",
                     "/sys",
                     "/root/.ssh",

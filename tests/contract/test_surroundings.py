@@ -105,6 +105,10 @@ WORKING = {
         "y\ny\n",
     ),
     "/var/tmp": ("open('/var/tmp/x', 'w').write('y'); print(open('/var/tmp/x').read())", "y\n"),
+    "no stranger owns the way to /tmp": (
+        "import os; print({os.stat(path).st_uid for path in ('/', '/tmp', '/var/tmp')} <= {0, os.getuid()})",
+        "True\n",
+    ),
     "/etc/os-release": ("print('ID=' in open('/etc/os-release').read())", "True\n"),
     "/dev/stdout": ("open('/dev/stdout', 'w').write('out\\n')", "out\n"),
     "/dev/stdout in a shell": (["sh", "-c", "echo out > /dev/stdout"], "out\n"),

@@ -88,7 +88,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
             "    interpreter = machine.interpreter\n",
             f"    binds += [_read_only(place) for place in {HOST_PLACES} if os.path.exists(place)]\n"
             "    interpreter = machine.interpreter\n",
-        )
+        ),
+        Patch(BLUEPRINT, '    "/var/tmp": "../tmp",', "    #"),
     ],
     "synthetic-etc": [
         Patch(BLUEPRINT, '"/etc/resolv.conf": "",', '"/etc/resolv.conf": "nameserver 192.0.2.1",'),

@@ -88,7 +88,7 @@ PLACES = [
         "/etc/ssh",
         "/etc/ssl/private",
     ),
-    *("/home", "/srv", "/opt", "/mnt", "/media", "/boot", "/var/lib", "/var/log", "/var/tmp", "/var/run", "/sys"),
+    *("/home", "/srv", "/opt", "/mnt", "/media", "/boot", "/var/lib", "/var/log", "/var/run", "/sys"),
     *("/root/.ssh", "/root/.bashrc", "/dev/mem", "/dev/kmsg", "/dev/vda", "/dev/sda", "/dev/kvm", "/dev/fuse"),
     *("/dev/net/tun", "/dev/userfaultfd", "/dev/mqueue"),
 ]

@@ -180,7 +180,7 @@ async def test_code_that_is_no_text_is_told_to_the_model(executor: SandboxCodeEx
 
 
 async def test_no_blocks_are_a_mistake(executor: SandboxCodeExecutor) -> None:
-    with pytest.raises(ValueError, match="no code blocks"):
+    with pytest.raises(ValueError, match=r"No code blocks to execute\."):
         await execute(executor)
 
 
@@ -391,14 +391,14 @@ async def test_an_init_command_that_fails_is_an_error_and_nothing_stays_open() -
     executor = SandboxCodeExecutor(init_command="echo no >&2; exit 3")
     with pytest.raises(OptionError, match=r"init_command: failed in the sandbox \(exit code 3\): no"):
         await executor.start()
-    with pytest.raises(ExecutorError, match="not running"):
+    with pytest.raises(ExecutorError, match="is not running"):
         await execute(executor, ("sh", "true"))
 
 
 async def test_an_executor_that_is_not_running_says_so() -> None:
     executor = SandboxCodeExecutor()
     for attempt in (lambda: execute(executor, ("sh", "true")), executor.restart):
-        with pytest.raises(ValueError, match="the executor is not running"):
+        with pytest.raises(ValueError, match=r"Container is not running\. Must first be started"):
             await attempt()
     await executor.stop()
 
@@ -431,6 +431,37 @@ def test_an_executor_may_be_made_anywhere_and_used_in_other_loops() -> None:
     asyncio.run(made[0].start())
     assert asyncio.run(execute(made[0], ("sh", "echo hello"))).output == "hello\n"
     asyncio.run(made[0].stop())
+
+
+# A folder of the host's, which AutoGen's executor shows at /workspace
+
+
+async def test_what_is_written_to_workspace_is_in_work_dir(make: Make, folder: Path) -> None:
+    (folder / "given").write_text("from outside")
+    async with make(work_dir=folder, timeout=20) as executor:
+        assert (await execute(executor, ("sh", "cat /workspace/given"))).output == "from outside"
+        made = "mkdir -p /workspace/sub; echo 1 > /workspace/sub/n; echo 2 > /workspace/.hidden; echo 3 > here"
+        assert (await execute(executor, ("sh", made))).output == ""
+        assert (folder / "sub" / "n").read_text() == "1\n"
+        assert (folder / ".hidden").read_text() == "2\n"
+        again = "cat /workspace/sub/n .hidden /workspace/here; echo 4 > /workspace/sub/n"
+        assert (await execute(executor, ("sh", again))).output == "1\n2\n3\n"
+    assert (folder / "sub" / "n").read_text() == "4\n"
+
+
+async def test_a_name_that_is_in_both_folders_is_told_to_the_model(make: Make, folder: Path) -> None:
+    async with make(work_dir=folder, timeout=20) as executor:
+        result = await execute(executor, ("sh", "echo here > twice; echo there > /workspace/twice"))
+        assert (result.exit_code, result.output) == (0, "/workspace is not /work, and both have: twice\n")
+        assert (folder / "twice").read_text() == "here\n"
+
+
+async def test_autogens_attributes_and_warnings_are_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = SandboxCodeExecutor(work_dir=folder, bind_dir=folder, timeout="5s")
+    assert (executor.work_dir, executor.bind_dir, executor.timeout) == (folder, folder, 5.0)
+    monkeypatch.chdir(folder)
+    with pytest.warns(DeprecationWarning, match="Using the current directory as work_dir is deprecated"):
+        SandboxCodeExecutor(work_dir=".")
 
 
 # Functions of the caller's

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import anyio.lowlevel
 import engine
 import pytest
 from inspect_ai.model import ModelUsage
+from inspect_ai.tool._sandbox_tools_utils.sandbox import sandbox_with_injected_tools
 from inspect_ai.util import (
     OutputLimitExceededError,
+    SandboxEnvironment,
     SandboxEnvironmentSpec,
     SandboxUnavailableError,
     SandboxUserUnsupportedError,
 )
 from inspect_ai.util._sandbox import self_check
+from inspect_ai.util._sandbox._cli import SANDBOX_CLI, SANDBOX_TOOLS_DIR
+from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 from requirements import require
 
-from fumehood import Policy, PolicyError, UsageError
+from fumehood import Policy, PolicyError, Status, UsageError
 from fumehood.integrations.inspect_ai import FumehoodSandboxEnvironment
+from fumehood.integrations.inspect_ai.tool_server import ToolServer
 from fumehood.integrations.policies import workshop_policy
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +96,15 @@ async def test_the_applications_environment_is_not_there(
     assert "sk-secret" not in (await environment.exec(["env"])).stdout
 
 
+async def test_a_program_cannot_pass_for_one_that_could_not_be_started(environment: FumehoodSandboxEnvironment) -> None:
+    for command in (["sh", "-c", "echo sh: Permission denied >&2; exit 126"], ["/tmp/liar"]):
+        await environment.write_file("/tmp/liar", "#!/bin/sh\necho /tmp/liar: Permission denied >&2; exit 126\n")
+        await environment.exec(["chmod", "+x", "/tmp/liar"])
+        done = await environment.exec(command)
+        assert (done.success, done.returncode) == (False, 126)
+        assert done.stderr.endswith("Permission denied\n")
+
+
 async def test_a_path_of_the_host_is_the_sandboxs(environment: FumehoodSandboxEnvironment, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the host")
     with pytest.raises(FileNotFoundError):
@@ -120,6 +136,54 @@ async def test_a_time_limit_beyond_the_policys_is_the_policys(backend: str) -> N
         await environment.exec(["true"])
     with pytest.raises(SandboxUnavailableError, match="closed"):
         await environment.write_file("x", "")
+
+
+async def tools_in(environment: SandboxEnvironment) -> SandboxEnvironment:
+    return await sandbox_with_injected_tools(sandbox=environment)
+
+
+async def ask(environment: SandboxEnvironment, method: str, **parameters: object) -> Any:
+    """As Inspect's tools speak to their server."""
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    done = await environment.exec([SANDBOX_CLI, "exec"], input=json.dumps(request))
+    return json.loads(done.stdout)["result"]
+
+
+async def test_inspects_tool_server_outlives_its_command_and_keeps_state(
+    environment: FumehoodSandboxEnvironment,
+) -> None:
+    await tools_in(environment)
+    name = (await ask(environment, "bash_session_new_session"))["session_name"]
+    script = "kept=$((6 * 7)); cd /tmp; echo $kept $PWD\n"
+    for expected, line in (("42 /tmp", script), ("again 42", "echo again $kept\n")):
+        told, output = "", {"session_name": name, "input": line, "wait_for_output": 5, "idle_timeout": 0.2}
+        while expected not in told:
+            told += await ask(environment, "bash_session", **output)
+            output.pop("input", None)
+    assert await ask(environment, "text_editor", command="create", path="/workspace/made", file_text="text")
+    assert await environment.read_file("/workspace/made") == "text"
+    remote = SandboxEnvironmentProxy(environment).exec_remote(["sh", "-c", "echo out"], stream=False)
+    assert (await remote).stdout == "out\n"
+
+
+async def test_a_tool_server_that_ran_out_of_time_is_started_anew(backend: str) -> None:
+    policy = workshop_policy({"backend": backend, "resources": {"timeout": 10}})
+    found = await FumehoodSandboxEnvironment.sample_init("task", policy, {})
+    environment = found["default"].as_type(FumehoodSandboxEnvironment)
+    await tools_in(environment)
+    server = environment.sandbox._background[-1]  # pyright: ignore[reportPrivateUsage]
+    assert (await server.wait()).status is Status.TIMEOUT
+    assert (await ask(environment, "remote_version")).startswith("Server: ")
+    await FumehoodSandboxEnvironment.sample_cleanup("task", policy, found, False)
+
+
+async def test_a_tool_server_that_is_not_there_is_a_failed_command(environment: FumehoodSandboxEnvironment) -> None:
+    fresh = ToolServer(environment.sandbox)
+    await environment.exec(["mv", SANDBOX_TOOLS_DIR, "/tmp/aside"])
+    failure = await fresh.start()
+    await environment.exec(["mv", "/tmp/aside", SANDBOX_TOOLS_DIR])
+    assert failure is not None
+    assert failure.exit_code == 127
 
 
 async def test_inspect_finds_the_provider_by_its_entry_point() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from . import kernel
 from .spec import BindSpec, CellSpec, Limits
 from .steps import step
-from .users import user_namespace
+from .users import SANDBOX_UID, user_namespace
 
 WORKSPACE = "/workspace"
 # In the cell: where the workspaces of its sandboxes are mounted. In a run: that run's own files, such as the script.
@@ -93,7 +93,7 @@ def enter_root(spec: CellSpec) -> None:
     binds = _open_binds(spec["binds"])
     root = next(folder for folder in _STAGING_FOLDERS if os.path.isdir(folder))
     with step("making the root file system"):
-        kernel.mount("sandbox", root, "tmpfs", HARMLESS, "mode=755,size=16m,nr_inodes=4096")
+        kernel.mount("sandbox", root, "tmpfs", HARMLESS, f"mode=755,size=16m,nr_inodes=4096,{_root_owner(spec)}")
         _fill(root, spec)
         for bind in binds:
             bind.attach(root)
@@ -103,6 +103,14 @@ def enter_root(spec: CellSpec) -> None:
         kernel.pivot_into(root)
     with step("making the root read-only"):
         kernel.mount("none", "/", flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | HARMLESS)
+
+
+def _root_owner(spec: CellSpec) -> str:
+    """The sandbox's user, as it is without this where the host is nobody special. There is no root inside, and tools
+    that ask who could swap a folder of theirs trust no stranger. Nobody can write to it: it will be read-only.
+    """
+    owner = 0 if spec["rootless"] else spec["uid_base"] + SANDBOX_UID
+    return f"uid={owner},gid={owner}"
 
 
 def _open_binds(entries: list[BindSpec]) -> list[Bind]:

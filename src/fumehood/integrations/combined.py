@@ -8,6 +8,7 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Finished, Stderr, Stdout
 from fumehood.integrations.policies import shortened_timeout
 from fumehood.permission import DENIED_EXIT_CODE
+from fumehood.policy import Seconds
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox import Sandbox
 
@@ -21,7 +22,7 @@ class Combined:
     """None when it never began."""
 
 
-async def run_combined(box: Sandbox, command: str, timeout: float | None) -> Combined:
+async def run_combined(box: Sandbox, command: str, timeout: Seconds | None) -> Combined:
     """A command line for bash. What makes no sense or is denied is told in the output, where a model can read it."""
     written, result = bytearray(), None
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fumehood.policy import AnyPolicy, Policy, read_policy
+from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy, read_seconds
 
 
 def workshop_policy(policy: AnyPolicy | None) -> Policy:
@@ -21,6 +21,9 @@ def workshop_policy(policy: AnyPolicy | None) -> Policy:
     )
 
 
-def shortened_timeout(policy: Policy, seconds: float | None) -> float | None:
+def shortened_timeout(policy: Policy, timeout: Seconds | None) -> float | None:
     """What a framework asks for, or what the policy has if that is less: frameworks do not know policies."""
-    return None if seconds is None else min(seconds, policy.resources.timeout)
+    if timeout is None:
+        return None
+    seconds = read_seconds(timeout) if isinstance(timeout, str) else timeout
+    return min(seconds, policy.resources.timeout)

@@ -12,6 +12,7 @@ from agent_framework_tools.shell import ShellCommandError, ShellExecutionError, 
 from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.integrations.combined import told
 from fumehood.integrations.policies import AnyPolicy, shortened_timeout, workshop_policy
+from fumehood.policy import Seconds
 from fumehood.results import Cause, Status
 from fumehood.sandbox import Sandbox
 
@@ -66,7 +67,7 @@ class SandboxShell:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def run(self, command: str, *, timeout: float | None = None) -> ShellResult:
+    async def run(self, command: str, *, timeout: Seconds | None = None) -> ShellResult:
         await self.start()
         box = self.sandbox
         try:

@@ -16,7 +16,7 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.integrations.autogen.blocks import Script, read_block
 from fumehood.integrations.autogen.calls import Calls
 from fumehood.integrations.autogen.functions import Function, module_source, required_packages, stub
-from fumehood.integrations.autogen.furnishing import furnish, is_alive, make_host_folder
+from fumehood.integrations.autogen.furnishing import furnish, is_alive, make_host_folder, share_workspace
 from fumehood.integrations.autogen.options import SandboxCodeExecutorConfig, read_options
 from fumehood.integrations.autogen.planning import make_plan
 from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
@@ -66,7 +66,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     def sandbox(self) -> Sandbox:
         """The open sandbox, to bring files in and out."""
         if self._opened is None:
-            raise ExecutorError("the executor is not running; use it inside `async with executor:`, or start it first")
+            raise ExecutorError(
+                "Container is not running. Must first be started with either start or a context manager."
+            )
         return self._opened
 
     @property
@@ -77,6 +79,11 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     def work_dir(self) -> Path:
         """The folder of the host's that blocks work in; if there is none, the sandbox's own."""
         return Path(self._plan.host_folder or self._plan.folder)
+
+    @property
+    def bind_dir(self) -> Path:
+        """The same: a sandbox shows a folder of the machine that it is on."""
+        return self.work_dir
 
     @property
     def functions_module(self) -> str:
@@ -113,7 +120,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     ) -> SandboxCodeResult:
         """When the token cancels, the run is ended with all that it started, and the result says so."""
         if not code_blocks:
-            raise ExecutorError("there are no code blocks to execute")
+            raise ExecutorError("No code blocks to execute. Give at least one")
         box, report = self.sandbox, Report()
         with self._calls.begin(cancellation_token) as scope:
             await self._run_blocks(box, code_blocks, report)
@@ -146,6 +153,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             if self._config.delete_tmp_files and not script.is_named:
                 await _remove(box, script.path)
         report.add(result)
+        report.note(await share_workspace(box, self._plan))
 
     def _as_seen_outside(self, path: str) -> str:
         host, folder = self._plan.host_folder, self._plan.folder

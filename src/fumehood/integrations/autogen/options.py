@@ -24,8 +24,8 @@ class SandboxCodeExecutorConfig(BaseModel):
     image: str | None = None
     container_name: str | None = None
     """The policy's name in reports; there is no container to find by it."""
-    timeout: float | None = None
-    """Seconds for each block; 60 unless the policy says otherwise."""
+    timeout: float | str | None = None
+    """For each block, in seconds or as policies spell it ("5s"); 60 seconds unless the policy says otherwise."""
     work_dir: str | None = None
     """A folder of the host's that the code works in and may change; inside /workspace, one of the sandbox's own."""
     bind_dir: str | None = None

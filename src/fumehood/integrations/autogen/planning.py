@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -54,7 +55,7 @@ def make_plan(config: SandboxCodeExecutorConfig, policy: Policy | None, packages
     return Plan(enforced, folder, host_folder, links, wishes.environment)
 
 
-def _seconds(timeout: float) -> float:
+def _seconds(timeout: float | str) -> float:
     try:
         return parse_duration(timeout)
     except ValueError as error:
@@ -64,6 +65,8 @@ def _seconds(timeout: float) -> float:
 def _folders(config: SandboxCodeExecutorConfig) -> tuple[str, str | None]:
     """The folder of the sandbox's that blocks run in, and which one of the host's it is."""
     work, bind = (_absolute(path) for path in (config.work_dir, config.bind_dir))
+    if work is not None and os.path.realpath(work) == os.getcwd():
+        warnings.warn("Using the current directory as work_dir is deprecated.", DeprecationWarning, stacklevel=2)
     if work is not None and is_inside(work, WORKSPACE):
         if bind is not None or os.path.isdir(work):
             raise OptionError("work_dir", f"{work!r} is the sandbox's own; name the host's folder by bind_dir alone")

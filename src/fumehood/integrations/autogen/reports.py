@@ -50,6 +50,11 @@ class Report:
         self.status, self.cause = result.status, result.cause
         self.exit_code = result.exit_code if result.ok else result.exit_code or _FAILED
 
+    def note(self, text: str) -> None:
+        """Something that the model should know of, and that is no failure."""
+        if text:
+            self.outputs.append(_on_its_own_line("".join(self.outputs), text))
+
     def refuse(self, error: UsageError | DeniedError) -> None:
         """What the block asked for makes no sense or is not allowed. The model can do something about it."""
         self.outputs.append(_on_its_own_line("".join(self.outputs), f"{error}\n"))

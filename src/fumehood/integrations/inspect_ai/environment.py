@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.files import Kind
 from fumehood.integrations.failures import os_errors
+from fumehood.integrations.inspect_ai.tool_server import ToolServer
 from fumehood.integrations.policies import shortened_timeout, workshop_policy
 from fumehood.policy import Policy, format_size
 from fumehood.results import Cause, RunResult, Status
@@ -36,7 +37,8 @@ _CANNOT_EXECUTE = 126
 class FumehoodSandboxEnvironment(SandboxEnvironment):
     """One sandbox for each sample. The configuration is a policy: the path of its file, or a `Policy`.
 
-    Files stay from command to command, processes do not: what a command leaves in the background ends with it.
+    Files stay from command to command, processes do not: what a command leaves in the background ends with it. The
+    server that Inspect brings for its own tools is the exception.
     """
 
     def __init__(self, sandbox: Sandbox, lifetime: AsyncExitStack) -> None:
@@ -44,6 +46,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         self.sandbox = sandbox
         """To do with it what Inspect's interface has no words for."""
         self._lifetime = lifetime
+        self._tool_server = ToolServer(sandbox)
         self._is_over = False
 
     @classmethod
@@ -86,7 +89,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         cwd: str | None = None,
         env: dict[str, str] | None = None,
         user: str | None = None,
-        timeout: int | None = None,
+        timeout: int | str | None = None,
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
@@ -95,6 +98,9 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         box = self._open_sandbox()
         try:
             with _failing_as_unavailable():
+                if self._tool_server.is_wanted(cmd):
+                    return _started(await self._tool_server.start())
+                await self._tool_server.revive(cmd)
                 result = await box.run(
                     argv=cmd,
                     stdin=input.encode() if isinstance(input, str) else input,
@@ -104,7 +110,9 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
                 )
         except (UsageError, DeniedError) as error:
             return ExecResult(success=False, returncode=_CANNOT_EXECUTE, stdout="", stderr=f"{error}\n")
-        _check(result, cmd, box.policy)
+        _check(result, box.policy)
+        if _looks_unexecutable(result, cmd) and not await _is_executable(box, cmd[0], cwd or ""):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), cmd[0])
         return ExecResult(result.ok, result.exit_code, result.stdout, _stderr(result))
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
@@ -164,7 +172,7 @@ def _failing_as_unavailable() -> Iterator[None]:
         raise SandboxUnavailableError(str(error)) from error
 
 
-def _check(result: RunResult, cmd: list[str], policy: Policy) -> None:
+def _check(result: RunResult, policy: Policy) -> None:
     """What Inspect wants to have as an exception."""
     if result.cause is Cause.LOST:
         raise SandboxUnavailableError(result.detail)
@@ -175,8 +183,22 @@ def _check(result: RunResult, cmd: list[str], policy: Policy) -> None:
     limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
     if max(len(result.stdout_bytes), len(result.stderr_bytes)) > limit:
         raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.stdout[:limit])
-    if result.exit_code == _CANNOT_EXECUTE and result.stderr == f"{cmd[0]}: {os.strerror(errno.EACCES)}\n":
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), cmd[0])
+
+
+def _looks_unexecutable(result: RunResult, cmd: list[str]) -> bool:
+    return result.exit_code == _CANNOT_EXECUTE and result.stderr == f"{cmd[0]}: {os.strerror(errno.EACCES)}\n"
+
+
+async def _is_executable(box: Sandbox, path: str, cwd: str) -> bool:
+    """Asked apart: a program that did run can print and return what one that could not be started does."""
+    test = '[ ! -d "$1" ] && { [ -x "$1" ] || [ "${1#*/}" = "$1" ]; }'
+    return (await box.run(argv=["sh", "-c", test, "sh", path], cwd=cwd)).ok
+
+
+def _started(failure: RunResult | None) -> ExecResult[str]:
+    if failure is None:
+        return ExecResult(True, 0, "", "")
+    return ExecResult(False, failure.exit_code or 1, failure.stdout, _stderr(failure))
 
 
 def _stderr(result: RunResult) -> str:

@@ -72,7 +72,7 @@ class SandboxBackend(BaseSandbox):
         """To do with it what deepagents have no words for."""
         return self._box
 
-    def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+    def execute(self, command: str, *, timeout: int | str | None = None) -> ExecuteResponse:
         return self._wait(partial(_execute, command=command, timeout=timeout))
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
@@ -81,7 +81,7 @@ class SandboxBackend(BaseSandbox):
     def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
         return self._wait(partial(_download, paths=paths))
 
-    async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+    async def aexecute(self, command: str, *, timeout: int | str | None = None) -> ExecuteResponse:
         return await self._reach(partial(_execute, command=command, timeout=timeout))
 
     async def aupload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
@@ -98,7 +98,7 @@ class SandboxBackend(BaseSandbox):
         return await asyncio.wrap_future(self._box.portal.start_task_soon(work, self._box.target))
 
 
-async def _execute(box: Sandbox, *, command: str, timeout: int | None) -> ExecuteResponse:
+async def _execute(box: Sandbox, *, command: str, timeout: int | str | None) -> ExecuteResponse:
     # 0 is their word for no limit; here there always is the policy's.
     done = await run_combined(box, command, timeout or None)
     return ExecuteResponse(done.output, done.exit_code, done.truncated)

@@ -28,7 +28,7 @@ from fumehood.integrations.openai_agents import archives
 from fumehood.integrations.openai_agents.wishes import check_manifest, refuse_user
 from fumehood.integrations.policies import shortened_timeout
 from fumehood.permission import DENIED_EXIT_CODE
-from fumehood.policy import Policy
+from fumehood.policy import Policy, Seconds
 from fumehood.results import Cause, Status
 from fumehood.sandbox import Sandbox
 
@@ -84,14 +84,15 @@ class FumehoodSandboxSession(BaseSandboxSession):
         # No login shell: there is nobody whose profile it could read.
         return super()._prepare_exec_command(*command, shell=["sh", "-c"] if shell is True else shell, user=None)
 
-    async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
+    async def _exec_internal(self, *command: str | Path, timeout: Seconds | None = None) -> ExecResult:
         box, argv = self.sandbox, [str(word) for word in command]
+        limit = shortened_timeout(box.policy, timeout)
         try:
             result = await box.run(
                 argv=argv,
                 env=await self.state.manifest.environment.resolve(),
                 cwd=self.state.manifest.root,
-                timeout=shortened_timeout(box.policy, timeout),
+                timeout=limit,
             )
         except SandboxError as error:
             raise ExecTransportError(command=argv, cause=error, message=str(error)) from error
@@ -100,7 +101,7 @@ class FumehoodSandboxSession(BaseSandboxSession):
         if result.cause is Cause.LOST:
             raise ExecTransportError(command=argv, message=result.detail)
         if result.status is Status.TIMEOUT:
-            raise ExecTimeoutError(command=argv, timeout_s=timeout, context={"reason": result.detail})
+            raise ExecTimeoutError(command=argv, timeout_s=limit, context={"reason": result.detail})
         stderr = told(result.stderr, result).encode() if result.detail else result.stderr_bytes
         return ExecResult(stdout=result.stdout_bytes, stderr=stderr, exit_code=result.exit_code)
 

@@ -23,7 +23,7 @@ from fumehood.files import Kind
 from fumehood.integrations.failures import os_errors
 from fumehood.integrations.policies import shortened_timeout
 from fumehood.integrations.pydantic_ai.environment import Environment, gone
-from fumehood.policy import Policy, format_size
+from fumehood.policy import Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
 from fumehood.requests import RunOptions
 from fumehood.results import Cause, RunResult, Status
@@ -58,7 +58,7 @@ class SandboxWorkspaceBackend:
         *,
         shell: bool = False,
         env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: Seconds | None = None,
     ) -> CommandResult:
         _check_command(command, shell, timeout)
         async with self._using() as box:
@@ -149,10 +149,10 @@ def _entry(path: str, entry: Entry) -> FileEntry:
     return FileEntry(name=posixpath.basename(path), path=path, is_dir=entry.kind is Kind.FOLDER, size=size)
 
 
-def _check_command(command: WorkspaceCommand, shell: bool, timeout: float | None) -> None:
+def _check_command(command: WorkspaceCommand, shell: bool, timeout: Seconds | None) -> None:
     if isinstance(command, str) != shell:
         raise TypeError("a text is for shell=True, and a list of words for shell=False")
-    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
+    if isinstance(timeout, float | int) and not (math.isfinite(timeout) and timeout > 0):
         raise ValueError(f"timeout {timeout!r} must be a number of seconds above zero")
 
 

@@ -114,7 +114,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("extra_hosts", {"extra_hosts": {"db": "10.0.0.1"}}, "no network"),
     ("ipc_mode", {"ipc_mode": "host"}, "would share"),
     ("timeout", {"timeout": 0}, "a duration goes from"),
-    ("timeout", {"timeout": "soon"}, "valid number"),
+    ("timeout", {"timeout": "soon"}, "a duration goes from"),
     ("mem_limit", {"mem_limit": "lots"}, "a size is"),
     ("mem_limit", {"mem_limit": "1m"}, "must be from 16M"),
     ("memswap_limit", {"mem_limit": "64m", "memswap_limit": "128m"}, "together with swap"),
