@@ -18,6 +18,8 @@ class Mount(Section):
     source: HostPath
     target: TargetPath
     mode: Literal["ro", "rw"] = "ro"
+    sockets: bool = False
+    """Whether unix sockets of the host may lie in it: programs can connect to them, in a read-only mount too."""
 
 
 class Workspace(Section):
