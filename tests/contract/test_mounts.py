@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -207,3 +209,28 @@ def test_a_mount_over_a_folder_of_the_interpreter_is_refused_or_works(
         said = str(error)
     assert said == "secret\n" or target in said
     assert not os.path.exists(target)
+
+
+@pytest.fixture
+def listener(folder: Path) -> Iterator[socket.socket]:
+    """By a relative path: the whole one may be too long for a socket."""
+    with socket.socket(socket.AF_UNIX) as listening, chdir(folder):
+        listening.bind("service.sock")
+        listening.listen()
+        own(folder)
+        yield listening
+
+
+def test_a_mount_with_a_socket_is_refused_by_its_name(
+    open_box: Callable[..., SyncSandbox], folder: Path, listener: socket.socket
+) -> None:
+    with pytest.raises(UnenforceableError, match=r"service\.sock.*sockets: true"):
+        open_box(filesystem=mounts((folder, "/data", "ro")))
+
+
+def test_sockets_in_a_mount_that_allows_them_can_be_used(
+    open_box: Callable[..., SyncSandbox], folder: Path, listener: socket.socket
+) -> None:
+    box = open_box(filesystem={"mounts": [{"source": str(folder), "target": "/data", "sockets": True}]})
+    code = "import socket; socket.socket(socket.AF_UNIX).connect('/data/service.sock'); print('connected')"
+    assert box.run(code).stdout == "connected\n"

@@ -30,7 +30,7 @@ ATTEMPTS = [
         "read: /dev/mem",
         "write: /dev/new",
     ),
-    *("read: /proc/self/status", "write: /proc/self/comm", "read: /proc/kcore"),
+    *("read: /proc/self/status", "read: /proc/kcore"),
     *("read: /proc/kallsyms", "write: /proc/sysrq-trigger", "read: /sys/kernel/vmcoreinfo"),
 ]
 AMOUNTS = {
@@ -82,6 +82,13 @@ def test_a_sandbox_does_what_the_policy_says_of_files_and_connections(
 ) -> None:
     policy = make_policy(filesystem=section(folders), tests=expecting_nothing(ATTEMPTS))
     assert disagreements(policy) == []
+
+
+def test_nothing_of_a_process_is_written_in_proc_and_the_policy_says_so(make_policy: Callable[..., Policy]) -> None:
+    attempts = ["write: /proc/self/comm", "write: /proc/self/oom_score_adj"]
+    policy = make_policy(tests=expecting_nothing(attempts))
+    assert disagreements(policy) == []
+    assert {result.ruling.verdict for result in run_tests(policy)} == {"deny"}
 
 
 def test_a_sandbox_gives_as_much_as_the_policy_says(make_policy: Callable[..., Policy]) -> None:

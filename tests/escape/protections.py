@@ -108,6 +108,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
             '        binds.append({"source": source,',
         ),
     ],
+    "sockets-refused": [Patch("backends/mounts.py", "if search.socket is not None:", "if 0:")],
     "mounts-by-owner": [Patch(ROOTFS, 'if entry["owner"] is not None:', "if 0:")],
     "hidden-packages": [Patch(BLUEPRINT, "if Path(path).is_dir()]", "if False]")],
     "read-only-root": [

@@ -8,13 +8,16 @@
 | devices, file capabilities | no capabilities in the host's user namespace | `real-root` |
 | leaving files of a stranger's | mounts are shown as owned by the sandbox's user | `mounts-by-owner` |
 | neighbours of a file | it is mounted alone | `files-mounted-alone` |
+| sockets of the host's services | such a mount is refused when the sandbox opens | `sockets-refused` |
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ from escape.conftest import MakeSandbox
 from escape.laboratory import attack, number_of
 from ordinary import own
 
-from fumehood import Sandbox
+from fumehood import FumehoodError, Sandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -184,3 +187,38 @@ async def test_a_single_file_that_is_mounted_shows_no_neighbours(
         found = await attack(sandbox, "found = [os.listdir('/data'), outcome(lambda: os.unlink('/data/file'))]")
     assert found[0] == ["file"]
     assert found[1] in REFUSALS
+
+
+@pytest.fixture
+def listener(shared_folder: Path) -> Iterator[Path]:
+    """A service of the host's that takes orders from whoever connects."""
+    place = shared_folder / "inner" / "service.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place))
+        place.chmod(0o777)
+        own(shared_folder)
+        listening.listen()
+        yield place
+
+
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+async def test_a_socket_in_a_mount_cannot_be_reached(
+    make_sandbox: MakeSandbox, listener: Path, shared_folder: Path, mode: str
+) -> None:
+    mount = {"source": str(shared_folder), "target": "/data", "mode": mode}
+    code = "found = outcome(lambda: socket.socket(socket.AF_UNIX).connect('/data/inner/service.sock'))"
+    found = "it did not open"
+    with suppress(FumehoodError):
+        async with make_sandbox(filesystem={"mounts": [mount]}) as sandbox:
+            found = await attack(sandbox, code)
+    assert not found.startswith("GOT")
+
+
+async def test_a_socket_that_is_mounted_by_itself_cannot_be_reached(make_sandbox: MakeSandbox, listener: Path) -> None:
+    mount = {"source": str(listener), "target": "/data/s"}
+    found = "it did not open"
+    with suppress(FumehoodError):
+        async with make_sandbox(filesystem={"mounts": [mount]}) as sandbox:
+            code = "found = outcome(lambda: socket.socket(socket.AF_UNIX).connect('/data/s'))"
+            found = await attack(sandbox, code)
+    assert not found.startswith("GOT")

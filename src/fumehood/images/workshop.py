@@ -47,6 +47,9 @@ def remove_abandoned() -> list[str]:
     place = _place()
     if not place.is_dir():
         return []
+    # Whoever else could write there would choose what is removed in our name.
+    make_private(place.parent)
+    make_private(place)
     with _alone(place):
         return _sweep(place)
 

@@ -74,6 +74,8 @@ def _mount_changes(before: Leaf, after: Leaf) -> Iterator[str]:
             for name in ("source", "mode"):
                 if getattr(was, name) != getattr(now, name):
                     yield f"changes mount {target} from {getattr(was, name)} to {getattr(now, name)}"
+            if was.sockets != now.sockets:
+                yield f"{'allows' if now.sockets else 'forbids'} sockets in mount {target}"
 
 
 def _network_changes(before: Leaf, after: Leaf) -> Iterator[str]:

@@ -23,6 +23,12 @@ class Mount(Section):
     mode: Literal["ro", "rw"] = Field(
         default="ro", description="`ro`: can be read. `rw`: programs write to the host's own files."
     )
+    sockets: bool = Field(
+        default=False,
+        description=(
+            "Whether unix sockets of the host may lie in it: programs can connect to them, in a read-only mount too."
+        ),
+    )
 
 
 class Workspace(Section):

@@ -1,6 +1,7 @@
 """Choices that a policy may make but that its author should have meant.
 
-Finds, never forbids. Paths are taken as they are written; all that is asked of the host is where the user's home is.
+Finds, never forbids. Paths are taken as they are written; all that is asked of the host is where the user's home is,
+and whether there are sockets in a mount.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fumehood.policy.network import NetworkRule
 from fumehood.policy.quantities import GIB, MIB
 from fumehood.policy.secret import Secret
 from fumehood.policy.section import leaves
+from fumehood.policy.sockets import REMEDY, find_socket
 from fumehood.policy.words import words
 
 if TYPE_CHECKING:
@@ -67,6 +69,12 @@ def _mounts(policy: Policy) -> Iterator[Finding]:
         key = f"filesystem.mounts[{mount.target}]"
         if hazards := list(dict.fromkeys(path_hazards(mount.source, home))):
             message = f"{mount.source} exposes {' and '.join(hazards)}; mount only the folder that is needed"
+            yield Finding("danger", key, message)
+        elif not mount.sockets and (socket := find_socket(mount.source).socket):
+            message = f"no sandbox opens with the unix socket {socket}, which programs could connect to; {REMEDY}"
+            yield Finding("danger", key, message)
+        if mount.sockets:
+            message = f"sockets: true lets programs talk to whatever listens in {mount.source}, with its rights"
             yield Finding("danger", key, message)
         if mount.mode == "rw":
             message = (

@@ -66,7 +66,7 @@ def rule_details(rule: NetworkRule) -> str:
 
 
 def mount_words(mount: Mount) -> str:
-    return f"{mount.source} at {mount.target} ({mount.mode})"
+    return f"{mount.source} at {mount.target} ({mount.mode}{', with sockets' if mount.sockets else ''})"
 
 
 def _item_words(item: Section) -> str:

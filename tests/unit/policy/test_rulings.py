@@ -58,7 +58,7 @@ def ask(attempt: str, policy: Policy = POLICY) -> Ruling:
         ("write /tmp/x", ""),
         ("write /dev/null", ""),
         ("read /proc/self/status", ""),
-        ("write /proc/self/comm", ""),
+        ("write /proc/self/fd/1", ""),
         ("read /usr/lib/python3", ""),
         ("read /bin/sh", ""),
         ("read /etc/passwd", ""),

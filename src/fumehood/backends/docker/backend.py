@@ -29,7 +29,7 @@ from fumehood.backends.docker.pool import ContainerPool
 from fumehood.backends.docker.reference import ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.sandbox import DockerSandbox
 from fumehood.backends.interface import EnforcementReport, PackageFolder
-from fumehood.backends.mounts import mount_identities
+from fumehood.backends.mounts import mount_identities, refuse_sockets_aside
 from fumehood.errors import UnenforceableError
 from fumehood.interpreter import own_interpreter
 from fumehood.policy import Policy
@@ -76,7 +76,9 @@ class DockerBackend:
     ) -> AsyncIterator[DockerSandbox]:
         enforcement.refuse_unknown(policy, self.name)
         identities, mounts = mount_identities(policy), look_at_mounts(policy)
-        opening = partial(self._open, policy, packages, ports, identities, mounts)
+        # gVisor lets programs connect to no socket of the host.
+        are_searched = self.name == "gvisor" or await refuse_sockets_aside(policy, self.name)
+        opening = partial(self._open, policy, packages, ports, identities, mounts, are_searched)
         design, container = await self._in_loop(opening, self._dispose)
         try:
             report = self._decide(design, container)
@@ -120,6 +122,7 @@ class DockerBackend:
             packages=design.packages,
             layers=layers,
             limits_sockets=limits_sockets,
+            mounts_are_searched=design.mounts_are_searched,
         )
 
     async def _open(
@@ -129,6 +132,7 @@ class DockerBackend:
         ports: tuple[int, ...],
         identities: list[str],
         mounts: tuple[MountFacts, ...],
+        are_searched: bool,
     ) -> tuple[Design, Container]:
         """In the loop."""
         engine = self._engine(policy)
@@ -139,7 +143,17 @@ class DockerBackend:
         # Packages that nobody hands over are in the image: `has_packages` has said so.
         in_image = policy.environment.has_packages and packages is None
         owner = common_owner(mounts) if keeps_ids(facts) else None
-        design = Design(policy, facts, image, runtime, packages, in_image, has_doors=bool(ports), mount_owner=owner)
+        design = Design(
+            policy,
+            facts,
+            image,
+            runtime,
+            packages,
+            in_image,
+            has_doors=bool(ports),
+            mount_owner=owner,
+            mounts_are_searched=are_searched,
+        )
         if keeps_ids(facts) and design.has_numeric_user:
             refuse_strangers(mounts, self.name, *design.numeric_user)
         # A strict policy is refused before anything starts; what the guest adds later is only ever more.

@@ -76,6 +76,8 @@ class Design:
     """Where the image has no Python: what the guest runs on."""
     mount_owner: str | None = None
     """Whose files the mounts are."""
+    mounts_are_searched: bool = True
+    """Whether all of them were, for sockets."""
 
     @property
     def packages_place(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import executables, network
+from fumehood.backends import executables, mounts, network
 from fumehood.backends.docker import socket_buffers
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE
@@ -116,10 +116,12 @@ def decide(
     packages: PackageFolder | None,
     layers: tuple[str, ...],
     limits_sockets: bool,
+    mounts_are_searched: bool,
 ) -> EnforcementReport:
     """`layers` are what the guest could put on programs besides."""
     entries = (
         *_isolation(user, has_own_kernel, layers),
+        _mounts(has_own_kernel, mounts_are_searched),
         *network.report(policy, "a relay in the container, over its control stream"),
         *_packages(policy, packages),
         *_commands(policy),
@@ -140,7 +142,6 @@ def _isolation(user: str, has_own_kernel: bool, layers: tuple[str, ...]) -> Iter
     behind = ", ".join(layers) or "nothing behind it"
     kernel = "gVisor, a kernel of the sandbox's own; then " if has_own_kernel else ""
     yield Enforcement("filesystem", f"container with a read-only root ({behind} for each program)")
-    yield Enforcement("filesystem.mounts", "bind mounts, read-only unless the policy says otherwise")
     yield Enforcement("filesystem.outputs", "file service in the container, asked by the host for these paths alone")
     yield Enforcement("processes", "process and IPC namespaces of the container")
     yield Enforcement("privileges", f"user {user} for programs; no capabilities; no_new_privs")
@@ -148,6 +149,13 @@ def _isolation(user: str, has_own_kernel: bool, layers: tuple[str, ...]) -> Iter
     yield Enforcement("environment", "empty environment; all descriptors closed")
     yield Enforcement("docker", "the engine, image and runtime that it names")
     yield Enforcement("image", "compared with the engine's, by its digest if the policy has one")
+
+
+def _mounts(has_own_kernel: bool, are_searched: bool) -> Enforcement:
+    shown = "bind mounts, read-only unless the policy says otherwise"
+    if has_own_kernel:
+        return Enforcement("filesystem.mounts", f"{shown}; gVisor connects to no socket in them")
+    return mounts.sockets_report(shown, is_searched=are_searched)
 
 
 def _packages(policy: Policy, packages: PackageFolder | None) -> Iterator[Enforcement]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from fumehood.backends.interface import Doorway, EnforcementReport, PackageFolder
-from fumehood.backends.mounts import identity, mount_identities
+from fumehood.backends.mounts import identity, mount_identities, refuse_sockets_aside
 from fumehood.backends.native import blueprint, enforcement
 from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
 from fumehood.backends.native.machine import Machine, look
@@ -43,7 +43,8 @@ class NativeBackend:
     async def open(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
     ) -> AsyncIterator[NativeSandbox]:
-        report = enforcement.decide(policy, self._machine, packages)
+        are_searched = await refuse_sockets_aside(policy, enforcement.BACKEND)
+        report = enforcement.decide(policy, self._machine, packages, mounts_are_searched=are_searched)
         draw = partial(blueprint.draw, policy, self._machine, packages, ports)
         key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
         sandbox = NativeSandbox(self._pool, self._machine, policy, key, draw, report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import network
+from fumehood.backends import mounts, network
 from fumehood.backends.executables import mechanism
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.backends.native.machine import Machine
@@ -24,12 +24,20 @@ _DELEGATE = (
 )
 
 
-def decide(policy: Policy, machine: Machine, packages: PackageFolder | None = None) -> EnforcementReport:
+def decide(
+    policy: Policy, machine: Machine, packages: PackageFolder | None = None, *, mounts_are_searched: bool = True
+) -> EnforcementReport:
     """The report, or UnenforceableError for the first control that cannot be had."""
     _refuse_unknown(policy)
     network.refuse_too_many_ports(policy, BACKEND)
     report = EnforcementReport(
-        (*_isolation(policy, machine), *_packages(packages), *_commands(policy, machine), *_limits(policy, machine))
+        (
+            *_isolation(policy, machine),
+            *_mounts(policy, mounts_are_searched),
+            *_packages(packages),
+            *_commands(policy, machine),
+            *_limits(policy, machine),
+        )
     )
     for entry in report.entries:
         if entry.partial and policy.strict:
@@ -62,6 +70,12 @@ def _isolation(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
     yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
     yield Enforcement("system calls", "seccomp allow list")
     yield Enforcement("environment", "empty environment; all descriptors closed")
+
+
+def _mounts(policy: Policy, are_searched: bool) -> Iterator[Enforcement]:
+    if policy.filesystem.mounts:
+        shown = "mounts, read-only unless the policy says otherwise"
+        yield mounts.sockets_report(shown, is_searched=are_searched)
 
 
 def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:

@@ -32,8 +32,8 @@ def decide_write(policy: Policy, path: str) -> Ruling:
         return Ruling(attempt, False, why, _key(mount), remedy)
     if places.is_in_any(path, places.OWN):
         return Ruling(attempt, True, _own_words(policy, path))
-    if places.is_in_any(path, places.DEVICES) or places.is_of_a_process(path):
-        return Ruling(attempt, True, "it is a device or process of the sandbox's own")
+    if places.is_in_any(path, places.DEVICES) or places.is_own_descriptor(path):
+        return Ruling(attempt, True, "it is a device of the sandbox's own, or what one of its processes has open")
     if _shown(policy, path):
         return Ruling(attempt, False, "the sandbox shows it, and nothing there can be written")
     return _hidden(attempt, path, ", mode: rw")

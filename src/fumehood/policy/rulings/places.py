@@ -19,13 +19,15 @@ _ETC = (
     *("mtab", "os-release", "ld.so.cache", "alternatives"),
 )
 _JAVA = re.compile(r"/etc/java-[^/]*-openjdk(?:/.*)?", re.DOTALL)
+_DESCRIPTOR = re.compile(r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/fd/[0-9]+")
 _DEVICES = (
     *("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"),
     *("fd", "stdin", "stdout", "stderr"),
 )
 # About the host: covered, or for root alone.
 COVERED_IN_PROC = (
-    *("cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "keys", "locks", "modules", "partitions"),
+    *("cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "key-users", "keys", "locks"),
+    *("modules", "partitions"),
     *("acpi", "bus", "driver", "fs", "irq", "pressure", "scsi", "tty"),
     *("kcore", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "sysrq-trigger", "timer_list"),
     "vmallocinfo",
@@ -47,8 +49,6 @@ def is_covered(path: str) -> bool:
     return is_in_any(path, tuple(f"/proc/{name}" for name in COVERED_IN_PROC))
 
 
-def is_of_a_process(path: str) -> bool:
-    """Of /proc: what belongs to one process, and a sandbox has only its own."""
-    _, _, name = path.removeprefix("/proc").partition("/")
-    first = name.partition("/")[0]
-    return is_inside(path, "/proc") and (first.isdigit() or first in ("self", "thread-self"))
+def is_own_descriptor(path: str) -> bool:
+    """Of /proc: what a process has open, and a sandbox has only its own processes. The rest of it is not written."""
+    return _DESCRIPTOR.fullmatch(path) is not None
