@@ -195,7 +195,6 @@ DIFFERENCES = (
                     "a bridge",
                 )
             ),
-            "test_the_network_cannot_be_administered_by[the packet filter]",
             "test_the_network_cannot_be_administered_by[the namespace of a socket]",
             "test_a_namespace_does_not_lead_to[the parent of the users]",
             "test_a_namespace_does_not_lead_to[the parent of the processes]",

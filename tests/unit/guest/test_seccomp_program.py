@@ -204,7 +204,18 @@ def test_the_secret_opens_what_sets_up_a_run_and_nothing_else(machine: str) -> N
         for call in [Call(number, ARCHITECTURES[machine], [2**64 - 1] * 5 + [SECRET])]
         if simulate(GATED_FILTERS[machine], call) != expected(machine, call)
     }
-    assert opened == set(set_up_numbers(machine))
+    assert opened == set(set_up_numbers(machine)) - {"socket", "setsockopt"}
+
+
+@machines
+def test_the_secret_opens_packet_sockets_and_their_filters_and_no_others(machine: str) -> None:
+    def allowed(name: str, first: int, second: int, third: int) -> bool:
+        call = Call(NUMBERS[machine][name], ARCHITECTURES[machine], [first, second, third, 0, 0, SECRET])
+        return simulate(GATED_FILTERS[machine], call) == ALLOW.value
+
+    assert [family for family in range(64) if allowed("socket", family, 2, 0)] == [1, 2, 10, 16, 17]
+    attaching = [option for option in (26, 50, 51, 52) if allowed("setsockopt", 3, 1, option)]
+    assert (attaching, allowed("setsockopt", 3, 0, 35), allowed("setsockopt", 3, 1, 2)) == ([26], False, True)
 
 
 @machines

@@ -9,8 +9,10 @@ import signal
 import struct
 
 from .. import kernel, wire
+from ..gate import Gate
 from ..plan import Plan
 from ..seccomp import build_filter
+from ..syscall_filter import install_filter
 from ..users import SANDBOX_UID, map_own_user
 from .attempts import expect
 
@@ -47,11 +49,9 @@ def _status(field: str) -> str:
 
 
 def seccomp() -> None:
-    program, plan = build_filter(os.uname().machine), _plan_without_privileges()
-    instructions = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    plan.call("prctl", kernel.PR_SET_SECCOMP, kernel.SECCOMP_MODE_FILTER, header, 0, 0)
-    plan.carry_out()
+    program = build_filter(os.uname().machine, is_gated=True)
+    _plan_without_privileges().carry_out()
+    install_filter(program, Gate())
     expect(_status("Seccomp") == "2", "the filter is not active")
 
 

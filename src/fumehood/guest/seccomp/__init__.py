@@ -11,7 +11,7 @@ from typing import NamedTuple
 from . import numbers_aarch64, numbers_x86_64
 from .compiler import Segment, compile_filter, segments
 from .decisions import KILL_PROCESS
-from .profile import ABSENT, SET_UP, decisions, gated, own_process_only
+from .profile import ABSENT, SET_UP, SET_UP_IN_PART, decisions, gated, own_process_only
 
 
 class _Architecture(NamedTuple):
@@ -47,9 +47,7 @@ def build_filter(
     Absent: calls that there are not to be, although the profile has them.
     Gated: calls that set up a run are open to whoever knows a secret, which has to be put into `secret_places`.
     """
-    if machine not in _ARCHITECTURES:
-        raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
-    audit, numbers, beyond = _ARCHITECTURES[machine]
+    audit, numbers, beyond = _architecture(machine)
     decided = {**decisions(numbers), **(own_process_only(numbers) if is_shared else {})}
     withheld = (*absent, *(("memfd_create",) if executes_files_only else ()))
     decided |= {numbers[name]: ABSENT for name in withheld}
@@ -59,4 +57,11 @@ def build_filter(
 
 def set_up_numbers(machine: str) -> dict[str, int]:
     """The calls that can be gated."""
-    return {name: _ARCHITECTURES[machine].numbers[name] for name in SET_UP.split()}
+    numbers = _architecture(machine).numbers
+    return {name: numbers[name] for name in (*SET_UP, *SET_UP_IN_PART)}
+
+
+def _architecture(machine: str) -> _Architecture:
+    if machine not in _ARCHITECTURES:
+        raise ValueError(f"no seccomp filter for machine {machine!r}: supported are {', '.join(_ARCHITECTURES)}")
+    return _ARCHITECTURES[machine]

@@ -32,7 +32,8 @@ _PLAIN_FILE_TYPES = (0, 0o100000, 0o010000, 0o140000)  # none (means regular), S
 # The kernel reads the mode of an open only with one of these. __O_TMPFILE is the one bit of O_TMPFILE that is its own.
 _O_CREAT_OR_TMPFILE = 0o100 | 0o20000000
 
-_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK, _AF_PACKET = 1, 2, 10, 16, 17
+_SOL_SOCKET, _SO_ATTACH_FILTER = 1, 26
 _NETLINK_ROUTE = 0
 _SOCK_TYPE_BITS = 0xF  # the rest is SOCK_CLOEXEC and SOCK_NONBLOCK
 _SOCK_STREAM, _SOCK_DGRAM = 1, 2
@@ -80,6 +81,14 @@ def _internet_sockets() -> Decision:
     """
     protocol = Check(2, _IP_PROTOCOLS, ALLOW, fail_with(errno.EPROTONOSUPPORT))
     return Check(1, (_SOCK_STREAM, _SOCK_DGRAM), protocol, REFUSE, mask=_SOCK_TYPE_BITS)
+
+
+def or_packet_socket(others: Decision) -> Check:
+    return Check(0, (_AF_PACKET,), ALLOW, others)
+
+
+def or_packet_filter(others: Decision) -> Check:
+    return Check(1, (_SOL_SOCKET,), Check(2, (_SO_ATTACH_FILTER,), ALLOW, others), others)
 
 
 SAME_NAMESPACES = Check(0, (0,), ALLOW, REFUSE, mask=_NEW_NAMESPACES | _SIBLING)

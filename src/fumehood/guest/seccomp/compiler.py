@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .bpf import AT_LEAST, EQUAL, SOCK_FILTER, XOR, Position, Program
-from .decisions import ALLOW, KILL_PROCESS, WORD, Decision, Gated, Verdict
+from .decisions import KILL_PROCESS, WORD, Decision, Gated, Verdict
 
 # struct seccomp_data: int nr; u32 arch; u64 instruction_pointer; u64 args[6]. Both supported machines are
 # little-endian, so the low half of an argument comes first.
@@ -103,7 +103,7 @@ class _Compiler:
     def _emit_gated(self, decision: Gated) -> Position:
         """Both halves are compared before anything is decided: the time it takes tells nothing about either of them."""
         program = self.program
-        position = program.branch(EQUAL, 0, self.decision(ALLOW), self.decision(decision.otherwise))
+        position = program.branch(EQUAL, 0, self.decision(decision.then), self.decision(decision.otherwise))
         position = program.xor(0, program.or_with_index(position))
         position = program.to_index(program.load(_SECRET_OFFSET + _HALF_BYTES, position))
         return program.load(_SECRET_OFFSET, program.xor(0, position))

@@ -35,11 +35,12 @@ Decision = Verdict | Check
 
 
 class Gated(NamedTuple):
-    """Whoever has the secret of 64 bits in the sixth argument may make the call; for everyone else `otherwise` decides.
+    """`then` decides for whoever has the secret of 64 bits in the sixth argument, and `otherwise` for everyone else.
 
     No call with a sixth argument of its own can be gated.
     """
 
+    then: Decision
     otherwise: Decision
 
 

@@ -20,6 +20,8 @@ from .arguments import (
     REFUSE,
     SAME_NAMESPACES,
     creating_without_set_id_bits,
+    or_packet_filter,
+    or_packet_socket,
     plain_files,
     without_set_id_bits,
 )
@@ -167,9 +169,12 @@ def own_process_only(numbers: Mapping[str, int]) -> dict[int, Decision]:
     return {numbers[name]: rule for rule, names in _OWN_PROCESS_RULES for name in names.split() if name in numbers}
 
 
-SET_UP = "unshare setns mount umount2 open_tree move_mount mount_setattr sched_setaffinity socket setsockopt"
-"""What a cell needs to set up its runs, and whoever is in them must not have."""
+# What a cell needs to set up its runs, and whoever is in them must not have.
+SET_UP = ("unshare", "setns", "mount", "umount2", "open_tree", "move_mount", "mount_setattr", "sched_setaffinity")
+SET_UP_IN_PART = {"socket": or_packet_socket, "setsockopt": or_packet_filter}
 
 
 def gated(numbers: Mapping[str, int], decided: Mapping[int, Decision]) -> dict[int, Gated]:
-    return {numbers[name]: Gated(decided[numbers[name]]) for name in SET_UP.split()}
+    whole: dict[str, Decision] = dict.fromkeys(SET_UP, ALLOW)
+    partly = {name: widen(decided[numbers[name]]) for name, widen in SET_UP_IN_PART.items()}
+    return {numbers[name]: Gated(then, decided[numbers[name]]) for name, then in {**whole, **partly}.items()}
