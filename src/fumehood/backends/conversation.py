@@ -6,32 +6,43 @@ What comes from inside is not to be trusted: the size of a message is bounded be
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
 
 from fumehood.errors import SandboxError
 from fumehood.guest import frames
+from fumehood.policy import format_duration
 
 _CHUNK_BYTES = 256 * 1024
+_MAX_HEADER_BYTES = 64 * 1024
+PATIENCE_SECONDS = 31.0
 
 
 class SocketConversation:
     """Owns the socket. Exclusive: one exchange at a time."""
 
-    def __init__(self, stream: socket.socket, *, service: str = "file service") -> None:
+    def __init__(
+        self, stream: socket.socket, *, service: str = "file service", patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """`patience_seconds` is how long the service may take for one message, in either direction."""
         stream.setblocking(False)
         self._service = service
         self._stream = stream
-        self._decoder = frames.Decoder()
+        self._decoder = frames.Decoder(max_header_bytes=_MAX_HEADER_BYTES)
+        self._patience_seconds = patience_seconds
         self.is_abandoned = False
+        self.is_silent = False
+        """Whether it was abandoned because the service took longer than that."""
 
     async def send(self, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:
         head = frames.encode_head(dict(header), len(body))
         rests = [memoryview(head), memoryview(body)]
-        while rests := _without(rests, await self._send_some(rests)):
-            pass
+        with self._in_time():
+            while rests := _without(rests, await self._send_some(rests)):
+                pass
 
     async def _send_some(self, rests: list[memoryview]) -> int:
         while True:
@@ -43,14 +54,26 @@ class SocketConversation:
                 raise self._broken("is gone; try again, or open a new sandbox") from error
 
     async def receive(self) -> tuple[dict[str, Any], bytes]:
-        while True:
-            try:
-                message = self._decoder.next()
-            except frames.FrameError as error:
-                raise self._broken(f"broke the protocol: {error}") from error
-            if message is not None:
-                return message
-            self._decoder.feed(await self._receive_some())
+        with self._in_time():
+            while True:
+                try:
+                    message = self._decoder.next()
+                except frames.FrameError as error:
+                    raise self._broken(f"broke the protocol: {error}") from error
+                if message is not None:
+                    return message
+                self._decoder.feed(await self._receive_some())
+        raise AssertionError("left without a message")
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        try:
+            with anyio.fail_after(self._patience_seconds):
+                yield
+        except TimeoutError as error:
+            self.is_silent = True
+            seconds = format_duration(self._patience_seconds)
+            raise self._broken(f"did not answer in {seconds}; try again, or open a new sandbox") from error
 
     async def _receive_some(self) -> bytes:
         while True:

@@ -28,6 +28,8 @@ class HostView:
     duration_ms: float
     output_exceeded: bool
     cancelled: bool
+    lost: bool = False
+    """It was given up: the guest did not answer when it should have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ def _ending(answer: Answer | None, view: HostView, resources: Resources, timeout
         return _exceeded(
             Cause.OUTPUT, f"it wrote more than {limit} of output; raise resources.output or write to a file"
         )
+    if view.lost:
+        seconds = format_duration(timeout_seconds)
+        detail = f"the sandbox did not answer after the run's {seconds} were over, and was ended; open a new one"
+        return _Ending(Status.ERROR, Cause.LOST, LOST_EXIT_CODE, detail)
     if answer is None:
         detail = "the sandbox vanished while the program ran; it may have been killed from outside"
         return _Ending(Status.ERROR, Cause.LOST, LOST_EXIT_CODE, detail)

@@ -35,8 +35,8 @@ async def collect(conversation: Conversation, outputs: Outputs, limits: Resource
     """Files that are new or changed since the last time. `seen` is what was there then, and is brought up to date."""
     try:
         there = await present(conversation, outputs)
-    except TooManyError:
-        return Collection((), f"the workspace has more than {_MAX_ENTRIES} entries where outputs may be; make fewer")
+    except TooManyError as error:
+        return Collection((), f"the workspace has {error} where outputs may be; make fewer")
     changed = [found for found in there if seen.get(found.path) != _version(found)]
     seen.clear()
     seen.update((found.path, _version(found)) for found in there)

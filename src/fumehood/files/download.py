@@ -94,8 +94,8 @@ class Download:
         try:
             async for found in walk.below(self._path):
                 await self._take(found, staging)
-        except TooManyError:
-            text = f"{shown(self._path)} has more than {_MAX_ENTRIES} entries; download the folders in it one by one"
+        except TooManyError as error:
+            text = f"{shown(self._path)} has {error}; download the folders in it one by one"
             raise UsageError(text) from None
         for link, target in self._links:
             await anyio.to_thread.run_sync(staging.make_link, self._place(link), target)

@@ -17,10 +17,12 @@ from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
 from fumehood.files.entries import FileEntry, parse_entries, parse_entry
 from fumehood.files.refusals import Refusal
+from fumehood.guest.entries import MAX_LISTING_BYTES
 
 CHUNK_BYTES = 1024 * 1024
 # Messages that may be on their way in before the service has answered the first of them.
 _WINDOW = 4
+_LEAST_BYTES = 64 * 1024
 
 Request = Mapping[str, Any]
 
@@ -77,7 +79,7 @@ async def list_folder(conversation: Conversation, path: str, *, limit: int, link
     entries: list[FileEntry] = []
     with whole(conversation):
         await conversation.send({"do": "list", "path": path, "limit": limit, "links": links})
-        async for body in _bodies(conversation, "entries"):
+        async for body in _Answers(conversation, "entries", MAX_LISTING_BYTES):
             entries += parse_entries(body)
             if len(entries) > limit:
                 raise _broken("it sent more entries than were asked for")
@@ -94,11 +96,9 @@ async def fetch(conversation: Conversation, path: str, sink: Sink, *, limit: int
     size = 0
     with whole(conversation):
         await conversation.send({"do": "read", "path": path, "limit": limit, "links": links})
-        answers = _Answers(conversation, "data")
+        answers = _Answers(conversation, "data", limit)
         async for body in answers:
             size += len(body)
-            if size > limit:
-                raise _broken("it sent more data than was asked for")
             await sink.take(body)
         _check((size, sink.sha256()), _receipt(answers.done), path)
     return size
@@ -168,10 +168,14 @@ async def _take_back(conversation: Conversation, waiting: int) -> None:
 
 
 class _Answers:
-    """The bodies of all answers of one kind; when they are through, `done` has the last word."""
+    """The bodies of all answers of one kind; when they are through, `done` has the last word.
 
-    def __init__(self, conversation: Conversation, kind: str) -> None:
+    Bounded in bytes, and so in number: a service sends large ones, and only the last may be small.
+    """
+
+    def __init__(self, conversation: Conversation, kind: str, limit: int) -> None:
         self._conversation, self._kind = conversation, kind
+        self._left, self._small = limit, 1 + limit // CHUNK_BYTES
         self.done: dict[str, Any] = {}
 
     def __aiter__(self) -> _Answers:
@@ -184,11 +188,11 @@ class _Answers:
             raise StopAsyncIteration
         if self._kind not in header:
             raise _broken("it sent an answer of another kind")
+        self._left -= len(body)
+        self._small -= len(body) < _LEAST_BYTES
+        if self._left < 0 or self._small < 0:
+            raise _broken("it sent more than was asked for")
         return body
-
-
-def _bodies(conversation: Conversation, kind: str) -> _Answers:
-    return _Answers(conversation, kind)
 
 
 async def _more(conversation: Conversation) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
 from fumehood.files.paths import shown
+from fumehood.guest.entries import MAX_LISTING_BYTES
 from fumehood.policy import Policy, format_size
 
 # A program has moved, replaced or removed it since we learned that it is there.
 VANISHED = frozenset({"ENOENT", "ENOTDIR", "ELOOP", "ENXIO", "outside", "changed", "not a file", "EISDIR"})
 UNREADABLE = frozenset({"EACCES", "EPERM"})
+TOO_LONG = "too long to list"
 
 
 class Refusal(Exception):
@@ -83,10 +85,20 @@ _USAGE: dict[str, Callable[[Refusal, str, str], str]] = {
     ),
     "not a file": lambda refusal, action, subject: f"{subject} is a {refusal.kind}; one can only {action} files",
     "too large": _too_large,
+    TOO_LONG: lambda refusal, action, subject: (
+        f"{subject} has names and links of more than {format_size(MAX_LISTING_BYTES)} together, too much to {action}; "
+        "remove some of them"
+    ),
     "the top": lambda refusal, action, subject: f"{subject} itself always exists; one cannot {action} it",
 }
 # What the kernel would say, or comes nearest to it.
-_ERRORS = {"outside": errno.EACCES, "changed": errno.EAGAIN, "not a file": errno.EINVAL, "too large": errno.EFBIG}
+_ERRORS = {
+    "outside": errno.EACCES,
+    "changed": errno.EAGAIN,
+    "not a file": errno.EINVAL,
+    "too large": errno.EFBIG,
+    TOO_LONG: errno.EFBIG,
+}
 _DENIED = {
     "EROFS": "it is read-only in the sandbox; use the workspace, or a mount with mode: rw",
     "EACCES": "its permissions in the sandbox do not allow it; use the workspace, or change its mode",

@@ -82,8 +82,8 @@ class Files:
         async with self._talk("list", "") as conversation:
             try:
                 return {found.path: found.entry for found in await present(conversation, self._outputs)}
-            except TooManyError:
-                raise UsageError("the workspace has too many entries where outputs may be; make fewer") from None
+            except TooManyError as error:
+                raise UsageError(f"the workspace has {error} where outputs may be; make fewer") from None
 
     async def stat(self, path: AnyPath, *, follow: bool = False) -> FileEntry:
         """What has this name; a link is told as a link, unless it is to be followed."""

@@ -1,7 +1,7 @@
 """Goes through a tree in the sandbox, folder by folder, from the host; asks for each by its path, without links.
 
-Bounded in entries and in depth, so that no tree that a program can build keeps the host busy for long or makes it build
-paths that nobody can use.
+Bounded in entries, in characters and in depth, so that no tree that a program can build keeps the host busy for long,
+fills its memory or makes it build paths that nobody can use.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from fumehood.backends.interface import Conversation
 from fumehood.files import exchanges
 from fumehood.files.entries import FileEntry, Kind
 from fumehood.files.paths import joined
-from fumehood.files.refusals import UNREADABLE, VANISHED, Refusal
+from fumehood.files.refusals import TOO_LONG, UNREADABLE, VANISHED, Refusal
 from fumehood.policy.outputs import Outputs
 
 MAX_DEPTH = 100
+MAX_CHARACTERS = 64 * 1024**2
+"""Of paths, and of what links say: every entry of a deep tree has a long path."""
+_TOO_LONG = "paths and links that are too long to keep together"
 
 NOT_NAMED = "filesystem.outputs does not name it"
 CHANGED = "it changed meanwhile"
@@ -24,7 +27,7 @@ FORBIDDEN = "its permissions do not allow to read it"
 
 
 class TooManyError(Exception):
-    """There are more entries than the walk was to see."""
+    """There is more than the walk was to see; says of what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Found:
 class Walk:
     def __init__(self, conversation: Conversation, outputs: Outputs, *, git: bool, max_entries: int) -> None:
         self._conversation, self._outputs, self._git = conversation, outputs, git
-        self._left = max_entries
+        self._max_entries = self._left = max_entries
+        self._left_characters = MAX_CHARACTERS
 
     async def below(self, top: str) -> AsyncIterator[Found]:
         pending: list[tuple[str, FileEntry | None, int]] = [(top, None, 0)]
@@ -59,10 +63,18 @@ class Walk:
                     pending.append((found.path, item, depth + 1))
 
     async def _list(self, path: str) -> list[FileEntry]:
-        entries = await exchanges.list_folder(self._conversation, path, limit=self._left + 1, links=False)
+        try:
+            entries = await exchanges.list_folder(self._conversation, path, limit=self._left + 1, links=False)
+        except Refusal as refusal:
+            if refusal.reason == TOO_LONG:
+                raise TooManyError(_TOO_LONG) from refusal
+            raise
         self._left -= len(entries)
         if self._left < 0:
-            raise TooManyError
+            raise TooManyError(f"more than {self._max_entries} entries")
+        self._left_characters -= sum(len(path) + len(entry.name) + len(entry.target or "") for entry in entries)
+        if self._left_characters < 0:
+            raise TooManyError(_TOO_LONG)
         return entries
 
     def _judge(self, path: str, entry: FileEntry, depth: int) -> Found:

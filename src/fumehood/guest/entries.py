@@ -8,10 +8,12 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from .host import RefusedError
 from .resolution import ChangedError
 
 # With links of full length and every character escaped, one entry has some 26 kB; a body must stay below 1 MiB.
 _BATCH_BYTES = 256 * 1024
+MAX_LISTING_BYTES = 32 * 1024 * 1024
 
 _KINDS = {
     stat.S_IFREG: "file",
@@ -56,17 +58,23 @@ def _target(folder: int, name: str) -> str:
 
 
 def batches(folder: int, limit: int) -> Iterator[bytes]:
-    """JSON lists of descriptions, at most `limit` together. What vanishes meanwhile is left out."""
+    """JSON lists of descriptions, at most `limit` together. What vanishes meanwhile is left out.
+
+    Raises RefusedError rather than have them be larger than MAX_LISTING_BYTES: links can be long.
+    """
     pieces: list[str] = []
-    size = 0
+    size, left = 0, MAX_LISTING_BYTES
     for description in _descriptions(folder, limit):
         piece = json.dumps(description)
         pieces.append(piece)
         size += len(piece) + 1
+        if size > left:
+            raise RefusedError("too long to list")
         if size >= _BATCH_BYTES:
             yield _as_list(pieces)
-            pieces, size = [], 0
-    yield _as_list(pieces)
+            pieces, size, left = [], 0, left - size
+    if pieces:
+        yield _as_list(pieces)
 
 
 def _as_list(pieces: list[str]) -> bytes:

@@ -6,6 +6,7 @@ Both ends use it. What comes from inside is not to be trusted, so a reader says 
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 from typing import Any
@@ -15,6 +16,10 @@ _CHUNK_BYTES = 256 * 1024
 
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_BODY_BYTES = 1024 * 1024
+MAX_DEPTH = 80
+"""Of a header. The parser is recursive, and an application may have raised the limit that protects its stack."""
+_FLAT = 64
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 Header = dict[str, Any]
 
@@ -36,31 +41,58 @@ def encode_head(header: Header, body_length: int) -> bytes:
 class Decoder:
     """Bytes in, messages out. Holds at most one unfinished message."""
 
-    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-        self._max_body_bytes = max_body_bytes
+    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
+        self._max_body_bytes, self._max_header_bytes = max_body_bytes, max_header_bytes
         self._pending = bytearray()
+        self._skipped = 0
 
     def feed(self, data: bytes) -> None:
-        self._pending += data
+        skipped = min(self._skipped, len(data))
+        self._skipped -= skipped
+        self._pending += data[skipped:]
+
+    def announced(self) -> int | None:
+        """The size of the next message, header and body, as soon as its first bytes are there."""
+        lengths = self._lengths()
+        return None if lengths is None else sum(lengths)
+
+    def skip(self) -> None:
+        """Never mind the message that was announced: what has not arrived of it is not kept when it does."""
+        size = _PREFIX.size + (self.announced() or 0)
+        self._skipped = max(0, size - len(self._pending))
+        del self._pending[:size]
 
     def next(self) -> tuple[Header, bytes] | None:
         """The next whole message, if there is one."""
-        if len(self._pending) < _PREFIX.size:
+        message = self.next_raw()
+        return None if message is None else (parse(message[0]), message[1])
+
+    def next_raw(self) -> tuple[bytes, bytes] | None:
+        """Likewise, with a header that is not parsed yet."""
+        lengths = self._lengths()
+        if lengths is None:
             return None
-        header_length, body_length = _PREFIX.unpack_from(self._pending)
-        if header_length > MAX_HEADER_BYTES or body_length > self._max_body_bytes:
-            raise FrameError(f"a message of {header_length} + {body_length} bytes is larger than the protocol allows")
-        middle = _PREFIX.size + header_length
-        end = middle + body_length
+        middle = _PREFIX.size + lengths[0]
+        end = middle + lengths[1]
         if len(self._pending) < end:
             return None
         with memoryview(self._pending) as pending:
-            header, body = _parse(bytes(pending[_PREFIX.size : middle])), bytes(pending[middle:end])
+            header, body = bytes(pending[_PREFIX.size : middle]), bytes(pending[middle:end])
         del self._pending[:end]
         return header, body
 
+    def _lengths(self) -> tuple[int, int] | None:
+        if len(self._pending) < _PREFIX.size:
+            return None
+        header_length, body_length = _PREFIX.unpack_from(self._pending)
+        if header_length > self._max_header_bytes or body_length > self._max_body_bytes:
+            raise FrameError(f"a message of {header_length} + {body_length} bytes is larger than the protocol allows")
+        return header_length, body_length
 
-def _parse(text: bytes) -> Header:
+
+def parse(text: bytes) -> Header:
+    if not is_shallow(text, MAX_DEPTH):
+        raise FrameError("a message has a header that is nested too deeply")
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,6 +100,19 @@ def _parse(text: bytes) -> Header:
     if not isinstance(header, dict):
         raise FrameError("a message has a header that is not an object")
     return header  # pyright: ignore[reportUnknownVariableType] - JSON has text for keys
+
+
+def is_shallow(text: bytes, most: int) -> bool:
+    """Whether a JSON text is nested no deeper than this, seen without parsing it."""
+    if text.count(b"[") + text.count(b"{") <= min(most, _FLAT):
+        return True
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        bracket = match[0]
+        depth += 1 if bracket in (b"[", b"{") else -1 if bracket in (b"]", b"}") else 0
+        if depth > most:
+            return False
+    return True
 
 
 class Conversation:

@@ -122,6 +122,8 @@ class Cell:
         self._used_at = time.monotonic()
         if message["do"] == "run":
             self._waiting.append((message, descriptors))
+        elif message["do"] == "answer":
+            wire.close_all(descriptors)  # which is the answer
         elif message["do"] == "expect":
             self._expect(message)
         elif message["do"] == "ports":

@@ -23,11 +23,11 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
 
 
-def send(channel: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+def send(channel: socket.socket, message: Message, descriptors: tuple[int, ...] = (), flags: int = 0) -> None:
     ancillary = []
     if descriptors:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())]
-    channel.sendmsg([json.dumps(message).encode()], ancillary)
+    channel.sendmsg([json.dumps(message).encode()], ancillary, flags)
 
 
 def receive(channel: socket.socket) -> tuple[Message | None, list[int]]:

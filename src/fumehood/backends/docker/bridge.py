@@ -25,6 +25,7 @@ from fumehood.guest.relay.multiplexer import Multiplexer
 
 _LAST_WORDS_BYTES = 4096
 _BEAT_SECONDS = 5.0
+_MAX_HEADER_BYTES = 64 * 1024
 _KILLED_FOR_MEMORY = {
     "status": 9,
     "ended_by": "exit",
@@ -56,7 +57,8 @@ class Bridge:
         self._stream = stream
         self._ran_out_of_memory = ran_out_of_memory
         self._replies: set[int] = set()
-        self._decoder = frames.Decoder()
+        self._decoder = frames.Decoder(max_header_bytes=_MAX_HEADER_BYTES)
+        self._heard = asyncio.Event()
         self._channels = Multiplexer(self._send)
         self._outgoing = bytearray()
         self._visitors = Visitors(self._channels, self._send, lambda: len(self._outgoing))
@@ -65,6 +67,8 @@ class Bridge:
         """Of runs whose terminal has not arrived."""
         self._terminals: dict[int, int] = {}
         self._next_number = 1
+        self._beats = 0
+        """That the guest has not answered."""
         self._stderr = bytearray()
         self._loop = asyncio.get_running_loop()
         self._told: asyncio.Future[wire.Message] = self._loop.create_future()
@@ -76,6 +80,15 @@ class Bridge:
         """What the guest says when it is ready, or why it is not; None when it is gone."""
         await asyncio.wait([self._told, self._tasks[0]], return_when=asyncio.FIRST_COMPLETED)
         return self._told.result() if self._told.done() and not self._told.cancelled() else None
+
+    async def answers(self, seconds: float) -> bool:
+        """Whether anything comes from the guest in this time, when it is asked."""
+        self._heard.clear()
+        self._send_beat()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._heard.wait()
+        return self._heard.is_set()
 
     def last_words(self) -> str:
         return self._stderr.decode("utf-8", "replace").strip()
@@ -177,7 +190,17 @@ class Bridge:
         """The guest ends when it hears nothing: it cannot see that the engine between us is gone."""
         while not self.is_over:
             await asyncio.sleep(_BEAT_SECONDS)
-            self._send({"do": "beat"}, b"")
+            self._send_beat()
+
+    def _send_beat(self) -> None:
+        self._beats += 1
+        self._send({"do": "beat"}, b"")
+
+    def _take_beat(self) -> None:
+        """One for each of ours."""
+        self._beats -= 1
+        if self._beats < 0:
+            raise frames.FrameError("the guest answers what it was not asked")
 
     async def _read(self) -> None:
         try:
@@ -204,13 +227,17 @@ class Bridge:
                     os.write(sink, json.dumps(_KILLED_FOR_MEMORY).encode())
 
     def _take(self, data: bytes) -> None:
+        self._heard.set()
         self._decoder.feed(data)
         while (message := self._decoder.next()) is not None:
             header, body = message
             match header["do"]:
                 case "told":
-                    if not self._told.done():
-                        self._told.set_result(header)
+                    if self._told.done():
+                        raise frames.FrameError("the guest says again that it is ready")
+                    self._told.set_result(header)
+                case "beat":
+                    self._take_beat()
                 case "terminal":
                     self._connect_terminal(header["channel"])
                 case "knock":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,13 +13,19 @@ import anyio
 from fumehood.backends.docker import delivery, ownership, socket_buffers
 from fumehood.backends.docker.bridge import Bridge
 from fumehood.backends.docker.configuration import Design, container_configuration, guest_specification
-from fumehood.backends.docker.engine import Engine
+from fumehood.backends.docker.engine import Engine, is_local
 from fumehood.backends.docker.troubles import EngineError, speaking_to
 from fumehood.errors import StepFailedError
 from fumehood.guest import wire
 from fumehood.guest.cgroup import SOCKET_PART_OF_MEMORY
 
 _START_SECONDS = 60.0
+# A guest that is there answers within this; with the host's grace it is less than a second.
+_ANSWER_SECONDS = 0.7
+# One that is not stopped may have a machine that is overloaded, or an engine far away.
+_SLOW_SECONDS = 10.0
+# Every run has a supervisor of its own from its beginning: there is nothing that a run would have to wait for.
+_OVERTIME_SECONDS = 15.0
 
 
 class Container:
@@ -40,10 +47,31 @@ class Container:
     def is_alive(self) -> bool:
         return not self.bridge.is_over
 
+    async def is_lost(self, overdue_seconds: float) -> bool:
+        """Whether its guest does not answer, or a run goes on although the guest should have ended it long ago."""
+        if overdue_seconds > _OVERTIME_SECONDS:
+            return True
+        if await self.bridge.answers(_ANSWER_SECONDS):
+            return False
+        return await self._is_stopped() or not await self.bridge.answers(_SLOW_SECONDS)
+
+    async def _is_stopped(self) -> bool:
+        """False also where nobody can tell."""
+        with suppress(EngineError, OSError, TimeoutError, LookupError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                with speaking_to(self._engine.host):
+                    state: Any = (await self._container.show())["State"]
+            return bool(state["Paused"]) or (is_local(self._engine.host) and _is_stopped(state["Pid"]))
+        return False
+
     async def close(self) -> None:
         """When this returns nothing of it is left, or the engine does not answer."""
         await self.bridge.close()
         await _remove(self._container)
+
+
+def _is_stopped(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
 
 
 async def start_container(engine: Engine, design: Design) -> Container:

@@ -48,7 +48,11 @@ class EngineFacts:
     @property
     def is_local(self) -> bool:
         """Whether paths of ours mean the same to it."""
-        return self.host.startswith("unix://")
+        return is_local(self.host)
+
+
+def is_local(host: str) -> bool:
+    return host.startswith("unix://")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+import anyio.to_thread
+
 from fumehood.backends.docker import enforcement
 from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container
@@ -85,6 +87,10 @@ class DockerSandbox(Place):
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.change_ports, ports)
+
+    async def _is_lost(self, overdue_seconds: float) -> bool:
+        is_lost = partial(self._portal.call, self._container.is_lost, overdue_seconds)
+        return await anyio.to_thread.run_sync(is_lost, abandon_on_cancel=True)
 
     async def _give_up(self) -> None:
         self._portal.start_task_soon(self._container.close)

@@ -95,6 +95,10 @@ class NativeSandbox(Place):
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._pool.retire, self._key, self._cell)
 
+    async def _is_lost(self, overdue_seconds: float) -> bool:
+        """A cell that answers ends its runs, however long they had to wait for a place in it."""
+        return await anyio.to_thread.run_sync(self._cell.is_lost, abandon_on_cancel=True)
+
     async def _launched(self, launch: Callable[[], T]) -> T:
         """A sandbox that has not been used yet does not mind being in another cell."""
         try:

@@ -16,6 +16,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from fumehood.backends.native import embryos
 from fumehood.backends.native.cgroups import CellCgroups, remove_stale
@@ -28,6 +29,10 @@ from fumehood.guest.users import SANDBOX_UID
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
+# A cell that is there answers within this; with the host's grace it is less than a second.
+_ANSWER_SECONDS = 0.7
+# One that is not stopped may have a machine that is overloaded, or a large run to take apart.
+_SLOW_SECONDS = 10.0
 _MAX_SAID_BYTES = 4096
 _MOST_IDLE = 4
 
@@ -72,14 +77,45 @@ class Cell:
             self.send({"do": "close", "workspace": workspace})
 
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
+        """A cell with much to do reads later; one that was stopped never does, and counts as gone."""
+        while not self._is_sent(message, descriptors):
+            if not _poll(self._control, select.POLLOUT, _ANSWER_SECONDS) and self._is_stopped():
+                raise CellGoneError
+
+    def _is_sent(self, message: wire.Message, descriptors: tuple[int, ...]) -> bool:
         if not self.is_alive:
             raise CellGoneError  # its socket may still be open, in a process that is about to die
         try:
-            wire.send(self._control, message, descriptors)
+            wire.send(self._control, message, descriptors, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.EBADF):
                 raise
             raise CellGoneError from error
+        return True
+
+    def is_lost(self) -> bool:
+        """Whether it does not answer: at once if it is stopped, and else only after a while. Blocks."""
+        ours, theirs = wire.socket_pair()
+        with ours, theirs:
+            try:
+                self.send({"do": "answer"}, (theirs.fileno(),))
+            except CellGoneError:
+                return True
+            theirs.close()
+            if _poll(ours, select.POLLIN, _ANSWER_SECONDS):
+                return False
+            return self._is_stopped() or not _poll(ours, select.POLLIN, _SLOW_SECONDS)
+
+    def _is_stopped(self) -> bool:
+        """By a signal. Our child only waits for the cell, which is its child; False also where nobody can tell."""
+        outer = self._process.pid
+        try:
+            cell = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
+            return Path(f"/proc/{cell}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+        except (OSError, IndexError):
+            return False
 
     def hint(self, message: wire.Message) -> None:
         """Something that it may be told, if it is there and listens."""
@@ -93,10 +129,7 @@ class Cell:
         return os.pread(self._said, _MAX_SAID_BYTES, 0).decode("utf-8", "replace").strip()
 
     def wait_ready(self) -> None:
-        # Not select(), which knows the first 1024 descriptors only: an application may have more.
-        poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        if not poll.poll(_START_SECONDS * 1000):
+        if not _poll(self._control, select.POLLIN, _START_SECONDS):
             raise StepFailedError("starting a cell", f"it was not ready after {_START_SECONDS:.0f} s")
         message = None
         with suppress(ConnectionError):  # as good as the end: it died without listening
@@ -106,6 +139,11 @@ class Cell:
         if "failed" in message:
             remedy = _REMEDIES.get(message["failed"], DOCTOR)
             raise StepFailedError(message["failed"], message["detail"], remedy=remedy)
+
+    def kill(self) -> None:
+        """For one that does not answer: it would not notice that it is to end."""
+        self._process.kill()
+        self.stop()
 
     def stop(self) -> None:
         """End the cell and with it every run in it; returns when the kernel has buried it."""
@@ -120,6 +158,13 @@ class Cell:
             os.close(self._said)
             self._said = None
         self._cgroups.remove()
+
+
+def _poll(channel: socket.socket, event: int, seconds: float) -> bool:
+    """Not select(), which knows the first 1024 descriptors only: an application may have more."""
+    poll = select.poll()
+    poll.register(channel, event)
+    return bool(poll.poll(seconds * 1000))
 
 
 def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
@@ -215,7 +260,7 @@ class CellPool:
         with self._lock:
             if self._cells.get(key) is cell:
                 del self._cells[key]
-        cell.stop()
+        cell.kill()
 
     def close(self) -> None:
         for key in list(self._cells):

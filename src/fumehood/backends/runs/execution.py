@@ -13,6 +13,7 @@ import anyio
 
 from fumehood.backends.interface import Output, TerminalSize
 from fumehood.backends.runs.pump import Pump
+from fumehood.backends.runs.watch import GuestLostError, IsLost, Watch
 from fumehood.backends.verdict import HostView, judge
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Resources
@@ -20,15 +21,14 @@ from fumehood.results import Outcome
 
 _KILL_PATIENCE_SECONDS = 5.0
 _SHORT_SECONDS = 0.01
-# The guest keeps the time, from the moment that it has a place for the run; we act only when it is silent far too long.
-_OVERTIME_SECONDS = 30.0
 
 
 class RunExecution:
     """A run, from the moment its request was sent."""
 
-    def __init__(self, pump: Pump, timeout_seconds: float, resources: Resources) -> None:
+    def __init__(self, pump: Pump, timeout_seconds: float, resources: Resources, is_lost: IsLost) -> None:
         self._pump = pump
+        self._watch = Watch(is_lost, timeout_seconds)
         self._timeout_seconds = timeout_seconds
         self._resources = resources
         self._started = time.perf_counter()
@@ -60,10 +60,13 @@ class RunExecution:
 
     async def wait_for_output(self) -> None:
         self._listen()
-        with anyio.move_on_after(self._timeout_seconds + _OVERTIME_SECONDS):
-            await anyio.wait_readable(self._pump.fileno())
-            return
-        raise StepFailedError("stopping a run at its time limit", "the guest did not answer")
+        await self._wait()
+
+    async def _wait(self) -> None:
+        try:
+            await self._watch.wait_readable(self._pump.fileno())
+        except GuestLostError:
+            self._pump.lose()
 
     def _step(self) -> list[Output]:
         outputs = self._pump.step()
@@ -85,7 +88,7 @@ class RunExecution:
     async def wait_terminal(self) -> None:
         """Until the program's terminal is here, or the run is over without one."""
         while self._pump.input is None and not self._pump.is_answered:
-            await anyio.wait_readable(self._pump.fileno())
+            await self._wait()
             self._pump.step()
 
     async def write(self, data: bytes) -> None:
@@ -118,13 +121,14 @@ class RunExecution:
         """Kill what still runs and wait for the proof; false when there was none."""
         if not self._pump.is_answered:
             self.kill()
+            self._watch.allow(0)
             with anyio.move_on_after(_KILL_PATIENCE_SECONDS, shield=True):
                 while not self._pump.is_answered:
-                    await anyio.wait_readable(self._pump.fileno())
+                    await self._wait()
                     self._pump.step()
         anyio.notify_closing(self._pump.fileno())
         self._pump.close()
-        return self._pump.is_answered
+        return self._pump.is_answered and not self._pump.is_lost
 
     def outcome(self) -> Outcome:
         answer = self._pump.answer
@@ -133,7 +137,7 @@ class RunExecution:
         if answer and answer["trouble"] and answer["trouble"]["refusal"]:
             _raise_refusal(answer["trouble"]["refusal"])
         duration_ms = ((self._ended or time.perf_counter()) - self._started) * 1000
-        view = HostView(duration_ms, self._pump.output_exceeded, self._cancelled)
+        view = HostView(duration_ms, self._pump.output_exceeded, self._cancelled, self._pump.is_lost)
         return judge(answer, view, self._resources, self._timeout_seconds)
 
 

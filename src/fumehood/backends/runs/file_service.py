@@ -12,10 +12,10 @@ from fumehood.backends.runs.descriptors import RunDescriptors
 class FileService:
     """A process inside that knows files. It ends when nobody holds its reply socket any more."""
 
-    def __init__(self, descriptors: RunDescriptors) -> None:
+    def __init__(self, descriptors: RunDescriptors, patience_seconds: float) -> None:
         assert descriptors.link is not None
         self._reply = descriptors.reply
-        self.conversation = SocketConversation(descriptors.link)
+        self.conversation = SocketConversation(descriptors.link, patience_seconds=patience_seconds)
 
     def close(self) -> None:
         self.conversation.close()
@@ -25,8 +25,10 @@ class FileService:
 class FileServices:
     """Keeps one that has nothing to do: most callers come back."""
 
-    def __init__(self, start: Callable[[], Awaitable[FileService]]) -> None:
+    def __init__(self, start: Callable[[], Awaitable[FileService]], on_silence: Callable[[], Awaitable[None]]) -> None:
+        """`on_silence` is called when a service did not answer in time."""
         self._start = start
+        self._on_silence = on_silence
         self._idle: FileService | None = None
         self._is_closed = False
 
@@ -44,6 +46,8 @@ class FileServices:
                 self._idle = service
             else:
                 service.close()
+            if service.conversation.is_silent:
+                await self._on_silence()
 
     def close(self) -> None:
         self._is_closed = True

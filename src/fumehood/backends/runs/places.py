@@ -27,6 +27,8 @@ from fumehood.policy import Policy
 
 T = TypeVar("T")
 
+_LEAST_FILE_SECONDS = 10.0
+
 
 class Place(ABC):
     """One policy, one workspace, any number of runs."""
@@ -37,7 +39,7 @@ class Place(ABC):
 
     def __init__(self, policy: Policy, report: EnforcementReport) -> None:
         self._policy = policy
-        self._file_services = FileServices(self._open_file_service)
+        self._file_services = FileServices(self._open_file_service, self._give_up_if_lost)
         self._keeps_tmp = False
         self.report = report
 
@@ -63,6 +65,17 @@ class Place(ABC):
     @abstractmethod
     async def _give_up(self) -> None:
         """The guest does not answer: end it as a whole. Nothing may refuse that."""
+
+    @abstractmethod
+    async def _is_lost(self, overdue_seconds: float) -> bool:
+        """Whether the guest does not answer, when something should have ended so many seconds ago.
+
+        Says so within a second if it can tell that the guest was stopped; one that may be merely slow gets more time.
+        """
+
+    async def _give_up_if_lost(self) -> None:
+        if await self._is_lost(0):
+            await self._give_up()
 
     @property
     def _owner(self) -> int | None:
@@ -110,12 +123,13 @@ class Place(ABC):
         self._hand_over(descriptors, {"timeout": request.timeout_seconds}, request.doorway)
         stdin = None if request.stdin is Input.LIVE else request.stdin
         pump = Pump(descriptors, stdin, self._policy.resources.output)
-        return RunExecution(pump, request.timeout_seconds, self._policy.resources)
+        return RunExecution(pump, request.timeout_seconds, self._policy.resources, self._is_lost)
 
     def _launch_session(self, doorway: Doorway | None) -> RunSession:
         descriptors = session_descriptors(doorway, self._owner)
         self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True}, doorway)
-        return RunSession(SessionPump(descriptors, self._policy.resources.output), self._policy.resources)
+        pump = SessionPump(descriptors, self._policy.resources.output)
+        return RunSession(pump, self._policy.resources, self._is_lost)
 
     async def _open_file_service(self) -> FileService:
         return await self._launched(self._launch_file_service)
@@ -125,4 +139,5 @@ class Place(ABC):
         # What it writes counts as its own memory, although it stays when the service is gone.
         written = self._policy.workspace_bytes + (self._policy.resources.disk if self._keeps_tmp else 0)
         self._hand_over(descriptors, {"timeout": None, "spare_memory_bytes": written})
-        return FileService(descriptors)
+        # It has the time of a run for each step, or what a large tree or file takes.
+        return FileService(descriptors, max(self._policy.resources.timeout, _LEAST_FILE_SECONDS) + 1)

@@ -11,8 +11,10 @@ from contextlib import suppress
 from typing import Any
 
 from fumehood.backends.interface import Output
+from fumehood.backends.runs.answers import parse_answer
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.feed import Feed
+from fumehood.guest import wire
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -32,6 +34,8 @@ class Pump:
         """The program's live input; None when there is none, or no more."""
         self.answer: dict[str, Any] | None = None
         self.is_answered = False
+        self.is_lost = False
+        """Whether the guest was given up before it answered."""
         self.usage: dict[str, Any] | None = None
         """Of a session at rest, when it was asked for."""
         self.output_exceeded = False
@@ -102,6 +106,9 @@ class Pump:
 
     def _drop_stream(self, descriptor: int) -> None:
         self._epoll.unregister(descriptor)
+        self._close_stream(descriptor)
+
+    def _close_stream(self, descriptor: int) -> None:
         del self._streams[descriptor]
         if self.input == descriptor:
             self.input = None
@@ -113,7 +120,8 @@ class Pump:
         self._epoll.unregister(link)
         for level, kind, payload in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                (terminal,) = array.array("i", payload)
+                terminal, *others = array.array("i", payload)
+                wire.close_all(others)
                 os.set_blocking(terminal, False)
                 self._streams[terminal] = 1
                 self.input = terminal
@@ -126,12 +134,20 @@ class Pump:
         except ConnectionResetError:
             # It did not read our last word before it answered; the answer comes after this news, if there is one.
             data = reply.recv(_CHUNK_BYTES)
-        message: dict[str, Any] | None = json.loads(data) if data else None
+        message = parse_answer(data) if data else None
         if message and "usage" in message:
             self.usage = message["usage"]
             return
         self.answer, self.is_answered = message, True
         self._epoll.unregister(reply)
+
+    def lose(self) -> None:
+        """The guest does not answer any more: there is nothing to wait for."""
+        if not self.is_answered:
+            self.is_answered = self.is_lost = True
+            self._epoll.unregister(self._reply)
+        for descriptor in list(self._streams):
+            self._close_stream(descriptor)
 
     def kill(self) -> None:
         self.tell({"do": "end"})

@@ -12,6 +12,7 @@ import anyio
 
 from fumehood.backends.interface import Output, RunRequest
 from fumehood.backends.runs.session_pump import SessionPump
+from fumehood.backends.runs.watch import GuestLostError, IsLost, Watch
 from fumehood.backends.verdict import HostView, judge
 from fumehood.errors import StepFailedError
 from fumehood.guest import frames
@@ -20,6 +21,8 @@ from fumehood.results import Display, Outcome
 
 START_SECONDS = 30.0
 _END_PATIENCE_SECONDS = 5.0
+# What the guest itself gives a session between the interrupt at its time limit and its end.
+_GRACE_SECONDS = 0.2
 _EXIT_CODES = range(256)
 _MISUSED = "the program closed or misused the link by which its session is told what to do"
 
@@ -27,8 +30,9 @@ _MISUSED = "the program closed or misused the link by which its session is told 
 class RunSession:
     """One run at a time. When its process is gone it is of no more use."""
 
-    def __init__(self, pump: SessionPump, resources: Resources) -> None:
+    def __init__(self, pump: SessionPump, resources: Resources, is_lost: IsLost) -> None:
         self._pump = pump
+        self._watch = Watch(is_lost, START_SECONDS)
         self._resources = resources
         self._runs = 0
         self._used_cpu_ms = 0.0
@@ -50,14 +54,15 @@ class RunSession:
     async def execute(self, request: RunRequest) -> AsyncIterator[SessionExecution]:
         self._runs += 1
         self._is_interrupt_wanted = False
-        self._pump.begin()
+        self._pump.begin(self._runs)
         # Its clock starts first: what the guest ends for being late must be late here too.
         execution = SessionExecution(self, self._pump, request.timeout_seconds, self._resources)
         self._pump.tell({"do": "allow", "seconds": request.timeout_seconds})
+        self._watch.allow(request.timeout_seconds + _GRACE_SECONDS)
         source, stdin = request.source or b"", request.stdin if isinstance(request.stdin, bytes) else b""
         header = {"do": "execute", "run": self._runs, "source_bytes": len(source)}
         try:
-            await self._pump.send(frames.encode(header, source + stdin))
+            await self._send(frames.encode(header, source + stdin))
             yield execution
         finally:
             await execution.end()
@@ -72,16 +77,31 @@ class RunSession:
             self._is_interrupt_wanted = False
             self._pump.tell({"do": "interrupt"})
 
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._pump.send(data, self._watch)
+        except GuestLostError:
+            self._pump.lose()
+
     async def step(self) -> list[Output | Display]:
         """Wait for something, and take it."""
-        await anyio.wait_readable(self._pump.fileno())
+        try:
+            await self._watch.wait_readable(self._pump.fileno())
+        except GuestLostError:
+            self._pump.lose()
         outputs = self._pump.step()
         self._send_interrupt()
         return [*outputs, *self._pump.take_displays()]
 
+    def hurry(self) -> None:
+        """The time of the run under way is over."""
+        self._pump.tell({"do": "allow", "seconds": 0})
+        self._watch.allow(_GRACE_SECONDS)
+
     async def rest(self) -> float:
         """Stop the clock; returns how much CPU time went by, in milliseconds."""
         self._pump.tell({"do": "rest"})
+        self._watch.allow(0)
         while self._pump.usage is None and self.is_alive:
             await self.step()
         total = self._pump.usage["cpu_ms"] if self._pump.usage else self._used_cpu_ms
@@ -92,12 +112,13 @@ class RunSession:
         """Kill what is left; false when there is no proof that it is gone."""
         if self.is_alive:
             self._pump.kill()
+            self._watch.allow(0)
         with anyio.move_on_after(_END_PATIENCE_SECONDS, shield=True):
             while self.is_alive:
                 await self.step()
         anyio.notify_closing(self._pump.fileno())
         self._pump.close()
-        return self._pump.is_answered
+        return self._pump.is_answered and not self._pump.is_lost
 
 
 class SessionExecution:
@@ -128,7 +149,7 @@ class SessionExecution:
         if self._duration_ms is not None or not self._session.is_alive:
             return
         self._cancelled = True
-        self._pump.tell({"do": "allow", "seconds": 0})
+        self._session.hurry()
         with anyio.move_on_after(_END_PATIENCE_SECONDS, shield=True):
             async for _ in self.output():
                 pass
@@ -139,10 +160,13 @@ class SessionExecution:
         is_interrupted = done is not None and done.get("ended") == "interrupted"
         is_late = duration_ms >= self._timeout_seconds * 1000
         is_stopped = is_interrupted and not is_late and not self._pump.output_exceeded
-        view = HostView(duration_ms, self._pump.output_exceeded, self._cancelled or is_stopped)
+        view = HostView(
+            duration_ms, self._pump.output_exceeded, self._cancelled or is_stopped, self._pump.is_lost and done is None
+        )
         answer = self._pump.answer if done is None else self._answer(done, is_interrupted and is_late)
         if self._pump.is_broken and answer and answer["ended_by"] == "wall_time" and not is_late:
-            return replace(judge(None, view, self._resources, self._timeout_seconds), detail=_MISUSED)
+            detail = f"{_MISUSED}: {self._pump.misuse}" if self._pump.misuse else _MISUSED
+            return replace(judge(None, view, self._resources, self._timeout_seconds), detail=detail)
         return judge(answer, view, self._resources, self._timeout_seconds)
 
     def _answer(self, done: frames.Header, is_overdue: bool) -> dict[str, Any]:

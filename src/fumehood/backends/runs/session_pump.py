@@ -9,18 +9,27 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
-import anyio
-
 from fumehood.backends.interface import Output
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.pump import Pump
+from fumehood.backends.runs.watch import Watch
 from fumehood.guest import frames
-from fumehood.guest.session.bundle import MAX_DISPLAY_BYTES, decode_bundle
+from fumehood.guest.session.bundle import MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES, decode_bundle
 from fumehood.results import Display
 
 _CHUNK_BYTES = 256 * 1024
 # What a display costs us besides what is in it: ever so many empty ones are not free.
 _DISPLAY_BYTES = 256
+# A value of a JSON text, in memory. Short ones take much more than their text.
+_VALUE_BYTES = 32
+# What the session itself says is shorter than this, and it says little: that it is ready, and what began and ended.
+_WORD_BYTES = 512
+_MOST_IGNORED = 1000
+_DONE = {"done", "ended", "code", "exhausted"}
+
+
+class _OverLimitError(Exception):
+    """A value that would be larger than the output limit allows."""
 
 
 class SessionPump(Pump):
@@ -29,16 +38,22 @@ class SessionPump(Pump):
     def __init__(self, descriptors: RunDescriptors, output_limit: int) -> None:
         super().__init__(descriptors, None, output_limit)
         self._limit = output_limit
-        self._decoder = frames.Decoder(MAX_DISPLAY_BYTES)
+        self._decoder = frames.Decoder(MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES)
+        self._run = 0
+        self._is_charged = False
+        self._ignored = 0
         self.shell: str | None = None
         self.displays: list[Display] = []
         self.is_broken = False
+        self.misuse = ""
+        """How its program did not keep to the protocol, if it did not."""
         self.is_started = False
         self.done: frames.Header | None = None
         self.listen()
 
-    def begin(self) -> None:
-        """Of a run: it has the whole limit to itself."""
+    def begin(self, run: int) -> None:
+        """It has the whole limit to itself."""
+        self._run, self._ignored = run, 0
         self._room, self.output_exceeded = self._limit, False
         self.usage, self.done, self.is_started = None, None, False
 
@@ -54,9 +69,10 @@ class SessionPump(Pump):
             return
         try:
             self._decoder.feed(data)
-            while (message := self._decoder.next()) is not None:
-                self._take(*message)
-        except frames.FrameError:
+            while (size := self._decoder.announced()) is not None and self._take_next(size):
+                pass
+        except frames.FrameError as error:
+            self.misuse = str(error)
             self._give_up(link)
 
     def _give_up(self, link: socket.socket) -> None:
@@ -65,17 +81,68 @@ class SessionPump(Pump):
         self._epoll.unregister(link)
         self._stop_excess()
 
-    def _take(self, header: frames.Header, body: bytes) -> None:
-        if "ready" in header:
+    def _take_next(self, size: int) -> bool:
+        """False when not all of it is here. Anything longer than a word is paid for before it is kept or parsed."""
+        if size > _WORD_BYTES and not self._is_charged and not self._is_paid(size):
+            self._ignore()
+            self._decoder.skip()
+            return True
+        self._is_charged = size > _WORD_BYTES
+        message = self._decoder.next_raw()
+        if message is None:
+            return False
+        is_charged, self._is_charged = self._is_charged, False
+        self._take(*message, is_charged=is_charged)
+        return True
+
+    def _is_paid(self, size: int) -> bool:
+        cost = size + _DISPLAY_BYTES
+        return not self.output_exceeded and self._charge(cost) == cost
+
+    def _ignore(self) -> None:
+        """What comes beyond the limit. A session that is about to be interrupted says a little more, and not much."""
+        self._ignored += 1
+        if self._ignored > _MOST_IGNORED:
+            raise frames.FrameError("it went on sending displays after its output limit")
+
+    def _take(self, text: bytes, body: bytes, *, is_charged: bool) -> None:
+        if is_charged and not self._is_within(text):
+            self._ignore()
+            return
+        header = frames.parse(text)
+        if header.keys() == {"display", "metadata"}:
+            if is_charged or self._is_paid(len(text) + len(body)):
+                self._show(header, body)
+            else:
+                self._ignore()
+        elif body or is_charged or not self._is_expected(header):
+            raise frames.FrameError(f"a message that is not expected: {', '.join(header)[:100]!r}")
+
+    def _show(self, header: frames.Header, body: bytes) -> None:
+        with suppress(_OverLimitError):
+            self.displays.append(Display(*decode_bundle(header, body, self._admit)))
+
+    def _admit(self, text: bytes) -> None:
+        if not self._is_within(text):
+            raise _OverLimitError
+
+    def _is_within(self, text: bytes) -> bool:
+        """Pays for the values of a JSON text as far as they take more memory than the text has bytes."""
+        values = text.count(b",") + text.count(b"{") + text.count(b"[")
+        more = max(0, values * _VALUE_BYTES - len(text))
+        return self._charge(more) == more
+
+    def _is_expected(self, header: frames.Header) -> bool:
+        """Takes it, if the session itself has to say this now."""
+        if header.keys() == {"ready"} and self.shell is None:
             self.shell = str(header["ready"])
-        elif "display" in header:
-            size = len(body) + _DISPLAY_BYTES
-            if self._charge(size) == size:
-                self.displays.append(Display(*decode_bundle(header, body)))
-        elif "started" in header:
+        elif header == {"started": self._run} and not self.is_started:
             self.is_started = True
-        elif "done" in header:
+        elif header.keys() == _DONE and header["done"] == self._run and self.is_started and self.done is None:
             self.done = header
+        else:
+            return False
+        return True
 
     def take_rest(self) -> list[Output]:
         """What a run wrote before it said that it was done: a pipe holds no more than one of these."""
@@ -88,13 +155,13 @@ class SessionPump(Pump):
         taken, self.displays = self.displays, []
         return taken
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, watch: Watch) -> None:
         assert self._link is not None
         rest = memoryview(data)
         while rest and not self.is_answered:
             try:
                 rest = rest[self._link.send(rest) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._link)
+                await watch.wait_writable(self._link.fileno())
             except OSError:
                 return  # the answer says why

@@ -16,6 +16,8 @@ from .channel import WINDOW_BYTES, Channel
 
 _CHUNK_BYTES = 64 * 1024
 _WORTH_TELLING = WINDOW_BYTES // 4
+# Of a conversation, when it is over here and the other end does not know: data as far as its credit goes, and its end.
+_MOST_LATE = WINDOW_BYTES // 64
 _GONE = select.EPOLLERR | select.EPOLLHUP
 
 Send = Callable[[Header, bytes], None]
@@ -33,9 +35,12 @@ class Multiplexer:
         self._readers: dict[int, Channel] = {}
         self._writers: dict[int, Channel] = {}
         self._outdated: set[int] = set()
+        self._left_over = 0
+        """How many messages may still come for channels that are closed here."""
 
     def add(self, channel: Channel) -> None:
         self._channels[channel.number] = channel
+        self._left_over += _MOST_LATE
         if channel.source is not None:
             self._listen(channel)
         if channel.sink is not None:
@@ -87,21 +92,33 @@ class Multiplexer:
         """A message from the other end. One for a channel that is closed here already is late, not wrong."""
         channel = self._channels.get(header["channel"])
         if channel is None:
+            self._bear_with_late()
             return
         match header["do"]:
             case "data":
                 self._accept(channel, body)
             case "credit":
-                channel.credit = min(WINDOW_BYTES, channel.credit + header["bytes"])
+                if not 0 < header["bytes"] <= WINDOW_BYTES - channel.credit:
+                    raise FrameError("the other end has taken what it was not sent")
+                channel.credit += header["bytes"]
                 self._listen(channel)
                 self._wake_followers(channel)
             case "end":
+                if channel.is_ended:
+                    self._bear_with_late()
                 channel.is_ended = True
                 self._write(channel)
             case "hangup":
+                if channel.source is None:
+                    self._bear_with_late()
                 self._stop_reading(channel)
             case unknown:
                 raise FrameError(f"a message asks for {unknown!r}, which nobody knows")
+
+    def _bear_with_late(self) -> None:
+        self._left_over -= 1
+        if self._left_over < 0:
+            raise FrameError("the other end goes on about conversations that are over")
 
     def exhaust(self, number: int) -> None:
         """Take what is there, and that was all: for descriptors that do not say so themselves."""
@@ -176,6 +193,8 @@ class Multiplexer:
     # From the other end to here.
 
     def _accept(self, channel: Channel, body: bytes) -> None:
+        if not body:
+            raise FrameError("the other end sends nothing, and says that it is something")
         if channel.sink is None:
             return
         if channel.pending_bytes + len(body) > WINDOW_BYTES + _CHUNK_BYTES:

@@ -140,7 +140,7 @@ class Service:
                 case "size":
                     terminals.resize(self._channels, header)
                 case "beat":
-                    pass  # somebody is there, which reading it has noted
+                    self._send({"do": "beat"}, b"")  # so that the host knows that somebody is there, too
                 case "ports":
                     self._outlets.change(header["ports"])
                 case "answer":

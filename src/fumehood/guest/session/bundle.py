@@ -10,14 +10,16 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from ..frames import FrameError, Header
+from ..frames import FrameError, Header, is_shallow
 
 MAX_DISPLAY_BYTES = 16 * 1024 * 1024
 MAX_METADATA_BYTES = 64 * 1024
 MAX_TYPES = 32
+MAX_DISPLAY_HEADER_BYTES = 4 * MAX_METADATA_BYTES
+"""With the names of its media types, and metadata in which every character is escaped."""
 # Far beyond what charts need, and little enough for the recursive functions that will go through it.
 MAX_DEPTH = 64
 
@@ -45,14 +47,19 @@ def encode_bundle(data: Mapping[str, object], metadata: Mapping[str, object]) ->
     return header, b"".join(content for _, content in pieces.values())
 
 
-def decode_bundle(header: Header, body: bytes) -> tuple[Data, Data]:
-    """Returns data and metadata. Raises FrameError for whatever does not keep to the format."""
+def decode_bundle(header: Header, body: bytes, admit: Callable[[bytes], None] | None = None) -> tuple[Data, Data]:
+    """Returns data and metadata. Raises FrameError for whatever does not keep to the format.
+
+    `admit` is called with each JSON value before it is parsed, and may raise.
+    """
     try:
         pieces = _checked_pieces(header.get("display"))
         if sum(length for _, _, length in pieces) != len(body) or len(body) > MAX_DISPLAY_BYTES:
             raise FrameError("a display's lengths are not those of its body")
         data: Data = {}
         for media_type, kind, length in pieces:
+            if kind == _JSON and admit:
+                admit(body[:length])
             data[media_type] = _decode_value(kind, body[:length])
             body = body[length:]
         return data, _checked_metadata(header.get("metadata"))
@@ -147,6 +154,8 @@ def _decode_value(kind: str, content: bytes) -> object:
     text = content.decode()
     if kind == _TEXT:
         return text
+    if not is_shallow(content, MAX_DEPTH):
+        raise FrameError("a display holds a value that is nested too deeply")
     value = json.loads(text)
     _strict_json(value)
     return value

@@ -1,0 +1,55 @@
+"""The host's own clock for what it has asked of a guest, which keeps the time itself as long as it can.
+
+A guest that was stopped, or hangs, ends nothing. So when something is overdue the guest is asked whether it is there;
+one that answers is merely slow, and may take as long as it needs. One that does not answer is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+# What is overdue by less than this is on its way.
+_GRACE_SECONDS = 0.25
+_ASK_AGAIN_SECONDS = 1.0
+
+IsLost = Callable[[float], Awaitable[bool]]
+"""Whether the guest does not answer any more, if something is overdue by so many seconds."""
+
+
+class GuestLostError(Exception):
+    """The guest does not answer, and ends nothing any more."""
+
+
+class Watch:
+    def __init__(self, is_lost: IsLost, seconds: float) -> None:
+        self._is_lost = is_lost
+        self.allow(seconds)
+
+    def allow(self, seconds: float) -> None:
+        """From now on."""
+        self._due = time.monotonic() + seconds
+        self._asks_at = self._due + _GRACE_SECONDS
+
+    async def wait_readable(self, descriptor: int) -> None:
+        while True:
+            with anyio.move_on_after(self._asks_at - time.monotonic()) as scope:
+                await anyio.wait_readable(descriptor)
+            await self.check()
+            if not scope.cancelled_caught:
+                return
+
+    async def wait_writable(self, descriptor: int) -> None:
+        """Or until it is time to ask the guest, which the next call does."""
+        with anyio.move_on_after(self._asks_at - time.monotonic()):
+            await anyio.wait_writable(descriptor)
+        await self.check()
+
+    async def check(self) -> None:
+        if time.monotonic() < self._asks_at:
+            return
+        if await self._is_lost(time.monotonic() - self._due):
+            raise GuestLostError
+        self._asks_at = time.monotonic() + _ASK_AGAIN_SECONDS
