@@ -300,7 +300,7 @@ MEBIBYTE = b"x" * 1024 * 1024
 )
 async def test_an_answer_without_an_end_is_given_up(server: ModelServer, answer: Answer) -> None:
     server.sent = 0
-    stop = (await agent(server, answer).run("hello")).stop_reason
+    stop = (await agent(server, answer, seconds=100).run("hello")).stop_reason
     assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.TOO_LARGE), stop
     assert "is larger than 8M, and was given up" in stop.detail
     # What is under way in the buffers of two sockets was sent as well.
