@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import network
-from fumehood.backends.executables import mechanism
+from fumehood.backends import executables, network
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UnenforceableError
@@ -37,7 +36,7 @@ def decide(policy: Policy, machine: Machine, packages: PackageFolder | None = No
                 entry.control,
                 backend=BACKEND,
                 reason=f"strict is on and here it is only {entry.mechanism}",
-                remedy=_DELEGATE,
+                remedy=executables.REMEDY if entry.control == "commands" else _DELEGATE,
             )
     return report
 
@@ -77,8 +76,8 @@ def _commands(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
             reason="the kernel has no Landlock (Linux 5.13 has it)",
             remedy="Use enforce: parse.",
         )
-    if not policy.commands.is_open:
-        yield Enforcement("commands", mechanism(policy))
+    if entry := executables.report(policy, has_landlock=bool(machine.landlock_abi)):
+        yield entry
 
 
 def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
