@@ -244,7 +244,7 @@ DIFFERENCES = (
             "test_what_was_written_is_not_code",
             "test_a_script_that_was_written_cannot_be_executed",
             "test_a_program_in_a_mount_cannot_be_executed",
-            "test_memory_cannot_be_executed",
+            "test_a_file_in_memory_cannot_be_executed",
         ),
     ),
     Difference(

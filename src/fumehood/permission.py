@@ -1,13 +1,16 @@
 """Whether a policy's `commands` let a run begin: judged on the host, before anything starts.
 
 Command lines (`argv`, and source in bash or sh) are read and judged. Code in other languages is no command line; what
-it may execute is for the kernel to say, with `commands.enforce: kernel`.
+it may execute is for the kernel to say. Reading takes its time, so that it happens in a thread of its own.
 """
 
 from __future__ import annotations
 
 import secrets
 
+import anyio.to_thread
+
+from fumehood.backends.executables import executables
 from fumehood.backends.interface import RunRequest
 from fumehood.backends.languages import find_language
 from fumehood.policy import Policy
@@ -17,10 +20,14 @@ DENIED_EXIT_CODE = 126
 _SHELLS = {"bash": True, "sh": False}
 
 
-def denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
+async def denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
     """Why the run must not begin; empty when it may."""
     if policy.commands.is_open:
         return ()
+    return await anyio.to_thread.run_sync(_denials, policy, request)
+
+
+def _denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
     return (*_line_denials(policy, request), *_kernel_denials(policy, request))
 
 
@@ -45,11 +52,12 @@ def denied_result(refused: tuple[Denial, ...], policy: Policy) -> RunResult:
 
 
 def _line_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
-    from fumehood.policy.commands import judge, judge_argv
+    from fumehood.policy.commands import WRITABLE, judge, judge_argv
     from fumehood.policy.commands.verdict import shortened
 
+    writable = (*WRITABLE, *(mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"))
     if request.source is None:
-        verdict = judge_argv(policy.commands, request.arguments)
+        verdict = judge_argv(policy.commands, request.arguments, writable=writable)
     elif request.language not in _SHELLS:
         return ()
     elif request.script_name.startswith("/"):
@@ -61,7 +69,7 @@ def _line_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
         except UnicodeDecodeError as error:
             why = f"the script is not UTF-8 (byte {error.start}), so that it cannot be judged"
             return (Denial("command", request.script_name, why, remedy="write it in UTF-8"),)
-        verdict = judge(policy.commands, line, is_bash=_SHELLS[request.language])
+        verdict = judge(policy.commands, line, is_bash=_SHELLS[request.language], writable=writable)
     return tuple(
         Denial("command", shortened(refusal.part), refusal.why, _rule(refusal.rule), refusal.remedy)
         for refusal in verdict.refusals
@@ -74,13 +82,14 @@ def _rule(text: str | None) -> str:
 
 def _kernel_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
     """What the language itself would have to execute: without these words the run would end in an error of its own."""
-    if policy.commands.enforce != "kernel" or request.source is None:
+    named = executables(policy)
+    if named is None or request.source is None:
         return ()
     language = find_language(request.language)
     if language.toolchain is not None:
         why = "the program that a compiler makes is not one that the kernel lets be executed"
         return (Denial("command", language.name, why, remedy="use commands.enforce: parse"),)
-    allowed = {name.rpartition("/")[2] for name in policy.commands.programs}
+    allowed = {name.rpartition("/")[2] for name in named}
     missing = [name for command in language.commands if (name := command.rpartition("/")[2]) not in allowed]
     why = "the kernel lets only named programs be executed"
     return tuple(Denial("command", name, why, remedy=f"add {name!r} to commands.allow") for name in missing)

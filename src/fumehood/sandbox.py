@@ -170,7 +170,7 @@ class Sandbox(Files):
 
     async def _refusal(self, request: RunRequest) -> RunResult | None:
         """What there is to say to a command that the policy does not allow, which then does not even begin."""
-        refused = denials(self.policy, request)
+        refused = await denials(self.policy, request)
         if not refused:
             return None
         result = denied_result(refused, self.policy)
@@ -282,7 +282,7 @@ class Sandbox(Files):
         """
         async with self._journal.telling_denials("run"):
             request = make_live_request(self.policy, code, terminal, options)
-            if refused := denials(self.policy, request):
+            if refused := await denials(self.policy, request):
                 raise DeniedError("\n".join(map(str, refused)))
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")

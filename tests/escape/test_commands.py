@@ -6,7 +6,8 @@
 | the loader as a program, with another as its argument | unnamed programs cannot be read | `named-executables` |
 | executing what was written: copies, scripts, mounts | Landlock, noexec mounts | `written-files-not-executed` |
 | the loader with a written program | noexec mounts | `written-files-not-executed` |
-| executing memory | no memfd_create | `no-code-from-memory` |
+| executing a file that is nowhere but in memory | no memfd_create | `no-code-from-memory` |
+| orders that no reader of lines sees: git's configuration, a Makefile | Landlock, by default | `named-executables` |
 """
 
 from __future__ import annotations
@@ -136,7 +137,42 @@ async def test_a_program_in_a_mount_cannot_be_executed(make_sandbox: MakeSandbox
         assert await attack(box, program('found = outcome(lambda: run("/data/tool"))')) == "EACCES"
 
 
-async def test_memory_cannot_be_executed(guarded: Sandbox) -> None:
+# Lines that the command policy allows, and what a program does before, so that they start `id`.
+UNSEEN = {
+    "git's configuration": (
+        "git init -q . && git status",
+        'run("git", "init", "-q", "."); open(".git/config", "a").write("[core]\\nfsmonitor = id > got #\\n")',
+    ),
+    "a Makefile": ("make", 'open("Makefile", "w").write("all:\\n\\tid > got\\n")'),
+    "a script of awk's": ("ls", """run("awk", 'BEGIN{system("id > got")}')"""),
+    "a value that is evaluated": ("ls", """run("bash", "-c", "x='a[$(id > got)]'; echo $((x))")"""),
+    "a hook of git's": (
+        "git init -q . && git -c user.name=x -c user.email=x commit --allow-empty -qm x",
+        """
+run("git", "init", "-q", ".")
+os.makedirs(".git/hooks", exist_ok=True)
+open(".git/hooks/pre-commit", "w").write("#!/bin/sh\\nid > got\\n")
+os.chmod(".git/hooks/pre-commit", 0o755)
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["native"], indirect=True)  # the image of the others has neither git nor make
+@pytest.mark.parametrize(("line", "orders"), UNSEEN.values(), ids=UNSEEN)
+async def test_what_an_allowed_program_is_told_to_start_is_not_executed(
+    make_sandbox: MakeSandbox, line: str, orders: str
+) -> None:
+    """The policy says nothing about the kernel: this is how it is where nobody thought of it."""
+    allow = ["ls", "awk", "make", "git init", "git status", "git commit"]
+    async with make_sandbox(commands={"allow": allow}) as box:
+        await attack(box, program(f"{orders}\nfound = 1"))
+        result = await box.run(line, language="bash")
+        assert result.status != "denied", result.detail
+        assert await attack(box, 'found = os.path.exists("got") and os.path.getsize("got")') in (False, 0)
+
+
+async def test_a_file_in_memory_cannot_be_executed(guarded: Sandbox) -> None:
     code = program("""
 def from_memory():
     descriptor = os.memfd_create("x", 0)

@@ -7,6 +7,7 @@ mapped as code, which is for the mounts to see to.
 
 from __future__ import annotations
 
+import glob
 import os
 import struct
 from collections.abc import Iterator
@@ -26,10 +27,29 @@ _LIBRARIES = (
     "locale",
     "ssl",
     "os-release",
+    "file",
+    "terminfo",
+    "mime",
     "R",
 )
 # One file that is many programs: it gives what its name says only if that name is listed.
 _MANY_IN_ONE = frozenset({"busybox", "toybox", "coreutils", "sbase-box", "ubase-box", "hashbox"})
+# What a program cannot do its work without: programs by name, and all in a folder of its own.
+_COMPILER = ("as", "ld", "/usr/lib/gcc/*/*/*", "/usr/libexec/gcc/*/*/*")
+_GZIP = ("gzip",)
+_HELPERS = {
+    "git": ("/usr/lib/git-core/*", "/usr/libexec/git-core/*"),
+    "tar": ("gzip", "bzip2", "xz", "zstd"),
+    **dict.fromkeys(("gunzip", "zcat", "zgrep", "uncompress"), _GZIP),
+    **dict.fromkeys(("egrep", "fgrep"), ("grep",)),
+    "diff3": ("diff",),
+    **dict.fromkeys(("cc", "gcc", "c++", "g++", "clang", "clang++"), _COMPILER),
+    "rustc": ("cc", *_COMPILER),
+    "cargo": ("rustc", "cc", *_COMPILER),
+    "go": ("/usr/lib/go-*/bin/*", "/usr/lib/go-*/pkg/tool/*/*", "/usr/local/go/pkg/tool/*/*"),
+    **dict.fromkeys(("java", "javac"), ("/usr/lib/jvm/*/lib/jspawnhelper",)),
+    **dict.fromkeys(("npm", "npx"), ("node",)),
+}
 _MOST_LINKS = 8
 _PT_INTERP = 3
 
@@ -40,7 +60,11 @@ class Executables:
     def __init__(self, names: list[str], path: str, prefix: str) -> None:
         self._names = names
         self._prefix = os.path.realpath(prefix)
-        self.files: list[str] = sorted({file for name in names for file in self._files(name, path.split(":"))})
+        helpers = {helper for name in names for helper in _HELPERS.get(os.path.basename(name), ())}
+        patterns = {helper for helper in helpers if "*" in helper}
+        self._helping = {folder for pattern in patterns for folder in _own_folders(pattern)}
+        found = {file for name in {*names, *helpers} - patterns for file in self._files(name, path.split(":"))}
+        self.files: list[str] = sorted({*found, *(file for pattern in patterns for file in _programs(pattern))})
 
     def _files(self, name: str, folders: list[str]) -> Iterator[str]:
         """The file that a name stands for, and all that it takes to execute it; nothing if it is not there."""
@@ -57,7 +81,18 @@ class Executables:
         """Everything but folders of programs; of those only what belongs to the listed ones."""
         split = {"/", "/usr", "/usr/local", *_ancestors(self._prefix)}
         own = {folder for file in self.files if (folder := _own_folder(file))}
-        return sorted({*_cover("/", split), *self.files, *own})
+        return sorted({*_cover("/", split), *self.files, *own, *self._helping})
+
+
+def _programs(pattern: str) -> list[str]:
+    """Without their interpreters: a helper in Perl is no reason to let everybody have Perl."""
+    found = map(os.path.realpath, glob.glob(pattern))
+    return [path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)]
+
+
+def _own_folders(pattern: str) -> list[str]:
+    """`/usr/lib/gcc` of `/usr/lib/gcc/*/*/*`: what else lies there belongs to the program too."""
+    return glob.glob("/".join(pattern.split("/")[:4]))
 
 
 def _with_interpreters(file: str, most: int) -> Iterator[str]:

@@ -23,7 +23,8 @@ CommandRule = Annotated[Text, AfterValidator(_check_rule)]
 class Commands(Section):
     """Shell commands by their leading words. `deny` wins; with `allow`, whatever is not listed is denied too.
 
-    `enforce: kernel` asks that only allowed programs can be executed at all, besides reading the command line.
+    Besides reading the command line, only allowed programs can be executed at all, by anybody in the sandbox, wherever
+    the kernel can see to that. `enforce: kernel` opens no sandbox where it cannot; `enforce: parse` does without it.
     """
 
     allow: Distinct[CommandRule] | None = Field(
@@ -34,11 +35,11 @@ class Commands(Section):
         ),
     )
     deny: Distinct[CommandRule] = Field(default=(), description="Commands that may not run, whatever `allow` says.")
-    enforce: Literal["parse", "kernel"] = Field(
-        default="parse",
+    enforce: Literal["auto", "parse", "kernel"] = Field(
+        default="auto",
         description=(
-            "`parse` reads command lines before they start. `kernel` also makes it impossible to execute "
-            "any other program."
+            "Lines are read before they start. `auto` also makes it impossible to execute any other program wherever "
+            "the backend can do that, `kernel` opens no sandbox where it cannot, `parse` does without it."
         ),
     )
 
@@ -54,12 +55,16 @@ class Commands(Section):
 
         return tuple(dict.fromkeys(parse_rule(rule).program for rule in self.allow or ()))
 
+    @property
+    def unnamed(self) -> str | None:
+        """Why the kernel cannot tell which programs the rules allow; None when it can."""
+        if self.allow is None:
+            return "there is no commands.allow that lists the programs"
+        vague = (name for name in self.programs if "*" in name or ("/" in name and not name.startswith("/")))
+        return next((f"{name!r} in commands.allow is neither a name nor a whole path" for name in vague), None)
+
     @model_validator(mode="after")
     def _require_names_for_the_kernel(self) -> Self:
-        if self.enforce == "kernel":
-            if self.allow is None:
-                raise ValueError("needs commands.allow: with enforce: kernel, list the programs that may be executed")
-            for name in self.programs:
-                if "*" in name or ("/" in name and not name.startswith("/")):
-                    raise ValueError(f"cannot let the kernel allow {name!r}: name the program, or give its whole path")
+        if self.enforce == "kernel" and self.unnamed is not None:
+            raise ValueError(f"cannot have enforce: kernel: {self.unnamed}; name the programs that may be executed")
         return self

@@ -124,7 +124,7 @@ def decide(
         _mounts(has_own_kernel, mounts_are_searched),
         *network.report(policy, "a relay in the container, over its control stream"),
         *_packages(policy, packages),
-        *_commands(policy),
+        *_commands(policy, layers),
         *_limits(policy, facts, has_own_kernel, limits_sockets),
     )
     for entry in entries:
@@ -133,7 +133,9 @@ def decide(
                 entry.control,
                 backend=backend,
                 reason=f"strict is on and here it is only {entry.mechanism}",
-                remedy="Remove it from the policy, or turn strict off.",
+                remedy=executables.REMEDY
+                if entry.control == "commands"
+                else "Remove it from the policy, or turn strict off.",
             )
     return EnforcementReport(entries)
 
@@ -165,15 +167,11 @@ def _packages(policy: Policy, packages: PackageFolder | None) -> Iterator[Enforc
         yield Enforcement("environment.packages", "folder of the image, which was made with them")
 
 
-def _commands(policy: Policy) -> Iterator[Enforcement]:
-    if policy.commands.is_open:
-        return
-    mounts = [mount for mount in policy.filesystem.mounts if mount.mode == "rw"]
-    if policy.commands.enforce == "kernel" and mounts:
-        apart = "but a loader could run files that were written to writable mounts"
-        yield Enforcement("commands", f"{executables.mechanism(policy)}, {apart}", partial=True)
-    else:
-        yield Enforcement("commands", executables.mechanism(policy))
+def _commands(policy: Policy, layers: tuple[str, ...]) -> Iterator[Enforcement]:
+    is_written = any(mount.mode == "rw" for mount in policy.filesystem.mounts)
+    gap = ", but a loader could run files that were written to writable mounts" if is_written else ""
+    if entry := executables.report(policy, has_landlock="Landlock" in layers, gap=gap):
+        yield entry
 
 
 def _limits(policy: Policy, facts: EngineFacts, has_own_kernel: bool, limits_sockets: bool) -> Iterator[Enforcement]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import mounts, network
-from fumehood.backends.executables import mechanism
+from fumehood.backends import executables, mounts, network
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UnenforceableError
@@ -45,7 +44,7 @@ def decide(
                 entry.control,
                 backend=BACKEND,
                 reason=f"strict is on and here it is only {entry.mechanism}",
-                remedy=_DELEGATE,
+                remedy=executables.REMEDY if entry.control == "commands" else _DELEGATE,
             )
     return report
 
@@ -91,8 +90,8 @@ def _commands(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
             reason="the kernel has no Landlock (Linux 5.13 has it)",
             remedy="Use enforce: parse.",
         )
-    if not policy.commands.is_open:
-        yield Enforcement("commands", mechanism(policy))
+    if entry := executables.report(policy, has_landlock=bool(machine.landlock_abi)):
+        yield entry
 
 
 def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:

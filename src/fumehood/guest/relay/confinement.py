@@ -68,7 +68,7 @@ def _seccomp_program(spec: RelaySpec) -> bytes:
     # What the next run would find, because nobody can remove it, no run may make.
     absent = leftovers.irremovable()
     return build_filter(
-        os.uname().machine, is_shared=True, absent=absent, executes_files_only=bool(spec["executables"])
+        os.uname().machine, is_shared=True, absent=absent, executes_files_only=spec["executables"] is not None
     )
 
 

@@ -7,16 +7,18 @@ How a line is judged, top to bottom:
 
     judging       characters, then every simple command, and every one inside of those
     grammar       structure: lists, pipelines, compound commands, here-documents  (cursor: words, quotes, expansions)
-    agreement     tree-sitter's grammar of bash has to find the same commands and words
     rules         what an allow rule and a deny rule match
-    subcommands, unwrapping, shells, hatches (awk, sed)    what is known about programs (programs: as data)
-    variables, builtins, redirections                      what the shell can do without a program
+    tools         what is known to be harmless, a line for each tool  (options: whether words are; awk, sed: scripts)
+    programs      which run code, which run other programs  (subcommands, unwrapping, shells: what is inside of them)
+    builtins, variables, places                what the shell can do without a program: its commands, values, files
 
-What cannot be analysed is denied: a name that is put together while it runs, text that is evaluated as code, syntax
-that two readers understand differently. Must not know: how a command is run, or that there is a sandbox.
+A small part of the language is understood, and what is not understood is refused: a name that is put together while it
+runs, text that is evaluated as code, an option that nobody has called harmless. Must not know: how a command is run, or
+that there is a sandbox.
 """
 
 from fumehood.policy.commands.judging import judge, judge_argv
+from fumehood.policy.commands.places import WRITABLE
 from fumehood.policy.commands.verdict import Refusal, Verdict
 
-__all__ = ["Refusal", "Verdict", "judge", "judge_argv"]
+__all__ = ["WRITABLE", "Refusal", "Verdict", "judge", "judge_argv"]

@@ -12,6 +12,7 @@ _REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])+/")
 # After these, or at the beginning, a slash cannot divide.
 _BEFORE_REGEX = "(,{}!~;&|\n"
 _RUNS = re.compile(r"system|@|getline|extension")
+_WRITES = re.compile(r"\bprintf?\b[^;{}\n]*>")
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)")
 _SAFE_OPTIONS = re.compile(r"-F.*|-v.*|--version|--posix|--re-interval|--field-separator(=.*)?|--assign(=.*)?|--csv|-k")
 _VALUED = ("-F", "-v", "--field-separator", "--assign")
@@ -42,8 +43,11 @@ def find_awk_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
     program = arguments[position].text
     if program is None:
         return position, "awk's program is put together while it runs, so that it cannot be read"
-    if _RUNS.search(program) or _PIPE.search(_stripped(program)):
+    code = _stripped(program)
+    if _RUNS.search(program) or _PIPE.search(code):
         return position, "awk's program can run other programs"
+    if _WRITES.search(code):
+        return position, "awk's program writes files; let the shell do that, with > after the command"
     return None
 
 

@@ -1,147 +1,196 @@
-"""What the shell's own commands may not do without the line becoming unreadable."""
+"""The shell's own commands that a line may use, and how: whatever is not here is not understood.
+
+Left out on purpose: those that run text or files (`eval`, `trap`, `source`, `command name`, `jobs -x`), that give names
+another meaning (`declare`, `alias`, `enable`, `hash`), and that evaluate their words (`let`, `[ -v`, `printf -v`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from fumehood.policy.commands.script import Arithmetic, Assignment
-from fumehood.policy.commands.variables import Ledger
+from fumehood.policy.commands.script import Assignment, Simple
+from fumehood.policy.commands.variables import check_assignment, names
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Word, known
 
-_OPTIONS_OF_SET = re.compile(r"[-+][eufxvCbhmE]+")
-_NAMES_OF_SET = frozenset({"pipefail", "errexit", "nounset", "xtrace", "noglob", "noclobber", "verbose", "errtrace"})
-_NAMES_OF_SHOPT = frozenset(
-    {"nullglob", "globstar", "dotglob", "failglob", "nocaseglob", "nocasematch", "inherit_errexit"}
-)
-_DECLARING = re.compile(r"-[aAgrxlup]+")
-_VARIABLE = re.compile(r"\$[A-Za-z_#?][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LETTERS_OF_SET = re.compile(r"[-+][eufxvC]+")
+_NAMES_OF_SET = names("pipefail errexit nounset xtrace noglob noclobber verbose")
+_NAMES_OF_SHOPT = names("nullglob globstar failglob nocaseglob nocasematch inherit_errexit -s -u -q")
+_FLAGS_OF_READ = re.compile(r"-[rs]+")
+_VALUED_OF_READ = re.compile(r"-[rs]*([dnNtpua])")
+_UNARY = names("-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
+_BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
+_PLAINLY = "not understood"
 
 
-def check_builtin(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    """Raises RefusedError."""
-    check = _CHECKS.get(name)
-    if check is not None:
-        check(name, arguments, ledger, shown)
+def check_builtin(name: str, words: Sequence[Word]) -> None:
+    """Raises RefusedError. `words` are those after the name."""
+    _CHECKS[name](name, words)
 
 
-def _refuse(name: str, word: Word, why: str, shown: tuple[int, int]) -> None:
-    start, end = (word.start, word.end) if word.end else shown
-    raise RefusedError(start, end, f"{name}: {why}", "leave it out")
+def set_by(simple: Simple) -> Iterator[Assignment]:
+    """The variables that a builtin sets, as far as its words are understood; the rest is refused when it is judged."""
+    head, *words = simple.words or [known("")]
+    if head.text in ("export", "readonly"):
+        yield from (_declared(word) for word in words)
+    elif head.text in ("read", "mapfile", "readarray", "unset"):
+        yield from (Assignment(word.text, (), word.start, word.end) for word in words if word.text)
 
 
-def _declare(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    exports = name == "export"
-    for word in arguments:
-        if word.prefix.startswith("-") and word.text != "--":
-            exports = exports or "x" in word.prefix
-            if word.text is None or _DECLARING.fullmatch(word.text) is None:
-                _refuse(name, word, f"{word.raw} gives a name another meaning", shown)
-            continue
-        left, is_set, right = word.prefix.partition("=")
-        left = left.removesuffix("+")
-        if _NAME.fullmatch(left) is None or (not is_set and word.text is None):
-            _refuse(name, word, "it cannot be known which variable this sets", shown)
-        value = known(right) if word.text is not None else Word(word.pieces, 0, 0, word.raw.partition("=")[2])
-        assignment = Assignment(left, (value,) if is_set else (), word.start, word.end)
-        ledger.assign(assignment, shown, is_exported=exports)
+def _refuse(name: str, words: Sequence[Word], why: str = _PLAINLY, remedy: str = "write it plainly") -> None:
+    start, end = (words[0].start, words[-1].end) if words else (0, 1)
+    raise RefusedError(start, end, f"{name}: {why}", remedy)
 
 
-def _names(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    """Whatever may be a variable's name here is taken for one."""
-    for word in arguments:
-        if name == "wait" and word.raw in ("$!", '"$!"'):
-            continue
-        if word.text is None and word.may_be_option:
-            _refuse(name, word, "it cannot be known which variable this sets", shown)
-        if word.text is not None and name in ("mapfile", "readarray") and word.text.startswith(("-C", "-c")):
-            _refuse(name, word, f"{word.text} runs a command for each line", shown)
-        if "[" in word.raw:
-            _refuse(name, word, "a subscript can run commands", shown)
-        for name_of_variable in _possible_names(word.text or ""):
-            ledger.assign(Assignment(name_of_variable, (), word.start, word.end), shown)
+def _anything(name: str, words: Sequence[Word]) -> None:
+    """They print, go to a folder, or do nothing."""
 
 
-def _possible_names(text: str) -> list[str]:
-    """The word itself, or what follows the letter of an option: `-aPATH` is `-a PATH`."""
-    places = range(2, len(text)) if text.startswith("-") else range(1)
-    return [text[place:] for place in places if _NAME.fullmatch(text[place:])]
+def _nothing(name: str, words: Sequence[Word]) -> None:
+    if words:
+        _refuse(name, words)
 
 
-def _printf(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    if not arguments or not arguments[0].may_be_option or arguments[0].text in ("-", "--"):
-        return
-    target = arguments[1].text if arguments[0].text == "-v" and len(arguments) > 1 else None
-    if target is None or _NAME.fullmatch(target) is None:
-        _refuse(name, arguments[0], "it cannot be known which variable this sets", shown)
-    else:
-        ledger.assign(Assignment(target, (), arguments[1].start, arguments[1].end), shown)
+def _one_word(name: str, words: Sequence[Word]) -> None:
+    if len(words) > 1 or any(word.is_many or word.prefix.startswith("-") for word in words):
+        _refuse(name, words)
 
 
-def _set(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    follows = False
-    for word in arguments:
-        if word.text == "--":
-            return
-        if follows:
-            if word.text not in _NAMES_OF_SET:
-                _refuse(name, word, f"{word.raw} changes how the line is read", shown)
-            follows = False
-        elif word.text in ("-o", "+o", "-eo", "-euo", "-exo", "-euxo", "-eufo", "-uo", "-ex", "-eux"):
-            follows = word.text.endswith("o")
-        elif word.text is None and not word.may_be_option:
-            continue
-        elif word.text is None or (word.text[:1] in ("-", "+") and _OPTIONS_OF_SET.fullmatch(word.text) is None):
-            _refuse(name, word, f"{word.raw} may change how the line is read", shown)
+def _digits(name: str, words: Sequence[Word]) -> None:
+    if any(word.text is None or not word.text.isdigit() for word in words):
+        _refuse(name, words, remedy="use a number")
 
 
-def _shopt(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    for word in arguments:
-        if word.text not in (*_NAMES_OF_SHOPT, "-s", "-u", "-q", "-p"):
-            _refuse(name, word, f"{word.raw} may change how the line is read", shown)
+def _declare(name: str, words: Sequence[Word]) -> None:
+    for word in words:
+        assignment = _declared(word)
+        if _NAME.fullmatch(assignment.name) is None:
+            _refuse(name, [word], "it cannot be known which variable this sets", f"write it as: {name} NAME=value")
+        check_assignment(assignment.name, assignment.values, (word.start, word.end), is_exported=name == "export")
 
 
-def _unset(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    for word in arguments:
-        if word.text != "-v" and (word.text is None or _NAME.fullmatch(word.text) is None):
-            _refuse(name, word, "only variables can be unset, by their plain names", shown)
-        if word.text and word.text != "-v":
-            ledger.assign(Assignment(word.text, (), word.start, word.end), shown)
+def _declared(word: Word) -> Assignment:
+    left, is_set, right = word.prefix.partition("=")
+    if not is_set:
+        return Assignment(left if word.text is not None else "", (), word.start, word.end)
+    value = known(right) if word.text is not None else Word((right, *word.pieces[1:]), word.start, word.end, "")
+    return Assignment(left, (value,), word.start, word.end)
 
 
-def _let(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    for word in arguments:
-        ledger.compute(Arithmetic(word.raw.strip("'\""), word.start, word.end), shown)
+def _plain_names(name: str, words: Sequence[Word]) -> None:
+    for word in words:
+        if word.text is None or _NAME.fullmatch(word.text) is None:
+            _refuse(name, [word], "it cannot be known which variable this sets", "use plain names")
+        check_assignment(word.text or "", (), (word.start, word.end))
 
 
-def _test(name: str, arguments: Sequence[Word], ledger: Ledger, shown: tuple[int, int]) -> None:
-    for number, word in enumerate(arguments):
-        unary = number == 0 or arguments[number - 1].text in ("!", "(", "-a", "-o")
-        if word.text in ("-v", "-R") or (unary and word.is_many and not _VARIABLE.fullmatch(word.raw)):
-            _refuse(name, word, f"{word.raw} can evaluate text as code; put quotes around variables", shown)
-        elif unary and word.is_many:
-            # Without quotes it may become an operator of its own, unless it is a number.
-            ledger.compute(Arithmetic(word.raw, word.start, word.end), shown)
+def _unset(name: str, words: Sequence[Word]) -> None:
+    _plain_names(name, words[1:] if words and words[0].text == "-v" else words)
 
 
-_CHECKS: dict[str, Callable[[str, Sequence[Word], Ledger, tuple[int, int]], None]] = {
-    "export": _declare,
-    "declare": _declare,
-    "typeset": _declare,
-    "local": _declare,
-    "readonly": _declare,
-    "read": _names,
-    "getopts": _names,
-    "mapfile": _names,
-    "readarray": _names,
-    "wait": _names,
+def _read(name: str, words: Sequence[Word]) -> None:
+    place = 0
+    while place < len(words) and words[place].prefix.startswith("-"):
+        text = words[place].text or ""
+        if found := _VALUED_OF_READ.fullmatch(text):
+            if place + 1 >= len(words) or words[place + 1].is_many:
+                _refuse(name, words)
+            if found[1] == "a":
+                _plain_names(name, words[place + 1 : place + 2])
+            place += 1
+        elif _FLAGS_OF_READ.fullmatch(text) is None:
+            _refuse(name, [words[place]])
+        place += 1
+    _plain_names(name, words[place:])
+
+
+def _mapfile(name: str, words: Sequence[Word]) -> None:
+    _plain_names(name, words[1:] if words and words[0].text == "-t" else words)
+
+
+def _printf(name: str, words: Sequence[Word]) -> None:
+    if words and words[0].may_be_option and words[0].text != "--":
+        _refuse(name, words[:1], "it may turn out to be -v, which sets a variable", "begin with a format: printf '%s'")
+
+
+def _set(name: str, words: Sequence[Word]) -> None:
+    place = 0
+    while place < len(words) and words[place].text != "--":
+        text = words[place].text or ""
+        if text[-1:] == "o" and (text in ("-o", "+o") or _LETTERS_OF_SET.fullmatch(text[:-1])):
+            place += 1
+            if place >= len(words) or words[place].text not in _NAMES_OF_SET:
+                _refuse(name, words)
+        elif _LETTERS_OF_SET.fullmatch(text) is None:
+            _refuse(name, [words[place]], "it may change how the line is read", "use set -e, -u, -x, -o pipefail")
+        place += 1
+
+
+def _shopt(name: str, words: Sequence[Word]) -> None:
+    for word in words:
+        if word.text not in _NAMES_OF_SHOPT:
+            _refuse(name, [word], "it may change how the line is read", "leave it out")
+
+
+def _test(name: str, words: Sequence[Word]) -> None:
+    """Three shapes alone: with more words, or an operator that comes from a variable, it may evaluate text."""
+    shown = words
+    if name == "[":
+        if not words or words[-1].text != "]":
+            _refuse(name, words, remedy="close it with ]")
+        words = words[:-1]
+    while words and words[0].text == "!":
+        words = words[1:]
+    operators = [word.text for word in words]
+    is_understood = (
+        len(words) <= 1 or (len(words) == 2 and operators[0] in _UNARY) or (len(words) == 3 and operators[1] in _BINARY)
+    )
+    if not is_understood:
+        _refuse(name, shown, remedy="use one comparison in each [ ... ], and && or || between them")
+    if any(word.is_many for word in words):
+        _refuse(name, shown, "a variable without quotes may become an operator", "put quotes around variables")
+
+
+def _command(name: str, words: Sequence[Word]) -> None:
+    if not words or words[0].text not in ("-v", "-V"):
+        _refuse(name, words, remedy="write the command without it; command -v looks a name up")
+
+
+def _jobs(name: str, words: Sequence[Word]) -> None:
+    if any(word.text not in ("-l", "-p", "-r", "-s") for word in words):
+        _refuse(name, words)
+
+
+def _wait(name: str, words: Sequence[Word]) -> None:
+    if any(word.prefix.startswith("-") or (word.text is None and word.may_be_option) for word in words):
+        _refuse(name, words, remedy='use wait, or wait "$!"')
+
+
+_CHECKS: dict[str, Callable[[str, Sequence[Word]], None]] = {
+    **dict.fromkeys((":", "true", "false", "cd", "echo", "pushd", "pwd", "type"), _anything),
+    **dict.fromkeys(("popd", "times"), _nothing),
+    **dict.fromkeys(("break", "continue", "shift", "umask"), _digits),
+    **dict.fromkeys(("export", "readonly"), _declare),
+    **dict.fromkeys(("mapfile", "readarray"), _mapfile),
+    **dict.fromkeys(("test", "["), _test),
+    "command": _command,
+    "exec": _nothing,
+    "exit": _one_word,
+    "jobs": _jobs,
     "printf": _printf,
+    "read": _read,
     "set": _set,
     "shopt": _shopt,
     "unset": _unset,
-    "let": _let,
-    "test": _test,
-    "[": _test,
+    "wait": _wait,
 }
+BUILTINS = frozenset(_CHECKS)
+# They would change what other words of the line mean, run text or files, or evaluate their words once more.
+REFUSED_BUILTINS = names(
+    """
+    . alias bind builtin caller compgen complete compopt coproc declare dirs disown enable eval fc getopts hash help
+    history let local logout return source suspend trap typeset ulimit unalias
+    """
+)

@@ -1,6 +1,6 @@
 """Reads words as bash does: quotes, escapes, expansions, with the commands inside of them.
 
-Works on the bytes of the source, held as text of one character a byte, so that places in it are those of tree-sitter.
+Works on the bytes of the source, held as text of one character a byte, as bash does: it knows no other letters.
 Whatever is rare, or means different things to different shells, is refused here: less that is understood is safer.
 """
 
@@ -10,16 +10,16 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-from fumehood.policy.commands.script import Arithmetic, Assignment, Script
+from fumehood.policy.commands.script import Arithmetic, Script
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import Hole, Piece, Word, joined
+from fumehood.policy.commands.words import COUNT, GLOB, MANY, NUMBER, ONE, Hole, Piece, Word, joined
 
 METACHARACTERS = " \t\n;&|()<>"
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
-_SUBSCRIPT = re.compile(r"\[([@*]|[0-9]+|-[0-9]+|\$?[A-Za-z_][A-Za-z0-9_]*)\]")
-_OPERATOR = re.compile(r":[-=+?]|[-=+?]|##?|%%?|//?|\^\^?|,,?|:")
-_ARITHMETIC = re.compile(r"(?:[A-Za-z0-9_\s+\-*/%<>=!&|^~?:,#;()]|\$(?=[A-Za-z_#?]))*")
-_PLAIN = "it cannot be judged"
+_SUBSCRIPT = re.compile(r"\[([@*]|-?[0-9]+|\$?[A-Za-z_][A-Za-z0-9_]*)\]")
+_OPERATOR = re.compile(r":[-+?]|[-+?]|##?|%%?|//?|\^\^?|,,?|:(?=[0-9]+(?::[0-9]+)?\})")
+_ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+_PLAIN = "not understood"
 _DEEPEST = 24
 
 
@@ -74,7 +74,7 @@ class Cursor:
             pieces += self._unquoted(is_value, is_first=self.at == start)
         if is_braced:
             # Braces make several words of one, so only what stands before them is sure.
-            pieces = [*pieces[:opened], Hole.MANY]
+            pieces = [*pieces[:opened], MANY]
         found = tuple(_decoded(piece) for piece in joined(pieces))
         return Word(found, start, self.at, str(_decoded(self.source[start : self.at])))
 
@@ -83,7 +83,7 @@ class Cursor:
 
     def _unquoted(self, is_value: bool, *, is_first: bool) -> list[Piece]:
         char, start = self.peek(), self.at
-        many = Hole.ONE if is_value else Hole.MANY
+        is_many = not is_value
         match char:
             case "'":
                 return [self._single_quoted()]
@@ -92,40 +92,37 @@ class Cursor:
             case "\\":
                 self.at += 2
                 if self.at > self.end:
-                    self.refuse(start, f"it ends in a backslash, so {_PLAIN}", "remove it")
+                    self.refuse(start, f"it ends in a backslash: {_PLAIN}", "remove it")
                 escaped = self.source[start + 1]
                 return [] if escaped == "\n" else [escaped]
             case "$":
-                return self._dollar(many, is_quoted=False)
+                return self._dollar(is_many=is_many, is_quoted=False)
             case "`":
-                return self._backquoted(many)
+                return self._backquoted(Hole(is_many))
             case "<" | ">":
                 self.bash_only(start, "process substitution")
                 self.at += 2
                 self._commands(")")
-                return [Hole.ONE]
+                return ["/dev/fd/", ONE]
             case "*" | "?":
                 self.at += 1
-                return [char] if is_value else [Hole.MANY]
+                return [char] if is_value else [GLOB]
             case "[":
                 self.at += 1
-                return [Hole.MANY] if not is_value and self._closes_bracket() else ["["]
+                is_alone = is_first and (self.peek() in METACHARACTERS or self.starts_with("["))
+                return ["["] if is_value or is_alone else [GLOB]
             case "~" if is_first or (is_value and self.source[start - 1] in "=:"):
                 self.at += 1
-                return ["~", Hole.ONE]
+                return ["~", ONE]
             case _:
                 self.at += 1
                 return [char]
-
-    def _closes_bracket(self) -> bool:
-        found = re.compile(r"[^\s;&|()<>]*\]").match(self.source, self.at, self.end)
-        return found is not None
 
     def _single_quoted(self) -> str:
         start = self.at
         end = self.source.find("'", self.at + 1, self.end)
         if end < 0:
-            self.refuse(start, f"a quotation has no end, so {_PLAIN}", "close it", self.end)
+            self.refuse(start, f"a quotation has no end: {_PLAIN}", "close it", self.end)
         self.at = end + 1
         return self.source[start + 1 : end]
 
@@ -137,15 +134,15 @@ class Cursor:
                 self.at += 1
                 return pieces
             pieces += self.quoted_piece()
-        return self.refuse(start, f"a quotation has no end, so {_PLAIN}", "close it", self.end)
+        return self.refuse(start, f"a quotation has no end: {_PLAIN}", "close it", self.end)
 
     def quoted_piece(self) -> list[Piece]:
         """One piece of a text in which expansions happen and nothing else."""
         char = self.peek()
         if char == "$":
-            return self._dollar(Hole.ONE, is_quoted=True)
+            return self._dollar(is_many=False, is_quoted=True)
         if char == "`":
-            return self._backquoted(Hole.ONE)
+            return self._backquoted(ONE)
         if char == "\\" and self.at + 1 < self.end:
             escaped = self.source[self.at + 1]
             self.at += 2
@@ -155,20 +152,20 @@ class Cursor:
         self.at += 1
         return [char]
 
-    def _dollar(self, hole: Hole, *, is_quoted: bool) -> list[Piece]:
+    def _dollar(self, *, is_many: bool, is_quoted: bool) -> list[Piece]:
         start = self.at
         if self.starts_with("$(("):
             self.at += 3
             self._arithmetic(start)
-            return [hole]
+            return [NUMBER]
         if self.starts_with("$("):
             self.at += 2
             self._commands(")")
-            return [hole]
+            return [Hole(is_many)]
         if self.starts_with("${"):
-            return [self._braced(hole, is_quoted=is_quoted)]
+            return [self._braced(is_many, is_quoted=is_quoted)]
         if self.starts_with("$[") or (not is_quoted and self.starts_with('$"')):
-            self.refuse(start, f"{self.peek(2)} is rarely used, and {_PLAIN}", "write it in another way", start + 2)
+            self.refuse(start, f"{self.peek(2)} is rarely used: {_PLAIN}", "write it plainly", start + 2)
         if not is_quoted and self.starts_with("$'"):
             return [self._ansi_quoted()]
         self.at += 1
@@ -177,16 +174,16 @@ class Cursor:
             return ["$"]
         # `$10` is `$1` and a zero.
         self.at = found.end() if not found[0].isdigit() else found.start() + 1
-        return [Hole.MANY if found[0] == "@" else hole]
+        return [_value(found[0], is_many)]
 
     def _ansi_quoted(self) -> Hole:
         start = self.at
         self.bash_only(start, "$'...'")
-        found = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL).match(self.source, self.at, self.end)
+        found = _ANSI_QUOTED.match(self.source, self.at, self.end)
         if found is None:
-            self.refuse(start, f"a quotation has no end, so {_PLAIN}", "close it", self.end)
+            self.refuse(start, f"a quotation has no end: {_PLAIN}", "close it", self.end)
         self.at = found.end()
-        return Hole.ONE
+        return ONE
 
     def _arithmetic(self, start: int) -> None:
         """Up to the two brackets that close it."""
@@ -197,11 +194,10 @@ class Cursor:
                 break
             depth += (char == "(") - (char == ")")
             self.at += 1
-        text = self.source[begin : self.at]
-        if not self.starts_with("))") or _ARITHMETIC.fullmatch(text) is None:
-            self.refuse(start, f"this is not plain arithmetic, so {_PLAIN}", "use numbers, names and operators alone")
-        self.script.arithmetic.append(Arithmetic(text, start, self.at + 2))
+        if not self.starts_with("))"):
+            self.refuse(start, f"this is no arithmetic: {_PLAIN}", "use numbers, names and operators alone")
         self.at += 2
+        self.script.arithmetic.append(Arithmetic(self.source[begin : self.at - 2], start, self.at))
 
     def arithmetic_command(self) -> None:
         start = self.at
@@ -211,13 +207,11 @@ class Cursor:
 
     def _commands(self, closer: str) -> None:
         start = self.at
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            self.refuse(start, "commands are nested too deeply", "write it in several lines")
+        self._deeper(start)
         self.read_list(closer)
         self.depth -= 1
         if not self.starts_with(closer):
-            self.refuse(start, f"a substitution has no end, so {_PLAIN}", "close it")
+            self.refuse(start, f"a substitution has no end: {_PLAIN}", "close it")
         self.at += 1
 
     def _backquoted(self, hole: Hole) -> list[Piece]:
@@ -233,46 +227,46 @@ class Cursor:
         self.at, self.end = end + 1, inner
         return [hole]
 
-    def _braced(self, hole: Hole, *, is_quoted: bool) -> Hole:
-        """`${name}` and its common forms. Those that evaluate a value once more are refused."""
+    def _braced(self, is_many: bool, *, is_quoted: bool) -> Hole:
+        """`${name}` and its common forms. Those that evaluate a value once more, or assign, are refused."""
         start = self.at
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            self.refuse(start, "expansions are nested too deeply", "write it in several lines")
+        self._deeper(start)
         self.at += 2
-        if self.peek() == "#" and self.peek(2) != "#}":
-            self.at += 1
+        is_length = self.peek() == "#" and self.peek(2) != "#}"
+        self.at += is_length
         found = _PARAMETER.match(self.source, self.at, self.end)
         if found is None or (found[0] == "!" and self.source[found.end() : found.end() + 1] != "}"):
             self._refuse_expansion(start)
         self.at = found.end()
-        is_list = found[0] in ("@", "*")
-        subscript = _SUBSCRIPT.match(self.source, self.at, self.end)
-        if subscript:
+        value = _value(found[0], is_many)
+        if subscript := _SUBSCRIPT.match(self.source, self.at, self.end):
             self.bash_only(start, "an array")
             self.at = subscript.end()
-            is_list = subscript[1] in ("@", "*")
-            if not is_list:
+            value = MANY if subscript[1] == "@" else Hole(is_many)
+            if subscript[1] not in "@*":
                 self.script.arithmetic.append(Arithmetic(subscript[1], start, self.at))
-        operator = _OPERATOR.match(self.source, self.at, self.end)
+        operator = None if is_length else _OPERATOR.match(self.source, self.at, self.end)
         if operator:
             self.at = operator.end()
-            self._operand(start, operator[0], is_quoted=is_quoted)
-            if operator[0] in (":=", "="):
-                self.script.assigned.append(Assignment(found[0], (), start, self.at))
+            self._operand(start, is_quoted=is_quoted)
+            value = Hole(value.is_many)
         if self.peek() != "}":
             self._refuse_expansion(start)
         self.at += 1
         self.depth -= 1
-        return Hole.MANY if is_list else hole
+        return COUNT if is_length else value
+
+    def _deeper(self, start: int) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.refuse(start, "commands are nested too deeply", "write it in several lines")
 
     def _refuse_expansion(self, start: int) -> NoReturn:
         end = self.source.find("}", start, self.end)
-        why = f"this expansion can evaluate text as code, or is rarely used: {_PLAIN}"
-        self.refuse(start, why, "use a plain $name", self.end if end < 0 else end + 1)
+        end = self.end if end < 0 else end + 1
+        self.refuse(start, f"this expansion: {_PLAIN}", "write it plainly, with $name", end)
 
-    def _operand(self, start: int, operator: str, *, is_quoted: bool) -> None:
-        begin = self.at
+    def _operand(self, start: int, *, is_quoted: bool) -> None:
         while self.at < self.end and self.peek() != "}":
             char = self.peek()
             if char == "\n" or self._is_process_substitution() or (is_quoted and char in "'\""):
@@ -283,11 +277,12 @@ class Cursor:
                 self._double_quoted()
             else:
                 self.quoted_piece()
-        if operator == ":":
-            text = self.source[begin : self.at]
-            if _ARITHMETIC.fullmatch(text) is None:
-                self._refuse_expansion(start)
-            self.script.arithmetic.append(Arithmetic(text, start, self.at))
+
+
+def _value(name: str, is_many: bool) -> Hole:
+    if name in "#?!$":
+        return COUNT
+    return MANY if name == "@" else Hole(is_many, name)
 
 
 def _decoded(piece: Piece) -> Piece:

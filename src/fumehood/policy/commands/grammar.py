@@ -1,7 +1,7 @@
-"""Reads the structure of a script: lists, pipelines, compound commands, functions, here-documents.
+"""Reads the structure of a script: lists, pipelines, compound commands, here-documents.
 
-A reader of our own, which knows the common part of the language and refuses the rest. `agreement` compares what it
-found with what tree-sitter finds.
+A reader of our own, which knows a small part of the language and refuses the rest: no functions, no `select`, no
+`coproc`, no subscripts but numbers. The tests compare what it lets through with what bash then does.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ from __future__ import annotations
 import re
 
 from fumehood.policy.commands.cursor import METACHARACTERS, Cursor
-from fumehood.policy.commands.script import Arithmetic, Assignment, Function, Redirection, Script, Simple
+from fumehood.policy.commands.script import Arithmetic, Assignment, Redirection, Script, Simple
+from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Word
 
 _REDIRECTION = re.compile(r"[0-9]*(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|(&>>|&>)")
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[0-9]+\])?\+?=")
-_SUBSCRIPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^=]*\]\+?=")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[0-9]+\])?(\+?)=")
+_SUBSCRIPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _DELIMITER = re.compile(r"(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1|\\([A-Za-z_][A-Za-z0-9_]*)")
-_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 _SEPARATORS = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n]")
 _CLOSERS = frozenset({"then", "else", "elif", "fi", "do", "done", "esac", "}"})
-_OPENERS = frozenset({"if", "while", "until", "for", "select", "case", "{", "function", "coproc", "[[", "in"})
+_OPENERS = frozenset({"if", "while", "until", "for", "case", "{", "[["})
+_REFUSED = {"coproc": "leave it out", "select": "use for", "function": "write its commands out", "in": "remove it"}
+_RESERVED = re.compile(rf"[^{re.escape(METACHARACTERS)}]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CASE_END = re.compile(r";;&|;;|;&")
+_COMPARING_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_TESTS = names("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
+_COMPARISONS = frozenset({"=", "==", "!=", "=~", "-nt", "-ot", "-ef", *_COMPARING_NUMBERS})
 _DEEPEST = 40
-_NOT_UNDERSTOOD = "it cannot be judged"
+_LONGEST_RESERVED = 9  # a letter more than `function`: a word that is longer is none
+_NOT_UNDERSTOOD = "not understood"
 
 
 def read_script(source: str, *, is_bash: bool) -> Script:
@@ -31,7 +40,7 @@ def read_script(source: str, *, is_bash: bool) -> Script:
     grammar = Grammar(source, 0, len(source), script, is_bash=is_bash)
     grammar.statements("")
     if grammar.at < grammar.end:
-        grammar.refuse(grammar.at, f"{grammar.peek()!r} closes nothing here, so {_NOT_UNDERSTOOD}", "remove it")
+        grammar.refuse(grammar.at, f"{grammar.peek()!r} closes nothing here: {_NOT_UNDERSTOOD}", "remove it")
     return script
 
 
@@ -56,7 +65,7 @@ class Grammar(Cursor):
                 break
             self._and_or()
         if self._pending:
-            self.refuse(self.at, f"a here-document has no end, so {_NOT_UNDERSTOOD}", "close it")
+            self.refuse(self.at, f"a here-document has no end: {_NOT_UNDERSTOOD}", "close it")
         self._pending = waiting
         self._inner -= 1
         return self._reserved()
@@ -75,7 +84,6 @@ class Grammar(Cursor):
 
     def _and_or(self) -> None:
         """Pipelines joined by && and ||, and the mark that ends them."""
-        start, functions, links = self.at, len(self.script.functions), 0
         self._pipeline()
         while True:
             self.skip_blanks()
@@ -83,12 +91,11 @@ class Grammar(Cursor):
                 break
             found = _SEPARATORS.match(self.source, self.at, self.end)
             if found is None:
-                self.refuse(self.at, f"a command cannot begin here, so {_NOT_UNDERSTOOD}", "put a ; before it")
+                self.refuse(self.at, f"a command cannot begin here: {_NOT_UNDERSTOOD}", "put a ; before it")
             if found[0] in (";;", ";&", ";;&"):
                 break
             self.at = found.end()
             if found[0] in ("&&", "||", "|", "|&"):
-                links += 1
                 if found[0] == "|&":
                     self.bash_only(found.start(), "|&")
                 self._skip_lines()
@@ -96,11 +103,7 @@ class Grammar(Cursor):
                 continue
             if found[0] == "\n":
                 self.at -= 1
-            links += found[0] == "&"
             break
-        if self._inner == 1 and not links and self.script.functions[functions:]:
-            function = self.script.functions[functions]
-            function.is_settled = function.start == start
 
     def _pipeline(self) -> None:
         self.skip_blanks()
@@ -111,13 +114,13 @@ class Grammar(Cursor):
 
     def _reserved(self) -> str:
         """The next word, if it is written so that it may be a reserved one."""
-        found = re.compile(rf"[^{re.escape(METACHARACTERS)}]+").match(self.source, self.at, self.end)
+        found = _RESERVED.match(self.source, self.at, min(self.end, self.at + _LONGEST_RESERVED))
         return found[0] if found else ""
 
     def _expect(self, word: str, start: int) -> None:
         self.skip_blanks()
         if self._reserved() != word:
-            self.refuse(start, f"{word!r} is missing after this, so {_NOT_UNDERSTOOD}", f"add {word!r}")
+            self.refuse(start, f"{word!r} is missing after this: {_NOT_UNDERSTOOD}", f"add {word!r}")
         self.at += len(word)
 
     def _command(self) -> None:
@@ -128,8 +131,9 @@ class Grammar(Cursor):
             self.at += 1
             self.statements(")")
             self._close(")", start)
-        elif word in _CLOSERS or word in ("coproc", "select", "in"):
-            self.refuse(start, f"{word!r} does not belong here, so {_NOT_UNDERSTOOD}", "remove it", start + len(word))
+        elif word in _CLOSERS or word in _REFUSED:
+            remedy = _REFUSED.get(word, "remove it")
+            self.refuse(start, f"{word!r} does not belong here: {_NOT_UNDERSTOOD}", remedy, start + len(word))
         elif word in _OPENERS:
             self.at += len(word)
             self._compound(word, start)
@@ -152,22 +156,13 @@ class Grammar(Cursor):
             case "{":
                 self.statements("}")
                 self._expect("}", start)
-            case "[[":
-                self._test(start)
             case _:
-                self.bash_only(start, "function")
-                self.skip_blanks()
-                name = self.word()
-                self.skip_blanks()
-                if self.starts_with("("):
-                    self.at += 1
-                    self._close(")", start)
-                self._function(name, start)
+                self._test(start)
 
     def _close(self, mark: str, start: int) -> None:
         self.skip_blanks()
         if self.peek() != mark:
-            self.refuse(start, f"this is not closed, so {_NOT_UNDERSTOOD}", f"add {mark!r}")
+            self.refuse(start, f"this is not closed: {_NOT_UNDERSTOOD}", f"add {mark!r}")
         self.at += 1
 
     def _if(self, start: int) -> None:
@@ -194,12 +189,12 @@ class Grammar(Cursor):
         if self.starts_with("(("):
             self.arithmetic_command()
         else:
-            name, words = self.word(), list[Word]()
+            name = self.word()
             self._skip_lines()
-            if self._reserved() == "in":
-                self.at += 2
-                words = self._words_of_line()
-            self.script.assigned.append(Assignment(name.text or "", tuple(words), start, self.at))
+            if _VARIABLE.fullmatch(name.raw) is None or self._reserved() != "in":
+                self.refuse(start, f"this loop: {_NOT_UNDERSTOOD}", "write it as: for name in words; do ...; done")
+            self.at += 2
+            self.script.assigned.append(Assignment(name.raw, tuple(self._words_of_line()), start, self.at))
         self.skip_blanks()
         if self.peek() == ";":
             self.at += 1
@@ -224,12 +219,12 @@ class Grammar(Cursor):
                 self.at += 1
             self._patterns(start)
             self.statements("esac")
-            found = re.compile(r";;&|;;|;&").match(self.source, self.at, self.end)
+            found = _CASE_END.match(self.source, self.at, self.end)
             if found:
                 self.at = found.end()
             self._skip_lines()
             if not found and self._reserved() != "esac":
-                self.refuse(start, f"'esac' is missing after this, so {_NOT_UNDERSTOOD}", "add 'esac'")
+                self.refuse(start, f"'esac' is missing after this: {_NOT_UNDERSTOOD}", "add 'esac'")
         self.at += len("esac")
 
     def _patterns(self, start: int) -> None:
@@ -241,51 +236,38 @@ class Grammar(Cursor):
             mark = self.peek()
             self.at += 1
             if before == self.at - 1 or mark not in "|)" or not mark:
-                self.refuse(start, f"a pattern of this is unusual, so {_NOT_UNDERSTOOD}", "write it with quotes")
+                self.refuse(start, f"a pattern of this is unusual: {_NOT_UNDERSTOOD}", "write it with quotes")
             if mark == ")":
                 return
 
     def _test(self, start: int) -> None:
         """`[[ ... ]]` runs nothing but substitutions, and evaluates numbers."""
         self.bash_only(start, "[[")
-        self.script.tests.append(Word(("[[",), start, start + 2, "[["))
         words: list[Word] = []
-        while True:
+        is_open = True
+        while is_open:
             self.skip_blanks()
-            if self.peek() in ("<", ">", "(", ")", "!") and self.peek(2) not in ("<(", ">("):
-                self.at += 1
-            elif self.peek(2) in ("&&", "||"):
-                self.at += 2
-            elif self.peek() == "|":
-                self.at += 1
-            elif self.peek() == "\n" or (self.peek() in METACHARACTERS and self.peek(2) not in ("<(", ">(")):
-                self.refuse(start, f"'[[' has no ']]' on its line, or something unusual in it: {_NOT_UNDERSTOOD}",
-                            "write it in a plain form")  # fmt: skip
+            mark = self.peek(2) if self.peek(2) in ("&&", "||") else self.peek()
+            if mark and mark in ("<", ">", "(", ")", "!", "&&", "||") and self.peek(2) not in ("<(", ">("):
+                self.at += len(mark)
+                words.append(Word((mark,), self.at, self.at, mark))
+            elif mark == "|" and words and words[-1].raw != "|":
+                self.at += 1  # in a regular expression
+            elif not mark or (mark in METACHARACTERS and self.peek(2) not in ("<(", ">(")):
+                self.refuse(start, f"'[[' has no ']]' on its line: {_NOT_UNDERSTOOD}", "write it plainly")
             else:
                 words.append(self.word())
-                if words[-1].raw == "]]":
-                    break
+                is_open = words[-1].raw != "]]"
         self._check_test(words[:-1], start)
 
     def _check_test(self, words: list[Word], start: int) -> None:
         for number, word in enumerate(words):
-            if word.raw in ("-v", "-R"):
-                self.refuse(start, f"[[ {word.raw} evaluates text as code: {_NOT_UNDERSTOOD}", "use -n or -z")
-            if word.raw in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+            if word.raw.startswith("-") and len(word.raw) > 1 and word.raw not in _TESTS | _COMPARISONS:
+                self.refuse(start, f"{word.raw} in [[: {_NOT_UNDERSTOOD}", "use -n, -z, -f and the like")
+            if word.raw in _COMPARING_NUMBERS:
                 for operand in (*words[max(0, number - 1) : number], *words[number + 1 : number + 2]):
-                    text = operand.raw.strip('"').removeprefix("${").removesuffix("}")
+                    text = operand.raw.strip('"')
                     self.script.arithmetic.append(Arithmetic(text, operand.start, operand.end))
-
-    def _function(self, name: Word, start: int) -> None:
-        if _FUNCTION_NAME.fullmatch(name.raw) is None:
-            self.refuse(name.start, "a function with this name hides a command, or is unusual", "choose another name")
-        self.script.functions.append(Function(name, start))
-        self._skip_lines()
-        if self.peek() not in "({" or self.starts_with("(("):
-            self.refuse(name.start, f"a function needs {{ ... }} after its name: {_NOT_UNDERSTOOD}", "add them")
-        self._inner += 1
-        self._command()
-        self._inner -= 1
 
     def _simple(self) -> None:
         simple, start = Simple(), self.at
@@ -299,16 +281,13 @@ class Grammar(Cursor):
                 self._assignment(simple, found)
                 continue
             if not simple.words and _SUBSCRIPTED.match(self.source, self.at, self.end):
-                self.refuse(self.at, f"a subscript can run commands: {_NOT_UNDERSTOOD}", "use a plain number")
+                self.refuse(self.at, f"a subscript: {_NOT_UNDERSTOOD}", "use a plain number")
             simple.words.append(self.word())
             self._refuse_named_descriptor(simple.words[-1])
-        if self.peek() == "(" and len(simple.words) == 1 and not simple.assignments and not simple.redirections:
-            self.at += 1
-            self._close(")", start)
-            self._function(simple.words[0], start)
-            return
+        if self.peek() == "(" and simple.words:
+            self.refuse(start, f"a function or a pattern in brackets: {_NOT_UNDERSTOOD}", "write its commands out")
         if not (simple.words or simple.assignments or simple.redirections):
-            self.refuse(start, f"there is no command here, so {_NOT_UNDERSTOOD}", "remove it")
+            self.refuse(start, f"there is no command here: {_NOT_UNDERSTOOD}", "remove it")
         self.script.commands.append(simple)
 
     def _refuse_named_descriptor(self, word: Word) -> None:
@@ -331,11 +310,11 @@ class Grammar(Cursor):
                 values += self._words_of_line()
                 self._skip_lines()
                 if len(values) == before and self.peek() != ")":
-                    self.refuse(start, f"this array is unusual, so {_NOT_UNDERSTOOD}", "list plain values")
+                    self.refuse(start, f"this array is unusual: {_NOT_UNDERSTOOD}", "list plain values")
             self._close(")", start)
         else:
             values.append(self.word(is_value=True))
-        simple.assignments.append(Assignment(found[1], tuple(values), start, self.at, is_array))
+        simple.assignments.append(Assignment(found[1], () if found[2] else tuple(values), start, self.at))
 
     def _redirections_after(self) -> None:
         simple = Simple()
@@ -360,8 +339,10 @@ class Grammar(Cursor):
             return True
         target = self.word()
         if not target.raw:
-            self.refuse(start, f"a redirection leads nowhere, so {_NOT_UNDERSTOOD}", "name a file")
-        is_copy = operator in (">&", "<&") and re.fullmatch(r"[0-9]+-?|-", target.raw) is not None
+            self.refuse(start, f"a redirection leads nowhere: {_NOT_UNDERSTOOD}", "name a file")
+        is_copy = operator in (">&", "<&") and _DESCRIPTOR.fullmatch(target.raw) is not None
+        if operator == "<&" and not is_copy:
+            self.refuse(start, f"a descriptor without a number: {_NOT_UNDERSTOOD}", "use a number")
         simple.redirections.append(Redirection(operator, None if is_copy else target, start, self.at))
         return True
 

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
-def names(text: str) -> frozenset[str]:
-    """Set apart by blanks: long lists are easier to read without marks."""
-    return frozenset(text.split())
-
+from fumehood.policy.commands.variables import names
 
 # Naming one of these in a rule allows whatever code it is given: that is what they are for.
 INTERPRETERS = names(
@@ -28,25 +24,13 @@ INTERPRETERS = names(
     powershell cscript clisp uvx pipx poetry pdm hatch conda mamba yarn pnpm corepack cargo rustc go dpkg rpm snap
     wine mono lxc lxc-attach machinectl ctr nerdctl crictl visudo vipw sudoedit editor sensible-editor pager
     sensible-pager xterm mail mailx sendmail procmail rsh pssh aria2c tshark wireshark jjs jrunscript gimp blender
-    cscope zathura slsh yelp ssh-keygen ssh-agent gpg-agent
+    cscope zathura slsh yelp ssh-keygen ssh-agent gpg-agent openssl pandoc convert magick exiftool ctags ip ag scp
+    bsdtar cpio patch xdg-open sshfs 7z
     """
 )
 # Shells whose `-c` text is read as bash or as sh; the others have grammars of their own.
 READABLE_SHELLS = {"bash": True, "rbash": True, "sh": False, "dash": False, "ash": False}
 SHELLS = frozenset(READABLE_SHELLS) | names("zsh ksh ksh93 mksh fish csh tcsh rzsh rksh nu xonsh elvish oksh yash")
-
-# Parts of the shell that need no rule. What some of them may not do is in `builtins`.
-BUILTINS = names(
-    """
-    : true false echo printf test [ cd pwd pushd popd dirs exit return break continue shift wait read set shopt export
-    declare typeset local readonly unset let getopts umask type times jobs mapfile readarray trap command builtin exec
-    eval time
-    """
-)
-# They change what other words of the line mean, or run files.
-REFUSED_BUILTINS = names(
-    "alias unalias enable hash bind complete compgen compopt fc history coproc source . suspend logout caller ulimit"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +43,6 @@ class Wrapper:
     takes_assignments: bool = False
     is_text: bool = False
     """What it runs is text for a shell rather than words."""
-    lookups: frozenset[str] = frozenset()
-    """Options with which it runs nothing."""
 
 
 def _wrapper(
@@ -70,33 +52,29 @@ def _wrapper(
     *,
     assigns: bool = False,
     text: bool = False,
-    lookups: str = "",
 ) -> Wrapper:
-    return Wrapper(names(valued), names(flags), own_words, assigns, text, names(lookups))
+    return Wrapper(names(valued), names(flags), own_words, assigns, text)
 
 
 WRAPPERS = {
-    "env": _wrapper("-u --unset -C --chdir", "-i --ignore-environment - -0 --null -v --debug", assigns=True),
+    "env": _wrapper("-u --unset", "-i --ignore-environment - -0 --null -v --debug", assigns=True),
     "nohup": _wrapper(),
     "setsid": _wrapper("", "-c --ctty -f --fork -w --wait"),
     "stdbuf": _wrapper("-i --input -o --output -e --error"),
     "nice": _wrapper("-n --adjustment"),
     "ionice": _wrapper("-c --class -n --classdata", "-t --ignore"),
     "timeout": _wrapper("-s --signal -k --kill-after", "--preserve-status --foreground -v --verbose", 1),
-    "time": _wrapper("-f --format -o --output", "-p -a -v --portability --append --verbose -q --quiet"),
-    "command": _wrapper("", "-p", lookups="-v -V"),
-    "builtin": _wrapper(),
-    "exec": _wrapper("-a", "-c -l"),
-    "sudo": _wrapper("-u --user -g --group -h --host -p --prompt -C -T -r -t -D", "-E -H -n -S -k -b -P", assigns=True),
+    "time": _wrapper("", "-p"),
+    "sudo": _wrapper("-u --user -g --group", "-E -H -n -S -k", assigns=True),
     "doas": _wrapper("-u -C", "-n"),
     "chroot": _wrapper("--userspec --groups", "--skip-chdir", 1),
     "taskset": _wrapper("", "-c --cpu-list -a", 1),
     "chrt": _wrapper("-T -P -D", "-b -f -i -o -r -d -R", 1),
     "strace": _wrapper(
-        "-e -o -s -p -u -E -a -b -O -S -P -I",
-        "-f -ff -c -C -t -tt -ttt -T -v -q -qq -x -xx -y -yy -r -i -k",
+        "-e -s -a -S",
+        "-f -c -C -t -tt -ttt -T -v -q -qq -x -xx -y -yy -r -i -k",
     ),
-    "ltrace": _wrapper("-e -o -s -p -u -a -l -n -x", "-f -c -C -t -tt -T -S -r -i"),
+    "ltrace": _wrapper("-e -s -a", "-f -c -C -t -tt -T -S -r -i"),
     "valgrind": _wrapper("", "-q -v"),
     "sshpass": _wrapper("-p -f -d -P", "-e -v"),
     "setpriv": _wrapper(
@@ -111,11 +89,11 @@ WRAPPERS = {
         text=True,
     ),
     "xargs": _wrapper(
-        "-n --max-args -P --max-procs -L --max-lines -s --max-chars -d --delimiter -a --arg-file -I --replace -E",
+        "-n --max-args -P --max-procs -L -s --max-chars -d --delimiter -a --arg-file -I -E",
         "-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit",
     ),
     "flock": _wrapper("-w --timeout -E --conflict-exit-code", "-s -x -e -n -o -F --shared --exclusive --nonblock", 1),
-    "ssh": _wrapper("-p -l -i -b -c -m -e", "-4 -6 -A -a -C -q -T -t -tt -v -x -N -n -k -K", 1, text=True),
+    "ssh": _wrapper("-p -l -i", "-4 -6 -a -C -q -T -v -x -n", 1, text=True),
 }
 
 
@@ -160,9 +138,8 @@ _FAMILIES = {
     ),
     "podman": _family("--connection -c --identity --log-level --root --runroot --url", "--remote -r -v --version"),
     "kubectl": _family(
-        "-n --namespace --context --cluster --kubeconfig -s --server --user --token --as --request-timeout -v --v"
-        " --certificate-authority --client-certificate --client-key --as-group --cache-dir",
-        "--insecure-skip-tls-verify --match-server-version --warnings-as-errors",
+        "-n --namespace --context --kubeconfig -s --server",
+        "",
     ),
     "helm": _family("--kube-context --kubeconfig -n --namespace --registry-config", "--debug"),
     "npm": _family(

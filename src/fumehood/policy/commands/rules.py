@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fumehood.policy.commands.words import Hole, Word
+from fumehood.policy.commands.words import Word
 
 _SYSTEM_PLACE = re.compile(r"/(?:usr/(?:local/)?)?s?bin/([^/]+)")
 _SYNTAX = re.compile(r"[;&|<>()`$\\\n]")
+_ANYTHING = object()
 _CLUSTER = re.compile(r"-[A-Za-z0-9]+")
 # Other spellings of options, where a rule would otherwise be easily missed.
 _SAME = {
@@ -55,6 +56,17 @@ class Rule:
             if number >= len(arguments) or not _surely(arguments[number], pattern):
                 return False
         return True
+
+    @property
+    def option(self) -> str | None:
+        """What a rule such as `sort -o` or `git log --output` is about: that option, wherever it stands."""
+        last = self.words[-1]
+        is_option = 2 <= len(self.words) <= 3 and len(last) > 1 and last.startswith("-")
+        return (
+            last
+            if is_option and "*" not in last and not any(word.startswith("-") for word in self.words[:-1])
+            else None
+        )
 
     def denies(self, program: str, arguments: Sequence[Word], *, has_subcommand: bool) -> bool:
         """With `has_subcommand` the first argument is known to be one; otherwise an option may have taken a word."""
@@ -114,8 +126,8 @@ def _surely(word: Word, pattern: str) -> bool:
 
 def possibly(word: Word, pattern: str) -> bool:
     """Whether the word could be one that matches: two patterns, of which each may have holes."""
-    ours = tuple(item for piece in word.pieces for item in (piece if isinstance(piece, str) else (Hole.ONE,)))
-    theirs = tuple(Hole.ONE if char == "*" else char for char in pattern)
+    ours = tuple(item for piece in word.pieces for item in (piece if isinstance(piece, str) else (_ANYTHING,)))
+    theirs = tuple(_ANYTHING if char == "*" else char for char in pattern)
     return _overlap(ours, theirs)
 
 
@@ -129,9 +141,9 @@ def _overlap(ours: tuple[object, ...], theirs: tuple[object, ...]) -> bool:
         if mine is None and other is None:
             return True
         steps: list[tuple[int, int]] = []
-        if mine is Hole.ONE:
+        if mine is _ANYTHING:
             steps += [(here + 1, there), *([(here, there + 1)] if other is not None else [])]
-        if other is Hole.ONE:
+        if other is _ANYTHING:
             steps += [(here, there + 1), *([(here + 1, there)] if mine is not None else [])]
         if mine is not None and mine == other:
             steps.append((here + 1, there + 1))
@@ -167,23 +179,24 @@ def _is_option(program: str, option: str, word: Word) -> bool:
 
 def _has_operands(wanted: list[str], arguments: Sequence[Word], *, is_exact: bool) -> bool:
     operands = [word for word in arguments if not word.prefix.startswith("-")]
-    starts = [0] if is_exact else _feasible_starts(arguments, operands)
-    return any(_follow(wanted, operands[start:]) for start in starts)
+    starts = [0] if is_exact else _feasible_starts(arguments)
+    return any(_follow(wanted, operands, start) for start in starts)
 
 
-def _feasible_starts(arguments: Sequence[Word], operands: list[Word]) -> list[int]:
+def _feasible_starts(arguments: Sequence[Word]) -> list[int]:
     """Where the first operand may be: all before it may be values of options that stand right before them."""
     starts = [0]
-    for number, operand in enumerate(operands):
-        place = next(index for index, word in enumerate(arguments) if word is operand)
-        if place == 0 or not arguments[place - 1].may_be_option:
+    for before, word in zip((None, *arguments), arguments, strict=False):
+        if word.prefix.startswith("-"):
+            continue
+        if before is None or not before.may_be_option:
             break
-        starts.append(number + 1)
+        starts.append(len(starts))
     return starts
 
 
-def _follow(wanted: list[str], operands: Sequence[Word]) -> bool:
-    for number, pattern in enumerate(wanted):
+def _follow(wanted: list[str], operands: Sequence[Word], start: int) -> bool:
+    for number, pattern in enumerate(wanted, start):
         if number >= len(operands) or not possibly(operands[number], pattern):
             return number < len(operands) and operands[number].is_many and not operands[number].prefix
         if operands[number].is_many:

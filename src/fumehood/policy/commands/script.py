@@ -11,9 +11,9 @@ from fumehood.policy.commands.words import Word
 class Assignment:
     name: str
     values: tuple[Word, ...]
+    """None at all: the value comes from elsewhere."""
     start: int
     end: int
-    is_array: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,6 @@ class Simple:
     redirections: list[Redirection] = field(default_factory=list[Redirection])
 
 
-@dataclass(slots=True)
-class Function:
-    name: Word
-    start: int
-    is_settled: bool = False
-    """Defined whatever happens, once this place is passed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
     """Text that the shell evaluates as numbers, which can run commands through the values of variables."""
@@ -54,9 +46,6 @@ class Arithmetic:
 @dataclass(slots=True)
 class Script:
     commands: list[Simple] = field(default_factory=list[Simple])
-    functions: list[Function] = field(default_factory=list[Function])
     assigned: list[Assignment] = field(default_factory=list[Assignment])
-    """By other means than `name=value`: loops, defaults."""
+    """By loops."""
     arithmetic: list[Arithmetic] = field(default_factory=list[Arithmetic])
-    tests: list[Word] = field(default_factory=list[Word])
-    """Where each `[[` stands: heads of commands that have no words of their own."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fumehood.policy.commands.places import Place
 from fumehood.policy.commands.words import Word
 
 _SAFE_OPTIONS = re.compile(
     r"-[nrEsuz]+|-[nrEsz]*i[A-Za-z0-9._~-]*|--quiet|--silent|--regexp-extended|--in-place(=.*)?|--separate|--null-data"
     r"|--unbuffered|--posix|--sandbox|--version"
 )
+_IN_PLACE = re.compile(r"-[nrEsz]*i|--in-place")
 _SCRIPT_FOLLOWS = ("-e", "--expression", "-ne", "-re", "-Ee", "-nre", "-nEe")
 _ADDRESS = re.compile(r"(?:[0-9]+(?:~[0-9]+)?|\$|\+[0-9]+|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])*/[IM]*)")
 _PLAIN = "pdqQ=nNhHgGxDPl"
@@ -19,9 +21,10 @@ _LABEL = re.compile(r"[ \t]*[A-Za-z0-9_]*")
 _UNREADABLE = "sed's script is put together while it runs, so that it cannot be read"
 
 
-def find_sed_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
+def find_sed_hatch(arguments: Sequence[Word], place: Place) -> tuple[int, str] | None:
     """The place of the argument that opens it, and why."""
-    position, scripts, only_files = 0, 0, False
+    position, scripts, only_files, in_place = 0, 0, False, False
+    files: list[int] = []
     while position < len(arguments):
         word = arguments[position]
         text = word.text
@@ -32,6 +35,8 @@ def find_sed_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
                 if not _is_harmless(text or ""):
                     return position, "sed's script can run programs or write files, or is not understood"
                 scripts += 1
+            else:
+                files.append(position)
         elif text == "--":
             only_files = True
         elif text in _SCRIPT_FOLLOWS:
@@ -42,7 +47,11 @@ def find_sed_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
             scripts += 1
         elif _SAFE_OPTIONS.fullmatch(text) is None:
             return position, f"sed's {text} is not known to be harmless"
+        in_place = in_place or (not only_files and _IN_PLACE.match(text or "") is not None)
         position += 1
+    for position in files if in_place else ():
+        if found := place.problem(arguments[position]):
+            return position, f"sed -i: {found[0]}"
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fumehood.policy.commands.programs import FAMILIES, RUNNING_SUBCOMMANDS, SUBCOMMAND_WRAPPERS, Wrapper
+from fumehood.policy.commands.tools import TOOLS, WITH_SUBCOMMANDS
 from fumehood.policy.commands.words import Word
 
 
@@ -27,7 +28,11 @@ class Resolved:
 
     @property
     def runs_code(self) -> bool:
-        return self.subcommand in RUNNING_SUBCOMMANDS.get(self.name, ())
+        """Or may, for all that is known."""
+        if self.subcommand is None:
+            return False
+        is_known = self.name not in WITH_SUBCOMMANDS or f"{self.name} {self.subcommand}" in TOOLS
+        return not is_known or self.subcommand in RUNNING_SUBCOMMANDS.get(self.name, ())
 
     @property
     def wrapper(self) -> Wrapper | None:

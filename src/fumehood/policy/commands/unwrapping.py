@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from fumehood.policy.commands.programs import WRAPPERS, Wrapper, names
+from fumehood.policy.commands.programs import WRAPPERS, Wrapper
+from fumehood.policy.commands.tools import FIND_FLAGS, FIND_VALUED
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import Hole, Word, known, rest_of_line
+from fumehood.policy.commands.words import ONE, PLAIN, Word, known, rest_of_line
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_EXECUTING = frozenset({"-exec", "-ok"})
 _FOUND = "{}"
-# What `find` compares with: the word after it is a value, whatever it is.
-_COMPARING = names(
-    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -type -xtype -size -mtime -atime -ctime "
-    "-mmin -amin -cmin -newer -user -group -perm -maxdepth -mindepth -samefile -inum -links -printf"
-)
+_WITH_ENDING = re.compile(r"[\w*?-]*\.[A-Za-z0-9]+")
 
 
 @dataclass(slots=True)
@@ -29,16 +27,12 @@ class Inside:
     assignments: list[Word] = field(default_factory=list[Word])
 
 
-def unwrap(name: str, arguments: Sequence[Word]) -> Inside:
+def unwrap(name: str, arguments: Sequence[Word], granted: frozenset[str] = frozenset()) -> Inside:
     """Raises RefusedError where it cannot be told which word is the inner command."""
     if name == "find":
-        return _find(arguments)
+        return _find(arguments, granted)
     wrapper = WRAPPERS.get(name)
-    if wrapper is None:
-        return Inside()
-    if any(word.text in wrapper.lookups for word in arguments[:1]):
-        return Inside()
-    return unwrap_by(name, wrapper, arguments)
+    return Inside() if wrapper is None else unwrap_by(name, wrapper, arguments)
 
 
 def unwrap_by(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> Inside:
@@ -101,7 +95,7 @@ def _completed(name: str, rest: list[Word], values: dict[str, Word]) -> list[Wor
     """`xargs` adds words at the end, or puts them in the place of a marker."""
     if name != "xargs":
         return rest
-    marker = values.get("-I") or values.get("--replace")
+    marker = values.get("-I")
     if marker is None:
         return [*rest, rest_of_line(rest[-1])]
     if not marker.text:
@@ -109,37 +103,55 @@ def _completed(name: str, rest: list[Word], values: dict[str, Word]) -> list[Wor
     return [word.replaced(str(marker.text)) for word in rest]
 
 
-def _find(arguments: Sequence[Word]) -> Inside:
-    inside, place = Inside(), 0
+def _find(arguments: Sequence[Word], granted: frozenset[str]) -> Inside:
+    inside, place, is_tame = Inside(), 0, _finds_plain_names(arguments)
     while place < len(arguments):
-        word = arguments[place]
-        # One word alone, where the folder stands, cannot be more than a folder or an option without a command.
-        is_value = place > 0 and arguments[place - 1].text in _COMPARING
-        may_belong = word.is_many or (place and not is_value)
-        if (word.text is None and word.may_be_option and may_belong) or word.text == ";":
-            _refuse(word, f"{word.raw} may turn out to belong to -exec with a command")
-        place += 1
-        if word.text not in _EXECUTING:
+        word, place = arguments[place], place + 1
+        is_folder = not (word.may_be_option or word.text in FIND_FLAGS) or (
+            place == 1 and not word.is_many and word.text is None
+        )
+        if is_folder and word.text != ";":
             continue
-        inner: list[Word] = []
-        while place < len(arguments) and arguments[place].text != ";" and not _ends_batch(arguments, place):
-            inner.append(_replaced(arguments[place]))
+        if word.text in FIND_VALUED:
+            if place < len(arguments) and arguments[place].is_many:
+                _refuse(arguments[place], f"{arguments[place].raw} may become several words, of which one may be -exec")
             place += 1
-        if not inner or place >= len(arguments):
-            _refuse(word, f"the command of {word.raw} has no end")
-        place += 1
-        inside.commands.append(inner)
+        elif word.text in _EXECUTING:
+            inner: list[Word] = []
+            while place < len(arguments) and arguments[place].text != ";" and not _ends_batch(arguments, place):
+                inner.append(_replaced(arguments[place], is_tame=is_tame))
+                place += 1
+            if not inner or place >= len(arguments):
+                _refuse(word, f"the command of {word.raw} has no end")
+            place += 1
+            inside.commands.append(inner)
+        elif word.text not in FIND_FLAGS | granted:
+            raise RefusedError(
+                word.start,
+                word.end,
+                f"{word.raw} of find is not known to be harmless",
+                f"leave it out, or add 'find {word.raw}' to commands.allow",
+            )
     return inside
+
+
+def _finds_plain_names(arguments: Sequence[Word]) -> bool:
+    """Only names with an ending, in folders that are not hidden."""
+    texts = [word.text or "" for word in arguments]
+    named = any(before in ("-name", "-iname") and _WITH_ENDING.fullmatch(text) for before, text in pairwise(texts))
+    folders = next((texts[:number] for number, text in enumerate(texts) if text[:1] in ("-", "(", "!")), texts)
+    parts = [part for folder in folders for part in folder.split("/")]
+    return named and "-o" not in texts and not any(part.startswith(".") and part not in (".", "..") for part in parts)
 
 
 def _ends_batch(arguments: Sequence[Word], place: int) -> bool:
     return arguments[place].text == "+" and arguments[place - 1].text == _FOUND
 
 
-def _replaced(word: Word) -> Word:
+def _replaced(word: Word, *, is_tame: bool) -> Word:
     """What is found begins with the folder that was searched, and so is never an option."""
     if word.text == _FOUND:
-        return Word(("./", Hole.ONE), word.start, word.end, word.raw)
+        return Word(("./", PLAIN if is_tame else ONE), word.start, word.end, word.raw)
     return word.replaced(_FOUND)
 
 

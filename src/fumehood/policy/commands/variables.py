@@ -1,125 +1,149 @@
-"""Variables that change what a command line means, and values that arithmetic would take for code."""
+"""Variables: which ones a line may set, and what is known of their values.
+
+Shells, loaders and programs take orders from many variables, so what is exported has to be known to be harmless.
+Arithmetic evaluates values as code, so names in it have to be set to numbers by the line itself, and nowhere to more.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from fumehood.policy.commands.programs import names
 from fumehood.policy.commands.script import Arithmetic, Assignment
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import Word
+from fumehood.policy.commands.words import NUMBER, PLAIN, Piece, Word, known
 
-Report = Callable[[RefusedError], None]
 
-# Shells, loaders, interpreters and tools take orders from these, exported or not: they may be exported already.
+def names(text: str) -> frozenset[str]:
+    """Set apart by blanks: long lists are easier to read without marks."""
+    return frozenset(text.split())
+
+
+# Bash's own, and those that are exported already; a name in small letters is nobody's but the line's.
 _PREFIXES = tuple(
     names(
         """
     GTK_ GIO_ QT_ R_ JULIA_ LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY NODE_ NPM_ JAVA_ JDK_ _JAVA LESS GCONV_ CARGO_
     RUSTC RUSTUP GOROOT GOENV GOTOOL LUA_ PHP_ SSH_ SUDO_ DOCKER_ KUBE XDG_ AWK GAWK TAR_ GREP_ RIPGREP_ CURL_
-    RSYNC_ PIP_ UV_ PROMPT_ HIST GLIBC_ MALLOC_ OPENSSL_
+    RSYNC_ PIP_ UV_ PROMPT_ HIST GLIBC_ MALLOC_ OPENSSL_ READLINE_ COMP COPROC EPOCH
     """
     )
 )
 _NAMES = names(
     """
-    VIMINIT EXINIT GVIMINIT PATH HOME SHELL EDITOR VISUAL PAGER BROWSER IFS ENV CDPATH GLOBIGNORE OPTIND OPTERR
-    POSIXLY_CORRECT TMPDIR PWD OLDPWD UID EUID PPID SECONDS RANDOM LINENO PS0 PS1 PS2 PS3 PS4 SHELLOPTS FUNCNAME
-    FUNCNEST FPATH TERMINFO INPUTRC CC CXX AR AS LD NM CPP FC STRIP MAKE MAKEFLAGS MAKEFILES MAIL MAILPATH FIGNORE
-    TIMEFORMAT TMOUT MAPFILE LOCPATH NLSPATH TZDIR HOSTALIASES RES_OPTIONS MANPATH MANPAGER MANOPT WGETRC ZDOTDIR
-    DISPLAY EXECIGNORE
+    VIMINIT EXINIT GVIMINIT PATH HOME SHELL EDITOR VISUAL PAGER BROWSER IFS ENV CDPATH GLOBIGNORE OPTIND OPTERR OPTARG
+    POSIXLY_CORRECT TMPDIR PWD OLDPWD UID EUID PPID SECONDS RANDOM SRANDOM LINENO PS0 PS1 PS2 PS3 PS4 SHELLOPTS
+    FUNCNAME FUNCNEST FPATH TERMINFO INPUTRC CC CXX AR AS LD NM CPP FC STRIP MAKE MAKEFLAGS MAKEFILES MAIL MAILPATH
+    FIGNORE TIMEFORMAT TMOUT MAPFILE LOCPATH NLSPATH TZDIR HOSTALIASES RES_OPTIONS MANPATH MANPAGER MANOPT WGETRC
+    ZDOTDIR DISPLAY EXECIGNORE PIPESTATUS DIRSTACK GROUPS HOSTFILE IGNOREEOF CHILD_MAX SHLVL REPLY
     """
 )
-# Other programs may take orders from these, so that they are not exported to any.
-_PARTS = tuple(
-    names(
-        """
-    PATH PRELOAD LIBRARY EDITOR VISUAL PAGER SHELL BROWSER COMMAND CMD EXEC OPTIONS OPTS FLAGS HOOK STARTUP PROXY
-    ASKPASS HOME CONFIG WRAPPER RCFILE PLUGIN LOADER
+_OWN_OF_SMALL_LETTERS = names("auto_resume histchars")
+# Programs that get these do what they do anyway.
+_EXPORTED = names(
     """
-    )
-)
-_HARMLESS = names(
-    """
-    PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONIOENCODING PYTHONHASHSEED PYTHONUTF8 NODE_ENV RUST_BACKTRACE
-    RUST_LOG GOOS GOARCH GOMAXPROCS TERM GIT_PAGER_IN_USE GIT_TERMINAL_PROMPT PIP_NO_INPUT CCACHE_DISABLE REPLY
+    LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR
+    CLICOLOR CI DEBUG VERBOSE PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONIOENCODING PYTHONHASHSEED PYTHONUTF8
+    NODE_ENV RUST_BACKTRACE RUST_LOG GOOS GOARCH GOMAXPROCS GIT_TERMINAL_PROMPT GIT_PAGER_IN_USE PIP_NO_INPUT
+    PIP_DISABLE_PIP_VERSION_CHECK CCACHE_DISABLE MPLBACKEND OMP_NUM_THREADS DEBIAN_FRONTEND CARGO_TERM_COLOR
     """
 )
 _VALUES = {"GIT_PAGER": {"cat", ""}, "PAGER": {"cat", ""}, "MANPAGER": {"cat", ""}}
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SWITCH = re.compile(r"[0-9]*|true|false|yes|no|on|off")
+_COUNTED_BY_BASH = names("RANDOM SECONDS LINENO")
+_NUMBER = re.compile(r"-?[0-9]+")
+_NUMBERS = re.compile(r"\{-?[0-9]+\.\.-?[0-9]+\}|\$\(seq( [0-9]+)+\)")
+_PLAIN_VALUE = re.compile(r"(?:\./)?\w[\w%+,-]*(?:[./]\w[\w%+,-]*)*/?")
+_ARITHMETIC = re.compile(
+    r"(?P<name>\$?[A-Za-z_]\w*|\$[#?]|\$\{#?\w+\})|0[xX][0-9a-fA-F]+|[0-9]+|\*\*|[-+*/%<>=!&|^~?:,;()\s]"
+)
+_SETTING = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)")
 _ASSIGNING = re.compile(r"(?<![=!<>])=(?!=)|<<=|>>=|\+\+|--")
-_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
-class Ledger:
-    """What a whole line assigns and computes with, its inner scripts included."""
+class Names:
+    """What one script assigns, all of it: a loop may come back to what stands further up."""
 
-    def __init__(self) -> None:
-        self._doubtful: set[str] = set()
-        self._arithmetic: list[tuple[Arithmetic, tuple[int, int], Report]] = []
-        self._reports: list[Report] = []
+    def __init__(self, assignments: Iterable[Assignment]) -> None:
+        self._values: dict[str, list[Word] | None] = {}
+        for assignment in assignments:
+            if not assignment.values:
+                self._values[assignment.name] = None
+            elif (found := self._values.setdefault(assignment.name, [])) is not None:
+                found += assignment.values
 
-    @contextmanager
-    def reporting(self, report: Report) -> Iterator[None]:
-        """Where to tell what is found in one script, even if that is known only when all of them were read."""
-        self._reports.append(report)
-        try:
-            yield
-        finally:
-            self._reports.pop()
+    def is_number(self, name: str) -> bool:
+        values = self._values.get(name)
+        return name in _COUNTED_BY_BASH or (bool(values) and all(map(_is_number, values or ())))
 
-    def assign(self, assignment: Assignment, shown: tuple[int, int], *, is_exported: bool = False) -> None:
-        """Raises RefusedError for a variable that others take orders from."""
-        _check_name(assignment.name, assignment.values, shown, is_exported=is_exported)
-        if not assignment.values or not all(_is_number(word) for word in assignment.values):
-            self._doubtful.add(assignment.name)
+    def settled(self, word: Word) -> Word:
+        """With what is known of the variables in it."""
+        if word.text is not None:
+            return word
+        return replace(word, pieces=tuple(map(self._settled_piece, word.pieces)))
 
-    def compute(self, arithmetic: Arithmetic, shown: tuple[int, int]) -> None:
-        self._arithmetic.append((arithmetic, shown, self._reports[-1]))
+    def _settled_piece(self, piece: Piece) -> Piece:
+        if isinstance(piece, str) or piece.name is None:
+            return piece
+        values = self._values.get(piece.name) or ()
+        if values and all(map(_is_plain, values)):
+            return PLAIN
+        return NUMBER if self.is_number(piece.name) else piece
 
-    def check(self) -> None:
-        """At the end, when everything that is assigned is known: a value may be an expression that runs a command."""
-        for arithmetic, shown, report in self._arithmetic:
-            try:
-                self._check_arithmetic(arithmetic.text, shown)
-            except RefusedError as error:
-                report(error)
-
-    def _check_arithmetic(self, text: str, shown: tuple[int, int]) -> None:
-        used = _IDENTIFIER.findall(text)
+    def check_arithmetic(self, text: str, shown: tuple[int, int]) -> None:
+        """Raises RefusedError for what may be more than numbers."""
+        at = 0
+        while at < len(text):
+            found = _ARITHMETIC.match(text, at)
+            if found is None:
+                raise RefusedError(*shown, "arithmetic: not understood", "use numbers and names of numbers alone")
+            name = (found["name"] or "").strip("${}")
+            if name and name not in "#?" and "#" not in name and not self.is_number(name):
+                why = f"arithmetic would evaluate the value of {name} as code, and it is not surely a number"
+                raise RefusedError(*shown, why, f"set {name} to plain numbers alone, or compare with [ ... ]")
+            at = found.end()
         if _ASSIGNING.search(text):
-            for name in used:
-                _check_name(name, (), shown)
-        doubtful = next((name for name in used if name in self._doubtful), None)
-        if doubtful:
-            why = f"the value of {doubtful} is not surely a number, and arithmetic would evaluate it as code"
-            raise RefusedError(*shown, why, "compare it with [ ... ], or assign plain numbers alone")
-        if re.search(r"\$[0-9@*]|[^\w\s+\-*/%<>=!&|^~?:,#;()$]", text):
-            raise RefusedError(*shown, "arithmetic would evaluate this as code", "use numbers and names alone")
+            for name in re.findall(r"[A-Za-z_]\w*", text):
+                check_assignment(name, (), shown)
 
 
-def _check_name(name: str, values: tuple[Word, ...], shown: tuple[int, int], *, is_exported: bool = False) -> None:
-    if not _is_influential(name, is_exported=is_exported):
+def assigned_numbers(arithmetic: Iterable[Arithmetic]) -> Iterator[Assignment]:
+    """What arithmetic assigns is a number."""
+    for part in arithmetic:
+        for found in _SETTING.finditer(part.text):
+            yield Assignment(found[1], (known("0"),), part.start, part.end)
+
+
+def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int], *, is_exported: bool = False) -> None:
+    """Raises RefusedError for a variable that others take orders from, or may."""
+    if name in _EXPORTED or (values and all(word.text in _VALUES.get(name, ()) for word in values)):
         return
-    if values and all(word.text in _VALUES.get(name, ()) for word in values):
-        return
-    why = f"{name} changes how commands are found or what they do"
-    raise RefusedError(*shown, why, "leave it as it is; the policy's author can set it for the whole sandbox")
+    if name == "_" or _is_influential(name):
+        why = f"{name} changes how commands are found or what they do"
+        raise RefusedError(*shown, why, "leave it as it is; the policy's author can set it for the whole sandbox")
+    if is_exported and not all(word.text is not None and _SWITCH.fullmatch(word.text) for word in values):
+        why = f"programs may take orders from {name}, which is exported"
+        raise RefusedError(*shown, why, "set it in environment.variables of the policy, or do not export it")
 
 
-def _is_influential(name: str, *, is_exported: bool) -> bool:
-    if name in _HARMLESS:
-        return False
-    upper = name.upper()
+def _is_influential(name: str) -> bool:
     if name.islower():
-        return upper.endswith("_PROXY") or name in ("auto_resume", "histchars")
-    return upper in _NAMES or upper.startswith(_PREFIXES) or (is_exported and any(part in upper for part in _PARTS))
+        return name.endswith("_proxy") or name.startswith("npm_") or name in _OWN_OF_SMALL_LETTERS
+    upper = name.upper()
+    return upper in _NAMES or upper.startswith(_PREFIXES)
 
 
 def _is_number(word: Word) -> bool:
     if word.text is not None:
         return _NUMBER.fullmatch(word.text) is not None
-    # What arithmetic gives is a number.
-    return re.fullmatch(r"\$\(\(.*\)\)|\$[#?]|\{-?[0-9]+\.\.-?[0-9]+\}", word.raw, re.DOTALL) is not None
+    is_one = len(word.pieces) == 1 and all(hole.is_number for hole in word.holes)
+    return is_one or _NUMBERS.fullmatch(word.raw) is not None
+
+
+def _is_plain(word: Word) -> bool:
+    """A name or a path that begins with a letter, and goes neither up nor into hidden folders."""
+    if not all(isinstance(piece, str) or piece.is_glob for piece in word.pieces):
+        return False
+    text = "".join(piece if isinstance(piece, str) else "x" for piece in word.pieces)
+    return bool(text) and isinstance(word.pieces[0], str) and _PLAIN_VALUE.fullmatch(text) is not None

@@ -1,22 +1,29 @@
-"""A word of a command as far as it can be known before the command runs."""
+"""Words of a command as the shell will give them to a program, as far as that can be known by reading."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 
-class Hole(Enum):
+@dataclass(frozen=True, slots=True)
+class Hole:
     """A part of a word that only running tells."""
 
-    ONE = "one"
-    """Some text, as from "$x"."""
-    MANY = "many"
-    """Some text that may also become several words or none: $x without quotes, globs, braces, "$@"."""
+    is_many: bool = False
+    """It may also become several words or none: $x without quotes, globs, braces, "$@"."""
+    name: str | None = None
+    """The variable whose value it is."""
+    is_plain: bool = False
+    """Whatever it is, it is one word that begins with a letter or a digit and names nothing hidden."""
+    is_number: bool = False
+    is_glob: bool = False
+    """It names files that are there, and none that are hidden."""
 
 
+ONE, MANY, GLOB = Hole(), Hole(is_many=True), Hole(is_many=True, is_glob=True)
+PLAIN, NUMBER, COUNT = Hole(is_plain=True), Hole(is_number=True), Hole(is_plain=True, is_number=True)
 Piece = str | Hole
 
 
@@ -35,8 +42,12 @@ class Word:
         return None if any(isinstance(piece, Hole) for piece in self.pieces) else "".join(map(str, self.pieces))
 
     @property
+    def holes(self) -> list[Hole]:
+        return [piece for piece in self.pieces if isinstance(piece, Hole)]
+
+    @property
     def is_many(self) -> bool:
-        return Hole.MANY in self.pieces
+        return any(hole.is_many for hole in self.holes)
 
     @property
     def prefix(self) -> str:
@@ -52,7 +63,8 @@ class Word:
 
     @property
     def may_be_option(self) -> bool:
-        return self.prefix.startswith("-") or (self.prefix == "" and self.text is None)
+        first = self.pieces[0] if self.pieces else ""
+        return first.startswith("-") if isinstance(first, str) else not first.is_plain
 
     def replaced(self, marker: str) -> Word:
         """As it may be when something takes the marker's place in it, as `find` and `xargs` do."""
@@ -60,20 +72,23 @@ class Word:
         for piece in self.pieces:
             parts = piece.split(marker) if isinstance(piece, str) else [piece]
             for number, part in enumerate(parts):
-                pieces += ([Hole.ONE] if number else []) + ([part] if part else [])
-        return Word(joined(pieces), self.start, self.end, self.raw)
+                pieces += ([ONE] if number else []) + ([part] if part else [])
+        return replace(self, pieces=joined(pieces))
 
 
 def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """Neighbouring texts as one; empty ones are left out, but a word of nothing is still a word."""
     found: list[Piece] = []
-    for piece in pieces:
-        last = found[-1] if found else None
-        if isinstance(piece, str) and isinstance(last, str):
-            found[-1] = last + piece
-        elif piece != "":
-            found.append(piece)
-    return tuple(found)
+    run: list[str] = []
+    for piece in (*pieces, ONE):
+        if isinstance(piece, str):
+            run.append(piece)
+            continue
+        if text := "".join(run):
+            found.append(text)
+        run = []
+        found.append(piece)
+    return tuple(found[:-1])
 
 
 def known(text: str, start: int = 0, end: int = 0) -> Word:
@@ -82,4 +97,4 @@ def known(text: str, start: int = 0, end: int = 0) -> Word:
 
 def rest_of_line(word: Word) -> Word:
     """Whatever else may follow, as `xargs` appends it."""
-    return Word((Hole.MANY,), word.start, word.end, "...")
+    return Word((MANY,), word.start, word.end, "...")

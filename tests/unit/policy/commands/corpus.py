@@ -23,6 +23,31 @@ EVERYDAY = Commands(
 )  # fmt: skip
 # Whatever is not denied; programs that run code need a rule that names them.
 OPEN = Commands(deny=("git push", "rm"))
+# For agents at work on a project: with interpreters and builders, so that the kernel has to see to the rest.
+PROJECT = Commands(
+    allow=(
+        *(EVERYDAY.allow or ()),
+        *("base64", "cargo", "cmp", "column", "comm", "curl", "expr", "fold", "free", "g++", "gcc", "go", "gunzip"),
+        *("hexdump", "hostname", "id", "install", "join", "make", "nl", "node", "nproc", "npm test", "npm run *"),
+        *("npm ci", "npm ls", "npx tsc", "numfmt", "od", "paste", "pip", "printenv", "ps", "python", "python3"),
+        *("readlink", "rev", "rg", "rm", "rmdir", "shuf", "split", "strings", "tac", "tree", "truncate", "uname"),
+        *("unzip", "uptime", "wget", "which", "whoami", "xxd", "zcat", "zip", "git"),
+    ),
+    deny=("git push",),
+)  # fmt: skip
+# Ordinary lines that are refused all the same; docs/commands.md says why.
+REFUSED_ALL_THE_SAME = frozenset(
+    {
+        *("ls *.txt | xargs sed -i 's/a/b/' --", "trap 'echo done' EXIT", 'greet() { echo "hello $1"; }; greet world'),
+        *('count() { ls "$1" | wc -l; }\ncount src', "function greet { echo hi; }\ngreet", 'tar czf "$out.tgz" src'),
+        *(
+            'tar -czf "$name" -C "$dir" src',
+            'git show "$commit"',
+            'git diff "$base" -- src',
+            "git log $range --oneline",
+        ),
+    }
+)
 
 
 def lines(name: str) -> list[str]:

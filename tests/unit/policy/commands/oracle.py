@@ -11,14 +11,14 @@ import json
 from fumehood import Policy, SyncSandbox
 
 RECORDED_ONLY = (
-    *("rm", "git", "python", "python3", "perl", "ruby", "node", "php", "lua", "make", "npm", "npx", "pip"),
+    *("rm", "python", "python3", "perl", "ruby", "node", "php", "lua", "make", "npm", "npx", "pip"),
     *("vim", "vi", "ed", "sudo", "doas", "ssh", "docker", "kubectl", "busybox", "gdb", "curl", "at", "crontab"),
     *("tmux", "less", "man", "su", "zsh"),
 )
 PASSED_ON = (
     *("ls", "cat", "grep", "find", "xargs", "env", "timeout", "nice", "nohup", "awk", "sed", "sort", "head"),
     *("tail", "tr", "tar", "wc", "cut", "tee", "date", "basename", "seq", "base64", "sleep", "setsid"),
-    *("stdbuf", "mkdir", "touch", "split"),
+    *("stdbuf", "mkdir", "touch", "split", "git", "cp", "mv", "ln", "uniq", "chmod", "file", "bash", "sh"),
 )
 
 _DRIVER = """
@@ -36,16 +36,24 @@ os.makedirs("/workspace/template/src")
 for name in ("x", "y", "z", "file", "a.txt", "b.txt", "x.sh", "x.sed", "x.awk", "-e1e rm"):
     with open(f"/workspace/template/{name}", "w") as stream:
         stream.write("rm x\\n")
+subprocess.run("git init -q . && git add x && git -c user.name=x -c user.email=x commit -qm x", shell=True,
+               cwd="/workspace/template", env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"}, check=True)
 # For those who change where programs are looked for.
 for name in ("ls", "cat"):
     with open(f"/workspace/template/{name}", "w") as stream:
         stream.write("#!/bin/sh\\nprintf 'planted\\\\t\\\\n' >> /tmp/log\\n")
     os.chmod(f"/workspace/template/{name}", 0o755)
+def orders():
+    try:
+        return open("/tmp/place/.git/config").read(), sorted(os.listdir("/tmp/place/.git/hooks"))
+    except OSError:
+        return None
 found = []
 environment = {"PATH": "/workspace/recorders:/usr/bin:/bin", "HOME": "/tmp/place", "LANG": "C.UTF-8"}
 for line in lines:
     shutil.rmtree("/tmp/place", ignore_errors=True)
-    shutil.copytree("/workspace/template", "/tmp/place")
+    shutil.copytree("/workspace/template", "/tmp/place", symlinks=True)
+    at_first = orders()
     open("/tmp/log", "w").close()
     process = subprocess.Popen(["/bin/bash", "-c", line], cwd="/tmp/place", env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -58,7 +66,8 @@ for line in lines:
     except ProcessLookupError:
         pass
     process.wait()
-    if os.path.exists("/tmp/place/.bashrc"):
+    gone = not os.path.exists("/tmp/place/x")
+    if gone or os.path.exists("/tmp/place/.bashrc") or orders() != at_first:
         open("/tmp/log", "a").write("written\\t\\n")
     entries = open("/tmp/log", errors="replace").read().splitlines()
     found.append([entry.split("\\t")[:-1] for entry in entries if "\\t" in entry])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from unit.policy.commands.corpus import EVERYDAY, OPEN, lines
+from unit.policy.commands.corpus import EVERYDAY, OPEN, PROJECT, REFUSED_ALL_THE_SAME, lines
 
 from fumehood.policy import Commands
 from fumehood.policy.commands import judge
 
 
 def test_there_are_enough_lines_and_none_twice() -> None:
-    for name, least in (("smuggling", 600), ("ordinary", 300)):
+    for name, least in (("smuggling", 600), ("hostile", 450), ("ordinary", 300), ("working", 350)):
         assert len(set(lines(name))) == len(lines(name)) >= least
 
 
@@ -19,23 +21,39 @@ def test_no_line_smuggles_a_command(commands: Commands) -> None:
     assert [line for line in lines("smuggling") if judge(commands, line).allowed] == []
 
 
-def test_no_ordinary_line_is_refused() -> None:
+def test_no_hostile_line_is_allowed() -> None:
+    assert [line for line in lines("hostile") if judge(EVERYDAY, line).allowed] == []
+
+
+def test_no_ordinary_line_is_refused_but_those_that_the_docs_list() -> None:
     refused = {line: str(verdict) for line in lines("ordinary") if not (verdict := judge(EVERYDAY, line)).allowed}
+    assert set(refused) == REFUSED_ALL_THE_SAME
+
+
+def test_the_docs_list_every_ordinary_line_that_is_refused() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "commands.md").read_text(encoding="utf-8").replace("\\|", "|")
+    assert [line for line in REFUSED_ALL_THE_SAME if line.split("\n")[0] not in page] == []
+
+
+def test_no_line_of_an_agent_at_work_is_refused() -> None:
+    refused = {line: str(verdict) for line in lines("working") if not (verdict := judge(PROJECT, line)).allowed}
     assert refused == {}
 
 
 @pytest.mark.parametrize("hidden", ["rm x", "git push"])
 def test_a_long_line_hides_nothing(hidden: str) -> None:
-    for line in (f"ls {'a' * 60_000}; {hidden}", "ls; " * 900 + hidden, f"ls {'x ' * 20_000}; {hidden}"):
+    for line in (f"ls {'a' * 16_000}; {hidden}", "ls; " * 900 + hidden, f"ls {'x ' * 8_000}; {hidden}"):
         assert not judge(EVERYDAY, line).allowed
-    assert not judge(EVERYDAY, "ls " + "a" * 70_000).allowed
+    (refusal,) = judge(EVERYDAY, "ls " + "a" * 16_500).refusals
+    assert (refusal.why, refusal.remedy) == ("it is longer than 16384 bytes", "put it into a file or several lines")
+    assert judge(EVERYDAY, "ls " + "a" * 16_000).allowed
 
 
 @pytest.mark.parametrize(
     ("opening", "closing"),
     [
         *(("echo $(", ")"), ("(", ")"), ('echo "$(', ')"'), ("{ ", "; }"), ("cat <(", ")"), ("if true; then ", "; fi")),
-        *(("while true; do ", "; done"), ("case x in x) ", ";; esac"), ("bash -c 'echo $(", ")'"), ("f() { ", "; }")),
+        *(("while true; do ", "; done"), ("case x in x) ", ";; esac"), ("bash -c 'echo $(", ")'")),
     ],
 )
 def test_deep_nesting_hides_nothing_and_breaks_nothing(opening: str, closing: str) -> None:

@@ -1,0 +1,219 @@
+"""Whether the words of a known tool are known to be harmless: `tools` says which are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fumehood.policy.commands.places import Place, is_hidden_or_remote
+from fumehood.policy.commands.tools import COMPILERS, TOOLS, Tool, is_option_of_compiler
+from fumehood.policy.commands.words import Word, known
+
+_REMEDY = "leave it out, or add a rule that spells it to commands.allow: '{} {}'"
+# Settings of git that make it start nothing.
+_HARMLESS_SETTINGS = (
+    *(
+        "user.name=",
+        "user.email=",
+        "color.",
+        "advice.",
+        "core.quotepath=",
+        "init.defaultbranch=",
+        "commit.gpgsign=false",
+    ),
+    *("core.autocrlf=", "log.date="),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """One word that is not known to be harmless. A rule that spells `option` allows it."""
+
+    position: int
+    option: str
+    why: str
+    remedy: str
+
+
+def find_offence(name: str, arguments: Sequence[Word], place: Place, granted: frozenset[str]) -> Offence | None:
+    """`name` is a program, or a program and its sub-command; `granted` are options that rules spell."""
+    if name in COMPILERS:
+        return _of_compiler(name, arguments, place, granted)
+    tool = TOOLS.get(name)
+    if tool is None:
+        return None
+    return _Reading(name, tool, place, granted, list(arguments)).offence()
+
+
+@dataclass(slots=True)
+class _Reading:
+    name: str
+    tool: Tool
+    place: Place
+    granted: frozenset[str]
+    words: list[Word]
+    at: int = 0
+    operands: list[Word] = field(default_factory=list[Word])
+    given: set[str] = field(default_factory=set[str])
+
+    def offence(self) -> Offence | None:
+        if found := self._old_style():
+            return found
+        while self.at < len(self.words):
+            word = self.words[self.at]
+            self.at += 1
+            if word.text in ("--", "--end-of-options"):
+                self.operands += self.words[self.at :]
+                break
+            if not word.may_be_option or word.text == "-" or ("*" in self.tool.marks and word.text is None):
+                self.operands.append(word)
+            elif "*" not in self.tool.marks and (found := self._option(word)):
+                return found
+        return self._of_operands()
+
+    def _option(self, word: Word) -> Offence | None:
+        text = word.text if word.text is not None else word.prefix
+        if text.startswith("--"):
+            option, has_value, value = text.partition("=")
+            if word.text is None and not has_value:
+                return self._unknown(word)
+            return self._named(
+                word, option, Word((value, *word.pieces[1:]), word.start, word.end, word.raw) if has_value else None
+            )
+        if len(text) < 2 or ("#" in self.tool.marks and word.text is not None and text[1:].isdigit()):
+            return None if word.text is not None else self._unknown(word)
+        for number, letter in enumerate(text[1:], 2):
+            option, rest = f"-{letter}", (text[number:], *word.pieces[1:])
+            is_last = option in self.tool.takes_value | self.tool.optional
+            attached = Word(tuple(piece for piece in rest if piece != ""), word.start, word.end, word.raw)
+            if found := self._named(word, option, attached if is_last and attached.pieces else None):
+                return found
+            if is_last:
+                return None
+        return None if word.text is not None else self._unknown(word)
+
+    def _named(self, word: Word, option: str, value: Word | None) -> Offence | None:
+        self.given.add(option)
+        tool = self.tool
+        if self.name == "git" and option == "-c" and value is None and self._takes_harmless_setting():
+            return None
+        if option in tool.spelled - self.granted:
+            return self._not_harmless(option)
+        if option not in tool.takes_value:
+            is_known = option in tool.optional | self.granted or (option in tool.flags and value is None)
+            return None if is_known else self._not_harmless(option)
+        if value is None:
+            if self.at >= len(self.words):
+                return None
+            value = self.words[self.at]
+            self.at += 1
+            if value.is_many:
+                return Offence(
+                    self.at - 1, option, f"the value of {option} may become several words", "put quotes around it"
+                )
+        return self._of_value(option, value)
+
+    def _takes_harmless_setting(self) -> bool:
+        setting = self.words[self.at] if self.at < len(self.words) else known("")
+        is_harmless = setting.text == "core.pager=cat" or setting.prefix.lower().startswith(_HARMLESS_SETTINGS)
+        self.at += is_harmless
+        return is_harmless and not setting.is_many
+
+    def _of_value(self, option: str, value: Word) -> Offence | None:
+        if option in self.tool.written and (found := self.place.problem(value)):
+            return Offence(self.at - 1, option, *found)
+        if option in self.tool.paths and is_hidden_or_remote(value):
+            why = f"the value of {option} may be a hidden file, or one that another program fetches"
+            return Offence(self.at - 1, option, why, "name a plain file")
+        return None
+
+    def _old_style(self) -> Offence | None:
+        """`tar czf name`: letters without a dash, whose values follow in their order."""
+        first = self.words[0] if self.words else known("-")
+        if self.name != "tar" or not (first.text or "-").isalpha():
+            return None
+        self.at = 1
+        for letter in str(first.text):
+            if found := self._named(first, f"-{letter}", None):
+                return found
+        return None
+
+    def _of_operands(self) -> Offence | None:
+        marks, operands = self.tool.marks, self.operands
+        if self.tool.required and not self.given & self.tool.required:
+            options = " or ".join(sorted(self.tool.required))
+            why = f"{self.name} without {options} starts a program, or writes a file that is not known"
+            return Offence(0, "", why, f"add {options}")
+        for mark in marks:
+            if mark[0] == "<" and len(operands) > int(mark[1:]):
+                return self._operand(operands[int(mark[1:])], f"{self.name} with so many words changes something")
+        if "+" in marks:
+            for word in operands:
+                if not word.prefix.startswith("+"):
+                    return self._operand(word, f"{self.name} sets the clock with this")
+        if remote := next((mark[1:] for mark in marks if mark[0] == "!"), None):
+            for word in operands:
+                if remote in (word.text if word.text is not None else remote):
+                    return self._operand(word, f"{word.raw} may make {self.name} start a program that fetches it")
+        return self._of_written(marks, operands)
+
+    def _of_written(self, marks: set[str], operands: list[Word]) -> Offence | None:
+        written: list[Word] = []
+        if ">all" in marks:
+            written = operands
+        elif ">last" in marks:
+            written = operands[-1:] if len(operands) > 1 else []
+        elif ">first" in marks:
+            written = operands[:1]
+        elif ">second" in marks:
+            many = [word for word in operands if word.is_many]
+            written = many or operands[1:2]
+            if many:
+                return self._operand(
+                    many[0], f"{many[0].raw} may become two words, of which {self.name} writes the second"
+                )
+        for word in (*written, *(word for word in operands if "=" in word.prefix)):
+            key, is_set, value = word.prefix.partition("=")
+            if word not in written:
+                if not (is_set and f"--{key}" in self.tool.written) or self.name != "dd":
+                    continue
+                word = (
+                    known(value)
+                    if word.text is not None
+                    else Word((value, *word.pieces[1:]), word.start, word.end, word.raw)
+                )
+            if found := self.place.problem(word):
+                return self._operand(word, *found)
+        return None
+
+    def _operand(self, word: Word, why: str, remedy: str = "") -> Offence:
+        position = next((number for number, other in enumerate(self.words) if other is word), 0)
+        return Offence(position, "", why, remedy or _REMEDY.format(self.name, word.raw))
+
+    def _unknown(self, word: Word) -> Offence:
+        why = f"{word.raw} may turn out to be an option of {self.name}, and not all of those are harmless"
+        return Offence(self.at - 1, "", why, "write -- or ./ before it, or set it to a plain word in the line itself")
+
+    def _not_harmless(self, option: str) -> Offence:
+        return Offence(
+            self.at - 1,
+            option,
+            f"{option} of {self.name} is not known to be harmless",
+            _REMEDY.format(self.name, option),
+        )
+
+
+def _of_compiler(name: str, arguments: Sequence[Word], place: Place, granted: frozenset[str]) -> Offence | None:
+    for position, word in enumerate(arguments):
+        before = arguments[position - 1].text if position else None
+        if before == "-o":
+            if found := place.problem(word):
+                return Offence(position, "", *found)
+        elif word.text == "-o" or word.text in granted:
+            continue
+        elif word.may_be_option and not (word.text is not None and is_option_of_compiler(word.text)):
+            why = f"{word.raw} is not known to be a harmless option of {name}"
+            return Offence(position, word.text or "", why, _REMEDY.format(name, word.raw))
+        elif word.prefix.startswith("@"):
+            return Offence(position, "", f"{name} reads options from {word.raw}", "write them out")
+    return None
