@@ -198,7 +198,8 @@ class _Reading:
 
     def _unknown(self, word: Word) -> Offence:
         why = f"{word.raw} may turn out to be an option of {self.name}, and not all of those are harmless"
-        return Offence(self.at - 1, "", why, "write -- or ./ before it, or set it to a plain word in the line itself")
+        before = "--end-of-options" if self.name.startswith("git ") else "-- or ./"
+        return Offence(self.at - 1, "", why, f"write {before} before it, or set it to a plain word in the line itself")
 
     def _not_harmless(self, option: str) -> Offence:
         return Offence(
