@@ -12,7 +12,9 @@ _REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])+/")
 # After these, or at the beginning, a slash cannot divide.
 _BEFORE_REGEX = "(,{}!~;&|\n"
 _RUNS = re.compile(r"system|@|getline|extension")
-_WRITES = re.compile(r"\bprintf?\b[^;{}\n]*>")
+# Where texts could not be taken out, a semicolon may be part of one.
+_MAY_WRITE = re.compile(r"[\"/#\\].*print.*>|print.*[\"/#\\].*>", re.DOTALL)
+_WRITES = re.compile(r"\bprintf?\b[^;{}]*>")
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)")
 _SAFE_OPTIONS = re.compile(r"-F.*|-v.*|--version|--posix|--re-interval|--field-separator(=.*)?|--assign(=.*)?|--csv|-k")
 _VALUED = ("-F", "-v", "--field-separator", "--assign")
@@ -46,7 +48,7 @@ def find_awk_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
     code = _stripped(program)
     if _RUNS.search(program) or _PIPE.search(code):
         return position, "awk's program can run other programs"
-    if _WRITES.search(code):
+    if _WRITES.search(code) or (code == program and _MAY_WRITE.search(code)):
         return position, "awk's program writes files; let the shell do that, with > after the command"
     return None
 

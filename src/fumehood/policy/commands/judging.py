@@ -116,7 +116,7 @@ class _Bench:
         except RefusedError as error:
             self._refusals.append(source.refusal(error))
 
-    def judge_text(self, source: _Source, *, is_bash: bool, depth: int) -> None:
+    def judge_text(self, source: _Source, *, is_bash: bool, depth: int, is_astray: bool = False) -> None:
         with self.refusing(source):
             _check_characters(source.text)
             data = source.text.encode()
@@ -125,14 +125,15 @@ class _Bench:
             script = read_script(data.decode("latin-1"), is_bash=is_bash)
             if len(script.commands) > _MOST_COMMANDS:
                 raise RefusedError(0, len(data), f"more than {_MOST_COMMANDS} commands", "write it in several parts")
-            self._judge_script(script, source, depth)
+            self._judge_script(script, source, depth, is_astray=is_astray)
 
-    def _judge_script(self, script: Script, source: _Source, depth: int) -> None:
+    def _judge_script(self, script: Script, source: _Source, depth: int, *, is_astray: bool) -> None:
         names = Names((*_assignments(script), *assigned_numbers(script.arithmetic)))
         for simple in script.commands:
             simple.words = list(map(names.settled, simple.words))
+        is_astray = is_astray or goes_astray(script.commands)
         moves = any(simple.words and simple.words[0].text in ("cd", "pushd", "popd") for simple in script.commands)
-        room = _Room(source, script, depth, Place(self._writable, goes_astray(script.commands)), moves)
+        room = _Room(source, script, depth, Place(self._writable, is_astray), moves)
         for assignment in script.assigned:
             with self.refusing(source):
                 check_assignment(assignment.name, assignment.values, (assignment.start, assignment.end))
@@ -275,7 +276,8 @@ class _Bench:
         text = inner_text(name, arguments, (words[0].start, words[-1].end))
         if text is not None:
             is_bash = programs.READABLE_SHELLS[name]
-            self.judge_text(room.source.inside(text, text.text or ""), is_bash=is_bash, depth=room.depth + 1)
+            inside, is_astray = room.source.inside(text, text.text or ""), room.place.is_doubtful
+            self.judge_text(inside, is_bash=is_bash, depth=room.depth + 1, is_astray=is_astray)
 
     def _judge_contents(self, inside: Inside, room: _Room, *, is_builtin: bool = False) -> None:
         for word in inside.assignments:
@@ -298,7 +300,8 @@ class _Bench:
                 why = f"{word.raw} is put together while it runs and then read as code"
                 raise RefusedError(word.start, word.end, why, "write it out")
         text = " ".join(word.text or "" for word in words)
-        self.judge_text(room.source.inside(words[0], text), is_bash=False, depth=room.depth + 1)
+        inside, is_astray = room.source.inside(words[0], text), room.place.is_doubtful
+        self.judge_text(inside, is_bash=False, depth=room.depth + 1, is_astray=is_astray)
 
 
 def _assignments(script: Script) -> Iterator[Assignment]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from fumehood.policy.commands.tools import COMPILERS, TOOLS, Tool, is_option_of_
 from fumehood.policy.commands.words import Word, known
 
 _REMEDY = "leave it out, or add a rule that spells it to commands.allow: '{} {}'"
+_PRINTED = re.compile(r"(?:[^%@]|%\{\w+\})*")
 # Settings of git that make it start nothing.
 _HARMLESS_SETTINGS = (
     *(
@@ -120,6 +122,10 @@ class _Reading:
         return is_harmless and not setting.is_many
 
     def _of_value(self, option: str, value: Word) -> Offence | None:
+        if self.name == "curl" and option in ("-w", "--write-out") and not _PRINTED.fullmatch(value.text or "%"):
+            return Offence(
+                self.at - 1, option, f"{option} of curl may write files", "use names in braces alone: %{http_code}"
+            )
         if option in self.tool.written and (found := self.place.problem(value)):
             return Offence(self.at - 1, option, *found)
         if option in self.tool.paths and is_hidden_or_remote(value):
@@ -192,7 +198,8 @@ class _Reading:
 
     def _unknown(self, word: Word) -> Offence:
         why = f"{word.raw} may turn out to be an option of {self.name}, and not all of those are harmless"
-        return Offence(self.at - 1, "", why, "write -- or ./ before it, or set it to a plain word in the line itself")
+        before = "--end-of-options" if self.name.startswith("git ") else "-- or ./"
+        return Offence(self.at - 1, "", why, f"write {before} before it, or set it to a plain word in the line itself")
 
     def _not_harmless(self, option: str) -> Offence:
         return Offence(

@@ -48,15 +48,17 @@ class Place:
         if found := _BRACES.fullmatch(word.raw):
             choices = (known(f"{found[1]}{choice}{found[3]}") for choice in found[2].split(","))
             return next(filter(None, map(self.problem, choices)), None)
-        path = _path(word)
-        if path is None:
+        paths = _paths(word)
+        if not paths:
             return "it cannot be known which file this writes", "write the file's name out, or end it in .txt"
+        return next(filter(None, map(self._problem_of_path, paths)), None)
+
+    def _problem_of_path(self, path: str) -> tuple[str, str] | None:
         if _CHARACTERS.fullmatch(path) is None:
             return "the name of this file has unusual characters", "use letters, digits, - and _"
         if path.startswith("/") and not any(path.startswith(f"{place}/") for place in self.writable):
             return "this is not a place to write to", f"write into the workspace or {' or '.join(self.writable)}"
-        parts = [part for part in path.split("/") if part not in _HARMLESS_DOTS]
-        if any(part.startswith(".") or part in _OF_REPOSITORIES for part in parts):
+        if _is_hidden(path) or any(part in _OF_REPOSITORIES for part in path.split("/")):
             return "programs may take orders from this file, or from files in this folder", "choose another name"
         if self.is_doubtful and not path.startswith("/"):
             return "the line changes to a folder that is hidden or not known", "name the folder, or write to /tmp"
@@ -80,34 +82,33 @@ class Place:
 
 def is_hidden_or_remote(word: Word) -> bool:
     """For files that are read or made, wherever they lie: whether the word may be more than a plain path."""
-    path = _path(word) if all(hole.is_plain for hole in word.holes) else None
-    if path is None or ":" in path:
-        return True
-    return any(part.startswith(".") and part not in _HARMLESS_DOTS for part in path.split("/"))
+    paths = _paths(word) if all(hole.is_plain for hole in word.holes) else []
+    return not paths or any(":" in path or _is_hidden(path) for path in paths)
 
 
 def goes_astray(commands: Sequence[Simple]) -> bool:
     """Whether a line changes to a folder of which it is not known that it is an ordinary one."""
-    for simple in commands:
-        if simple.words and simple.words[0].text in ("cd", "pushd"):
-            for word in simple.words[1:]:
-                path = word.text if word.text is not None else "." if all(h.is_plain for h in word.holes) else ".x"
-                if any(part.startswith(".") and part not in (".", "..") for part in path.split("/")):
-                    return True
-    return False
+    folders = (simple.words[1:] for simple in commands if simple.words and simple.words[0].text in ("cd", "pushd"))
+    return any(is_hidden_or_remote(word) for words in folders for word in words if word.text not in ("-", "--"))
 
 
-def _path(word: Word) -> str | None:
-    """As far as it is known, with a letter for what is not; None when that matters."""
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") and part not in _HARMLESS_DOTS for part in path.split("/"))
+
+
+def _paths(word: Word) -> list[str]:
+    """What it may be, with a letter for what is not known, or nothing where that may be; none when it matters more."""
     if not word.pieces or any(hole.is_many and not hole.is_glob for hole in word.holes):
-        return None
+        return []
     pieces = word.pieces
     if pieces[0] == "~" and len(pieces) > 2:
         pieces = pieces[2:]  # the home folder, and then what matters
         pieces = (str(pieces[0]).lstrip("/"), *pieces[1:]) if isinstance(pieces[0], str) else ("x", *pieces)
-    if not all(isinstance(piece, str) or piece.is_plain or piece.is_glob for piece in pieces) and not _DATA.fullmatch(
-        word.suffix
-    ):
-        return None
-    text = "".join(piece if isinstance(piece, str) else "x" for piece in pieces)
-    return posixpath.normpath(text) if text else None
+    is_data = _DATA.fullmatch(word.suffix) is not None
+    if not is_data and not all(isinstance(piece, str) or piece.is_plain or piece.is_glob for piece in pieces):
+        return []
+    texts = {
+        "".join(piece if isinstance(piece, str) else blank if piece.is_plain else "x" for piece in pieces)
+        for blank in ("x", "x" if is_data else "")
+    }
+    return [posixpath.normpath(text) for text in texts if text]

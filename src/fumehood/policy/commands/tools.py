@@ -233,7 +233,7 @@ _FIND_FLAGS = """
 FIND_VALUED = frozenset(f"-{name}" for name in _FIND_VALUED.split())
 FIND_FLAGS = frozenset({"!", "(", ")", ",", *(f"-{name}" for name in _FIND_FLAGS.split())})
 _COMPILER = re.compile(
-    r"-W(?![lap],)[\w=+-]*|-O\w?|-g\w*|-(?:ansi|std=[\w+]+)|-[ILlDU].*|-[cESvwxs]|-f(?!plugin)[\w=/.-]+|-m[\w=.-]+|-M\w*"
+    r"-W(?![lap],)[\w=+-]*|-O\w?|-g\w*|-(?:ansi|std=[\w+]+)|-[ILlDU].*|-[cESvwxs]|-f(?!plugin|dump|use-ld)[\w-]+(?:=\w+)?|-m[\w=.-]+|-MM?D?|-MP"
     r"|-pthread|-shared|-static|-pedantic(?:-errors)?|-pipe|-rdynamic|-nostdlib|-isystem|-include|-print-[\w-]+"
     r"|--version|-dumpversion"
 )

@@ -15,7 +15,10 @@ from fumehood.policy.commands.words import ONE, PLAIN, Word, known, rest_of_line
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _EXECUTING = frozenset({"-exec", "-ok"})
 _FOUND = "{}"
-_WITH_ENDING = re.compile(r"[\w*?-]*\.[A-Za-z0-9]+")
+_WITH_ENDING = re.compile(
+    r"[\w*?-]+\.(?:txt|log|csv|tsv|md|rst|html|xml|css|py|pyi|js|mjs|jsx|ts|tsx|c|h|cc|cpp|hpp|go|rs|java|rb|json|ya?ml|toml|sql)"
+)
+_CHOOSING = frozenset({"!", "-not", "-o", "-or", ",", "("})
 
 
 @dataclass(slots=True)
@@ -104,20 +107,18 @@ def _completed(name: str, rest: list[Word], values: dict[str, Word]) -> list[Wor
 
 
 def _find(arguments: Sequence[Word], granted: frozenset[str]) -> Inside:
-    inside, place, is_tame = Inside(), 0, _finds_plain_names(arguments)
+    inside, place = Inside(), 0
     while place < len(arguments):
         word, place = arguments[place], place + 1
-        is_folder = not (word.may_be_option or word.text in FIND_FLAGS) or (
-            place == 1 and not word.is_many and word.text is None
-        )
-        if is_folder and word.text != ";":
-            continue
+        if not word.may_be_option and word.text not in FIND_FLAGS and word.text != ";":
+            continue  # a folder
         if word.text in FIND_VALUED:
             if place < len(arguments) and arguments[place].is_many:
                 _refuse(arguments[place], f"{arguments[place].raw} may become several words, of which one may be -exec")
             place += 1
         elif word.text in _EXECUTING:
             inner: list[Word] = []
+            is_tame = _finds_plain_names(arguments[: place - 1])
             while place < len(arguments) and arguments[place].text != ";" and not _ends_batch(arguments, place):
                 inner.append(_replaced(arguments[place], is_tame=is_tame))
                 place += 1
@@ -129,19 +130,27 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> Inside:
             raise RefusedError(
                 word.start,
                 word.end,
-                f"{word.raw} of find is not known to be harmless",
-                f"leave it out, or add 'find {word.raw}' to commands.allow",
+                f"{word.raw} of find is not known to be harmless"
+                if word.text
+                else f"{word.raw} may be -delete or -exec",
+                f"leave it out, or add 'find {word.raw}' to commands.allow"
+                if word.text
+                else "write ./ before it, or set it to a plain name in the line itself",
             )
     return inside
 
 
 def _finds_plain_names(arguments: Sequence[Word]) -> bool:
-    """Only names with an ending, in folders that are not hidden."""
+    """Only names with an ending, in folders that are not hidden, by what stands before the command."""
     texts = [word.text or "" for word in arguments]
     named = any(before in ("-name", "-iname") and _WITH_ENDING.fullmatch(text) for before, text in pairwise(texts))
     folders = next((texts[:number] for number, text in enumerate(texts) if text[:1] in ("-", "(", "!")), texts)
     parts = [part for folder in folders for part in folder.split("/")]
-    return named and "-o" not in texts and not any(part.startswith(".") and part not in (".", "..") for part in parts)
+    return (
+        named
+        and not _CHOOSING & set(texts)
+        and not any(part.startswith(".") and part not in (".", "..") for part in parts)
+    )
 
 
 def _ends_batch(arguments: Sequence[Word], place: int) -> bool:

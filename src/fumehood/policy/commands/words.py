@@ -16,7 +16,7 @@ class Hole:
     name: str | None = None
     """The variable whose value it is."""
     is_plain: bool = False
-    """Whatever it is, it is one word that begins with a letter or a digit and names nothing hidden."""
+    """It is nothing at all, or one word that begins with a letter or a digit and names nothing hidden."""
     is_number: bool = False
     is_glob: bool = False
     """It names files that are there, and none that are hidden."""
@@ -63,8 +63,9 @@ class Word:
 
     @property
     def may_be_option(self) -> bool:
-        first = self.pieces[0] if self.pieces else ""
-        return first.startswith("-") if isinstance(first, str) else not first.is_plain
+        # A plain word may still be none: set in a part of the line that did not run.
+        first = next((piece for piece in self.pieces if isinstance(piece, str) or not piece.is_plain), "")
+        return first.startswith("-") if isinstance(first, str) else True
 
     def replaced(self, marker: str) -> Word:
         """As it may be when something takes the marker's place in it, as `find` and `xargs` do."""

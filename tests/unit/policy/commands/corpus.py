@@ -38,6 +38,7 @@ PROJECT = Commands(
 # Ordinary lines that are refused all the same; docs/commands.md says why.
 REFUSED_ALL_THE_SAME = frozenset(
     {
+        *('find "$dir" -name x 2>/dev/null || true', 'find "$dir" -type "$kind" -newer x'),
         *("ls *.txt | xargs sed -i 's/a/b/' --", "trap 'echo done' EXIT", 'greet() { echo "hello $1"; }; greet world'),
         *('count() { ls "$1" | wc -l; }\ncount src', "function greet { echo hi; }\ngreet", 'tar czf "$out.tgz" src'),
         *(
