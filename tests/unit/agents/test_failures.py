@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from pydantic_ai.models.test import TestModel
 from unit.agents.model_server import (
     DONE,
     USAGE,
@@ -30,6 +31,8 @@ from unit.agents.model_server import tool_call as called
 from fumehood.agents import AssistantAgent, Budget, Failure, Stop, TaskEnded, ToolMessage, find_model
 from fumehood.agents.messages import UserMessage
 from fumehood.agents.models.interface import ModelRequest
+from fumehood.agents.models.remote import RemoteModel
+from fumehood.agents.models.wire import MOST_BYTES
 from fumehood.audit import AuditLog, Query
 from fumehood.errors import ModelError
 from fumehood.tools import PYTHON
@@ -299,12 +302,18 @@ MEBIBYTE = b"x" * 1024 * 1024
     ids=["a document", "a line", "pieces", "nothing"],
 )
 async def test_an_answer_without_an_end_is_given_up(server: ModelServer, answer: Answer) -> None:
-    server.sent = 0
-    stop = (await agent(server, answer, seconds=100).run("hello")).stop_reason
+    server.sent, server.answers[:] = 0, [answer]
+    model = find_model(server.model, settings={"max_retries": 0}, most_bytes=256 * 1024)
+    stop = (await AssistantAgent("tester", model).run("hello")).stop_reason
     assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.TOO_LARGE), stop
-    assert "is larger than 8M, and was given up" in stop.detail
+    assert "is larger than 256K, and was given up" in stop.detail
     # What is under way in the buffers of two sockets was sent as well.
-    assert server.sent < 96 * 1024 * 1024
+    assert server.sent < 32 * 1024 * 1024
+
+
+def test_an_answer_has_a_limit_unless_somebody_says_otherwise(server: ModelServer) -> None:
+    assert MOST_BYTES == 8 * 1024 * 1024
+    assert RemoteModel(TestModel())._wire.most_bytes == MOST_BYTES
 
 
 async def test_a_compressed_answer_is_not_unpacked(server: ModelServer) -> None:

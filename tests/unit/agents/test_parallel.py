@@ -81,7 +81,8 @@ async def test_results_are_in_the_order_of_the_calls_and_events_in_that_of_the_r
 
     model = ScriptedModel([call("work", number=1), call("work", number=2)], "done")
     agent = AssistantAgent("a", model, tools=[work], audit=witness.log)
-    events = [event async for event in agent.run_stream("work")]
+    with anyio.fail_after(30):
+        events = [event async for event in agent.run_stream("work")]
     shown = [
         event.text if isinstance(event, CallReturned) else event.arguments
         for event in events

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fumehood.agents.models.interface import Model
 from fumehood.agents.models.recording import RecordingModel, ReplayModel
 from fumehood.agents.models.scripted import ScriptedModel
+from fumehood.agents.models.wire import MOST_BYTES
 from fumehood.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,8 +32,13 @@ _USUAL = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5", "OPENAI_API_KEY": "o
 _OLLAMA = "http://localhost:11434/v1"
 
 
-def find_model(name: str, *, api_key: str | None = None, settings: ModelSettings | None = None) -> Model:
-    """`api_key` is for a server of one's own; by default FUMEHOOD_MODEL_KEY, and never the key of another provider."""
+def find_model(
+    name: str, *, api_key: str | None = None, settings: ModelSettings | None = None, most_bytes: int = MOST_BYTES
+) -> Model:
+    """`api_key` is for a server of one's own; by default FUMEHOOD_MODEL_KEY, and never the key of another provider.
+
+    `most_bytes` is how large an answer may be.
+    """
     kind, _, rest = name.partition(":")
     match kind:
         case "scripted":
@@ -43,9 +49,9 @@ def find_model(name: str, *, api_key: str | None = None, settings: ModelSettings
             path, _, recorded = rest.partition(":")
             if not path or not recorded:
                 raise UsageError(f"{name!r}: write record:FILE:MODEL, such as record:tape.jsonl:openai:gpt-5")
-            return RecordingModel(find_model(recorded, api_key=api_key, settings=settings), path)
+            return RecordingModel(find_model(recorded, api_key=api_key, settings=settings, most_bytes=most_bytes), path)
         case _:
-            return _remote(name, api_key, settings)
+            return _remote(name, api_key, settings, most_bytes)
 
 
 def usual_model(variables: Mapping[str, str]) -> str | None:
@@ -55,7 +61,7 @@ def usual_model(variables: Mapping[str, str]) -> str | None:
     return next((model for key, model in _USUAL.items() if variables.get(key)), None)
 
 
-def _remote(name: str, api_key: str | None, settings: ModelSettings | None) -> Model:
+def _remote(name: str, api_key: str | None, settings: ModelSettings | None, most_bytes: int) -> Model:
     try:
         from pydantic_ai.exceptions import UserError
 
@@ -63,7 +69,7 @@ def _remote(name: str, api_key: str | None, settings: ModelSettings | None) -> M
     except ImportError:
         raise UsageError(f"the model {name!r} needs packages that are not installed: {INSTALL}") from None
     try:
-        return RemoteModel(_theirs(name, api_key), settings, name=name)
+        return RemoteModel(_theirs(name, api_key), settings, name=name, most_bytes=most_bytes)
     except (UserError, ValueError) as error:
         raise UsageError(_without_key(name, str(error))) from None
     except ImportError as error:

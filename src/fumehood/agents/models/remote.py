@@ -21,11 +21,9 @@ from fumehood.agents.messages import USER, AssistantMessage, CallRequest, Messag
 from fumehood.agents.models.cleaning import Cleaner
 from fumehood.agents.models.failures import as_model_error
 from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
-from fumehood.agents.models.wire import Wire
+from fumehood.agents.models.wire import MOST_BYTES, Wire
 from fumehood.errors import ModelError
 
-MOST_BYTES = 8 * 1024 * 1024
-"""Of one answer: text, thoughts and calls."""
 _CLOSING_SECONDS = 10.0
 _TIMEOUT_SECONDS = 600.0
 

@@ -13,6 +13,8 @@ from fumehood.agents.models.interface import Failure
 from fumehood.errors import ModelError
 from fumehood.policy import format_size
 
+MOST_BYTES = 8 * 1024 * 1024
+"""Of one answer: text, thoughts and calls."""
 # Each piece of a streamed answer comes in some hundred bytes of JSON.
 _AROUND_EVENTS = 8
 

@@ -32,8 +32,8 @@ class FilterStream:
         while len(self._held) > max(window, self._looked_at) + _STEP and not self._is_blocked:
             cut = self._cut(window)
             if cut == 0:
-                # Of what is held for long, only a part as large as it is worth another look.
-                self._looked_at = len(self._held) * 9 // 8
+                # Looking again at each piece would cost the square of what is held.
+                self._looked_at = len(self._held) * 3 // 2
                 return
             self._looked_at = 0
             yield self._pass_on(cut)
