@@ -1,7 +1,7 @@
 """What a program's process gives up before it may see any code, as a list of system calls.
 
-The container's own configuration holds for everybody in it, the guest included. This comes on top, for programs alone:
-limits of each process, a filter of system calls that is exact where an engine's profile is not, and Landlock.
+The container's own configuration holds for everybody in it, the guest included. This comes on top: limits of each
+process and Landlock, for programs alone; and a filter of system calls that is exact where an engine's profile is not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Confinement:
         self.layers = ["seccomp"]
         _become_ordinary(self.plan, spec["user"])
         _set_limits(self.plan, spec["limits"])
-        self.plan.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if kernel.landlock_abi():
             self.layers.append("Landlock")
             rules = FileRules(spec["writable"], _executables(spec), spec["hidden"])
