@@ -202,6 +202,13 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(PROGRAM, "os.environ.clear()", "pass"),
     ],
     # The machinery's channel, and one descriptor of the host's that can be inherited, stay open.
+    "displays-charged": [
+        Patch(f"{RUNS}/session_pump.py", "cost = size + _DISPLAY_BYTES", "cost = _DISPLAY_BYTES"),
+        Patch(f"{RUNS}/session_pump.py", "more = max(0, values * _VALUE_BYTES - len(text))", "more = 0"),
+    ],
+    "messages-expected": [
+        Patch(f"{RUNS}/session_pump.py", "elif body or is_charged or not self._is_expected(header):", "elif 0:"),
+    ],
     "own-imports": [
         Patch(PROGRAM, "sys.path += module_path", "sys.path[:] = [WORKSPACE, *sys.path, *module_path]"),
         Patch(f"{GUEST}/files.py", "    service = _Service(", "    import colorsys\n    service = _Service("),

@@ -9,10 +9,12 @@ from enum import StrEnum
 from typing import Any, cast
 
 from fumehood.errors import SandboxError
+from fumehood.guest.frames import is_shallow
 
 _MOST_NAMED = 1000
 _MAX_NAME_BYTES = 255
 _MAX_TARGET_CHARACTERS = 4096
+_MAX_DEPTH = 4
 
 
 class Kind(StrEnum):
@@ -83,6 +85,8 @@ class Tally:
 
 def parse_entries(body: bytes) -> list[FileEntry]:
     """From the service inside, which is not believed."""
+    if not is_shallow(body, _MAX_DEPTH):
+        raise _broken("a list that is nested too deeply")
     try:
         items = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -63,3 +63,22 @@ async def test_half_a_message_is_no_message() -> None:
     theirs.close()
     with pytest.raises(SandboxError, match="is gone"):
         await SocketConversation(ours).receive()
+
+
+async def test_a_service_that_does_not_answer_is_given_up() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        conversation = SocketConversation(ours, patience_seconds=0.05)
+        theirs.send(b"\0")
+        with pytest.raises(SandboxError, match="did not answer in 50ms"):
+            await conversation.receive()
+        assert conversation.is_silent
+
+
+async def test_a_service_that_does_not_read_is_given_up() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        conversation = SocketConversation(ours, patience_seconds=0.05)
+        with pytest.raises(SandboxError, match="did not answer"):
+            await conversation.send({}, bytes(10_000_000))
+        assert conversation.is_abandoned

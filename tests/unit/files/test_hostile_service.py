@@ -75,6 +75,8 @@ LIES = {
     "nested without end": encode({"entries": True}, b"[" * 500_000),
     "more than was asked for": encode({"entries": True}, json.dumps([entry(name=str(n)) for n in range(8000)]).encode())
     * 13,
+    "a list in countless pieces": encode({"entries": True}, b"[]") * 1000,
+    "a list that is too long": encode({"entries": True}, json.dumps([entry(target="x" * 4000)] * 250).encode()) * 34,
     "an answer of another kind": encode({"data": True}, b"x"),
     "done with nothing": encode({"done": None}),
     "an error that is no object": encode({"error": "ENOENT"}),

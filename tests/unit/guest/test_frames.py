@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.guest.frames import Conversation, Decoder, FrameError, encode
+from fumehood.guest.frames import Conversation, Decoder, FrameError, encode, is_shallow
 
 HEADERS = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20) | st.booleans(), max_size=4)
 MESSAGES = st.lists(st.tuples(HEADERS, st.binary(max_size=200)), max_size=6)
@@ -44,6 +45,30 @@ def test_what_does_not_keep_to_the_format_is_refused(stream: bytes) -> None:
     decoder.feed(stream)
     with pytest.raises(FrameError):
         decoder.next()
+
+
+def test_a_message_can_be_skipped_before_it_has_arrived() -> None:
+    decoder, stream = Decoder(), encode({"a": 1}, bytes(1000)) + encode({"b": 2}, b"body")
+    decoder.feed(stream[:20])
+    assert decoder.announced() == len('{"a": 1}') + 1000
+    decoder.skip()
+    for start in range(20, len(stream), 7):
+        decoder.feed(stream[start : start + 7])
+    assert decoder.next() == ({"b": 2}, b"body")
+
+
+@given(st.recursive(st.text(max_size=5), lambda inner: st.lists(inner, max_size=3), max_leaves=20), st.integers(0, 6))
+def test_the_depth_of_a_text_is_seen_without_parsing_it(value: object, most: int) -> None:
+    text = json.dumps([value] + [[]] * 70).encode()
+    assert is_shallow(text, most) == (depth([value]) <= most and most > 1)
+
+
+def depth(value: object) -> int:
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def test_a_text_that_is_made_to_be_slow_is_not() -> None:
+    assert is_shallow(b'"' + b'\\"' * 2_000_000 + b"[" * 100, 80)
 
 
 def test_a_conversation_ends_when_the_other_side_hangs_up() -> None:

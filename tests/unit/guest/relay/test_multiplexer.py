@@ -6,7 +6,8 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -157,6 +158,32 @@ def test_an_unknown_word_is_refused_and_a_late_one_is_not(ends: Ends) -> None:
     with pytest.raises(FrameError, match="nobody knows"):
         ends.right.take({"do": "dance", "channel": NUMBER}, b"")
     ends.right.take({"do": "data", "channel": NUMBER + 1}, b"late")
+
+
+LIES = {
+    "more was taken than was sent": ({"do": "credit", "channel": NUMBER, "bytes": 1}, b""),
+    "less than nothing was taken": ({"do": "credit", "channel": NUMBER, "bytes": -1}, b""),
+    "data that is none": ({"do": "data", "channel": NUMBER}, b""),
+}
+
+
+@pytest.mark.parametrize(("header", "body"), LIES.values(), ids=LIES.keys())
+def test_what_cannot_be_is_refused_if(ends: Ends, header: Header, body: bytes) -> None:
+    pipe_through(ends)
+    with pytest.raises(FrameError):
+        ends.right.take(header, body)
+
+
+@pytest.mark.parametrize("header", [{"do": "end", "channel": NUMBER + 1}, {"do": "hangup", "channel": NUMBER}])
+def test_late_words_come_to_an_end(ends: Ends, header: Header) -> None:
+    pipe_through(ends)
+    with pytest.raises(FrameError, match="conversations that are over"):
+        repeat(partial(ends.right.take, header, b""), 100_000)
+
+
+def repeat(action: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        action()
 
 
 def test_a_socket_stays_open_in_one_direction_when_the_other_ends(ends: Ends) -> None:
