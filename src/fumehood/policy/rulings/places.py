@@ -16,7 +16,7 @@ OWN = (WORKSPACE, "/tmp", "/var/tmp", "/dev/shm", "/run")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/empty")
 _ETC = (
     *("passwd", "group", "hosts", "nsswitch.conf", "resolv.conf"),
-    *("mtab", "os-release", "ld.so.cache", "alternatives"),
+    *("mtab", "os-release", "ld.so.cache", "alternatives", "python"),
 )
 _JAVA = re.compile(r"/etc/java-[^/]*-openjdk(?:/.*)?", re.DOTALL)
 _DESCRIPTOR = re.compile(r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/fd/[0-9]+")

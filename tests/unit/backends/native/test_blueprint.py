@@ -161,7 +161,7 @@ def test_the_environment_is_small_and_finds_the_interpreter_first(monkeypatch: p
     for name in ("SECRET_OF_THE_HOST", "PYTHONPATH", "LD_PRELOAD"):
         monkeypatch.setenv(name, "x")
     environment = blueprint.draw(Policy(), MACHINE)["environment"]
-    assert environment["PATH"].split(":")[0] == "/opt/python/bin"
+    assert environment["PATH"].split(":")[0] == "/etc/python/bin"
     assert (environment["HOME"], environment["TMPDIR"]) == ("/workspace", "/tmp")
     assert len(environment) < 20
     assert not set(environment) & {"SECRET_OF_THE_HOST", "PYTHONPATH", "LD_PRELOAD"}

@@ -217,7 +217,7 @@ def test_a_stream_passes_on_what_is_certain() -> None:
         for count in range(1, 400):
             shown += "".join(part.text for part in stream.feed("word "))
             assert 5 * count - len(shown) <= pipeline.window + 2 * 64
-        assert pipeline.window == max(128, 8 * len(secrets.get("A", "")))
+        assert pipeline.window == max(128, 12 * len(secrets.get("A", "")))
 
 
 def test_nothing_comes_after_a_stream_was_blocked() -> None:
