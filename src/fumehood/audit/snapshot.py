@@ -7,6 +7,7 @@ tables themselves: an index may lead elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from fumehood.audit.chain import EMPTY, Head
@@ -20,12 +21,13 @@ _MOST_FAULTS = 20
 class Snapshot:
     def __init__(self, path: Path) -> None:
         self.path = path
-        with Failing(path, "opened"):
-            self._connection = connect(path, read_only=True)
+        with Failing(path, "opened"), ExitStack() as undo:
+            self._connection = undo.enter_context(closing(connect(path, read_only=True)))
             # Functions that a schema calls are not called.
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.execute("BEGIN")
+            undo.pop_all()
 
     def close(self) -> None:
         self._connection.close()

@@ -11,7 +11,7 @@ from fumehood.egress.connection import Connection, Destination
 from fumehood.egress.exchange import Exchange
 from fumehood.egress.hello import ACCESS_DENIED_ALERT, NoHelloError, asks_again, parse_hello
 from fumehood.egress.learning import study
-from fumehood.egress.refusal import RefusedError
+from fumehood.egress.refusal import RefusedError, UnreachableError
 from fumehood.egress.routes import FixedRoute
 from fumehood.egress.streams import PlainStream, TlsStream
 from fumehood.policy.egress import Attempt, Decision, Opening
@@ -98,8 +98,12 @@ async def _pass_hello(connection: Connection, opening: Opening, far: PlainStream
     """The client's first message, and the one with which it answers a server that asks for another."""
     await far.write(await _check_hello(connection, opening))
     answer = b""
-    while (again := asks_again(answer)) is None and (data := await far.read()):
-        answer += data
+    try:
+        async with asyncio.timeout(connection.way.limits.hello_seconds):
+            while (again := asks_again(answer)) is None and (data := await far.read()):
+                answer += data
+    except NoHelloError as error:
+        raise UnreachableError(str(error)) from None
     await connection.near.write(answer)
     if again:
         await far.write(await _check_hello(connection, opening, is_second=True))

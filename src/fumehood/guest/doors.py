@@ -31,7 +31,8 @@ _ERROR_NUMBER = struct.Struct("=16xi")
 class Doors:
     """Of one run, known by one of its processes."""
 
-    def __init__(self, process: int) -> None:
+    def __init__(self, process: int, *, is_watched: bool) -> None:
+        self.is_watched = is_watched
         self._namespace = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._waiting: list[socket.socket] = []
         self._ports: set[int] = set()
@@ -48,8 +49,9 @@ class Doors:
                 if not self._ports:
                     _lead_everything_here()
                     self._waiting.append(question_socket())
-                    with suppress(OSError):  # a kernel without such sockets: the same is refused, and less is told
-                        self._waiting.append(lookout())
+                    if self.is_watched:
+                        with suppress(OSError):  # a kernel without such sockets: the same is refused, and less is told
+                            self._waiting.append(lookout())
                 for port in missing:
                     self._waiting.append(listener(port))
                     self._ports.add(port)

@@ -35,12 +35,18 @@ _CPU_CLOCK_OF_PROCESS = 2
 _NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
 
+# Beyond these a run's way out is the same, and only what it sends elsewhere is not told.
+MOST_LOOKOUTS = 64
+
+
 class Nursery:
     """What all runs of a cell have in common."""
 
     def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: program.Interpreter, reaper: str) -> None:
         self.spec, self.isolation, self.interpreter, self.reaper = spec, isolation, interpreter, reaper
         self._births = 0
+        self.lookouts = 0
+        """How many of its runs are watched for what they send where no door is."""
         self._namespaces = {
             kind: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
             for kind, name in ((kernel.CLONE_NEWPID, "pid"), (kernel.CLONE_NEWNS, "mnt"), (kernel.CLONE_NEWNET, "net"))
@@ -134,9 +140,13 @@ class Run:
         return None
 
     def _open_doors(self, ports: list[int]) -> None:
-        if ports:
-            self._doors = self._doors or Doors(self._process)
-            self._doors.open(ports, self._nursery.network)
+        if not ports:
+            return
+        if self._doors is None:
+            # Each has a filter that the kernel compiles for it, and frees on a queue that the whole host shares.
+            self._doors = Doors(self._process, is_watched=self._nursery.lookouts < MOST_LOOKOUTS)
+            self._nursery.lookouts += self._doors.is_watched
+        self._doors.open(ports, self._nursery.network)
 
     def change_ports(self, ports: list[int]) -> None:
         """Of a run under way. A door that is there already stays: it is for the gateway to refuse whoever uses it."""
@@ -159,6 +169,7 @@ class Run:
 
     def _close_doors(self) -> None:
         if self._doors is not None:
+            self._nursery.lookouts -= self._doors.is_watched
             self._doors.close()
             self._doors = None
 

@@ -156,9 +156,9 @@ class DockerBackend:
         )
         if keeps_ids(facts) and design.has_numeric_user:
             refuse_strangers(mounts, self.name, *design.numeric_user)
-        # A strict policy is refused before anything starts; what the guest adds later is only ever more.
+        # A strict policy is refused before anything starts, and again if the guest then has less than it could have.
         counted = socket_buffers.are_counted_as_memory(facts) or socket_buffers.can_be_limited(facts)
-        self._report(design, layers=(), limits_sockets=counted)
+        self._report(design, enforcement.BEST_LAYERS, limits_sockets=counted)
         digest = packages.digest if packages else "no packages"
         parts = (policy.digest, engine.host, image.digest, runtime, design.user, digest, f"{len(ports)} ports")
         key = " ".join((*parts, *identities))

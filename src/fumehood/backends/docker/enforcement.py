@@ -20,6 +20,8 @@ _ENFORCED = frozenset(
     }
 )
 _NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
+# What the guest can put on programs where the kernel has it; only the container itself can tell.
+BEST_LAYERS = ("Landlock",)
 MAKE_IMAGE = "Make an image that has them: `hood image build --policy FILE`."
 INSTALL_RUNSC = (
     "Install gVisor (`sudo apt-get install runsc`), then `sudo runsc install` and `sudo systemctl restart docker`."

@@ -10,8 +10,6 @@ import json
 import os
 from typing import Any
 
-MAX_ANSWER_BYTES = 64 * 1024
-
 Answer = dict[str, Any]
 
 _FAILED = {"failed": str, "detail": str}
