@@ -40,7 +40,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     # System calls and privileges.
     "seccomp": [Patch(SERVICE, "install_filter(program, gate)", "pass")],
     "gate-closed": [_plan_without("_close_gate(")],
-    "namespace-limit": [_plan_without("_forbid_user_namespaces(")],
+    "namespace-limit": [Patch(ISOLATION, '"max_user_namespaces": 0, ', "")],
     "landlock": [Patch(f"{GUEST}/landlock.py", 'plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF', '0 and (""')],
     "capabilities": [
         Patch(ISOLATION, "for capability in range(last + 1):", "for capability in ():"),
@@ -51,7 +51,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "inner-user-namespace": [
         Patch(ISOLATION, 'plan.call("unshare", kernel.CLONE_NEWUSER | kernel.CLONE_NEWCGROUP)', "pass"),
         Patch(ISOLATION, "in user_map_files(SANDBOX_UID, uid, uid):", "in ():"),
-        _plan_without("_forbid_user_namespaces("),
+        _plan_without("_limit_namespace("),
     ],
     "user-map": [
         Patch(ISOLATION, "in user_map_files(SANDBOX_UID, uid, uid):", "in (('/proc/self/setgroups', 'deny'),):"),
@@ -267,8 +267,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "output-as-bytes": [
         Patch(
             PUMP,
-            "os.read(descriptor, _CHUNK_BYTES)",
-            "os.read(descriptor, _CHUNK_BYTES).decode('utf-8', 'replace').encode()",
+            "data = data[: self._charge(len(data))]",
+            "data = data[: self._charge(len(data))].decode('utf-8', 'replace').encode()",
         ),
     ],
     "pipes-that-never-block": [Patch(f"{RUNS}/descriptors.py", "os.set_blocking(read, False)", "pass")],
@@ -317,7 +317,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ISOLATION, 'plan.call("setrlimit", resource.RLIMIT_NPROC', '0 and (""'),
     ],
     "terminals-counted": [Patch(ISOLATION, ",max={MOST_TERMINALS}", "")],
-    "watches-counted": [_plan_without("_limit_watches(")],
+    "watches-counted": [Patch(ISOLATION, "for name in _WATCH_LIMITS}", "for name in ()}")],
     "disk-limits": [
         Patch(ISOLATION, "size={limits['disk_bytes']},nr_inodes={limits['inodes']}", "size=1g"),
         Patch(ROOTFS, "size={size},nr_inodes={limits['inodes']}", "size=1g"),

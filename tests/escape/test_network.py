@@ -89,9 +89,11 @@ async def test_there_is_no_route_to(sandbox: Sandbox, address: str) -> None:
 async def test_the_loopback_is_the_only_device(sandbox: Sandbox) -> None:
     code = """
         lines = open("/proc/net/dev").readlines()[2:]
-        found = [socket.if_nameindex(), [line.split(":")[0].strip() for line in lines]]
+        plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        by_number = [outcome(lambda: fcntl.ioctl(plain, 0x8910, struct.pack("16xi20x", index))) for index in (2, 3, 4)]
+        found = [by_number, [line.split(":")[0].strip() for line in lines]]
     """
-    assert await attack(sandbox, code) == [[[1, "lo"]], ["lo"]]
+    assert await attack(sandbox, code) == [["ENODEV"] * 3, ["lo"]]
 
 
 async def test_the_routing_table_is_empty(sandbox: Sandbox) -> None:
@@ -183,4 +185,4 @@ async def test_the_network_cannot_be_administered_by(sandbox: Sandbox, code: str
                 raise OSError(-number, "")
     """
     found = await attack(sandbox, f"{tools}\n        found = outcome(lambda: {code})")
-    assert found in ("EPERM", "EACCES", "ENOPROTOOPT")
+    assert found in ("EPERM", "EACCES", "ENOPROTOOPT", "EAFNOSUPPORT")

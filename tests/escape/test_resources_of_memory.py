@@ -4,6 +4,7 @@
 |---|---|---|
 | memory of one process | memory cgroup; RLIMIT_AS where there is none | `cgroups, rlimits` |
 | memory of no process, or of many | memory cgroup; without one, strict policies are refused | `cgroups, rlimits` |
+| memory of the kernel that is counted for nobody: access lists, answers of netlink | seccomp | `seccomp` |
 | memory in buffers of internet sockets | memory cgroup of version 2; a limit of its own in version 1 | `cgroups` |
 """
 
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from escape.conftest import MakeSandbox
-from escape.laboratory import booty, program
+from escape.laboratory import attack, booty, program
 
 from fumehood import Cause, Sandbox, Status, UnenforceableError
 
@@ -155,3 +156,17 @@ async def test_a_run_cannot_hoard_memory_in(make_sandbox: MakeSandbox, roomy: Sa
     result = await roomy.run(program(code))
     was_stopped = (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.MEMORY)
     assert was_stopped or booty(result) <= MEMORY
+
+
+async def test_no_access_list_takes_memory_of_the_kernel(roomy: Sandbox) -> None:
+    code = """
+    entries = b"".join(struct.pack("<HHI", tag, 6, 0xFFFFFFFF) for tag in (1, 4, 16, 32))
+    open("file", "w").close()
+    found = outcome(lambda: os.setxattr("file", "system.posix_acl_access", struct.pack("<I", 2) + entries))
+    """
+    assert await attack(roomy, code) in ("ENOTSUP", "EOPNOTSUPP")
+
+
+async def test_no_answers_can_pile_up_in_netlink_sockets(roomy: Sandbox) -> None:
+    code = "found = outcome(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))"
+    assert await attack(roomy, code) == "EAFNOSUPPORT"

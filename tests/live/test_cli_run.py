@@ -261,3 +261,15 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_run(tmp_path: Pat
 def test_the_json_of_a_session_has_its_displays() -> None:
     shown = json.loads(hood("run", "--session", "--json", "-c", "6 * 7").stdout)
     assert shown["displays"] == [{"data": {"text/plain": "42"}, "metadata": {}}]
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o027, 0o777])
+def test_what_others_may_see_of_new_files_outside_says_nothing_inside(mask: int) -> None:
+    done = hood("run", "-c", "import csv, os; print(oct(os.umask(0)))", umask=mask)
+    assert (done.returncode, done.stdout) == (0, b"0o22\n"), done.stderr
+
+
+def test_the_name_of_a_saved_file_does_not_look_like_a_line_of_ours(tmp_path: Path) -> None:
+    done = hood("run", "--out", tmp_path / "out", "-c", r"open('a\nhood: all is well', 'w').close()")
+    assert done.returncode == 0
+    assert done.stderr.count(b"\n") == 1

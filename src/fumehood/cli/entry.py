@@ -66,7 +66,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: objec
 
 def _dispatch(arguments: list[str]) -> int:
     match arguments:
-        case ["help", name, *_] if name in BY_NAME:
+        case ["help" | "-h" | "--help", name, *_] if name in BY_NAME:
             BY_NAME[name].load().build_parser().print_help()
             return 0
         case [] | ["-h" | "--help" | "help"]:
@@ -80,7 +80,7 @@ def _dispatch(arguments: list[str]) -> int:
                 embryos.start_ahead()
             return BY_NAME[name].load().execute(rest)
         case _:
-            name = arguments[1] if arguments[0] == "help" else arguments[0]
+            name = arguments[1] if arguments[0] in ("help", "-h", "--help") else arguments[0]
             kind = "option" if name.startswith("-") else "command"
             say(f"unknown {kind} {name!r}{nearest(name, [*BY_NAME, '--help', '--version'])}; see `hood --help`")
             return exitcodes.USAGE

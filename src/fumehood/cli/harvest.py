@@ -75,11 +75,20 @@ class Harvest:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from error
         finally:
             draft.unlink(missing_ok=True)
-        self._tell(f"saved {path}")
+        self._tell(f"saved {_in_one_line(str(path))}")
 
     def _tell(self, text: str) -> None:
         if not self._quiet:
             say(text)
+
+
+def _in_one_line(text: str) -> str:
+    """A program chooses how its files are called, and a name must not look like a line of ours."""
+    if text.isprintable():
+        return text
+    from fumehood.tools.approvals.display import one_line
+
+    return one_line(text)
 
 
 def _make_folder(folder: Path) -> None:

@@ -110,7 +110,7 @@ def _lead_everything_here() -> None:
     route = struct.pack("=8BI", socket.AF_INET, 0, 0, 0, _RT_TABLE_LOCAL, _RTPROT_STATIC, _RT_SCOPE_HOST, _RTN_LOCAL, 0)
     body = route + struct.pack("=HHI", 8, _RTA_OIF, _LOOPBACK_DEVICE)
     header = struct.pack("=IHHII", 16 + len(body), _RTM_NEWROUTE, _NLM_F_REQUEST_ACK_CREATE, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as line:
+    with socket.socket(fileno=kernel.route_socket(socket.SOCK_RAW | socket.SOCK_CLOEXEC)) as line:
         line.sendto(header + body, (0, 0))
         (number,) = _ERROR_NUMBER.unpack_from(line.recv(4096))
     if number:

@@ -74,7 +74,7 @@ SYS_LANDLOCK_RESTRICT_SELF = 446
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_RULE_PATH_BENEATH = 1
 
-_AF_PACKET, _SOL_SOCKET, _SO_ATTACH_FILTER = 17, 1, 26
+_AF_NETLINK, _AF_PACKET, _SOL_SOCKET, _SO_ATTACH_FILTER = 16, 17, 1, 26
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 1
 
@@ -183,6 +183,11 @@ def packet_socket(kind: int, filter_program: bytes) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def route_socket(kind: int) -> int:
+    """Of the kind AF_NETLINK, for routes and devices."""
+    return _set_up_or_raise("socket", _AF_NETLINK, kind, 0)
 
 
 def install_filter(address: int, instructions: int) -> None:

@@ -39,8 +39,9 @@ def test_every_command_explains_itself_within_80_columns(
 
 
 def test_help_knows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.run_command(["help", "run"]) == 0
-    assert capsys.readouterr().out.startswith("usage: hood run")
+    for word in ("help", "--help", "-h"):
+        assert entry.run_command([word, "run"]) == 0
+        assert capsys.readouterr().out.startswith("usage: hood run")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

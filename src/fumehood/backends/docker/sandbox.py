@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 class DockerSandbox(Place):
     shares_doors = True
+    _is_direct = False
 
     def __init__(self, portal: Any, container: Container, design: Design, report: EnforcementReport) -> None:
         super().__init__(design.policy, report)

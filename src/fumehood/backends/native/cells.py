@@ -104,9 +104,9 @@ class Cell:
             except CellGoneError:
                 return True
             theirs.close()
-            if _has_word(ours, _ANSWER_SECONDS):
+            if _poll(ours, select.POLLIN, _ANSWER_SECONDS):
                 return False
-            return self._is_stopped() or not _has_word(ours, _SLOW_SECONDS)
+            return self._is_stopped() or not _poll(ours, select.POLLIN, _SLOW_SECONDS)
 
     def _is_stopped(self) -> bool:
         """By a signal. Our child only waits for the cell, which is its child; False also where nobody can tell."""
@@ -165,11 +165,6 @@ def _poll(channel: socket.socket, event: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(channel, event)
     return bool(poll.poll(seconds * 1000))
-
-
-def _has_word(channel: socket.socket, seconds: float) -> bool:
-    """A cell that dies with the other end makes the channel readable too, with nothing to read."""
-    return _poll(channel, select.POLLIN, seconds) and bool(channel.recv(1, socket.MSG_PEEK))
 
 
 def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:

@@ -21,6 +21,7 @@ from fumehood.results import Outcome
 
 _KILL_PATIENCE_SECONDS = 5.0
 _SHORT_SECONDS = 0.01
+_REST_SECONDS = 5.0
 
 
 class RunExecution:
@@ -35,6 +36,7 @@ class RunExecution:
         self._ended: float | None = None
         self._cancelled = False
         self._is_listening = False
+        self._rest_until: float | None = None
         self.resize_elsewhere: Callable[[TerminalSize], None] | None = None
         """For a terminal that is not on this machine."""
 
@@ -63,6 +65,10 @@ class RunExecution:
         await self._wait()
 
     async def _wait(self) -> None:
+        if self._rest_until is not None:
+            with anyio.move_on_after(self._rest_until - time.monotonic()):
+                await anyio.wait_readable(self._pump.fileno())
+            return
         try:
             await self._watch.wait_readable(self._pump.fileno())
         except GuestLostError:
@@ -70,9 +76,19 @@ class RunExecution:
 
     def _step(self) -> list[Output]:
         outputs = self._pump.step()
+        if self._pump.is_answered and not self.is_over:
+            self._bound_rest(has_more=bool(outputs))
         if self.is_over and self._ended is None:
             self._ended = time.perf_counter()
         return outputs
+
+    def _bound_rest(self, *, has_more: bool) -> None:
+        """What it wrote last is on its way; that nobody sends an end after it must not hold anybody up."""
+        now = time.monotonic()
+        if self._rest_until is None or (has_more and not self._pump.output_exceeded):
+            self._rest_until = now + _REST_SECONDS
+        elif now >= self._rest_until:
+            self._pump.lose()
 
     def waiting_output(self) -> list[Output]:
         self._listen()

@@ -34,6 +34,8 @@ class Place(ABC):
     """One policy, one workspace, any number of runs."""
 
     shares_doors = False
+    _is_direct = True
+    """Whether programs write to the pipes that the host reads, with nothing in between."""
     languages: Mapping[str, Language] = LANGUAGES
     """Those that it may have; which ones it has, only the guest knows."""
 
@@ -122,13 +124,13 @@ class Place(ABC):
         descriptors = program_descriptors(request, self._owner, self.languages)
         self._hand_over(descriptors, {"timeout": request.timeout_seconds}, request.doorway)
         stdin = None if request.stdin is Input.LIVE else request.stdin
-        pump = Pump(descriptors, stdin, self._policy.resources.output)
+        pump = Pump(descriptors, stdin, self._policy.resources.output, is_direct=self._is_direct)
         return RunExecution(pump, request.timeout_seconds, self._policy.resources, self._is_lost)
 
     def _launch_session(self, doorway: Doorway | None) -> RunSession:
         descriptors = session_descriptors(doorway, self._owner)
         self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True}, doorway)
-        pump = SessionPump(descriptors, self._policy.resources.output)
+        pump = SessionPump(descriptors, self._policy.resources.output, is_direct=self._is_direct)
         return RunSession(pump, self._policy.resources, self._is_lost)
 
     async def _open_file_service(self) -> FileService:

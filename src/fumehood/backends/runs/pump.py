@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import array
+import fcntl
 import json
 import os
 import select
 import socket
+import stat
+import termios
 from contextlib import suppress
 from typing import Any
 
@@ -22,11 +25,17 @@ _CHUNK_BYTES = 64 * 1024
 class Pump:
     """Reads a run's output and its answer, feeds its input. Owns the descriptors it is given."""
 
-    def __init__(self, descriptors: RunDescriptors, stdin: bytes | int | None, output_limit: int) -> None:
+    def __init__(
+        self, descriptors: RunDescriptors, stdin: bytes | int | None, output_limit: int, *, is_direct: bool
+    ) -> None:
+        """`is_direct` says that the program itself writes to our pipes: what it wrote is there when it has ended."""
         self._reply = descriptors.reply
         self._streams = descriptors.streams
         self._link = descriptors.link
         self._room = output_limit
+        self._is_direct = is_direct
+        self._rest: dict[int, int] = {}
+        """Of a program that has ended: how much of each pipe is its own. Others may have got hold of the other end."""
         self._epoll = select.epoll()
         self._feed: Feed | None = None
         self._is_listening = False
@@ -80,17 +89,28 @@ class Pump:
         return outputs
 
     def _read_stream(self, descriptor: int) -> list[Output]:
+        stream, rest = self._streams[descriptor], self._rest.get(descriptor)
         try:
-            data = os.read(descriptor, _CHUNK_BYTES)
+            data = os.read(descriptor, _CHUNK_BYTES if rest is None else min(rest, _CHUNK_BYTES))
         except BlockingIOError:
-            return []  # the program was quicker and took it back
+            if rest is None:
+                return []  # the program was quicker and took it back
+            data = b""
         except OSError:
             data = b""  # a terminal that nobody holds any more
-        if not data:
+        if rest is not None:
+            self._rest[descriptor] = rest - len(data)
+        if not data or self._rest.get(descriptor) == 0:
             self._drop_stream(descriptor)
-            return []
         data = data[: self._charge(len(data))]
-        return [Output(self._streams[descriptor], data)] if data else []
+        return [Output(stream, data)] if data else []
+
+    def _bound_rest(self) -> None:
+        """The program has ended with all that it started, so nobody but a stranger writes from here on."""
+        for descriptor in [each for each in self._streams if stat.S_ISFIFO(os.fstat(each).st_mode)]:
+            self._rest[descriptor] = _waiting_bytes(descriptor)
+            if not self._rest[descriptor]:
+                self._drop_stream(descriptor)
 
     def _charge(self, size: int) -> int:
         """How much of it is within the limit."""
@@ -105,7 +125,8 @@ class Pump:
         self.kill()
 
     def _drop_stream(self, descriptor: int) -> None:
-        self._epoll.unregister(descriptor)
+        if self._is_listening:
+            self._epoll.unregister(descriptor)
         self._close_stream(descriptor)
 
     def _close_stream(self, descriptor: int) -> None:
@@ -140,6 +161,8 @@ class Pump:
             return
         self.answer, self.is_answered = message, True
         self._epoll.unregister(reply)
+        if self._is_direct:
+            self._bound_rest()
 
     def lose(self) -> None:
         """The guest does not answer any more: there is nothing to wait for."""
@@ -174,3 +197,8 @@ class Pump:
         for descriptor in self._streams:
             os.close(descriptor)
         self._streams, self.input = {}, None
+
+
+def _waiting_bytes(descriptor: int) -> int:
+    (count,) = array.array("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    return count

@@ -35,8 +35,8 @@ class _OverLimitError(Exception):
 class SessionPump(Pump):
     """Also takes what the session itself has to say."""
 
-    def __init__(self, descriptors: RunDescriptors, output_limit: int) -> None:
-        super().__init__(descriptors, None, output_limit)
+    def __init__(self, descriptors: RunDescriptors, output_limit: int, *, is_direct: bool) -> None:
+        super().__init__(descriptors, None, output_limit, is_direct=is_direct)
         self._limit = output_limit
         self._decoder = frames.Decoder(MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES)
         self._run = 0

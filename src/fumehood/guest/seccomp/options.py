@@ -12,7 +12,7 @@ import errno
 
 from .decisions import ALLOW, Check, Decision, fail_with
 
-_SOL_IP, _SOL_SOCKET, _SOL_TCP, _SOL_UDP, _SOL_IPV6, _SOL_NETLINK = 0, 1, 6, 17, 41, 270
+_SOL_IP, _SOL_SOCKET, _SOL_TCP, _SOL_UDP, _SOL_IPV6 = 0, 1, 6, 17, 41
 
 _SOCKET_OPTIONS = {
     _SOL_SOCKET: {
@@ -42,10 +42,6 @@ _SOCKET_OPTIONS = {
     },
     _SOL_UDP: {
         "CORK": 1, "NO_CHECK6_TX": 101, "NO_CHECK6_RX": 102, "SEGMENT": 103, "GRO": 104,
-    },
-    _SOL_NETLINK: {
-        "ADD_MEMBERSHIP": 1, "DROP_MEMBERSHIP": 2, "PKTINFO": 3, "BROADCAST_ERROR": 4, "NO_ENOBUFS": 5, "CAP_ACK": 10,
-        "EXT_ACK": 11, "GET_STRICT_CHK": 12,
     },
 }  # fmt: skip
 
