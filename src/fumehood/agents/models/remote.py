@@ -65,13 +65,14 @@ class RemoteModel:
     async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """A server that does not stream although it was asked to is asked once more, and from then on in one piece."""
         if self._can_stream:
+            arrival = self._wire.expect()
             try:
                 async with aclosing(self._streamed(request)) as events:
                     async for event in events:
                         yield event
                 return
             except ModelError as error:
-                if error.kind != Failure.MALFORMED or not self._wire.is_whole:
+                if error.kind != Failure.MALFORMED or not arrival.is_whole:
                     raise
             self._can_stream = False
         response = await self._whole(request)
