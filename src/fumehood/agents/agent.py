@@ -35,8 +35,10 @@ from fumehood.agents.workplace import Desk, OutFolder, Workplace, trimmed
 from fumehood.audit.events import Digest
 from fumehood.audit.trail import Trail
 from fumehood.errors import ApprovalPendingError, ModelError, UsageError
+from fumehood.keywords import known_keywords
 from fumehood.opening import AuditChoice
 from fumehood.policy import AnyPolicy, Policy, read_policy
+from fumehood.requests import place_in_policy
 from fumehood.sandbox import Sandbox
 from fumehood.tools.approvals import Ask
 from fumehood.tools.filters import Direction, FilterStream, Pipeline
@@ -73,6 +75,7 @@ class AssistantAgent(Performer):
     its own.
     """
 
+    @known_keywords(elsewhere=place_in_policy)
     def __init__(
         self,
         name: str,

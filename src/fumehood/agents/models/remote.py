@@ -23,6 +23,7 @@ from fumehood.agents.models.failures import as_model_error
 from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
 from fumehood.agents.models.wire import MOST_BYTES, Wire
 from fumehood.errors import ModelError
+from fumehood.keywords import known_keywords
 
 _CLOSING_SECONDS = 10.0
 _TIMEOUT_SECONDS = 600.0
@@ -31,6 +32,7 @@ _TIMEOUT_SECONDS = 600.0
 class RemoteModel:
     """`settings` are pydantic-ai's, such as temperature, `request_timeout` and `max_retries`."""
 
+    @known_keywords()
     def __init__(
         self,
         model: TheirModel,
