@@ -14,6 +14,7 @@ from fumehood.errors import UnknownKeywordError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def known_keywords(
@@ -27,19 +28,35 @@ def known_keywords(
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         shown = _written_out(signature(function), options)
-        known = frozenset(shown.parameters)
-        name = function.__qualname__.removesuffix(".__init__")
+        known = frozenset(name for name, each in shown.parameters.items() if each.kind in _NAMED)
+        unnamed = shown.parameters.keys() - known
+
+        def place(keyword: str) -> str | None:
+            return "give it without its name" if keyword in unnamed else elsewhere(keyword)
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             if not known.issuperset(kwargs):
-                raise unknown_keyword(name, kwargs, known - {"self"}, elsewhere)
+                raise unknown_keyword(_name(function, args), kwargs, known - {"self"}, place)
             return function(*args, **kwargs)
 
         vars(call)["__signature__"] = shown
         return call
 
     return decorate
+
+
+def known_fields(kind: type[T]) -> type[T]:
+    """Decorates a dataclass, whose fields are its keywords."""
+    kind.__init__ = known_keywords()(kind.__init__)
+    return kind
+
+
+def _name(function: Callable[..., object], args: tuple[object, ...]) -> str:
+    """Of the class that is made, which may have inherited how it is made."""
+    if function.__name__ == "__init__" and args:
+        return type(args[0]).__name__
+    return function.__qualname__
 
 
 def unknown_keyword(

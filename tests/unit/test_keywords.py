@@ -10,7 +10,34 @@ import pytest
 
 import fumehood
 from fumehood import Policy, Sandbox, Session, SyncSandbox, SyncSession, UnknownKeywordError
+from fumehood.agents import (
+    Asking,
+    AssistantAgent,
+    Budget,
+    OldestFirst,
+    RecordingModel,
+    ReplayModel,
+    ScriptedModel,
+    find_model,
+)
+from fumehood.agents.teams import (
+    CodingPair,
+    HandedTo,
+    HandOffTeam,
+    MaxMessages,
+    RoundRobinTeam,
+    SelectorTeam,
+    Spent,
+    TextMention,
+    Timeout,
+    ToolUsed,
+    code_executor,
+)
 from fumehood.requests import RunOptions
+from fumehood.runtime import Context, Limits, LocalRuntime, SerialisingRuntime
+from fumehood.tools import PYTHON, Tool, Toolbox, tool
+from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
+from fumehood.tools.filters import Pipeline
 
 RUNS: dict[str, Callable[..., Any]] = {
     "fumehood.run": fumehood.run,
@@ -51,6 +78,67 @@ def test_a_sandbox_refuses_what_it_does_not_take(kind: Callable[..., Any]) -> No
         kind(polcy=Policy())
     with pytest.raises(UnknownKeywordError, match=r"belongs to the policy, such as Policy\(network=\.\.\.\)"):
         kind(network={})
+
+
+MISTYPED: list[tuple[Callable[..., Any], str, str]] = [
+    (AssistantAgent, "instruction", "instructions"),
+    (Budget, "turn", "turns"),
+    (Asking, "pause", "pauses"),
+    (OldestFirst, "token", "tokens"),
+    (ScriptedModel, "nmae", "name"),
+    (RecordingModel, "secret", "secrets"),
+    (ReplayModel, "secret", "secrets"),
+    (find_model, "apikey", "api_key"),
+    (RoundRobinTeam, "terminaton", "termination"),
+    (HandOffTeam, "terminaton", "termination"),
+    (SelectorTeam, "terminaton", "termination"),
+    (CodingPair, "terminaton", "termination"),
+    (CodingPair, "polcy", "policy"),
+    (code_executor, "polcy", "policy"),
+    (MaxMessages, "mots", "most"),
+    (TextMention, "txt", "text"),
+    (Timeout, "second", "seconds"),
+    (Spent, "buget", "budget"),
+    (HandedTo, "traget", "target"),
+    (ToolUsed, "tol", "tool"),
+    (Limits, "handler", "handlers"),
+    (LocalRuntime, "limit", "limits"),
+    (SerialisingRuntime, "limit", "limits"),
+    (LocalRuntime.register, "grant", "grants"),
+    (LocalRuntime.send, "dealine", "deadline"),
+    (LocalRuntime.publish, "dealine", "deadline"),
+    (LocalRuntime.stop, "drian", "drain"),
+    (Context.send, "dealine", "deadline"),
+    (Context.publish, "dealine", "deadline"),
+    (Context.toolbox, "sesion", "session"),
+    (Toolbox, "gates", "gate"),
+    (Tool, "paralel", "parallel"),
+    (tool, "paralel", "parallel"),
+    (Approvals, "stroe", "store"),
+    (ApprovalStore, "floder", "folder"),
+    (Answer, "reson", "reason"),
+    (Pipeline, "secret", "secrets"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "meant"), MISTYPED, ids=[f"{each[0].__qualname__} {each[1]}" for each in MISTYPED]
+)
+def test_a_mistyped_keyword_is_refused_with_the_nearest(function: Callable[..., Any], given: str, meant: str) -> None:
+    words = rf"^{function.__qualname__}\(\) has no keyword '{given}': did you mean '{meant}'\?$"
+    with pytest.raises(UnknownKeywordError, match=words):
+        function(**{given: None})
+
+
+@pytest.mark.parametrize("kind", [AssistantAgent, CodingPair, code_executor])
+def test_an_agent_is_told_where_a_limit_belongs(kind: Callable[..., Any]) -> None:
+    with pytest.raises(UnknownKeywordError, match=r"such as Policy\(resources=\{'memory': \.\.\.\}\)"):
+        kind(memory="64M")
+
+
+def test_what_has_no_name_is_asked_for_without_it() -> None:
+    with pytest.raises(UnknownKeywordError, match=r"Toolbox\(\) has no keyword 'tools': give it without its name"):
+        Toolbox(Sandbox(), tools=[PYTHON])  # type: ignore[call-arg]
 
 
 def test_it_is_a_type_error_as_for_every_python_function() -> None:

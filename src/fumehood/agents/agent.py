@@ -35,8 +35,10 @@ from fumehood.agents.workplace import Desk, OutFolder, Workplace, trimmed
 from fumehood.audit.events import Digest
 from fumehood.audit.trail import Trail
 from fumehood.errors import ApprovalPendingError, ModelError, UsageError
+from fumehood.keywords import known_keywords
 from fumehood.opening import AuditChoice
 from fumehood.policy import AnyPolicy, Policy, read_policy
+from fumehood.requests import place_in_policy
 from fumehood.sandbox import Sandbox
 from fumehood.tools.approvals import Ask
 from fumehood.tools.filters import Direction, FilterStream, Pipeline
@@ -49,6 +51,14 @@ if TYPE_CHECKING:
 
 _NEW_SANDBOX = "\n(The sandbox was opened anew since the calls before this one: their files are gone.)"
 _NOT_MADE = "This call was not made: the task ended before."
+
+
+class _SpentError(Exception):
+    """The budget has no further request to the model in it."""
+
+    def __init__(self, stop: StopReason) -> None:
+        super().__init__(stop.detail)
+        self.stop = stop
 
 
 class AssistantAgent(Performer):
@@ -65,6 +75,7 @@ class AssistantAgent(Performer):
     its own.
     """
 
+    @known_keywords(elsewhere=place_in_policy)
     def __init__(
         self,
         name: str,
@@ -193,14 +204,12 @@ class AssistantAgent(Performer):
             for batch in batches(unanswered(self._memory.all), desk.is_parallel):
                 if (stop := await self._call(batch, desk, ledger, work)) is not None:
                     return stop
-            if spent := ledger.spent(next_turn=True):
-                return StopReason(Stop.BUDGET, spent[1], limit=spent[0])
             try:
                 answer = await self._ask_shortened(desk, ledger, work)
             except ModelError as error:
-                ledger.add(Usage(turns=1))
                 return await self._failed(error, work)
-            ledger.add(used_by(answer))
+            except _SpentError as error:
+                return error.stop
             await self._take(answer, desk, work)
             if not answer.calls:
                 return DONE
@@ -211,29 +220,28 @@ class AssistantAgent(Performer):
         """Compacted first if it is too long by our count, and once more if it is by the model's."""
 
         async def ask(text: str) -> str:
-            answer = await self._answer_to(ModelRequest("", (UserMessage(text=text),)))
-            ledger.add(used_by(answer))
+            answer = await self._answer_to(ModelRequest("", (UserMessage(text=text),)), ledger)
             return (await desk.filters.apply(answer.text, Direction.FROM_MODEL)).text
 
+        _refuse_spent(ledger)
         await self._tell_compacted(await self._memory.compact(ask), "limit", work)
         try:
-            return await self._ask(desk, work)
+            return await self._ask(desk, ledger, work)
         except ModelError as error:
             if error.kind != Failure.CONTEXT_OVERFLOW:
                 raise
             shortened = await self._memory.compact(ask, is_overflow=True)
             if shortened is None:
                 raise
-        ledger.add(Usage(turns=1))
         await self._tell_compacted(shortened, "overflow", work)
-        return await self._ask(desk, work)
+        return await self._ask(desk, ledger, work)
 
     async def _tell_compacted(self, shortened: Shortened | None, why: str, work: Work) -> None:
         if shortened is not None:
             await work.trail_of(self.name).write(records.ConversationCompacted(self._model.name, why, *shortened))
             work.emit(Compacted(self.name, why, *shortened))
 
-    async def _ask(self, desk: Desk, work: Work) -> ModelAnswer:
+    async def _ask(self, desk: Desk, ledger: Ledger, work: Work) -> ModelAnswer:
         """What is shown on the way is filtered as it comes; the answer itself is, as a whole, by `_take`."""
         request = ModelRequest(self._instructions, tuple(self._memory.shown), desk.schemas())
         shown = {TextPiece: (FilterStream(desk.filters), Text), ThoughtPiece: (FilterStream(desk.filters), Thought)}
@@ -243,15 +251,26 @@ class AssistantAgent(Performer):
             for part in stream.feed(piece.text):
                 work.emit(kind(self.name, part.text))
 
-        answer = await self._answer_to(request, show)
+        answer = await self._answer_to(request, ledger, show)
         for stream, kind in shown.values():
             for part in stream.finish():
                 work.emit(kind(self.name, part.text))
         return answer
 
     async def _answer_to(
-        self, request: ModelRequest, show: Callable[[TextPiece | ThoughtPiece], None] = lambda _: None
+        self, request: ModelRequest, ledger: Ledger, show: Callable[[TextPiece | ThoughtPiece], None] = lambda _: None
     ) -> ModelAnswer:
+        """Every request to the model is made here, and counts against the budget, also one that fails."""
+        _refuse_spent(ledger)
+        try:
+            answer = await self._respond(request, show)
+        except ModelError:
+            ledger.add(Usage(turns=1))
+            raise
+        ledger.add(used_by(answer))
+        return answer
+
+    async def _respond(self, request: ModelRequest, show: Callable[[TextPiece | ThoughtPiece], None]) -> ModelAnswer:
         answer: ModelAnswer | None = None
         async with aclosing(self._model.respond(request)) as events:
             async for event in events:
@@ -356,6 +375,11 @@ def as_model(model: str | Model | TheirModel) -> Model:
     from fumehood.agents.models.remote import RemoteModel
 
     return RemoteModel(model)  # pyright: ignore[reportArgumentType]
+
+
+def _refuse_spent(ledger: Ledger) -> None:
+    if spent := ledger.spent(next_turn=True):
+        raise _SpentError(StopReason(Stop.BUDGET, spent[1], limit=spent[0]))
 
 
 def _was_carried_out(message: Message) -> bool:

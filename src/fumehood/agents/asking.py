@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fumehood.agents.events import ApprovalAsked, ApprovalSettled, TaskEvent
+from fumehood.keywords import known_fields
 from fumehood.tools.approvals import ApprovalStore, Ask, Listener, Request
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class Asking:
     """`ask` shows a request to somebody. Without it the answer comes from elsewhere, such as `hood approvals`.

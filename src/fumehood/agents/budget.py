@@ -8,11 +8,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from fumehood.errors import UsageError
+from fumehood.keywords import known_fields
 from fumehood.policy import read_seconds
 
 Limit = Literal["turns", "tokens", "cost", "seconds", "tool_calls"]
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class Budget:
     """None is no limit. A limit on `tokens` or `cost` ends a task whose model does not tell what it used."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fumehood.agents.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from fumehood.errors import ModelError, UsageError
+from fumehood.keywords import known_fields
 from fumehood.tools.shaping import head_and_tail
 
 NOTE = "note"
@@ -49,6 +50,7 @@ class Compaction(Protocol):
         ...
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class OldestFirst:
     """Abbreviates old results of tools first, then leaves the oldest turns out, with a note in their place.

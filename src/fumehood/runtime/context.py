@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, overload
 
 from fumehood.audit import Trail
+from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy
 from fumehood.runtime.identity import AgentId, TopicId
 from fumehood.runtime.toolboxes import GrantedRoom, GrantedToolbox
@@ -63,12 +64,14 @@ class Context:
         self, message: object, *, to: AgentId | str, deadline: Seconds | None = None, reply: type[T]
     ) -> T: ...
 
+    @known_keywords()
     async def send(
         self, message: object, *, to: AgentId | str, deadline: Seconds | None = None, reply: type[object] = object
     ) -> object:
         """Send it and wait for the answer, at most `deadline`: seconds, or `2m`. `reply` is the type it has to have."""
         return await self._line.send(message, to, deadline, reply)
 
+    @known_keywords()
     async def publish(self, message: object, *, topic: TopicId | str, deadline: Seconds | None = None) -> None:
         """To all that are subscribed and have a handler for it. Returns when it waits in their queues."""
         await self._line.publish(message, topic, deadline)
@@ -81,10 +84,12 @@ class Context:
         """The end of a subscription that was made with the same text."""
         await self._line.unsubscribe(topic)
 
+    @known_keywords()
     def toolbox(self, policy: AnyPolicy, *, session: bool = False) -> AbstractAsyncContextManager[GrantedToolbox]:
         """`async with context.toolbox(policy) as toolbox`: the granted tools, in a sandbox under a granted policy."""
         return _only_toolbox(self.room(policy, session=session))
 
+    @known_keywords()
     def room(
         self, policy: AnyPolicy, *, session: bool = False, gated: bool = False, ids: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[GrantedRoom]:

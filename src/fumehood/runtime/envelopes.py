@@ -7,6 +7,7 @@ a line of JSON, and after it the message as it was written: JSON inside of JSON 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -100,7 +101,7 @@ class Envelope:
                         topic=None if topic is None else TopicId.parse(topic),
                         cause=cause,
                         hops=hops,
-                        deadline=now + min(seconds, until - wall),
+                        deadline=now + min(_finite(seconds), _finite(until) - wall),
                     )
                 except UsageError as error:
                     raise MessageError(f"an envelope is not valid: {error}") from None
@@ -153,6 +154,16 @@ class Answer:
                 return cls(message_id, _agent(by), failure=Failure(kind, text))
             case _:
                 raise MessageError("an answer has not the fields of one")
+
+
+def _finite(number: float) -> float:
+    """JSON has no NaN and no infinity, but Python reads them, and 1e999 as one of them."""
+    try:
+        if math.isfinite(number):
+            return float(number)
+    except OverflowError:  # an integer that is larger than any float
+        pass
+    raise MessageError("an envelope has a time that is not a finite number")
 
 
 def _agent(text: str) -> AgentId:

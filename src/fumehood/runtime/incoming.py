@@ -105,7 +105,12 @@ class Incoming:
 
     def _insert(self, resident: Resident, question: Envelope) -> None:
         """Before everything in the queue, and while the handlers under way wait."""
-        if not resident.registration.is_reentrant or resident.agent is None:
+        if resident.agent is None:
+            raise LoopError(
+                f"{question.to} is being created and waits for {question.sender}, directly or through others, and "
+                "takes no question before it is ready; publish this one instead, or send it after that agent's on_start"
+            )
+        if not resident.registration.is_reentrant:
             raise LoopError(
                 f"{question.to} waits for {question.sender}, directly or through others, and takes no question "
                 "meanwhile; publish this one instead, or register the agent as reentrant"

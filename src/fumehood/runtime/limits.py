@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from fumehood.errors import UsageError
+from fumehood.keywords import known_fields
 from fumehood.policy import read_seconds
 
 _MIB = 1024 * 1024
 
 
+@known_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     message_bytes: int = _MIB

@@ -26,6 +26,7 @@ from anyio.abc import TaskGroup
 
 from fumehood.audit.log import current_user
 from fumehood.errors import AuditError, NotGrantedError, StoppedError, UsageError
+from fumehood.keywords import known_keywords
 from fumehood.opening import AuditChoice, find_trail
 from fumehood.policy import Seconds
 from fumehood.policy.audit import Kept
@@ -73,6 +74,7 @@ class LocalRuntime(Runtime):
     are what can be granted, and `gate` makes who is asked about their calls.
     """
 
+    @known_keywords()
     def __init__(
         self,
         *,
@@ -172,6 +174,7 @@ class LocalRuntime(Runtime):
     async def idle(self) -> None:
         await self._incoming.wait_idle()
 
+    @known_keywords()
     async def stop(self, *, drain: bool = True) -> None:
         if self._phase in (_Phase.NEW, _Phase.STOPPED):
             self._phase = _Phase.STOPPED
@@ -233,6 +236,7 @@ class LocalRuntime(Runtime):
 
     # Agents
 
+    @known_keywords()
     async def register(
         self,
         type: str,
@@ -305,6 +309,7 @@ class LocalRuntime(Runtime):
         reply: type[T],
     ) -> T: ...
 
+    @known_keywords()
     async def send(
         self,
         message: object,
@@ -317,6 +322,7 @@ class LocalRuntime(Runtime):
         self._check_running()
         return await self._outgoing.ask(Origin(sender), message, to, deadline, reply)
 
+    @known_keywords()
     async def publish(
         self,
         message: object,

@@ -9,6 +9,7 @@ from typing import Any
 
 from fumehood.audit import Trail
 from fumehood.errors import UsageError
+from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.runtime.events import GrantDenied
 from fumehood.runtime.grants import Grants
@@ -81,6 +82,7 @@ class GrantedRoom:
         self._agent, self._grants, self._tools, self._gate = agent, grants, tuple(tools), gate
         self.sandbox = sandbox
 
+    @known_keywords()
     def toolbox(
         self,
         tools: Sequence[Tool] | None = None,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, create_model
 from pydantic_core import to_jsonable_python
 
 from fumehood.errors import UsageError
+from fumehood.keywords import known_keywords
 from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.shaping import MOST_CHARACTERS, shaped, shortened
 from fumehood.tools.source import apart, function_source
@@ -53,6 +54,7 @@ def tool(
 ) -> Callable[[Function], Tool]: ...
 
 
+@known_keywords()
 def tool(
     function: Function | None = None,
     /,

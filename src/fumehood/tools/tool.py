@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from fumehood.keywords import known_fields
 from fumehood.tools.result import ToolResult
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class ToolSchema(TypedDict):
     risk: str
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class Tool:
     name: str

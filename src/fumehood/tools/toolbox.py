@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from fumehood.audit.trail import Trail
 from fumehood.errors import DeniedError, UsageError
+from fumehood.keywords import known_keywords
 from fumehood.tools.calls import texts_of
 from fumehood.tools.events import ToolCalled, ToolRefused, ToolReturned
 from fumehood.tools.filters import Direction, Filtered, Pipeline
@@ -37,6 +38,7 @@ class _InvalidCallError(Exception):
 class Toolbox:
     """`Toolbox(sandbox, PYTHON, SHELL)`. Calls that make no sense are results; exceptions are for the application."""
 
+    @known_keywords()
     def __init__(
         self,
         sandbox: Sandbox,

@@ -74,12 +74,12 @@ def test_what_is_not_a_number_or_a_duration_is_refused(make: Callable[[], object
     ],
 )
 def test_an_unknown_keyword_is_never_swallowed(make: Callable[[], object]) -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
+    with pytest.raises(TypeError, match=r"has no keyword '.*': did you mean"):
         make()
 
 
 @pytest.mark.anyio
 async def test_registering_swallows_no_keyword_either() -> None:
     async with LocalRuntime(audit=False) as runtime:
-        with pytest.raises(TypeError, match="unexpected keyword argument 'grant'"):
+        with pytest.raises(TypeError, match="has no keyword 'grant': did you mean 'grants'"):
             await runtime.register("a", AssistantAgent, grant=None)  # type: ignore[call-arg, arg-type]

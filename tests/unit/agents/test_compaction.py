@@ -10,17 +10,20 @@ from unit.agents.watching import Witness
 from fumehood.agents import (
     AssistantAgent,
     AssistantMessage,
+    Budget,
     CallRequest,
     Conversation,
+    Failure,
     Message,
     OldestFirst,
     ScriptedModel,
+    Stop,
     ToolMessage,
     UserMessage,
     call,
 )
 from fumehood.agents.compaction import tokens_of
-from fumehood.agents.models import ModelRequest
+from fumehood.agents.models import ModelAnswer, ModelRequest
 from fumehood.errors import ModelError, UsageError
 from fumehood.tools.result import ToolStatus
 
@@ -184,3 +187,66 @@ async def test_a_strategy_of_ones_own_takes_its_place(witness: Witness) -> None:
     for _ in range(4):
         await agent.run("a task of some words that is long enough")
     assert seen == [1] * 4
+
+
+class Summarising:
+    """Asks the model for a summary of everything but the task."""
+
+    tokens = 5
+
+    async def compact(self, conversation: Conversation) -> Sequence[Message]:
+        await conversation.ask("What happened?")
+        return [conversation.messages[index] for index in sorted(conversation.task)]
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit"), [(Budget(turns=1), "turns"), (Budget(cost=1.0), "cost"), (Budget(tokens=3), "tokens")]
+)
+async def test_a_summary_leaves_no_more_of_the_budget_than_there_was(
+    budget: Budget, limit: str, witness: Witness
+) -> None:
+    asked: list[str] = []
+
+    def step(request: ModelRequest) -> ModelAnswer:
+        asked.append(request.messages[0].text)
+        return ModelAnswer(text="ok", input_tokens=2, output_tokens=1, cost=1.0)
+
+    agent = AssistantAgent("a", ScriptedModel(step), audit=witness.log, budget=budget, compaction=Summarising())
+    result = await agent.run("a task of some words that is long enough")
+    assert (result.stop_reason.kind, result.stop_reason.limit) == (Stop.BUDGET, limit)
+    assert (asked, result.usage.turns) == (["What happened?"], 1)
+
+
+async def test_a_request_that_was_too_long_counts_before_anything_else_is_asked(witness: Witness) -> None:
+    asked: list[str] = []
+
+    def overflow(request: ModelRequest) -> str:
+        asked.append(request.messages[-1].text)
+        raise ModelError(Failure.CONTEXT_OVERFLOW, "too long")
+
+    class OnlyAfterOverflow(Summarising):
+        tokens = 1_000_000
+
+    agent = AssistantAgent(
+        "a", ScriptedModel(overflow), audit=witness.log, budget=Budget(turns=1), compaction=OnlyAfterOverflow()
+    )
+    result = await agent.run("the task")
+    assert (result.stop_reason.kind, result.stop_reason.limit) == (Stop.BUDGET, "turns")
+    assert (asked, result.usage.turns) == (["the task"], 1)
+
+
+async def test_a_summary_that_fails_counts_as_a_request(witness: Witness) -> None:
+    class Forgiving(Summarising):
+        async def compact(self, conversation: Conversation) -> Sequence[Message]:
+            with pytest.raises(ModelError):
+                await super().compact(conversation)
+            return conversation.messages
+
+    def step(request: ModelRequest) -> str:
+        if request.messages[0].text == "What happened?":
+            raise ModelError(Failure.SERVER, "it fell over")
+        return "done"
+
+    agent = AssistantAgent("a", ScriptedModel(step), audit=witness.log, compaction=Forgiving())
+    result = await agent.run("a task of some words that is long enough")
+    assert (result.text, result.usage.turns) == ("done", 2)

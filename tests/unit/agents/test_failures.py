@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import threading
 import traceback
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import quote
 
+import anyio
 import pytest
 from pydantic_ai.models.test import TestModel
 from unit.agents.model_server import (
@@ -30,7 +33,7 @@ from unit.agents.model_server import tool_call as called
 
 from fumehood.agents import AssistantAgent, Budget, Failure, Stop, TaskEnded, ToolMessage, find_model
 from fumehood.agents.messages import UserMessage
-from fumehood.agents.models.interface import ModelRequest
+from fumehood.agents.models.interface import ModelRequest, ThoughtPiece
 from fumehood.agents.models.remote import RemoteModel
 from fumehood.agents.models.wire import MOST_BYTES
 from fumehood.audit import AuditLog, Query
@@ -349,3 +352,35 @@ async def test_a_server_that_does_not_stream_is_read_all_the_same(server: ModelS
     assert first.usage.tokens == 18
     # It was asked to stream once, and is known from then on.
     assert [request.get("stream", False) for request in server.requests] == [True, False, False]
+
+
+async def test_an_answer_to_another_request_says_nothing_of_this_one(server: ModelServer) -> None:
+    """A stream that ends without an answer, and meanwhile a document for somebody else."""
+    other_is_answered = threading.Event()
+
+    def stream(handler: Handler) -> None:
+        handler.begin_events()
+        handler.wfile.write(chunk({"reasoning_content": "hm"}))
+        handler.wfile.flush()
+        assert other_is_answered.wait(60)
+        for part in (chunk({}, "stop"), USAGE, DONE):
+            handler.wfile.write(part)
+
+    server.answers[:] = [stream, failing(400), text("Hello.")]
+    model = find_model(server.model, settings={"max_retries": 0, "request_timeout": 30})
+    question = ModelRequest("", (UserMessage(text="?"),))
+    async with model.connected(), aclosing(model.respond(question)) as first:
+        assert isinstance(await anext(first), ThoughtPiece)
+
+        async def ask_as_well() -> None:
+            with pytest.raises(ModelError):
+                _ = [event async for event in model.respond(question)]
+
+        # In a task of its own, as another agent with the same model would.
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask_as_well)
+        other_is_answered.set()
+        with pytest.raises(ModelError, match="answered nothing at all"):
+            _ = [event async for event in first]
+        _ = [event async for event in model.respond(question)]
+    assert [request.get("stream", False) for request in server.requests] == [True, True, True]

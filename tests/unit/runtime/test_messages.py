@@ -195,6 +195,11 @@ def test_an_answer_is_the_same_after_a_journey_as_bytes(answer: Answer) -> None:
         (b'"id"', b'"it"'),
         (b"{", b"["),
         (b'"until": ', b'"until": "soon", "x": '),
+        *(
+            (b'"%s": ' % name, b'"%s": %s, "x": ' % (name, value))
+            for name in (b"seconds", b"until")
+            for value in (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1" + b"0" * 400)
+        ),
     ],
 )
 def test_bytes_that_are_no_envelope_are_one_clear_error(change: tuple[bytes, bytes]) -> None:

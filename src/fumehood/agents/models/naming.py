@@ -18,6 +18,7 @@ from fumehood.agents.models.recording import RecordingModel, ReplayModel
 from fumehood.agents.models.scripted import ScriptedModel
 from fumehood.agents.models.wire import MOST_BYTES
 from fumehood.errors import UsageError
+from fumehood.keywords import known_keywords
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as TheirModel
@@ -32,6 +33,7 @@ _USUAL = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5", "OPENAI_API_KEY": "o
 _OLLAMA = "http://localhost:11434/v1"
 
 
+@known_keywords()
 def find_model(
     name: str, *, api_key: str | None = None, settings: ModelSettings | None = None, most_bytes: int = MOST_BYTES
 ) -> Model:

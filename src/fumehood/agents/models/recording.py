@@ -21,6 +21,7 @@ from fumehood.agents.messages import Message
 from fumehood.agents.models.cleaning import Cleaner
 from fumehood.agents.models.interface import Failure, Model, ModelAnswer, ModelEvent, ModelRequest, TextPiece
 from fumehood.errors import ModelError, UsageError
+from fumehood.keywords import known_keywords
 
 _FORMAT = 1
 _ANSWERS: TypeAdapter[ModelAnswer] = TypeAdapter(ModelAnswer)
@@ -42,6 +43,7 @@ class _Entry(BaseModel):
 class RecordingModel:
     """Passes requests on and writes down what comes back, one line for each. `secrets` are names and values."""
 
+    @known_keywords()
     def __init__(self, model: Model, path: str | os.PathLike[str], *, secrets: Mapping[str, str] | None = None) -> None:
         self._model, self._path = model, Path(path)
         self._cleaner = _Cleaner(os.environ, (secrets or {}).values())
@@ -80,6 +82,7 @@ class RecordingModel:
 class ReplayModel:
     """Answers as it was recorded. The same request again gets the next answer that it got then, and then the last."""
 
+    @known_keywords()
     def __init__(self, path: str | os.PathLike[str], *, secrets: Mapping[str, str] | None = None) -> None:
         self._path = Path(path)
         self._cleaner = _Cleaner(os.environ, (secrets or {}).values())

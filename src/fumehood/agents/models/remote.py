@@ -23,6 +23,7 @@ from fumehood.agents.models.failures import as_model_error
 from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
 from fumehood.agents.models.wire import MOST_BYTES, Wire
 from fumehood.errors import ModelError
+from fumehood.keywords import known_keywords
 
 _CLOSING_SECONDS = 10.0
 _TIMEOUT_SECONDS = 600.0
@@ -31,6 +32,7 @@ _TIMEOUT_SECONDS = 600.0
 class RemoteModel:
     """`settings` are pydantic-ai's, such as temperature, `request_timeout` and `max_retries`."""
 
+    @known_keywords()
     def __init__(
         self,
         model: TheirModel,
@@ -65,13 +67,14 @@ class RemoteModel:
     async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """A server that does not stream although it was asked to is asked once more, and from then on in one piece."""
         if self._can_stream:
+            arrival = self._wire.expect()
             try:
                 async with aclosing(self._streamed(request)) as events:
                     async for event in events:
                         yield event
                 return
             except ModelError as error:
-                if error.kind != Failure.MALFORMED or not self._wire.is_whole:
+                if error.kind != Failure.MALFORMED or not arrival.is_whole:
                     raise
             self._can_stream = False
         response = await self._whole(request)

@@ -19,6 +19,7 @@ import yaml
 from fumehood.agents.messages import AssistantMessage, CallRequest
 from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
 from fumehood.errors import ModelError, UsageError
+from fumehood.keywords import known_keywords
 
 Say = str | CallRequest | Sequence[str | CallRequest] | ModelAnswer | ModelError
 Step = Say | Callable[[ModelRequest], Say]
@@ -36,6 +37,7 @@ def call(tool: str, /, **arguments: object) -> CallRequest:
 class ScriptedModel:
     """Tokens are counted by length and cost nothing."""
 
+    @known_keywords()
     def __init__(self, *steps: Step, name: str = "scripted") -> None:
         self._steps = steps
         self._name = name

@@ -7,6 +7,8 @@ bodies before anybody could say that they are too large.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from fumehood.agents.models.interface import Failure
@@ -25,12 +27,21 @@ class _Stream(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Wire:
-    """`is_whole` says that the last answer came as one JSON document, whatever was asked for."""
+@dataclass(slots=True)
+class Arrival:
+    """How the answer to one request came."""
 
+    is_whole: bool = False
+    """As one JSON document, whatever was asked for."""
+
+
+# A model answers several requests at once. Hooks of the client run in the context of the request that they are about.
+_arrival: ContextVar[Arrival] = ContextVar("fumehood_arrival")
+
+
+class Wire:
     def __init__(self, name: str, most_bytes: int) -> None:
         self._name, self.most_bytes = name, most_bytes
-        self.is_whole = False
         self._client: Any = None
 
     def attach(self, model: object) -> None:
@@ -46,6 +57,12 @@ class Wire:
         }
         self._client = client
 
+    def expect(self) -> Arrival:
+        """Call this before a request, in its own context: what is returned is filled in when the answer arrives."""
+        arrival = Arrival()
+        _arrival.set(arrival)
+        return arrival
+
     def too_large(self) -> ModelError:
         most = format_size(self.most_bytes)
         return ModelError(
@@ -58,7 +75,7 @@ class Wire:
 
     async def _bound(self, response: Any) -> None:
         headers = response.headers
-        self.is_whole = headers.get("content-type", "").startswith("application/json")
+        _arrival.get(Arrival()).is_whole = headers.get("content-type", "").startswith("application/json")
         if headers.get("content-encoding", "identity") != "identity":
             raise ModelError(Failure.MALFORMED, f"the answer of the model {self._name} is compressed, and must not be")
         is_events = headers.get("content-type", "").startswith("text/event-stream")

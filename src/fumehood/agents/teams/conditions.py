@@ -16,6 +16,7 @@ from fumehood.agents.budget import Budget, Ledger, Usage
 from fumehood.agents.handing import HAND_OFF
 from fumehood.agents.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from fumehood.errors import UsageError
+from fumehood.keywords import known_fields
 from fumehood.policy import read_seconds
 from fumehood.tools.result import ToolStatus
 
@@ -62,6 +63,7 @@ class _Both(Condition):
         return f"{first}, and {second}" if first and second else None
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class MaxMessages(Condition):
     """So many turns that said something."""
@@ -76,6 +78,7 @@ class MaxMessages(Condition):
         return f"{self.most} messages were said" if len(progress.said) >= self.most else None
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class TextMention(Condition):
     """A participant, or one of those named, said this text; case counts."""
@@ -95,6 +98,7 @@ class TextMention(Condition):
         return None
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class Timeout(Condition):
     """So much time has passed; looked at between turns. A budget's `seconds` ends a turn in the middle."""
@@ -109,6 +113,7 @@ class Timeout(Condition):
         return f"{self.seconds:g} seconds are over" if progress.usage.seconds >= self.seconds else None
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class Spent(Condition):
     """One of these limits is reached; looked at between turns, unlike the budget of the team itself."""
@@ -136,6 +141,7 @@ class External(Condition):
         return "somebody asked it to stop" if self._is_set else None
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class HandedTo(Condition):
     """The task was handed over to this name."""
@@ -146,6 +152,7 @@ class HandedTo(Condition):
         return f"it was handed to {self.target}" if self.target in _targets(progress.messages) else None
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class ToolUsed(Condition):
     """A call of this tool was carried out, whether it succeeded or not; one that was denied does not count."""

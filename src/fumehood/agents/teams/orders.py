@@ -14,6 +14,7 @@ from fumehood.agents.performing import Performer, Reply, Work
 from fumehood.agents.stopping import Stop
 from fumehood.agents.teams.team import Choice, Team, TeamOptions
 from fumehood.errors import UsageError
+from fumehood.keywords import known_keywords
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,6 +48,7 @@ class SelectorTeam(Team):
     What is no name of a participant chooses nobody: after a second try it is the next one in turn.
     """
 
+    @known_keywords(TeamOptions)
     def __init__(
         self,
         participants: Sequence[Performer],

@@ -16,7 +16,9 @@ from fumehood.agents.models.interface import Model, ModelAnswer, ModelEvent, Mod
 from fumehood.agents.performing import Reply
 from fumehood.agents.teams.orders import RoundRobinTeam
 from fumehood.agents.teams.team import TeamOptions
+from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy
+from fumehood.requests import place_in_policy
 from fumehood.tools import PYTHON, SHELL
 from fumehood.tools.approvals import Ask
 
@@ -74,6 +76,7 @@ def _results(messages: tuple[Message, ...]) -> list[str]:
     return found
 
 
+@known_keywords(elsewhere=place_in_policy)
 def code_executor(
     name: str = EXECUTOR,
     *,
@@ -103,6 +106,7 @@ class CodingPair(RoundRobinTeam):
     The writer has no tools; the executor has no model. What is run is in the conversation for everybody to read.
     """
 
+    @known_keywords(TeamOptions, place_in_policy)
     def __init__(
         self,
         model: str | Model | TheirModel,

@@ -23,6 +23,7 @@ from fumehood.agents.teams.conditions import Condition, Progress
 from fumehood.agents.trail import SpeakerChosen
 from fumehood.audit.trail import Trail
 from fumehood.errors import ModelError, UsageError
+from fumehood.keywords import known_keywords
 from fumehood.opening import AuditChoice
 
 _GO_ON = "Go on."
@@ -52,6 +53,7 @@ class Team(Performer):
     the team's log, whatever `audit` its participants were given.
     """
 
+    @known_keywords()
     def __init__(
         self,
         participants: Sequence[Performer],

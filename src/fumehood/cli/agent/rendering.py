@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from typing import Protocol, cast
@@ -33,6 +34,7 @@ _CODE = {"code": "python", "command": "bash"}
 _STATUS_COLOURS = {ToolStatus.SUCCESS: GREEN, ToolStatus.DENIED: RED, ToolStatus.INVALID: YELLOW, ToolStatus.ERROR: RED}
 _MOST_LINES = 40
 _GUTTER = 7
+_NOT_ASCII = re.compile(r"[^ -~]")
 
 
 class Renderer(Protocol):
@@ -41,7 +43,7 @@ class Renderer(Protocol):
 
 class JsonLines:
     def show(self, event: TaskEvent) -> None:
-        print(json.dumps(event.to_dict()), flush=True)
+        print(_as_json(event.to_dict(), sys.stdout.encoding), flush=True)
 
 
 class Screen:
@@ -127,6 +129,19 @@ class Screen:
     def _end_line(self) -> None:
         if self._is_inside_line:
             self._write("\n")
+
+
+def _as_json(data: object, encoding: str) -> str:
+    """Text as it is, where it can be written. What a terminal obeys, or takes for the end of a line, is escaped."""
+    text = _NOT_ASCII.sub(
+        lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1],
+        json.dumps(data, ensure_ascii=False),
+    )
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(data)
+    return text
 
 
 def _taken_apart(arguments: str) -> tuple[str, str, str]:

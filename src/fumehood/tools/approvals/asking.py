@@ -16,6 +16,7 @@ import anyio.to_thread
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import OFF, Trail
 from fumehood.errors import ApprovalPendingError, NotApprovedError, UsageError
+from fumehood.keywords import known_keywords
 from fumehood.policy import Approval, Policy, format_duration
 from fumehood.policy.approvals import rules_that_ask
 from fumehood.threads import run_whole
@@ -59,6 +60,7 @@ class Approvals:
     question whose call is cancelled is taken back; without, it stands, and the same call made again uses the answer.
     """
 
+    @known_keywords()
     def __init__(
         self,
         policy: Policy | Callable[[], Policy],

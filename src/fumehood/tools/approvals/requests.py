@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fumehood.keywords import known_fields
 from fumehood.policy import Policy
 from fumehood.processes import boot
 from fumehood.tools.calls import Call
@@ -26,6 +27,7 @@ class State(StrEnum):
 OPEN = (State.ASKED, State.APPROVED)
 
 
+@known_fields
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`arguments`, if given, are what is approved instead of what was asked."""

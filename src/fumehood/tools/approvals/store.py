@@ -19,6 +19,7 @@ from fumehood.audit.log import current_user
 from fumehood.audit.records import timestamp
 from fumehood.audit.trail import OFF, Trail
 from fumehood.errors import NotApprovedError, UsageError
+from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.processes import identity, is_alive
 from fumehood.tools.approvals import events
@@ -55,6 +56,7 @@ class AnsweredError(UsageError):
 class ApprovalStore:
     """Blocks. Any number of threads and processes may use it."""
 
+    @known_keywords()
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, now: Callable[[], Moment] = Moment.now) -> None:
         place = Path(folder) if folder is not None else find_folder(os.environ)
         make_private(place, WHAT, VARIABLE)

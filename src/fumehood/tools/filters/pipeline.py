@@ -18,6 +18,7 @@ from functools import cached_property
 from fumehood.audit.events import CanarySeen
 from fumehood.audit.redaction import Redaction
 from fumehood.audit.trail import OFF, Trail
+from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
 from fumehood.sightings.canaries import GROWTH, Alarm, load_canaries
@@ -66,6 +67,7 @@ Find = Callable[[str], Iterable[Span]]
 class Pipeline:
     """Of one policy. `secrets` and `canaries` are names and values besides those of the policy."""
 
+    @known_keywords()
     def __init__(
         self,
         policy: Policy,
