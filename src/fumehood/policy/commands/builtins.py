@@ -22,7 +22,7 @@ _FLAGS_OF_READ = re.compile(r"-[rs]+")
 _VALUED_OF_READ = re.compile(r"-[rs]*([dnNtpua])")
 _UNARY = names("-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
 _BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
-_PLAINLY = "not understood"
+_NOT_UNDERSTOOD = "not understood"
 
 
 def check_builtin(name: str, words: Sequence[Word]) -> None:
@@ -39,7 +39,7 @@ def set_by(simple: Simple) -> Iterator[Assignment]:
         yield from (Assignment(word.text, (), word.start, word.end) for word in words if word.text)
 
 
-def _refuse(name: str, words: Sequence[Word], why: str = _PLAINLY, remedy: str = "write it plainly") -> None:
+def _refuse(name: str, words: Sequence[Word], why: str = _NOT_UNDERSTOOD, remedy: str = "write it plainly") -> None:
     start, end = (words[0].start, words[-1].end) if words else (0, 1)
     raise RefusedError(start, end, f"{name}: {why}", remedy)
 
