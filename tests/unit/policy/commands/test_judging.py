@@ -226,3 +226,13 @@ def test_rules_that_open_more_than_they_say_are_found() -> None:
     policy = Policy(commands={"allow": ["ls", "python", "python -m pytest", "bash *"]})
     assert [finding.key for finding in policy.lint()] == ["commands.allow[bash *]", "commands.allow[python]"]
     assert [finding.key for finding in Policy(commands={"deny": ["rm"]}).lint()] == ["commands.deny"]
+
+
+def test_who_names_builders_is_told_that_the_kernel_runs_nothing_that_they_made() -> None:
+    rules = ["ls", "npm test", "/usr/bin/gcc"]
+    for enforce in ("auto", "kernel"):
+        (finding,) = Policy(commands={"allow": rules, "enforce": enforce}).lint()
+        assert (finding.level, finding.key) == ("warning", "commands.enforce")
+        assert "/usr/bin/gcc, npm made; to build, say enforce: parse" in finding.message
+    assert Policy(commands={"allow": rules, "enforce": "parse"}).lint() == []
+    assert Policy(commands={"allow": ["ls"]}).lint() == []
