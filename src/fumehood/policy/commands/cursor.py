@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from fumehood.policy.commands.script import Arithmetic, Script
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import COUNT, GLOB, MANY, NUMBER, ONE, Hole, Piece, Word, joined
+from fumehood.policy.commands.words import BRACE, COUNT, GLOB, MANY, NUMBER, ONE, Hole, Piece, Word, joined
 
 METACHARACTERS = " \t\n;&|()<>"
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
@@ -74,7 +74,8 @@ class Cursor:
             pieces += self._unquoted(is_value, is_first=self.at == start)
         if is_braced:
             # Braces make several words of one, so only what stands before them is sure.
-            pieces = [*pieces[:opened], MANY]
+            inner = pieces[opened:]
+            pieces = [*pieces[:opened], BRACE if all(isinstance(piece, str) for piece in inner) else MANY]
         found = tuple(_decoded(piece) for piece in joined(pieces))
         return Word(found, start, self.at, str(_decoded(self.source[start : self.at])))
 

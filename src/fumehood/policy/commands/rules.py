@@ -171,7 +171,7 @@ def _taken_apart(program: str, option: str) -> list[str]:
 def _is_option(program: str, option: str, word: Word) -> bool:
     if word.text is None:
         # It may turn into any option, unless it certainly begins otherwise.
-        return word.may_be_option and (word.prefix in ("", "-") or possibly(word, option + "*"))
+        return word.may_be_option and (word.may_fall_apart or word.prefix in ("", "-") or possibly(word, option + "*"))
     same, name = _SAME.get(program, {}), word.text.partition("=")[0]
     if matches(option, word.text) or same.get(name, name) == same.get(option, option):
         return True
