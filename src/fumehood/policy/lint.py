@@ -38,6 +38,13 @@ _HUGE: dict[str, float] = {
     "resources.artifacts_size": 16 * GIB,
     "filesystem.workspace.size": 16 * GIB,
 }
+_BUILDERS = frozenset(
+    {
+        *("make", "gmake", "cmake", "ninja", "meson", "bazel", "scons", "gcc", "g++", "cc", "c++", "clang", "clang++"),
+        *("cargo", "rustc", "go", "npm", "npx", "yarn", "pnpm", "pip", "pip3", "uv", "poetry", "tox", "nox", "gradle"),
+        *("mvn", "dotnet"),
+    }
+)
 _METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-data"})
 
 
@@ -177,7 +184,14 @@ def _commands(policy: Policy) -> Iterator[Finding]:
     if commands.allow is None:
         message = "a list of what is denied forgets what nobody thought of; list what is allowed in commands.allow"
         yield Finding("warning", "commands.deny", message)
-    for rule in map(parse_rule, commands.allow or ()):
+    rules = tuple(map(parse_rule, commands.allow or ()))
+    builders = sorted({rule.program for rule in rules if rule.program.rpartition("/")[2] in _BUILDERS})
+    if builders and commands.enforce != "parse":
+        message = (
+            f"the kernel lets nothing run or be loaded that {', '.join(builders)} made; to build, say enforce: parse"
+        )
+        yield Finding("warning", "commands.enforce", message)
+    for rule in rules:
         name = rule.program.rpartition("/")[2]
         if name in INTERPRETERS and len(rule.words) == 1:
             message = (

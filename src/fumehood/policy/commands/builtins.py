@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import dropwhile
 
 from fumehood.policy.commands.script import Assignment, Simple
 from fumehood.policy.commands.variables import check_assignment, names
@@ -22,7 +23,7 @@ _FLAGS_OF_READ = re.compile(r"-[rs]+")
 _VALUED_OF_READ = re.compile(r"-[rs]*([dnNtpua])")
 _UNARY = names("-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
 _BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
-_PLAINLY = "not understood"
+_NOT_UNDERSTOOD = "not understood"
 
 
 def check_builtin(name: str, words: Sequence[Word]) -> None:
@@ -39,7 +40,7 @@ def set_by(simple: Simple) -> Iterator[Assignment]:
         yield from (Assignment(word.text, (), word.start, word.end) for word in words if word.text)
 
 
-def _refuse(name: str, words: Sequence[Word], why: str = _PLAINLY, remedy: str = "write it plainly") -> None:
+def _refuse(name: str, words: Sequence[Word], why: str = _NOT_UNDERSTOOD, remedy: str = "write it plainly") -> None:
     start, end = (words[0].start, words[-1].end) if words else (0, 1)
     raise RefusedError(start, end, f"{name}: {why}", remedy)
 
@@ -65,6 +66,8 @@ def _digits(name: str, words: Sequence[Word]) -> None:
 
 def _declare(name: str, words: Sequence[Word]) -> None:
     for word in words:
+        if word.may_fall_apart:  # sh splits it, where bash does not
+            _refuse(name, [word], f"{word.raw} may become several words", "put quotes around it")
         assignment = _declared(word)
         if _NAME.fullmatch(assignment.name) is None:
             _refuse(name, [word], "it cannot be known which variable this sets", f"write it as: {name} NAME=value")
@@ -111,6 +114,7 @@ def _mapfile(name: str, words: Sequence[Word]) -> None:
 
 
 def _printf(name: str, words: Sequence[Word]) -> None:
+    words = list(dropwhile(lambda word: word.may_vanish, words))
     if words and words[0].may_be_option and words[0].text != "--":
         _refuse(name, words[:1], "it may turn out to be -v, which sets a variable", "begin with a format: printf '%s'")
 
@@ -149,7 +153,7 @@ def _test(name: str, words: Sequence[Word]) -> None:
     )
     if not is_understood:
         _refuse(name, shown, remedy="use one comparison in each [ ... ], and && or || between them")
-    if any(word.is_many for word in words):
+    if any(hole.is_many and not (hole.is_plain or hole.is_number) for word in words for hole in word.holes):
         _refuse(name, shown, "a variable without quotes may become an operator", "put quotes around variables")
 
 

@@ -12,14 +12,14 @@ from typing import NoReturn
 
 from fumehood.policy.commands.script import Arithmetic, Script
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import COUNT, GLOB, MANY, NUMBER, ONE, Hole, Piece, Word, joined
+from fumehood.policy.commands.words import BRACE, COUNT, GLOB, MANY, NUMBER, ONE, Hole, Piece, Word, joined
 
 METACHARACTERS = " \t\n;&|()<>"
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _SUBSCRIPT = re.compile(r"\[([@*]|-?[0-9]+|\$?[A-Za-z_][A-Za-z0-9_]*)\]")
 _OPERATOR = re.compile(r":[-+?]|[-+?]|##?|%%?|//?|\^\^?|,,?|:(?=[0-9]+(?::[0-9]+)?\})")
 _ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
-_PLAIN = "not understood"
+_NOT_UNDERSTOOD = "not understood"
 _DEEPEST = 24
 
 
@@ -74,7 +74,8 @@ class Cursor:
             pieces += self._unquoted(is_value, is_first=self.at == start)
         if is_braced:
             # Braces make several words of one, so only what stands before them is sure.
-            pieces = [*pieces[:opened], MANY]
+            inner = pieces[opened:]
+            pieces = [*pieces[:opened], BRACE if all(isinstance(piece, str) for piece in inner) else MANY]
         found = tuple(_decoded(piece) for piece in joined(pieces))
         return Word(found, start, self.at, str(_decoded(self.source[start : self.at])))
 
@@ -92,7 +93,7 @@ class Cursor:
             case "\\":
                 self.at += 2
                 if self.at > self.end:
-                    self.refuse(start, f"it ends in a backslash: {_PLAIN}", "remove it")
+                    self.refuse(start, f"it ends in a backslash: {_NOT_UNDERSTOOD}", "remove it")
                 escaped = self.source[start + 1]
                 return [] if escaped == "\n" else [escaped]
             case "$":
@@ -122,7 +123,7 @@ class Cursor:
         start = self.at
         end = self.source.find("'", self.at + 1, self.end)
         if end < 0:
-            self.refuse(start, f"a quotation has no end: {_PLAIN}", "close it", self.end)
+            self.refuse(start, f"a quotation has no end: {_NOT_UNDERSTOOD}", "close it", self.end)
         self.at = end + 1
         return self.source[start + 1 : end]
 
@@ -134,7 +135,7 @@ class Cursor:
                 self.at += 1
                 return pieces
             pieces += self.quoted_piece()
-        return self.refuse(start, f"a quotation has no end: {_PLAIN}", "close it", self.end)
+        return self.refuse(start, f"a quotation has no end: {_NOT_UNDERSTOOD}", "close it", self.end)
 
     def quoted_piece(self) -> list[Piece]:
         """One piece of a text in which expansions happen and nothing else."""
@@ -165,7 +166,7 @@ class Cursor:
         if self.starts_with("${"):
             return [self._braced(is_many, is_quoted=is_quoted)]
         if self.starts_with("$[") or (not is_quoted and self.starts_with('$"')):
-            self.refuse(start, f"{self.peek(2)} is rarely used: {_PLAIN}", "write it plainly", start + 2)
+            self.refuse(start, f"{self.peek(2)} is rarely used: {_NOT_UNDERSTOOD}", "write it plainly", start + 2)
         if not is_quoted and self.starts_with("$'"):
             return [self._ansi_quoted()]
         self.at += 1
@@ -181,7 +182,7 @@ class Cursor:
         self.bash_only(start, "$'...'")
         found = _ANSI_QUOTED.match(self.source, self.at, self.end)
         if found is None:
-            self.refuse(start, f"a quotation has no end: {_PLAIN}", "close it", self.end)
+            self.refuse(start, f"a quotation has no end: {_NOT_UNDERSTOOD}", "close it", self.end)
         self.at = found.end()
         return ONE
 
@@ -195,7 +196,7 @@ class Cursor:
             depth += (char == "(") - (char == ")")
             self.at += 1
         if not self.starts_with("))"):
-            self.refuse(start, f"this is no arithmetic: {_PLAIN}", "use numbers, names and operators alone")
+            self.refuse(start, f"this is no arithmetic: {_NOT_UNDERSTOOD}", "use numbers, names and operators alone")
         self.at += 2
         self.script.arithmetic.append(Arithmetic(self.source[begin : self.at - 2], start, self.at))
 
@@ -211,14 +212,14 @@ class Cursor:
         self.read_list(closer)
         self.depth -= 1
         if not self.starts_with(closer):
-            self.refuse(start, f"a substitution has no end: {_PLAIN}", "close it")
+            self.refuse(start, f"a substitution has no end: {_NOT_UNDERSTOOD}", "close it")
         self.at += 1
 
     def _backquoted(self, hole: Hole) -> list[Piece]:
         start = self.at
         end = self.source.find("`", start + 1, self.end)
         if end < 0 or "\\" in self.source[start:end]:
-            self.refuse(start, f"commands in backquotes with escapes: {_PLAIN}", "use $(...)", self.end)
+            self.refuse(start, f"commands in backquotes with escapes: {_NOT_UNDERSTOOD}", "use $(...)", self.end)
         inner, self.end = self.end, end
         self.at += 1
         self.depth += 1
@@ -264,7 +265,7 @@ class Cursor:
     def _refuse_expansion(self, start: int) -> NoReturn:
         end = self.source.find("}", start, self.end)
         end = self.end if end < 0 else end + 1
-        self.refuse(start, f"this expansion: {_PLAIN}", "write it plainly, with $name", end)
+        self.refuse(start, f"this expansion: {_NOT_UNDERSTOOD}", "write it plainly, with $name", end)
 
     def _operand(self, start: int, *, is_quoted: bool) -> None:
         while self.at < self.end and self.peek() != "}":

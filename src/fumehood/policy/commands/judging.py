@@ -96,6 +96,26 @@ class _Room:
     """It changes its folder, so that a relative path says nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """One command of a room; `name` is the one by which the tables know its program."""
+
+    words: Sequence[Word]
+    program: str
+    name: str
+    arguments: list[Word]
+    resolved: Resolved
+    room: _Room
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.words[0].start, self.words[-1].end
+
+    @property
+    def runs_code(self) -> bool:
+        return self.name in programs.INTERPRETERS or self.name in programs.SHELLS or "/" in self.name
+
+
 class _Bench:
     def __init__(self, commands: Commands, writable: Sequence[str]) -> None:
         allow = commands.allow
@@ -161,83 +181,70 @@ class _Bench:
 
     def judge_words(self, words: Sequence[Word], room: _Room) -> None:
         """Raises RefusedError."""
-        head, arguments = words[0], list(words[1:])
-        program = _known_program(head)
+        program, arguments = _known_program(words[0]), list(words[1:])
         name = _known_name(program)
-        resolved = resolve(name, arguments)
-        self._check_denied(head, program, resolved, words)
+        command = _Command(words, program, name, arguments, resolve(name, arguments), room)
+        self._check_denied(command)
         if room.script and program in BUILTINS:
             check_builtin(program, arguments)
         elif room.script and program in REFUSED_BUILTINS:
-            self._check_spelled(program, arguments, words)
+            self._check_spelled(command)
         elif room.script and program == "time":
             self._judge_contents(unwrap(name, arguments), room, is_builtin=True)
         else:
-            granted = self._check_allowed(program, name, arguments, resolved, words, room)
-            self._judge_inside(program, name, arguments, resolved, words, room, granted)
+            self._judge_inside(command, self._check_allowed(command))
 
-    def _judge_inside(
-        self,
-        program: str,
-        name: str,
-        arguments: list[Word],
-        resolved: Resolved,
-        words: Sequence[Word],
-        room: _Room,
-        granted: frozenset[str],
-    ) -> None:
+    def _judge_inside(self, command: _Command, granted: frozenset[str]) -> None:
+        name, resolved, room = command.name, command.resolved, command.room
         if name in programs.SHELLS:
-            self._judge_shell(program, name, arguments, words, room)
+            self._judge_shell(command)
             return
-        self._judge_contents(unwrap(name, arguments, granted), room)
+        self._judge_contents(unwrap(name, command.arguments, granted), room)
         if resolved.wrapper:
             inside = unwrap_by(f"{name} {resolved.subcommand}", resolved.wrapper, resolved.arguments[1:])
             self._judge_contents(inside, room)
 
-    def _check_denied(self, head: Word, program: str, resolved: Resolved, words: Sequence[Word]) -> None:
+    def _check_denied(self, command: _Command) -> None:
+        resolved = command.resolved
         for rule in self._deny:
-            is_meant = rule.denies(program, resolved.arguments, has_subcommand=resolved.is_certain)
+            is_meant = rule.denies(command.program, resolved.arguments, has_subcommand=resolved.is_certain)
             if not is_meant and rule.program == resolved.name and resolved.may_be_alias and len(rule.words) > 1:
                 is_meant = True
             if is_meant:
-                is_sure = all(word.text is not None for word in words) and not resolved.may_be_alias
+                is_sure = all(word.text is not None for word in command.words) and not resolved.may_be_alias
                 why = "this is denied" if is_sure else f"it may turn out to be {rule.text!r}, which is denied"
                 remedy = f"remove {rule.text!r} from commands.deny" if is_sure else "write the words out"
-                raise RefusedError(head.start, words[-1].end, why, remedy, rule.text)
+                raise RefusedError(*command.span, why, remedy, rule.text)
 
-    def _check_allowed(
-        self,
-        program: str,
-        name: str,
-        arguments: list[Word],
-        resolved: Resolved,
-        words: Sequence[Word],
-        room: _Room,
-    ) -> frozenset[str]:
+    def _check_allowed(self, command: _Command) -> frozenset[str]:
         """The options that rules spell."""
-        matching = self._matching(program, name, arguments, resolved, room)
-        shown = words[0].start, words[-1].end
+        name, program, arguments = command.name, command.program, command.arguments
+        resolved, place = command.resolved, command.room.place
+        matching = self._matching(command)
         if not matching:
-            raise RefusedError(*shown, *self._lack(program, name, arguments, resolved))
+            raise RefusedError(*command.span, *self._lack(command))
         if name in programs.FAMILIES and not resolved.is_certain:
-            raise RefusedError(*shown, f"it cannot be known which sub-command of {name} this is", "write it out, first")
+            why = f"it cannot be known which sub-command of {name} this is"
+            raise RefusedError(*command.span, why, "write it out, first")
         granted = frozenset(rule.option for rule in matching if rule.option)
-        if found := _script_problem(name, arguments, room.place):
+        if found := _script_problem(name, arguments, place):
             if not any(_spells(rule, program, arguments, found[0]) for rule in matching):
-                raise RefusedError(*shown, found[1], "write it plainly, or add a rule that spells it to commands.allow")
+                remedy = "write it plainly, or add a rule that spells it to commands.allow"
+                raise RefusedError(*command.span, found[1], remedy)
             return granted
         for tool, given, offset in _parts(name, resolved):
             spelled = arguments if offset == 0 else resolved.arguments
-            while found := find_offence(tool, given, room.place, granted):
+            while found := find_offence(tool, given, place, granted):
                 if not any(_spells(rule, program, spelled, found.position + offset) for rule in matching):
-                    raise RefusedError(*shown, found.why, found.remedy)
+                    raise RefusedError(*command.span, found.why, found.remedy)
                 if not found.option:
                     break
                 granted |= {found.option}
         return granted
 
-    def _matching(self, program: str, name: str, arguments: list[Word], resolved: Resolved, room: _Room) -> list[Rule]:
-        if program.startswith(".") and "/" in program and room.moves:
+    def _matching(self, command: _Command) -> list[Rule]:
+        program, arguments, resolved = command.program, command.arguments, command.resolved
+        if program.startswith(".") and "/" in program and command.room.moves:
             return []
         found = [
             rule
@@ -246,34 +253,38 @@ class _Bench:
             or (resolved.is_certain and rule.allows(program, resolved.arguments))
             or _grants(rule, program, arguments, resolved)
         ]
-        if name in programs.INTERPRETERS or name in programs.SHELLS or "/" in name:
+        if command.runs_code:
             found = [rule for rule in found if rule.names_program]
         if resolved.runs_code:
             found = [rule for rule in found if rule.names_program and len(rule.words) > 1 and "*" not in rule.words[1]]
         return found
 
-    def _lack(self, program: str, name: str, arguments: list[Word], resolved: Resolved) -> tuple[str, str]:
+    def _lack(self, command: _Command) -> tuple[str, str]:
+        program, resolved = command.program, command.resolved
         rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
         if resolved.runs_code:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
-        if name in programs.INTERPRETERS or name in programs.SHELLS or "/" in name:
+        if command.runs_code:
             return f"{program} runs code that cannot be read here", f"add {program!r} to commands.allow"
-        if any(other.program == name for other in self._allow) and resolved.subcommand is None and arguments:
+        is_named = any(other.program == command.name for other in self._allow)
+        if is_named and resolved.subcommand is None and command.arguments:
             return f"{program} is not allowed with these words", "put the sub-command first and write its words out"
         return f"{rule} is not allowed", f"add {rule!r} to commands.allow"
 
-    def _check_spelled(self, program: str, arguments: list[Word], words: Sequence[Word]) -> None:
+    def _check_spelled(self, command: _Command) -> None:
+        program = command.program
         rules = [rule for rule in self._allow if rule.program == program and len(rule.words) > 1]
-        if program in _SPELLED_ONLY and any(rule.allows(program, arguments) for rule in rules):
+        if program in _SPELLED_ONLY and any(rule.allows(program, command.arguments) for rule in rules):
             return
         why = f"{program}: not understood; it runs text or files, or changes what other words mean"
         remedy = "name the file in a rule of commands.allow" if program in _SPELLED_ONLY else "write it plainly"
-        raise RefusedError(words[0].start, words[-1].end, why, remedy)
+        raise RefusedError(*command.span, why, remedy)
 
-    def _judge_shell(self, program: str, name: str, arguments: list[Word], words: Sequence[Word], room: _Room) -> None:
-        if any(_spells(rule, program, arguments, 0) for rule in self._allow):
+    def _judge_shell(self, command: _Command) -> None:
+        name, arguments, room = command.name, command.arguments, command.room
+        if any(_spells(rule, command.program, arguments, 0) for rule in self._allow):
             return
-        text = inner_text(name, arguments, (words[0].start, words[-1].end))
+        text = inner_text(name, arguments, command.span)
         if text is not None:
             is_bash = programs.READABLE_SHELLS[name]
             inside, is_astray = room.source.inside(text, text.text or ""), room.place.is_doubtful

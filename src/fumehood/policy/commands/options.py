@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fumehood.policy.commands.places import Place, is_hidden_or_remote
 from fumehood.policy.commands.tools import COMPILERS, TOOLS, Tool, is_option_of_compiler
-from fumehood.policy.commands.words import Word, known
+from fumehood.policy.commands.words import GLOB, Hole, Word, joined, known
 
 _REMEDY = "leave it out, or add a rule that spells it to commands.allow: '{} {}'"
 _PRINTED = re.compile(r"(?:[^%@]|%\{\w+\})*")
@@ -74,6 +74,8 @@ class _Reading:
         return self._of_operands()
 
     def _option(self, word: Word) -> Offence | None:
+        if word.may_fall_apart:
+            return self._unknown(word)
         text = word.text if word.text is not None else word.prefix
         if text.startswith("--"):
             option, has_value, value = text.partition("=")
@@ -157,6 +159,10 @@ class _Reading:
             for word in operands:
                 if not word.prefix.startswith("+"):
                     return self._operand(word, f"{self.name} sets the clock with this")
+        if "@" in marks:
+            for word in operands:
+                if word.may_begin_with("@"):
+                    return self._operand(word, f"{self.name} reads options from {word.raw}", "write ./ before it")
         if remote := next((mark[1:] for mark in marks if mark[0] == "!"), None):
             for word in operands:
                 if remote in (word.text if word.text is not None else remote):
@@ -164,33 +170,27 @@ class _Reading:
         return self._of_written(marks, operands)
 
     def _of_written(self, marks: set[str], operands: list[Word]) -> Offence | None:
-        written: list[Word] = []
-        if ">all" in marks:
-            written = operands
-        elif ">last" in marks:
-            written = operands[-1:] if len(operands) > 1 else []
-        elif ">first" in marks:
-            written = operands[:1]
-        elif ">second" in marks:
-            many = [word for word in operands if word.is_many]
-            written = many or operands[1:2]
-            if many:
-                return self._operand(
-                    many[0], f"{many[0].raw} may become two words, of which {self.name} writes the second"
-                )
-        for word in (*written, *(word for word in operands if "=" in word.prefix)):
-            key, is_set, value = word.prefix.partition("=")
-            if word not in written:
-                if not (is_set and f"--{key}" in self.tool.written) or self.name != "dd":
-                    continue
-                word = (
-                    known(value)
-                    if word.text is not None
-                    else Word((value, *word.pieces[1:]), word.start, word.end, word.raw)
-                )
-            if found := self.place.problem(word):
+        is_second = bool(marks & {">second", ">prefix"})
+        if many := next((word for word in operands if is_second and word.is_many), None):
+            return self._operand(many, f"{many.raw} may become two words, of which {self.name} writes the second")
+        last = _last(operands)
+        for word in self._written(marks, operands):
+            is_kept = ">kept" in marks or (">moved" in marks and word not in last)
+            final = _without_globs(word) if is_kept else _as_written(word, marks)
+            if found := self.place.problem(final, is_unpacked=">unpacked" in marks):
                 return self._operand(word, *found)
         return None
+
+    def _written(self, marks: set[str], operands: list[Word]) -> list[Word]:
+        if marks & {">all", ">folders", ">unpacked", ">kept", ">moved"}:
+            return operands
+        if ">last" in marks:
+            return _last(operands) if len(operands) > 1 else []
+        if ">first" in marks:
+            return operands[:1]
+        if marks & {">second", ">prefix"}:
+            return operands[1:2]
+        return [_value(word) for word in operands if self.name == "dd" and _may_set_output(word)]
 
     def _operand(self, word: Word, why: str, remedy: str = "") -> Offence:
         position = next((number for number, other in enumerate(self.words) if other is word), 0)
@@ -198,6 +198,8 @@ class _Reading:
 
     def _unknown(self, word: Word) -> Offence:
         why = f"{word.raw} may turn out to be an option of {self.name}, and not all of those are harmless"
+        if word.may_fall_apart:
+            return Offence(self.at - 1, "", why, "put quotes around it, or set it to a plain word in the line itself")
         before = "--end-of-options" if self.name.startswith("git ") else "-- or ./"
         return Offence(self.at - 1, "", why, f"write {before} before it, or set it to a plain word in the line itself")
 
@@ -208,6 +210,36 @@ class _Reading:
             f"{option} of {self.name} is not known to be harmless",
             _REMEDY.format(self.name, option),
         )
+
+
+def _last(operands: list[Word]) -> list[Word]:
+    """What may be the last one."""
+    surely = next((number for number in range(1, len(operands)) if not operands[-number].may_vanish), 0)
+    return operands[-surely:]
+
+
+def _may_set_output(word: Word) -> bool:
+    return word.prefix.startswith("of=") or "=" not in word.prefix
+
+
+def _value(word: Word) -> Word:
+    """Of `of=name`."""
+    if not word.prefix.startswith("of="):
+        return word
+    value = word.prefix.partition("=")[2]
+    return known(value) if word.text is not None else Word((value, *word.pieces[1:]), word.start, word.end, word.raw)
+
+
+def _as_written(word: Word, marks: set[str]) -> Word:
+    ending = "/" if ">folders" in marks else GLOB if ">prefix" in marks else ""
+    return replace(word, pieces=joined((*word.pieces, ending)), raw=f"{word.raw}/") if ending else word
+
+
+def _without_globs(word: Word) -> Word:
+    """For what keeps its content: git's own files may be among what is found."""
+    return replace(
+        word, pieces=joined(["x" if isinstance(piece, Hole) and piece.is_glob else piece for piece in word.pieces])
+    )
 
 
 def _of_compiler(name: str, arguments: Sequence[Word], place: Place, granted: frozenset[str]) -> Offence | None:

@@ -25,7 +25,11 @@ INTERPRETERS = names(
     wine mono lxc lxc-attach machinectl ctr nerdctl crictl visudo vipw sudoedit editor sensible-editor pager
     sensible-pager xterm mail mailx sendmail procmail rsh pssh aria2c tshark wireshark jjs jrunscript gimp blender
     cscope zathura slsh yelp ssh-keygen ssh-agent gpg-agent openssl pandoc convert magick exiftool ctags ip ag scp
-    bsdtar cpio patch xdg-open sshfs 7z
+    bsdtar cpio patch xdg-open sshfs 7z ar i386 x86_64 sg newgrp dbus-launch perf catchsegv uclampset ccache distcc
+    sccache hyperfine dtach abduco direnv dotenv envdir chpst softlimit daemonize logsave lckdo gdbserver rr git-shell
+    flatpak flatpak-spawn runcon nsjail rename prename file-rename lftp svn hg mosh autossh ssh-copy-id pre-commit
+    qemu-x86_64 qemu-aarch64 latex pdflatex xelatex lualatex tex gnuplot swipl clojure ghc cabal mc nnn ranger joe
+    tig lazygit gitk yq
     """
 )
 # Shells whose `-c` text is read as bash or as sh; the others have grammars of their own.

@@ -70,7 +70,7 @@ class Rule:
 
     def denies(self, program: str, arguments: Sequence[Word], *, has_subcommand: bool) -> bool:
         """With `has_subcommand` the first argument is known to be one; otherwise an option may have taken a word."""
-        if not _matches(self.program.rpartition("/")[2], program.rpartition("/")[2]):
+        if not matches(self.program.rpartition("/")[2], program.rpartition("/")[2]):
             return False
         named = [word for word in self.words[1:] if word.startswith("-") and word != "-"]
         operands = [word for word in self.words[1:] if word not in named]
@@ -111,17 +111,25 @@ def _is_program(wanted: str, program: str) -> bool:
     if "/" in wanted:
         return wanted == program
     name = plain_name(program)
-    return "/" not in name and _matches(wanted, name)
+    return "/" not in name and matches(wanted, name)
 
 
-def _matches(pattern: str, text: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+def matches(pattern: str, text: str) -> bool:
+    """`*` stands for any characters. Each part where it is found first: nothing has to be tried twice."""
+    first, *parts = pattern.split("*")
+    if not parts:
+        return pattern == text
+    at = len(first) if text.startswith(first) else -1
+    for part in parts[:-1]:
+        found = text.find(part, at) if at >= 0 else -1
+        at = found + len(part) if found >= 0 else -1
+    return at >= 0 and len(text) - at >= len(parts[-1]) and text.endswith(parts[-1])
 
 
 def _surely(word: Word, pattern: str) -> bool:
     if pattern == "*":
         return not word.is_many
-    return word.text is not None and _matches(pattern, word.text)
+    return word.text is not None and matches(pattern, word.text)
 
 
 def possibly(word: Word, pattern: str) -> bool:
@@ -163,9 +171,9 @@ def _taken_apart(program: str, option: str) -> list[str]:
 def _is_option(program: str, option: str, word: Word) -> bool:
     if word.text is None:
         # It may turn into any option, unless it certainly begins otherwise.
-        return word.may_be_option and (word.prefix in ("", "-") or possibly(word, option + "*"))
+        return word.may_be_option and (word.may_fall_apart or word.prefix in ("", "-") or possibly(word, option + "*"))
     same, name = _SAME.get(program, {}), word.text.partition("=")[0]
-    if _matches(option, word.text) or same.get(name, name) == same.get(option, option):
+    if matches(option, word.text) or same.get(name, name) == same.get(option, option):
         return True
     if option.startswith("--"):
         # Most programs take any beginning of a long option that is clear to them.

@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from fumehood.policy.commands.places import Place
 from fumehood.policy.commands.words import Word
 
+# A backup has the file's name and such an ending, which makes no name that programs look for.
+_ENDING = r"(?:[.~][A-Za-z0-9._~-]*)?"
 _SAFE_OPTIONS = re.compile(
-    r"-[nrEsuz]+|-[nrEsz]*i[A-Za-z0-9._~-]*|--quiet|--silent|--regexp-extended|--in-place(=.*)?|--separate|--null-data"
-    r"|--unbuffered|--posix|--sandbox|--version"
+    rf"-[nrEsuz]+|-[nrEsz]*i{_ENDING}|--in-place(?:={_ENDING})?|--quiet|--silent|--regexp-extended|--separate"
+    r"|--null-data|--unbuffered|--posix|--sandbox|--version"
 )
 _IN_PLACE = re.compile(r"-[nrEsz]*i|--in-place")
 _SCRIPT_FOLLOWS = ("-e", "--expression", "-ne", "-re", "-Ee", "-nre", "-nEe")
 _ADDRESS = re.compile(r"(?:[0-9]+(?:~[0-9]+)?|\$|\+[0-9]+|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])*/[IM]*)")
-_PLAIN = "pdqQ=nNhHgGxDPl"
+_WITHOUT_WORDS = "pdqQ=nNhHgGxDPl"
 _FLAGS = re.compile(r"[gpiIM0-9]*")
 _LABEL = re.compile(r"[ \t]*[A-Za-z0-9_]*")
 _UNREADABLE = "sed's script is put together while it runs, so that it cannot be read"
@@ -23,33 +25,43 @@ _UNREADABLE = "sed's script is put together while it runs, so that it cannot be 
 
 def find_sed_hatch(arguments: Sequence[Word], place: Place) -> tuple[int, str] | None:
     """The place of the argument that opens it, and why."""
-    position, scripts, only_files, in_place = 0, 0, False, False
-    files: list[int] = []
+    position, in_place = 0, False
+    scripts, operands = list[int](), list[int]()
     while position < len(arguments):
         word = arguments[position]
         text = word.text
-        if text is None and not only_files and (word.may_be_option or not scripts):
-            return position, _UNREADABLE if not scripts else f"{word.raw} may turn out to be an option of sed's"
-        if text is None or only_files or not text.startswith("-") or text == "-":
-            if not scripts:
-                if not _is_harmless(text or ""):
-                    return position, "sed's script can run programs or write files, or is not understood"
-                scripts += 1
-            else:
-                files.append(position)
-        elif text == "--":
-            only_files = True
+        if text == "--":
+            operands += range(position + 1, len(arguments))
+            break
+        if not word.may_be_option or text == "-":
+            operands.append(position)
+        elif text is None:
+            return position, f"{word.raw} may turn out to be an option of sed's"
         elif text in _SCRIPT_FOLLOWS:
             position += 1
-            given = arguments[position].text if position < len(arguments) else None
-            if given is None or not _is_harmless(given):
-                return position, "sed's script can run programs or write files, or is not understood"
-            scripts += 1
+            scripts.append(position)
         elif _SAFE_OPTIONS.fullmatch(text) is None:
             return position, f"sed's {text} is not known to be harmless"
-        in_place = in_place or (not only_files and _IN_PLACE.match(text or "") is not None)
+        in_place = in_place or _IN_PLACE.match(text or "") is not None
         position += 1
-    for position in files if in_place else ():
+    # Without -e the first operand is the script; with it, wherever it stands, all are files.
+    if not scripts:
+        scripts, operands = operands[:1], operands[1:]
+    found = filter(None, (_problem_of_script(arguments, number) for number in scripts))
+    return next(found, None) or (_problem_of_files(arguments, operands, place) if in_place else None)
+
+
+def _problem_of_script(arguments: Sequence[Word], position: int) -> tuple[int, str] | None:
+    text = arguments[position].text if position < len(arguments) else ""
+    if text is None:
+        return position, _UNREADABLE
+    return (
+        None if _is_harmless(text) else (position, "sed's script can run programs or write files, or is not understood")
+    )
+
+
+def _problem_of_files(arguments: Sequence[Word], files: Sequence[int], place: Place) -> tuple[int, str] | None:
+    for position in files:
         if found := place.problem(arguments[position]):
             return position, f"sed -i: {found[0]}"
     return None
@@ -90,7 +102,7 @@ def _command(script: str, at: int) -> int | None:
         case "b" | "t" | "T" | ":":
             found = _LABEL.match(script, at + 1)
             return found.end() if found else None
-        case char if char and char in _PLAIN:
+        case char if char and char in _WITHOUT_WORDS:
             return _ended(script, at + 1)
         case _:
             return None

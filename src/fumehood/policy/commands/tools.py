@@ -8,8 +8,10 @@ is judged by the rules alone: who allows it answers for what it does.
     f~              with a path, which must not be hidden    #           -5
     *               any option is harmless                   !m          one of those with this mark must be given
     >all >last >first >second    operands that are written   <1          at most one operand
+    >folders >prefix >unpacked   the same: folders, the beginning of names, files whose ending goes away
+    >kept >moved                 the same, and all of them or all but the last keep their content
     +               operands begin with +                    !: !::      operands with a colon, or two, start a program
-    ^s=             only by a rule that spells it: `date -s`
+    ^s=             only by a rule that spells it: `date -s`  @           an operand such as @file holds more options
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 
 _OPEN = """
     arch base32 base64 basename cat chgrp cksum cmp column comm cut df dirname du echo egrep expand expr factor false
-    fgrep fmt fold free getent grep groups head hexdump id join jq kill locale ls lscpu md5sum nl nm nproc numfmt
+    fgrep fmt fold free getent grep groups head hexdump id join jq kill locale ls lscpu md5sum nl nproc numfmt
     objdump od paste printenv printf ps pwd readelf readlink realpath rev rm rmdir seq sha1sum sha224sum sha256sum
     sha384sum sha512sum size sleep stat strings sum tac tail test [ tr true tty uname unexpand uptime wc which whoami
     yes
@@ -40,8 +42,7 @@ _KUBECTL = (
     "since= p previous show-labels sort-by= no-headers field-selector= wide "
 )
 _ZIPPERS = (
-    "d k f v c l t q r n # decompress uncompress keep force verbose stdout to-stdout list test quiet "
-    "recursive best fast >all "
+    "d k f v c l t q n # decompress uncompress keep force verbose stdout to-stdout list test quiet best fast >unpacked "
 )
 _LINES = {
     **dict.fromkeys(_OPEN.split(), "*"),
@@ -53,8 +54,8 @@ _LINES = {
     "apt-get update": "q quiet",
     "bunzip2": _ZIPPERS,
     "bzip2": _ZIPPERS,
-    "chmod": "* >all",
-    "chown": "* >all",
+    "chmod": "* >kept",
+    "chown": "* >kept",
     "cp": (
         "a r R f i n p u v L P d T x t> archive recursive force no-clobber preserve? update? verbose parents "
         "no-target-directory target-directory> dereference no-dereference no-preserve= >last"
@@ -66,13 +67,15 @@ _LINES = {
         "upload-file= output> cookie-jar> dump-header> compressed create-dirs fail-with-body http1.1 http2 "
         "no-progress-meter max-redirs= url="
     ),
+    "csplit": "k n= s z f> prefix> keep-files digits= quiet silent elide-empty-files suppress-matched",
     "date": "^s= ^set= u R I? d= r= utc universal rfc-email iso-8601? rfc-3339= date= reference= debug +",
-    "dd": "of>",
+    "dd": "",
     "diff": (
         "u r q N w b i B y a E Z c s t U= W= x= X= I= color? unified? recursive brief new-file ignore-case "
         "ignore-all-space ignore-space-change ignore-blank-lines side-by-side suppress-common-lines width= "
         "exclude= strip-trailing-cr text minimal label= no-dereference report-identical-files"
     ),
+    "diff3": "A e E m T x X 3 a L= i show-all merge text label= easy-only overlap-only initial-tab strip-trailing-cr",
     "fd": (
         "H I t= e= E= d= a g i s L p 0 hidden no-ignore type= extension= max-depth= exclude= absolute-path "
         "glob ignore-case case-sensitive follow full-path print0 color= size= changed-within="
@@ -80,6 +83,7 @@ _LINES = {
     "file": "b i L h k 0 brief mime mime-type mime-encoding dereference no-dereference",
     "git": "P no-pager no-optional-locks literal-pathspecs version v C=",
     "git add": "A u n f v N all update dry-run force verbose intent-to-add chmod= ignore-errors",
+    "git archive": "l v list verbose format= prefix= o> output> worktree-attributes #",
     "git blame": "L= w M C e l s p b c date= porcelain line-porcelain since= show-email",
     "git branch": (
         "a r v l d D m M c f q t i u= all remotes verbose list delete move copy force show-current merged? "
@@ -91,9 +95,7 @@ _LINES = {
         "b= B= q f t l m quiet force track? no-track detach orphan= theirs ours merge progress no-progress"
     ),
     "git clean": "n f d x X q dry-run force quiet e= exclude=",
-    "git clone": (
-        "q v n b= quiet verbose depth= single-branch branch= no-checkout bare no-tags shallow-since= !:: >second"
-    ),
+    "git clone": ("q v n b= quiet verbose depth= single-branch branch= no-checkout no-tags shallow-since= !:: >second"),
     "git commit": (
         "a q s n v m=! F=! C=! t~ all quiet signoff no-verify amend no-edit! message=! file=! reuse-message=! "
         "fixup=! allow-empty allow-empty-message author= date= dry-run! short! porcelain! no-gpg-sign only "
@@ -146,10 +148,11 @@ _LINES = {
     "git tag": (
         "l n? d f m= F= list delete force message= sort= format= contains? merged? points-at= column? i ignore-case"
     ),
-    "git worktree": "v porcelain",
+    "git worktree": "v porcelain b= d f detach force >all",
     "gunzip": _ZIPPERS,
     "gzip": _ZIPPERS,
     "hostname": "f i I s d fqdn short ip-address all-ip-addresses domain <0",
+    "iconv": "f= t= c s l o> from-code= to-code= list output> silent verbose",
     "install": "d D v p C m= o= g= t> directory verbose mode= owner= group= target-directory> >all",
     "kubectl": "n= namespace= context=",
     "kubectl get": _KUBECTL,
@@ -157,8 +160,13 @@ _LINES = {
     "kubectl logs": _KUBECTL,
     "kubectl version": _KUBECTL,
     "ln": "s f n v T r t> symbolic force no-dereference verbose relative no-target-directory >all",
-    "mkdir": "p v m= parents verbose mode= >all",
-    "mv": "f i n u v T t> force interactive no-clobber update? verbose no-target-directory target-directory> >all",
+    "mkdir": "p v m= parents verbose mode= >folders",
+    "mv": "f i n u v T t> force interactive no-clobber update? verbose no-target-directory target-directory> >moved",
+    "nm": (
+        "a A B C D g h l n o p P r s S u U v V W t= f= X= demangle? no-demangle debug-syms print-file-name extern-only "
+        "undefined-only defined-only dynamic numeric-sort no-sort size-sort reverse-sort portability print-size "
+        "print-armap radix= format= line-numbers special-syms synthetic without-symbol-versions no-weak version help @"
+    ),
     "npm": "s silent q quiet v version",
     "npm ls": "a l g all long global json parseable depth= omit= prod dev",
     "npm outdated": "g json long parseable all",
@@ -183,6 +191,10 @@ _LINES = {
         "exclude= include= progress stats checksum human-readable times perms links partial max-size= "
         "min-size= ignore-existing existing quiet itemize-changes !: >last"
     ),
+    "sdiff": (
+        "i E Z b W B a l s t d w= I= ignore-case ignore-all-space ignore-blank-lines text left-column "
+        "suppress-common-lines expand-tabs minimal width= strip-trailing-cr speed-large-files"
+    ),
     "shuf": "n= e i= r z head-count= echo input-range= repeat",
     "sort": (
         "^o> ^output> b d f g h i M n R r V c C m s u z k= t= S= ignore-leading-blanks dictionary-order "
@@ -191,7 +203,7 @@ _LINES = {
         "debug"
     ),
     "split": (
-        "l= b= n= a= d x C= lines= bytes= number= suffix-length= numeric-suffixes? additional-suffix= verbose >second"
+        "l= b= n= a= d x C= lines= bytes= number= suffix-length= numeric-suffixes? additional-suffix= verbose >prefix"
     ),
     "tar": (
         "c x t r u v z j J a k p m O S h W n l b= X= s f~ C~ exclude= strip-components= file~ directory~ gzip "
@@ -201,7 +213,7 @@ _LINES = {
         "skip-old-files exclude-from="
     ),
     "tee": "a i append ignore-interrupts >all",
-    "touch": "a c m h d= t= r= date= reference= time= no-create >all",
+    "touch": "a c m h d= t= r= date= reference= time= no-create >kept",
     "tree": "a d f i l h s p u g D C n J X v r t L= I= P= noreport dirsfirst prune du filelimit= gitignore charset=",
     "truncate": "c o s= r= size= reference= no-create >all",
     "uniq": (
@@ -262,7 +274,7 @@ def _read(line: str) -> Tool:
     tool = Tool()
     kinds = {"=": tool.valued, ">": tool.written, "~": tool.paths, "?": tool.optional}
     for token in line.split():
-        if token in "*#+" or token[0] in "<>" or token[0] == "!":
+        if token in "*#+@" or token[0] in "<>" or token[0] == "!":
             tool.marks.add(token)
             continue
         needed, spelled, token = token.endswith("!"), token[0] == "^", token.strip("!^")

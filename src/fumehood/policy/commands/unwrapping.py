@@ -44,6 +44,10 @@ def unwrap_by(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> Inside:
     if wrapper.takes_assignments:
         inside.assignments += [word for option, word in values.items() if option in ("-u", "--unset") and name == "env"]
     while wrapper.takes_assignments and place < len(arguments) and _ASSIGNMENT.match(arguments[place].prefix):
+        if arguments[place].is_many:
+            _refuse(
+                arguments[place], f"{arguments[place].raw} may become several words, of which {name} runs the second"
+            )
         inside.assignments.append(arguments[place])
         place += 1
     rest = list(arguments[place + wrapper.own_words :])

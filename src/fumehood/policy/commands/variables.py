@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from fumehood.policy.commands.script import Arithmetic, Assignment
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import NUMBER, PLAIN, Piece, Word, known
+from fumehood.policy.commands.words import NUMBER, PLAIN, Hole, Piece, Word, known
 
 
 def names(text: str) -> frozenset[str]:
@@ -87,9 +87,14 @@ class Names:
         if isinstance(piece, str) or piece.name is None:
             return piece
         values = self._values.get(piece.name) or ()
-        if values and all(map(_is_plain, values)):
-            return PLAIN
-        return NUMBER if self.is_number(piece.name) else piece
+        patterns = tuple(map(_pattern, values))
+        # What a glob finds may have blanks in it, and is one word only in quotes.
+        is_whole = not piece.is_many or not any("*" in pattern for pattern in patterns)
+        if values and is_whole and all(map(_is_plain, values)):
+            return replace(PLAIN, is_many=piece.is_many, choices=patterns)
+        if values and is_whole and all(map(_is_found, values)):
+            return Hole(is_glob=True, choices=patterns)
+        return replace(NUMBER, is_many=piece.is_many) if self.is_number(piece.name) else piece
 
     def check_arithmetic(self, text: str, shown: tuple[int, int]) -> None:
         """Raises RefusedError for what may be more than numbers."""
@@ -143,7 +148,16 @@ def _is_number(word: Word) -> bool:
 
 def _is_plain(word: Word) -> bool:
     """A name or a path that begins with a letter, and goes neither up nor into hidden folders."""
-    if not all(isinstance(piece, str) or piece.is_glob for piece in word.pieces):
+    return bool(word.prefix) and _is_found(word)
+
+
+def _is_found(word: Word) -> bool:
+    """The same, but a glob may be the beginning, and find a name that begins with a dash."""
+    if not all("*" not in piece if isinstance(piece, str) else piece.is_glob for piece in word.pieces):
         return False
-    text = "".join(piece if isinstance(piece, str) else "x" for piece in word.pieces)
-    return bool(text) and isinstance(word.pieces[0], str) and _PLAIN_VALUE.fullmatch(text) is not None
+    text = _pattern(word).replace("*", "x")
+    return _PLAIN_VALUE.fullmatch(text) is not None
+
+
+def _pattern(word: Word) -> str:
+    return "".join(piece if isinstance(piece, str) else "*" for piece in word.pieces)

@@ -20,9 +20,18 @@ class Hole:
     is_number: bool = False
     is_glob: bool = False
     """It names files that are there, and none that are hidden."""
+    is_brace: bool = False
+    """Each word that it makes begins as this one does."""
+    choices: tuple[str, ...] = ()
+    """What it may be, where the line itself says so, with * for what a glob finds."""
+
+    @property
+    def may_fall_apart(self) -> bool:
+        return self.is_many and not (self.is_plain or self.is_number or self.is_glob or self.is_brace)
 
 
 ONE, MANY, GLOB = Hole(), Hole(is_many=True), Hole(is_many=True, is_glob=True)
+BRACE = Hole(is_many=True, is_brace=True)
 PLAIN, NUMBER, COUNT = Hole(is_plain=True), Hole(is_number=True), Hole(is_plain=True, is_number=True)
 Piece = str | Hole
 
@@ -50,6 +59,18 @@ class Word:
         return any(hole.is_many for hole in self.holes)
 
     @property
+    def may_fall_apart(self) -> bool:
+        """Into words of which only the first begins as this one does."""
+        return any(hole.may_fall_apart for hole in self.holes)
+
+    @property
+    def may_vanish(self) -> bool:
+        """A plain word without quotes is none where it was not set, nor is a glob that finds nothing, with nullglob."""
+        if any(hole.is_glob and hole.is_many for hole in self.holes):
+            return True
+        return all(isinstance(piece, Hole) and piece.is_many and piece.is_plain for piece in self.pieces)
+
+    @property
     def prefix(self) -> str:
         """How it certainly begins."""
         first = self.pieces[0] if self.pieces else ""
@@ -63,9 +84,15 @@ class Word:
 
     @property
     def may_be_option(self) -> bool:
+        return self.may_begin_with("-")
+
+    def may_begin_with(self, mark: str) -> bool:
+        """It, or a word that it becomes."""
+        if self.may_fall_apart:
+            return True
         # A plain word may still be none: set in a part of the line that did not run.
         first = next((piece for piece in self.pieces if isinstance(piece, str) or not piece.is_plain), "")
-        return first.startswith("-") if isinstance(first, str) else True
+        return first.startswith(mark) if isinstance(first, str) else True
 
     def replaced(self, marker: str) -> Word:
         """As it may be when something takes the marker's place in it, as `find` and `xargs` do."""

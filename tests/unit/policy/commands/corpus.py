@@ -39,7 +39,8 @@ PROJECT = Commands(
 REFUSED_ALL_THE_SAME = frozenset(
     {
         *('find "$dir" -name x 2>/dev/null || true', 'find "$dir" -type "$kind" -newer x'),
-        *("ls *.txt | xargs sed -i 's/a/b/' --", "trap 'echo done' EXIT", 'greet() { echo "hello $1"; }; greet world'),
+        *("ls *.txt | xargs sed -i 's/a/b/' --", "grep -rl x . | xargs sed -i 's/a/b/'"),
+        *("trap 'echo done' EXIT", 'greet() { echo "hello $1"; }; greet world'),
         *('count() { ls "$1" | wc -l; }\ncount src', "function greet { echo hi; }\ngreet", 'tar czf "$out.tgz" src'),
         *(
             'tar -czf "$name" -C "$dir" src',

@@ -8,6 +8,11 @@ from fumehood import Policy, PolicyError
 from fumehood.policy import Commands
 from fumehood.policy.commands import judge, judge_argv
 
+_MAKERS = (
+    *("cat", "cd", "chmod", "cp", "csplit", "dd", "diff3", "gunzip", "gzip", "iconv", "ln", "mkdir", "mv", "nm"),
+    *("sdiff", "sed", "split", "tee", "xz"),
+)
+
 
 def allows(line: str, *allow: str, deny: tuple[str, ...] = ()) -> bool:
     return judge(Commands(allow=allow or None, deny=deny), line).allowed
@@ -166,6 +171,73 @@ def test_a_deny_rule_matches_whatever_could_be_meant(rule: str, line: str, is_de
     assert allows(line, deny=(rule,)) is not is_denied
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("nm --plugin ./x.so a.o", "nm --plugin=./x.so a.o", "nm --plug ./x.so a.o", "nm @options a.o", 'nm "$x"'),
+        *("cp x g/c*", "cp x ./g/con*", "mv x g/conf?g", "cat x | tee g/[a-d]*", "ln -sf ../x g/conf*", "cp x g/h*/"),
+        *("sed -i s/a/b/ g/c*", "cat x > g/c*", "f=config; cp x g/$f", 'f=g/config; cp x "$f"', "f=fig; cp x g/con$f"),
+        *(
+            "for f in g/c*; do cp x $f; done",
+            'for f in g/c*; do cat x > "$f"; done',
+            "for f in a HEAD; do cp x g/$f; done",
+        ),
+        *(
+            "cat x | tee g/confi{f..h}",
+            "cp x g/[c]onfig",
+            "shopt -s nocaseglob; cp x g/C*",
+            "shopt -s nullglob; mv x g/c* nosuch*",
+            "sed -ifig s/a/b/ g/con",
+        ),
+        *("cd g/hooks; cat x > pre-commit", "d=hooks; cd g/$d; cat x > pre-commit", "cat x > g/hooks/pre-commit"),
+        *("cp x g/hooks/", "mv hooks.txt g/hooks", "ln -s g/h* z", "mkdir g/hooks"),
+        *("gunzip g/config.gz", "gzip -d g/HEAD.gz", "xz -d g/config.xz", "f=g/config.gz; gunzip $f", "gunzip g/c*.gz"),
+        *('gunzip -- "$x.gz"', "gzip -r .", "split -l 5 -a 1 --additional-suffix=onfig z g/", "split -a1 z g/confi"),
+        *(
+            "csplit -f .git/x a.txt 1",
+            "iconv -o .git/x a.txt",
+            "sdiff --diff-program=x a b",
+            "diff3 --diff-program=x a b c",
+        ),
+        *(
+            "git archive -o .git/x HEAD",
+            "git archive --exec=x --remote=. HEAD",
+            "git clone --bare . g",
+            "git worktree add .git/x",
+        ),
+        *("dd if=a of=.git/config", 'dd if=a "o$x"', "dd if=$x", "false && z=b; git -C $z log push"),
+        "sed -i s/a/b/ " + "*" * 10_000 + "c",
+    ],
+)
+def test_what_a_tool_loads_or_makes_of_its_words_is_seen(line: str) -> None:
+    assert not allows(line, *_MAKERS, "git archive", "git clone", "git log", "git worktree")
+
+
+def test_ordinary_words_of_the_same_tools_are_harmless() -> None:
+    for line in (
+        *(
+            "nm -gDC --defined-only ./*.so",
+            "gunzip a.txt.gz",
+            'f=log.gz; gunzip "$f"',
+            "xz -dk a.tar.xz",
+            "gzip ./*.log",
+        ),
+        *("split -l 100 a.txt part_", "split -b 1M --additional-suffix=.bin a.txt part", "csplit -f part a.txt 10"),
+        *("iconv -f latin1 -t utf-8 -o b.txt a.txt", "sdiff -s a b", "diff3 -m a b c", "dd if=a of=b.txt bs=1M"),
+        *("cp a.txt config/", "cat a > config.py", "cat a > src/hooks/use.ts", "mv src/* old/", "cp file{,.bak}"),
+        *("mkdir part{1..5}", "cat a | tee b{1..3}.txt", 'for f in *; do mv -- "$f" old/; done'),
+    ):
+        assert allows(line, *_MAKERS), line
+
+
+def test_a_rule_with_many_stars_is_matched_in_one_go() -> None:
+    rule = "*".join("abcdefgh") + "*z"
+    assert not allows("abcdefgh" * 2_000 + "z", "*", deny=(rule,))
+    assert allows("abcdefgh" * 2_000, "*", deny=(rule,))
+    assert allows("abxb", "a*b*b")
+    assert not allows("ab", "a*b*b")
+
+
 def test_a_denial_wins() -> None:
     assert not allows("git push", "git", deny=("git push",))
     assert allows("git log", "git", deny=("git push",))
@@ -226,3 +298,13 @@ def test_rules_that_open_more_than_they_say_are_found() -> None:
     policy = Policy(commands={"allow": ["ls", "python", "python -m pytest", "bash *"]})
     assert [finding.key for finding in policy.lint()] == ["commands.allow[bash *]", "commands.allow[python]"]
     assert [finding.key for finding in Policy(commands={"deny": ["rm"]}).lint()] == ["commands.deny"]
+
+
+def test_who_names_builders_is_told_that_the_kernel_runs_nothing_that_they_made() -> None:
+    rules = ["ls", "npm test", "/usr/bin/gcc"]
+    for enforce in ("auto", "kernel"):
+        (finding,) = Policy(commands={"allow": rules, "enforce": enforce}).lint()
+        assert (finding.level, finding.key) == ("warning", "commands.enforce")
+        assert "/usr/bin/gcc, npm made; to build, say enforce: parse" in finding.message
+    assert Policy(commands={"allow": rules, "enforce": "parse"}).lint() == []
+    assert Policy(commands={"allow": ["ls"]}).lint() == []
