@@ -112,7 +112,7 @@ def test_another_end_than_done_is_an_exit_code_and_a_reason(place: dict[str, str
         ),
         (["resume", "--model", "scripted:script.yaml", "--state", "none"], b"there is no paused task"),
         (["run"], b"the following arguments are required: TASK; see `hood agent run --help`"),
-        (["walk"], b"invalid choice: 'walk'"),
+        (["walk"], b"unknown 'walk'"),
     ],
 )
 def test_a_mistake_is_one_line_with_what_to_do(

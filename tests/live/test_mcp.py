@@ -512,7 +512,7 @@ def test_it_ends_with_its_input_and_with_its_reader() -> None:
         (["--http", "0.0.0.0:0"], "give them a token with --token-file"),
         (["--token-file", "x"], "are for --http"),
         (["--http", ":0", "--token-file", "/no/such/file"], "No such file"),
-        (["--env", "A=B"], "unrecognized arguments"),
+        (["--env", "A=B"], "unknown option --env"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], complaint: str) -> None:

@@ -108,8 +108,18 @@ def parse_host(text: str) -> dict[str, object]:
         host, port = text, ""
     if port and not port.isdecimal():
         raise UsageError(f"--allow {text!r} must be HOST or HOST:PORT, such as api.example.com or db.example:5432")
-    ports = [int(port)] if port else _WEB_PORTS
-    return {"host": host.removeprefix("[").removesuffix("]"), "ports": ports}
+    bare = host.removeprefix("[").removesuffix("]")
+    # Who writes an address of the local network out means it; names that lead there need a policy that says so.
+    return {"host": bare, "ports": [int(port)] if port else _WEB_PORTS, "private": _is_private(bare)}
+
+
+def _is_private(host: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return False
 
 
 def parse_mount(text: str) -> dict[str, str]:

@@ -145,6 +145,15 @@ def test_a_host_becomes_a_rule(text: str, host: str, ports: tuple[int, ...]) -> 
     assert (rule.host, rule.ports) == (host, ports)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_private"),
+    [("127.0.0.1:8000", True), ("10.0.0.7", True), ("[::1]:80", True), ("8.8.8.8", False), ("localhost", False)],
+)
+def test_an_address_of_the_local_network_is_meant_when_it_is_written_out(text: str, is_private: bool) -> None:
+    (rule,) = policy_of(Flags(hosts=[text])).network.allow
+    assert rule.private is is_private
+
+
 def test_hosts_and_packages_come_on_top_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("network: {allow: [{host: a.example, ports: [443]}]}\nenvironment: {packages: [numpy]}\n")
