@@ -60,7 +60,7 @@ def _name(function: Callable[..., object], args: tuple[object, ...]) -> str:
 
 
 def unknown_keyword(
-    name: str, given: Iterable[str], known: Iterable[str], elsewhere: Callable[[str], str | None]
+    name: str, given: Iterable[str], known: Iterable[str], elsewhere: Callable[[str], str | None] = lambda name: None
 ) -> UnknownKeywordError:
     allowed = sorted(known)
     unknown = next(keyword for keyword in given if keyword not in allowed)

@@ -177,12 +177,12 @@ class Sandbox(Files):
         await self._journal.denied(result)
         return result
 
-    async def change_policy(self, policy: Policy) -> None:
+    async def change_policy(self, policy: AnyPolicy) -> None:
         """Other network rules from now on, for runs under way too: what they no longer allow is closed at once.
 
         Everything else of a sandbox is as it was opened.
         """
-        box = self._backend_sandbox()
+        box, policy = self._backend_sandbox(), read_policy(policy)
         _check_change(self.policy, policy)
         if self._way_out is not None:
             select_backend(policy).check(policy)

@@ -58,7 +58,7 @@ def docker_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_native_run_has_the_one_filter_of_its_cell(native: Sandbox) -> None:
-    async with lingering_attack(native, f"write('/proc/self/comm', {NAME!r})\nfound = None"):
+    async with lingering_attack(native, f"found = libc.prctl(15, {NAME.encode()!r}, 0, 0, 0)"):
         program = named()
         assert filters(program) == filters(parent(program)) == filters(os.getpid()) + 1
 

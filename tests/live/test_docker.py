@@ -182,7 +182,14 @@ def test_an_engine_is_reached_over_tcp(place: Path) -> None:
 
 WRONG = {
     "no engine": ({"host": "unix:///nowhere/docker.sock"}, "no Docker engine answers at unix:///nowhere/docker.sock"),
-    "no image": ({"image": "no-such-image:1"}, "image 'no-such-image:1' is not on the engine .*`hood image build`"),
+    "no image of ours": (
+        {"image": "fumehood:none"},
+        "image 'fumehood:none' is not on .*Make it with `hood image build`",
+    ),
+    "no image": (
+        {"image": "no-such-image:1"},
+        "image 'no-such-image:1' is not on the engine .*`hood image build --name no-such-image:1`",
+    ),
 }
 
 

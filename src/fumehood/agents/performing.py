@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import anyio
 
@@ -74,6 +74,8 @@ class Performer(ABC):
             raise UsageError(f"the name {name!r} must be made of letters, digits, `-` and `_`")
         if name == USER:
             raise UsageError(f"the name {USER!r} is the user's; nobody else can have it")
+        if not isinstance(cast("object", budget), Budget | None):
+            raise UsageError(f"budget must be a Budget, such as Budget(tokens=10_000); this is {type(budget).__name__}")
         self.name, self.description = name, description
         self._budget, self._audit = budget or Budget(), audit
         self._is_busy = self._is_cancelled = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from fumehood.errors import UsageError
+from fumehood.keywords import unknown_keyword
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.policy.digest import compute_digest
 from fumehood.runtime.identity import AgentId, TopicId
@@ -74,6 +75,12 @@ class Grants(BaseModel):
             tools: Sequence[str] = (),
             policies: Sequence[AnyPolicy] = (),
         ) -> None: ...
+    else:
+
+        def __init__(self, **fields):
+            if not fields.keys() <= type(self).model_fields.keys():
+                raise unknown_keyword("Grants", fields, type(self).model_fields)
+            super().__init__(**fields)
 
     def may_send(self, own_key: str, to: AgentId) -> bool:
         return any(pattern.covers(to, own_key) for pattern in self._agents)
