@@ -45,9 +45,9 @@ def check_output(outputs: Outputs, path: str, *, or_below: bool = False) -> None
 
 
 def _denied(path: str, *, or_below: bool) -> DeniedError:
-    wanted = joined(path, "**") if or_below else path or "**"
+    below = f", or [{joined(path, '**')!r}] if it is a folder" if or_below and path else ""
     return DeniedError(
-        f"{shown(path)} may not leave the sandbox; add it to the policy: filesystem.outputs: [{wanted!r}]"
+        f"{shown(path)} may not leave the sandbox; add it to the policy: filesystem.outputs: [{path or '**'!r}]{below}"
     )
 
 

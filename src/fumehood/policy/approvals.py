@@ -40,7 +40,6 @@ class Approval(Section):
     `expires` is the time for an answer and for its use together; the shortest of the rules that ask holds.
     """
 
-    shorthand = "{tool: ...}"
     tool: Annotated[Text, AfterValidator(_check_tool)] = Field(
         description="The name of the tool, or `*` for every tool."
     )
@@ -56,6 +55,10 @@ class Approval(Section):
         default=None, description="Only calls whose code or one of whose arguments matches this glob as a whole."
     )
     expires: Duration = Field(default=600.0, description="How long the question and its answer stand.")
+
+    @classmethod
+    def written_out(cls, word: str) -> str:
+        return f"{{tool: {word}}}"
 
     @model_validator(mode="after")
     def _refuse_exempting_patterns(self) -> Self:

@@ -66,10 +66,9 @@ def _choices(details: ErrorDetails) -> str:
 
 def _written_out(details: ErrorDetails, model: type[Section]) -> str:
     """What somebody meant who wrote one word where a mapping belongs."""
-    section, word = _section_at(details["loc"], model), details["input"]
-    if section.shorthand is None or not isinstance(word, str) or not word.isprintable():
-        return ""
-    return f"; write {section.shorthand.replace('...', word)}"
+    word = details["input"]
+    meant = _section_at(details["loc"], model).written_out(word) if isinstance(word, str) else None
+    return f"; write {meant}" if meant and meant.isprintable() else ""
 
 
 def _nearest_key(path: Path, model: type[Section]) -> str:

@@ -15,7 +15,6 @@ from fumehood.policy.section import Distinct, Ordered, Section
 class Mount(Section):
     """A file or folder of the host (`source`) that the sandbox sees at `target`."""
 
-    shorthand = "{source: ..., target: /data}"
     source: HostPath = Field(
         description="The file or folder on the host. A relative path starts from the folder of the policy file."
     )
@@ -29,6 +28,13 @@ class Mount(Section):
             "Whether unix sockets of the host may lie in it: programs can connect to them, in a read-only mount too."
         ),
     )
+
+    @classmethod
+    def written_out(cls, word: str) -> str:
+        """As people write it for containers: SOURCE:TARGET, with a mode behind it."""
+        source, _, rest = word.partition(":")
+        target, _, mode = rest.partition(":")
+        return f"{{source: {source}, target: {target or '/data'}{', mode: rw' if mode == 'rw' else ''}}}"
 
 
 class Workspace(Section):

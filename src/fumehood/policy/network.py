@@ -44,7 +44,6 @@ class NetworkRule(Section):
     `max_bytes` in both directions together, `max_connections` at a time, `max_rate` new connections a second.
     """
 
-    shorthand = "{host: ..., ports: [443]}"
     host: HostPattern = Field(
         description="A name, `*.name` (names below it), `*` (any name), an address or a block of addresses."
     )
@@ -76,6 +75,11 @@ class NetworkRule(Section):
     max_rate: Annotated[float, bounded(0.001, 1_000_000.0)] | None = Field(
         default=None, description="How many new connections a second, for a sandbox."
     )
+
+    @classmethod
+    def written_out(cls, word: str) -> str:
+        host, _, port = word.rpartition(":")
+        return f"{{host: {host}, ports: [{port}]}}" if host and port.isdecimal() else f"{{host: {word}, ports: [443]}}"
 
     @model_validator(mode="after")
     def _refuse_requests_in_raw_tcp(self) -> Self:

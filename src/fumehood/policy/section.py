@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
+from typing import Annotated, Any, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
@@ -24,8 +24,11 @@ class Section(BaseModel):
 
     # Built at first use, which takes half of the time off an import.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
-    shorthand: ClassVar[str | None] = None
-    """What a single word in its place was probably meant to be; `...` stands for the word."""
+
+    @classmethod
+    def written_out(cls, word: str) -> str | None:
+        """What a single word in its place was probably meant to be."""
+        return None
 
 
 @dataclass(frozen=True)

@@ -368,7 +368,10 @@ def test_a_key_in_the_wrong_place_is_answered_with_the_right_one(fields: dict[st
     ("fields", "advice"),
     [
         ({"network": {"allow": ["example.com"]}}, "write {host: example.com, ports: [443]}"),
+        ({"network": {"allow": ["db.example:5432"]}}, "write {host: db.example, ports: [5432]}"),
         ({"filesystem": {"mounts": ["./data"]}}, "write {source: ./data, target: /data}"),
+        ({"filesystem": {"mounts": ["/srv:/in"]}}, "write {source: /srv, target: /in}"),
+        ({"filesystem": {"mounts": ["/srv:/in:rw"]}}, "write {source: /srv, target: /in, mode: rw}"),
         ({"approvals": ["shell"]}, "write {tool: shell}"),
     ],
 )
