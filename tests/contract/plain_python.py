@@ -13,7 +13,7 @@ from fumehood import RunResult
 SCRIPT = "/run/main.py"
 # What the sandbox's own environment says to an interpreter that starts in it.
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
-_LIBRARY = re.compile(r"/[^'\" \n]*/lib/python3\.\d+/")  # another one in a container
+_LIBRARY = re.compile(r"from '/[^']*/lib/python3\.\d+/")  # where a module says that it lies; elsewhere in a container
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 _SECONDS = 60
 
@@ -51,4 +51,4 @@ def run_plainly(
 def _normalise(text: str, script: Path | None = None) -> str:
     if script is not None:
         text = text.replace(str(script), SCRIPT)
-    return _ADDRESS.sub("0xADDRESS", _LIBRARY.sub("LIBRARY/", text))
+    return _ADDRESS.sub("0xADDRESS", _LIBRARY.sub("from 'LIBRARY/", text))
