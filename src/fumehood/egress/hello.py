@@ -72,7 +72,10 @@ def parse_hello(data: bytes, *, is_second: bool = False) -> ClientHello | None:
 
 
 def asks_again(data: bytes) -> bool | None:
-    """Whether a server's first bytes ask the client for a second first message; None as long as that is open."""
+    """Whether a server's first bytes ask the client for a second first message; None as long as that is open.
+
+    It is open until all of such a message is there: a client that has only its beginning does not answer.
+    """
     message = b""
     offset = 0
     while len(header := data[offset : offset + 5]) == 5:
@@ -81,9 +84,12 @@ def asks_again(data: bytes) -> bool | None:
             message += data[offset + 5 : offset + 5 + length]
         elif header[0] not in (_ALERT_RECORD, _CHANGE_CIPHER_RECORD):  # a warning may come first
             return False
-        if len(message) >= _RETRY_PLACE.stop:
-            return message[0] == _SERVER_HELLO and message[_RETRY_PLACE] == _RETRY
         offset += 5 + length
+        if len(message) >= _RETRY_PLACE.stop:
+            if message[0] != _SERVER_HELLO or message[_RETRY_PLACE] != _RETRY:
+                return False
+            if offset <= len(data) and _is_whole(message):
+                return True
     if len(data) > MOST_BYTES:
         raise NoHelloError("the server does not get to the point of its handshake")
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import socket
 import ssl
@@ -221,6 +222,14 @@ def made(*extensions: bytes, after: bytes = b"") -> bytes:
     )
     message = b"\x01" + len(body).to_bytes(3, "big") + body
     return b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
+
+
+def retry(random: bytes = hashlib.sha256(b"HelloRetryRequest").digest()) -> bytes:
+    """A server's HelloRetryRequest, which asks for a key of another group. With other bytes, its ordinary answer."""
+    extensions = extension(43, b"\x03\x04") + extension(51, b"\0\x18")
+    body = b"\x03\x03" + random + b"\0" + b"\x13\x01" + b"\0" + len(extensions).to_bytes(2, "big") + extensions
+    message = b"\x02" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x03" + len(message).to_bytes(2, "big") + message
 
 
 def read_all(connection: socket.socket) -> bytes:

@@ -7,9 +7,9 @@ import ssl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.egress.places import extension, made, server_name
+from unit.egress.places import extension, made, retry, server_name
 
-from fumehood.egress.hello import ClientHello, NoHelloError, parse_hello
+from fumehood.egress.hello import ClientHello, NoHelloError, asks_again, parse_hello
 
 
 def honest(name: str | None = "api.example.com", protocols: list[str] | None = None) -> bytes:
@@ -112,3 +112,25 @@ def test_no_bytes_break_the_parser(data: bytes, offset: int) -> None:
             parse_hello(message)
         except NoHelloError:
             continue
+
+
+def test_a_request_for_a_second_message_is_one_only_when_all_of_it_is_there() -> None:
+    """A client that is given half of it does not answer, and both would wait for ever."""
+    request = retry()
+    assert all(asks_again(request[:length]) is None for length in range(len(request)))
+    assert asks_again(request)
+    header, message = request[:3], request[5:]
+    cut = b"".join(header + len(part).to_bytes(2, "big") + part for part in (message[:40], message[40:]))
+    assert all(asks_again(cut[:length]) is None for length in range(len(cut)))
+    assert asks_again(cut)
+
+
+def test_a_server_that_goes_on_is_known_by_its_random_bytes() -> None:
+    assert asks_again(retry(b"r" * 32)) is False
+
+
+def test_a_server_that_never_gets_to_the_point_is_refused() -> None:
+    warning = b"\x15\x03\x03\0\x02\x01\x70"
+    assert asks_again(warning * 2000) is None
+    with pytest.raises(NoHelloError, match="does not get to the point"):
+        asks_again(warning * 4000)

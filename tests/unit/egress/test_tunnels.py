@@ -20,6 +20,7 @@ from unit.egress.places import (
     made,
     read_all,
     read_exactly,
+    retry,
     server_name,
 )
 
@@ -209,15 +210,6 @@ def test_a_handshake_in_many_small_pieces_is_one_handshake(tls: Upstream, truste
     assert box.visit.end() == ()
 
 
-def retry(group: int = 0x18) -> bytes:
-    """A server's HelloRetryRequest, which asks for a key of another group."""
-    marker = hashlib.sha256(b"HelloRetryRequest").digest()
-    extensions = extension(43, b"\x03\x04") + extension(51, group.to_bytes(2, "big"))
-    body = b"\x03\x03" + marker + b"\0" + b"\x13\x01" + b"\0" + len(extensions).to_bytes(2, "big") + extensions
-    message = b"\x02" + len(body).to_bytes(3, "big") + body
-    return b"\x16\x03\x03" + len(message).to_bytes(2, "big") + message
-
-
 CHANGE_CIPHER = b"\x14\x03\x03\0\x01\x01"
 FIRST = made(server_name(NAME.encode()))
 
@@ -254,6 +246,30 @@ def test_a_second_handshake_that_the_server_asked_for_is_judged_as_well(
     assert box.whys() == [why]
     server.__exit__()
     assert b"".join(heard) == FIRST
+
+
+def test_a_server_that_says_nothing_to_a_handshake_is_given_up(upstream: Serve, open_box: Open) -> None:
+    heard: list[bytes] = []
+    server = upstream(lambda connection: heard.append(read_all(connection)))
+    box = open_box({"ports": [server.port], "protocol": "tls"}, hello_seconds=0.2)
+    client = box.connect(NAME, server.port)
+    client.sendall(FIRST)
+    assert read_all(client) == b""
+    server.__exit__()
+    assert heard == [FIRST]
+
+
+def test_a_server_that_never_gets_to_the_point_of_its_handshake_is_given_up(upstream: Serve, open_box: Open) -> None:
+    def warn(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            for _ in range(10_000):
+                connection.sendall(b"\x15\x03\x03\0\x02\x01\x70" * 100)
+
+    server = upstream(warn)
+    box = open_box({"ports": [server.port], "protocol": "tls"})
+    client = box.connect(NAME, server.port)
+    client.sendall(FIRST)
+    assert read_all(client) == b""
 
 
 def test_a_client_whose_key_the_server_does_not_take_sends_another(upstream: Serve, open_box: Open) -> None:
