@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-# All were closed when the process was born; it has opened a handful since.
-_MOST_DESCRIPTORS = 256
+# No descriptor has a higher number; the kernel closes all of them in one call.
+_END_OF_DESCRIPTORS = os.sysconf("SC_OPEN_MAX")
 _STANDARD_STREAMS = 3
 
 
@@ -14,7 +14,7 @@ def keep_only(descriptors: Sequence[int]) -> None:
     """At the numbers from 0 on. They arrived at higher ones."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
-    os.closerange(len(descriptors), _MOST_DESCRIPTORS)
+    os.closerange(len(descriptors), _END_OF_DESCRIPTORS)
 
 
 def keep_one(descriptor: int) -> int:

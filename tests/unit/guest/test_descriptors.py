@@ -12,7 +12,7 @@ from fumehood.guest import frames
 BORN_WITH_MUCH = """
 import os, sys
 from fumehood.guest import files
-kept = [os.dup(int(sys.argv[1])) for _ in range(20)]
+kept = [os.dup(int(sys.argv[1])) for _ in range(400)]
 files.become_service(int(sys.argv[1]))
 """
 
