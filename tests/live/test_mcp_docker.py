@@ -9,8 +9,11 @@ import engine
 import pytest
 from live.mcp_host import call, connected, links, listening, text
 from live.test_mcp import use_every_tool
-from live.traces import wait_until
+from live.traces import descendants, wait_until
 from requirements import require
+
+from fumehood.backends.docker.ownership import OWNER
+from fumehood.processes import identity
 
 pytestmark = pytest.mark.anyio
 POLICY = """
@@ -30,25 +33,30 @@ def policy(tmp_path: Path) -> Path:
     return tmp_path / "served.yaml"
 
 
-def containers() -> set[str]:
-    return set(engine.docker(engine.folder(), "ps", "--quiet").stdout.split())
+def own_servers() -> set[str]:
+    return {identity(process) for process in descendants(os.getpid())}
+
+
+def containers_of(owners: set[str]) -> set[str]:
+    """Of these alone: tests in other processes have theirs on the same engine."""
+    listed = engine.docker(engine.folder(), "ps", "--format", f'{{{{.ID}}}} {{{{.Label "{OWNER}"}}}}').stdout
+    return {name for name, _, owner in (line.partition(" ") for line in listed.splitlines()) if owner in owners}
 
 
 async def test_a_client_uses_every_tool_in_a_container(policy: Path) -> None:
-    before = containers()
     async with connected("--policy", policy) as client:
+        servers = own_servers()
         assert len(await use_every_tool(client)) == len((await client.list_tools()).tools)
         made = await call(client, "python", code="import os; os.mkdir('out'); open('out/x', 'w').write('1')")
         assert [item.uri for item in (await client.list_resources()).resources] == links(made)
-        assert containers() > before
-    wait_until(lambda: containers() <= before, 30.0, "the client's container is gone")
+        assert containers_of(servers)
+    wait_until(lambda: not containers_of(servers), 30.0, "the client's container is gone")
 
 
 async def test_a_container_that_is_killed_costs_one_call_and_what_was_in_it(policy: Path) -> None:
-    before = containers()
     async with connected("--policy", policy) as client:
         await call(client, "write_file", path="x", content="1")
-        for container in containers() - before:
+        for container in containers_of(own_servers()):
             engine.docker(engine.folder(), "kill", container)
         lost = await call(client, "list_files")
         assert lost.is_error
