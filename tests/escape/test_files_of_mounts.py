@@ -9,6 +9,7 @@
 | leaving files of a stranger's | mounts are shown as owned by the sandbox's user | `mounts-by-owner` |
 | neighbours of a file | it is mounted alone | `files-mounted-alone` |
 | sockets of the host's services | such a mount is refused when the sandbox opens | `sockets-refused` |
+| a socket left in a mount, which would be refused from then on | Landlock | `landlock` |
 """
 
 from __future__ import annotations
@@ -222,3 +223,18 @@ async def test_a_socket_that_is_mounted_by_itself_cannot_be_reached(make_sandbox
             code = "found = outcome(lambda: socket.socket(socket.AF_UNIX).connect('/data/s'))"
             found = await attack(sandbox, code)
     assert not found.startswith("GOT")
+
+
+SOCKETS = {
+    "binding one": "socket.socket(socket.AF_UNIX).bind('/data/evil')",
+    "making a node": "os.mknod('/data/evil', stat.S_IFSOCK | 0o666)",
+    "moving one": "(socket.socket(socket.AF_UNIX).bind('/workspace/evil'), os.rename('/workspace/evil', '/data/evil'))",
+    "linking one": "(socket.socket(socket.AF_UNIX).bind('/workspace/evil'), os.link('/workspace/evil', '/data/evil'))",
+}
+
+
+@pytest.mark.parametrize("way", SOCKETS.values(), ids=SOCKETS)
+async def test_no_socket_can_be_left_in_a_mount_by(writing_sandbox: Sandbox, shared_folder: Path, way: str) -> None:
+    """The mount would be refused from then on: a program could lock its owner out of it."""
+    await attack(writing_sandbox, f"found = outcome(lambda: {way})")
+    assert not os.path.lexists(shared_folder / "evil")

@@ -33,6 +33,11 @@ def existing_source(source: str) -> str:
     return resolved
 
 
+def writable_mounts(policy: Policy) -> dict[str, bool]:
+    """Their targets, and whether programs may make sockets in them."""
+    return {mount.target: mount.sockets for mount in policy.filesystem.mounts if mount.mode == "rw"}
+
+
 async def refuse_sockets_aside(policy: Policy, backend: str) -> bool:
     """In a thread, because large mounts take a while. Returns whether all of them could be searched."""
     if not policy.filesystem.mounts:

@@ -15,7 +15,7 @@ from .plan import Plan
 from .rootfs import RUN_FOLDER, TMP, VAR_TMP, WORKSPACE
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_MAKE_CHAR, _MAKE_SOCKET, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
 _KNOWN_ACCESS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _NEWEST_ACCESS = (1 << 16) - 1
@@ -28,7 +28,9 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 class FileRules:
     """With `executables`, those files alone can be executed. What is in `hidden`, a folder of the root, is not read."""
 
-    def __init__(self, writable: list[str], executables: Executables | None = None, hidden: str | None = None) -> None:
+    def __init__(
+        self, writable: dict[str, bool], executables: Executables | None = None, hidden: str | None = None
+    ) -> None:
         self._abi = kernel.landlock_abi()
         self._known = _KNOWN_ACCESS.get(self._abi, _NEWEST_ACCESS)
         self._writable = writable
@@ -50,8 +52,10 @@ class FileRules:
             self._allow(plan, folder, self._all_but_devices())
         # Nothing in it is to be written: oom_score_adj, for one, would save the program at the expense of others.
         self._allow(plan, "/proc", _READABLE & self._all_but_devices())
-        for path in self._writable:
-            self._allow(plan, path, self._all_but_devices() & (~0 if os.path.isdir(path) else _FOR_FILES))
+        for path, takes_sockets in self._writable.items():
+            # One that was left behind would keep the mount from being shown a second time.
+            access = self._all_but_devices() & (~0 if takes_sockets else ~_MAKE_SOCKET)
+            self._allow(plan, path, access & (~0 if os.path.isdir(path) else _FOR_FILES))
         self._allow(plan, "/dev/pts", self._all_but_devices() | _IOCTL_DEV)
         for device in _DEVICES:
             self._allow(plan, device, _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV)

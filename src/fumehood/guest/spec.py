@@ -53,8 +53,8 @@ class CellSpec(TypedDict):
     symlinks: dict[str, str]
     hidden: list[str]
     """Folders inside a bind that are covered with an empty one."""
-    writable: list[str]
-    """Targets of writable binds."""
+    writable: dict[str, bool]
+    """Targets of writable binds, and whether programs may make sockets in them."""
     executables: list[str] | None
     """Names and paths of the only programs that can be executed; None when any can."""
     hierarchies: list[HierarchySpec]

@@ -12,7 +12,7 @@ from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
 from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
-from fumehood.backends.mounts import existing_source
+from fumehood.backends.mounts import existing_source, writable_mounts
 from fumehood.guest.isolation import MOST_TERMINALS, NO_CORE_DUMP
 from fumehood.guest.relay import groups
 from fumehood.guest.relay.nursery import SUPERVISORS
@@ -260,7 +260,7 @@ def guest_specification(design: Design) -> RelaySpec:
             "address_space_bytes": policy.resources.memory if design.has_own_kernel else None,
             "processes": policy.resources.processes,
         },
-        "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
+        "writable": writable_mounts(policy),
         "executables": executables(policy),
         "hidden": PLACE if design.lent else None,
         "preload": _preload(design),

@@ -10,7 +10,7 @@ from pathlib import Path
 from fumehood.backends import surroundings
 from fumehood.backends.executables import executables, executes_mount
 from fumehood.backends.interface import PackageFolder
-from fumehood.backends.mounts import existing_source
+from fumehood.backends.mounts import existing_source, writable_mounts
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UsageError
 from fumehood.guest.doors import LOOPBACK
@@ -88,7 +88,7 @@ def draw(
         "files": {**_FILES, **_FILES_TO_GO_OUT} if ports else _FILES,
         "symlinks": {**_LINKS, **links, **_LINKS_TO_GO_OUT} if ports else {**_LINKS, **links},
         "hidden": [path for path in (interpreter.site_packages,) if Path(path).is_dir()],
-        "writable": [mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"],
+        "writable": writable_mounts(policy),
         "executables": executables(policy),
         "hierarchies": [],
         "entrances": [],

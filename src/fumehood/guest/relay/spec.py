@@ -18,8 +18,8 @@ class RunLimits(TypedDict):
 
 class RelaySpec(TypedDict):
     limits: RunLimits
-    writable: list[str]
-    """Targets of writable mounts."""
+    writable: dict[str, bool]
+    """Targets of writable mounts, and whether programs may make sockets in them."""
     executables: list[str] | None
     """Names and paths of the only programs that can be executed; None when any can."""
     hidden: str | None

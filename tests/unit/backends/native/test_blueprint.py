@@ -44,7 +44,7 @@ def test_the_system_is_shown_read_only_and_nothing_else_of_the_host() -> None:
     assert {"/usr", "/opt/python"} <= set(shown)
     closed = ("/home", "/root", "/var", "/etc/shadow", "/etc", "/", "/proc", "/sys", "/dev", "/run", "/tmp", "/boot")
     assert not set(shown) & set(closed)
-    assert spec["writable"] == []
+    assert spec["writable"] == {}
 
 
 def test_of_etc_only_what_belongs_to_programs_in_usr_is_shown() -> None:
@@ -104,7 +104,7 @@ def test_mounts_become_binds_that_belong_to_the_sandboxs_user(tmp_path: Path) ->
         {"source": str((tmp_path / "real").resolve()), "target": "/in", "mode": "ro", "executes": True, "owner": owner},
         {"source": str(tmp_path.resolve()), "target": "/out", "mode": "rw", "executes": True, "owner": owner},
     ]
-    assert spec["writable"] == ["/out"]
+    assert spec["writable"] == {"/out": False}
     assert blueprint.draw(policy, ROOTLESS)["binds"][-1]["owner"] is None
 
 
