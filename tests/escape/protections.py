@@ -222,7 +222,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         ),
         Patch(ISOLATION, 'plan.call("dup3", copy, number, os.O_CLOEXEC)', 'plan.call("dup3", copy, number, 0)'),
         Patch(ISOLATION, "kernel.SYS_CLOSE_RANGE, end, 0xFFFFFFFF, 0", "kernel.SYS_CLOSE_RANGE, end, 199, 0"),
-        Patch(f"{GUEST}/descriptors.py", "os.closerange(len(descriptors), _MOST_DESCRIPTORS)", "pass"),
+        Patch(f"{GUEST}/descriptors.py", "os.closerange(len(descriptors), _END_OF_DESCRIPTORS)", "pass"),
     ],
     "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
     "command-line-renamed": [
