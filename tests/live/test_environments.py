@@ -140,13 +140,15 @@ def test_two_processes_build_once_and_the_second_says_that_it_waits(tmp_path: Pa
         ):
             assert first.stdout is not None
             assert second.stdout is not None
-            lines = {first.stdout.readline(), second.stdout.readline()}
-            builder, waiter = (first, second) if _reads(first, second) else (second, first)
-            assert lines == {
-                "installing greeter\n",
-                f"waiting for process {builder.pid}, which works on the same environment\n",
-            }
-            index.answering.set()
+            try:
+                lines = {first.stdout.readline(), second.stdout.readline()}
+                builder, waiter = (first, second) if _reads(first, second) else (second, first)
+                assert lines == {
+                    "installing greeter\n",
+                    f"waiting for process {builder.pid}, which works on the same environment\n",
+                }
+            finally:
+                index.answering.set()  # nobody waits any longer, also when something was not as expected
             assert builder.communicate()[0].endswith("hello\n")
             assert waiter.communicate()[0] == "hello\n"
 
