@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, Secret
@@ -16,6 +16,7 @@ _MOST_BYTES = 16 * 1024
 # What may stand in a header: a line break would add headers of the secret's own.
 _VALUE = re.compile(r"[!-~\u0080-\u00ff](?:[\t -~\u0080-\u00ff]*[!-~\u0080-\u00ff])?")
 _SHORTEST_REDACTED = 6
+_FEWEST_HELD_BYTES = 64
 
 
 class Credentials:
@@ -41,43 +42,62 @@ class Redactor:
     """Takes values out of what a server sends back, also where one lies across two pieces. Lengths stay as they are.
 
     In any case of letters: a server that sends a value back as the name of a header or host may write it in small ones.
+
+    Whoever reads it sees how much is passed on when, so that must not depend on the values: a program that has its
+    guesses sent back by a server would see which of them begin as a value does. A fixed number of last bytes is held
+    back, whatever they are; but none before the last end of a line, which is in no value.
     """
 
     def __init__(self, values: Iterable[bytes]) -> None:
         self._values = [value.lower() for value in values if len(value) >= _SHORTEST_REDACTED]
-        self._overlap = max((len(value) - 1 for value in self._values), default=0)
+        longest = max((len(value) for value in self._values), default=0)
+        # Rounded up, so that it does not tell how long a value is.
+        self._hold_bytes = max(_FEWEST_HELD_BYTES, 1 << longest.bit_length())
         self._held = b""
+        self._begun = 0
+        """How many of the held bytes are the rest of a value that is passed on already, in black."""
 
     def head(self, head: bytes) -> bytes:
         """A whole head: its first line, names and values."""
-        return self._redact(head)
+        return _blacken(head, self._spans(head))
 
     def feed(self, data: bytes) -> bytes:
-        """What can be passed on now; the rest waits, because it may be the beginning of a value."""
+        """What can be passed on now; the rest waits, because a value could begin in it."""
         if not self._values:
             return data
-        data = self._redact(self._held + data)
-        keep = self._possible_beginning(data)
-        self._held = data[len(data) - keep :]
-        return data[: len(data) - keep]
+        data = self._held + data
+        return self._pass_on(data, max(len(data) - self._hold_bytes, data.rfind(b"\n") + 1, 0))
 
     def end(self) -> bytes:
-        held, self._held = self._held, b""
-        return held
+        return self._pass_on(self._held, len(self._held))
 
-    def _redact(self, data: bytes) -> bytes:
-        for value in self._values:
-            if value in data.lower():
-                data = re.sub(re.escape(value), b"*" * len(value), data, flags=re.IGNORECASE)
-        return data
+    def _pass_on(self, data: bytes, count: int) -> bytes:
+        self._held = data[count:]
+        if not count:
+            return b""
+        spans = [(0, self._begun), *self._spans(data)]
+        self._begun = max(0, *(end - count for start, end in spans if start < count))
+        return _blacken(data[:count], spans)
 
-    def _possible_beginning(self, data: bytes) -> int:
-        """The longest end of the data that is the beginning of a value."""
-        tail = data[-self._overlap :].lower() if self._overlap else b""
-        for start in range(len(tail)):
-            if any(value.startswith(tail[start:]) for value in self._values):
-                return len(tail) - start
-        return 0
+    def _spans(self, data: bytes) -> list[tuple[int, int]]:
+        """Where values are, also those that lie across each other; in the data as it came, before any is taken out."""
+        data = data.lower()
+        return [(start, start + len(value)) for value in self._values for start in _places(value, data)]
+
+
+def _places(value: bytes, data: bytes) -> Iterator[int]:
+    place = data.find(value)
+    while place >= 0:
+        yield place
+        place = data.find(value, place + 1)
+
+
+def _blacken(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    black = bytearray(data)
+    for start, end in spans:
+        end = min(end, len(black))
+        black[start:end] = b"*" * (end - start)
+    return bytes(black)
 
 
 def _read(secret: Secret) -> str:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from fumehood.egress.connection import Connection
-from fumehood.egress.credentials import Redactor
+from fumehood.egress.credentials import Credentials, Redactor
 from fumehood.egress.http1 import (
     Body,
     Headers,
@@ -104,13 +104,15 @@ class Exchange:
             self._connection.inspect(serialise(f"{request.method} {target}", request.headers))
         server = await self._reach(opening)
         self._connection.visit.ledger.record(decision)
-        await server.stream.write(self._request_head(request, opening, target))
+        # A change of policy may bring other values before the answer comes, which can only hold these.
+        credentials = self._connection.way.credentials
+        redactor = credentials.redactor(opening.secrets)
+        await server.stream.write(self._request_head(request, opening, target, credentials))
         if request.awaits_continue:
             # Said here, because a server that refuses before the body may take the body for the next request.
             await self._client.stream.write(serialise(f"HTTP/1.1 100 {HTTPStatus.CONTINUE.phrase}", []))
         async with self._uploading(server.stream, request.body) as upload:
             response = await self._response(server, request)
-            redactor = self._connection.way.credentials.redactor(opening.secrets)
             if response.status == 101:
                 await self._switch(server, response, redactor)
                 return False
@@ -146,15 +148,15 @@ class Exchange:
             raise UnreachableError(f"{opening.host} broke off the TLS handshake") from None
         return stream
 
-    def _request_head(self, request: Request, opening: Opening, target: str) -> bytes:
-        credentials = self._connection.way.credentials.headers(opening.secrets)
-        replaced = {"host", *(canonical_header(name) for name, _ in credentials)}
-        replaced.update(_ASK_FOR_PARTS if credentials else ())
+    def _request_head(self, request: Request, opening: Opening, target: str, credentials: Credentials) -> bytes:
+        added = credentials.headers(opening.secrets)
+        replaced = {"host", *(canonical_header(name) for name, _ in added)}
+        replaced.update(_ASK_FOR_PARTS if added else ())
         passed = forwarded(request.headers, replaced)
         if opening.narrowing:
             passed = [(name, value) for name, value in passed if is_plain_header(name, value)]
-        headers: Headers = [("Host", _host_header(opening)), *passed, *credentials]
-        headers += [("Accept-Encoding", "identity")] if credentials else []
+        headers: Headers = [("Host", _host_header(opening)), *passed, *added]
+        headers += [("Accept-Encoding", "identity")] if added else []
         headers += framing(request.body, always=request.method in ("POST", "PUT", "PATCH"))
         if asks_for_websocket(request):
             headers += UPGRADE

@@ -9,6 +9,9 @@ from fumehood.egress.http1 import MOST_HEAD_BYTES, Body, MalformedMessageError, 
 from fumehood.egress.streams import READ_BYTES, Stream
 
 _MOST_LINE_BYTES = 32
+# What is read beyond a head or a line stays here for as long as the message before it takes.
+_AHEAD_BYTES = 32 * 1024
+_MOST_CHUNKS_AT_ONCE = 1024
 
 
 class CutOffError(ConnectionError):
@@ -46,14 +49,12 @@ class Messages:
         """The payload, in pieces, whatever it is wrapped in."""
         match body:
             case Body.CHUNKED:
-                while size := parse_chunk_size(await self._line()):
-                    async for piece in self._exactly(size):
-                        yield piece
-                    await self._expect(b"")
+                async for piece in self._chunks():
+                    yield piece
                 await self._skip_trailers()
             case Body.UNTIL_CLOSE:
-                while self._buffer or await self._more():
-                    yield self._take(len(self._buffer))
+                while piece := self.rest() or await self.stream.read():
+                    yield piece
             case int():
                 async for piece in self._exactly(body):
                     yield piece
@@ -61,6 +62,34 @@ class Messages:
     def rest(self) -> bytes:
         """What has been read already of whatever follows."""
         return self._take(len(self._buffer))
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            if not self._buffer:
+                await self._more()
+            if joined := self._whole_chunks():
+                yield joined
+                continue
+            if not (size := parse_chunk_size(await self._line())):
+                return
+            async for piece in self._exactly(size):
+                yield piece
+            await self._expect(b"")
+
+    def _whole_chunks(self) -> bytes:
+        """Those that have been read already, as one: to pass each on by itself costs far more than to send it did."""
+        pieces: list[bytes] = []
+        start = 0
+        while len(pieces) < _MOST_CHUNKS_AT_ONCE and (end := self._buffer.find(b"\r\n", start)) >= 0:
+            if end - start > _MOST_LINE_BYTES or not (size := parse_chunk_size(bytes(self._buffer[start:end]))):
+                break
+            stop = end + 2 + size
+            if not self._buffer.startswith(b"\r\n", stop):
+                break
+            pieces.append(bytes(self._buffer[end + 2 : stop]))
+            start = stop + 2
+        del self._buffer[:start]
+        return b"".join(pieces)
 
     async def _exactly(self, size: int) -> AsyncIterator[bytes]:
         while size:
@@ -94,7 +123,7 @@ class Messages:
 
     async def _more(self, seconds: float | None = None) -> bool:
         async with asyncio.timeout(seconds):
-            data = await self.stream.read()
+            data = await self.stream.read(_AHEAD_BYTES)
         self._buffer += data
         return bool(data)
 

@@ -13,6 +13,7 @@ from fumehood.policy.egress import Address
 
 Resolver = Callable[[str], Awaitable[Sequence[Address]]]
 _THREADS = 64
+_HOSTS = "/etc/hosts"
 
 
 class HostResolver:
@@ -27,9 +28,22 @@ class HostResolver:
 
 def _look_up(name: str) -> Sequence[Address]:
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(name if _is_in_hosts_file(name) else f"{name}.", None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise UnreachableError(f"{name} does not exist, or its name server does not answer") from None
     # An address with a scope belongs to one link of the host, which no program inside can have meant.
     texts = dict.fromkeys(str(entry[4][0]) for entry in found)
     return [ip_address(text) for text in texts if "%" not in text]
+
+
+def _is_in_hosts_file(name: str) -> bool:
+    """Names there have no final dot.
+
+    Everywhere else it says that the name is whole: without it, one that does not exist would be looked for below the
+    host's own domains (`search` in resolv.conf), and another server would answer to it.
+    """
+    try:
+        with open(_HOSTS, encoding="utf-8", errors="replace") as file:
+            return any(name.lower() in line.partition("#")[0].lower().split()[1:] for line in file)
+    except OSError:
+        return False

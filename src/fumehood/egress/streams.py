@@ -7,10 +7,15 @@ import contextlib
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable
 from typing import Protocol
 
-READ_BYTES = 256 * 1024
+# A connection whose reader is slow holds as much as was read last, so more than pays off is not read at a time.
+READ_BYTES = 64 * 1024
+# Of TLS there are up to four copies, and OpenSSL keeps their room.
+_FEED_BYTES = 64 * 1024
+_MOST_SECONDS_AT_ONCE = 0.002
 _FAREWELL_SECONDS = 1.0
 _MOST_FAREWELL_BYTES = 1024 * 1024
 _RESET = struct.pack("ii", 1, 0)
@@ -40,6 +45,7 @@ class PlainStream:
         self._loop = asyncio.get_running_loop()
         self._early = b""
         self._meter = meter
+        self._gave_way = time.monotonic()
 
     def put_back(self, data: bytes) -> None:
         self._early = data + self._early
@@ -52,15 +58,34 @@ class PlainStream:
         if self._early:
             data, self._early = self._early[:most], self._early[most:]
             return data
+        await self.give_way()
         data = await self._loop.sock_recv(self.connection, most)
-        if self._meter is not None:
-            self._meter(len(data))
+        self._count(data)
+        return data
+
+    def arrived(self) -> bytes | None:
+        """What can be read without waiting: None if there is nothing, no bytes at the end."""
+        try:
+            data = self.connection.recv(READ_BYTES)
+        except BlockingIOError:
+            return None
+        self._count(data)
         return data
 
     async def write(self, data: bytes) -> None:
+        await self.give_way()
+        self._count(data)
+        await self._loop.sock_sendall(self.connection, data)
+
+    async def give_way(self) -> None:
+        """Now and then let others have their turn: a socket that is always ready never waits, and neither do we."""
+        if time.monotonic() - self._gave_way > _MOST_SECONDS_AT_ONCE:
+            await asyncio.sleep(0)
+            self._gave_way = time.monotonic()
+
+    def _count(self, data: bytes) -> None:
         if self._meter is not None:
             self._meter(len(data))
-        await self._loop.sock_sendall(self.connection, data)
 
     async def farewell(self, words: bytes = b"") -> None:
         await self.write(words)
@@ -106,9 +131,10 @@ class TlsStream:
                 return await self._flush()
 
     async def read(self, most: int = READ_BYTES) -> bytes:
+        await self._below.give_way()
         while True:
             try:
-                return self._tls.read(most)
+                return self._decrypted(most)
             except ssl.SSLWantReadError:
                 await self._flush()
                 await self._feed()
@@ -130,21 +156,28 @@ class TlsStream:
 
     def is_fresh(self) -> bool:
         try:
-            self._incoming.write(self._below.connection.recv(READ_BYTES))
-        except BlockingIOError:
-            pass
-        except OSError:
-            return False
-        try:
+            data = self._below.arrived()
+            if data == b"":
+                return False
+            self._incoming.write(data or b"")
             self._tls.read(1)
         except ssl.SSLWantReadError:
+            # At most a ticket for another connection.
             return True
-        except ssl.SSLError:
+        except OSError:
             return False
         return False
 
+    def _decrypted(self, most: int) -> bytes:
+        """All records that are there, so that they are passed on together and not kept here."""
+        data = self._tls.read(most)
+        with contextlib.suppress(ssl.SSLError):  # which comes again with the next call, if it is more than an end
+            while len(data) < most and self._incoming.pending:
+                data += self._tls.read(most - len(data))
+        return data
+
     async def _feed(self) -> None:
-        data = await self._below.read()
+        data = await self._below.read(_FEED_BYTES)
         if data:
             self._incoming.write(data)
         else:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,3 +93,33 @@ def test_a_response_says_how_its_body_ends() -> None:
 def test_a_value_keeps_its_inner_spaces_and_loses_its_outer_ones() -> None:
     request = parse_request(b"GET / HTTP/1.1\r\nHost:a.com\r\nX:  a \t b  \r\nY:")
     assert (value_of(request.headers, "x"), value_of(request.headers, "y")) == ("a \t b", "")
+
+
+LONG_HEADS = """
+import resource
+from fumehood.egress.http1 import MalformedMessageError, parse_request, parse_response
+
+resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+for filling in (b" ", b"\\t", b"a ", b"a", b"-", b":"):
+    for end in (b"", b"\\x01", b"\\n"):
+        head = b"%b\\r\\nHost: a\\r\\nA:" + filling * (60000 // len(filling)) + end
+        for first in (b"GET / HTTP/1.1", b"HTTP/1.1 200"):
+            try:
+                parse_request(head % first) if first.startswith(b"GET") else parse_response(head % first, "GET")
+            except MalformedMessageError:
+                pass
+"""
+
+
+def test_no_head_takes_long_to_read() -> None:
+    """Everybody waits while one is read; the time that a processor may spend on them is bounded by the kernel."""
+    done = subprocess.run([sys.executable, "-c", LONG_HEADS], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "line", [b"A", b":x", b"A : x", b" A: x", b"A:\x00", b"A: x\x7f", b"A: x\x0by", b"", b"A\xff: x"]
+)
+def test_a_header_that_is_malformed_is_refused(line: bytes) -> None:
+    with pytest.raises(MalformedMessageError):
+        parse_request(b"GET / HTTP/1.1\r\nHost: a\r\n" + line)

@@ -245,7 +245,8 @@ def test_every_kind_of_response_comes_back(reply: bytes, body: bytes, upstream: 
             assert read_until(client, b"\r\n\r\n").startswith(b"HTTP/1.1 103")
         lines = read_until(client, b"\r\n\r\n")
         if b"chunked" in lines:
-            assert read_until(client, b"0\r\n\r\n") == b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+            # Borders of chunks mean nothing, and those that came together go on as one.
+            assert read_until(client, b"0\r\n\r\n") == b"5\r\nabcde\r\n0\r\n\r\n"
         else:
             assert client.recv(100) == body if body else True
     assert server.accepted == 1
