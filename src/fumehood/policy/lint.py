@@ -111,8 +111,9 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
     elif rule.host.startswith("*.") and "." not in rule.host[2:]:
         yield Finding("danger", key, f"{rule.host} covers names that anybody can register; name the hosts")
     if rule.private:
-        message = "private: true reaches hosts behind the firewall and, at link-local addresses, cloud credentials"
-        yield Finding("danger" if "*" in rule.host or _gives_credentials(rule.host) else "warning", key, message)
+        gives_credentials = _gives_credentials(rule.host)
+        message = "private: true reaches hosts behind the firewall" + (", here cloud credentials" * gives_credentials)
+        yield Finding("danger" if "*" in rule.host or gives_credentials else "warning", key, message)
     elif _is_private(rule.host):
         yield Finding("warning", key, f"{rule.host} is not public, so nothing gets there without private: true")
     if rule.websocket and rule.narrows_requests:
@@ -126,9 +127,9 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
 
 
 def _gives_credentials(host: str) -> bool:
-    from fumehood.policy.egress.addresses import METADATA
+    from fumehood.policy.egress.addresses import Reach, classify
 
-    return host in _METADATA_NAMES or (is_address(host) and "/" not in host and ip_address(host) in METADATA)
+    return host in _METADATA_NAMES or (is_address(host) and classify(ip_address(host))[0] is Reach.METADATA)
 
 
 def _is_private(host: str) -> bool:

@@ -108,8 +108,7 @@ class Rulebook:
             case Reach.PRIVATE:
                 remedy = f"set private: true in {opening.key}"
             case Reach.METADATA:
-                listed = f"{{host: {plain(address)}, ports: [{opening.port}], private: true}}"
-                remedy = f"add {listed} to network.allow"
+                remedy = _opens(str(plain(address)), opening.port)
             case Reach.NEVER:
                 remedy = ""
         place = "" if str(address) == opening.host else f"{opening.host} leads to "

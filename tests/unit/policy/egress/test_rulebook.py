@@ -107,7 +107,23 @@ def test_credentials_of_the_cloud_have_to_be_listed_themselves() -> None:
     assert book({"host": "169.254.169.254", "private": True}).decide_connection("169.254.169.254", 443).allowed
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "127.0.0.1", "169.254.1.1", "::1", "fe80::1", "::ffff:10.0.0.1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("169.254.42.42", "169.254.100.1", "169.254.129.2", "169.254.169.252", "169.254.1.1", "fe80::1"),
+        *("fd00:42::42", "fd00:a9fe:a9fe::1", "64:ff9b:1::a9fe:a9fe"),
+    ],
+)
+def test_no_name_leads_to_credentials_of_a_cloud(address: str) -> None:
+    rules = book({"host": "*.corp.example", "private": True})
+    decision = rules.decide_address(opened(rules, "x.corp.example"), ip_address(address))
+    assert not decision.allowed
+    written = f'"{address}"' if ":" in address else address
+    assert decision.remedy == f"add {{host: {written}, ports: [443], private: true}} to network.allow"
+    assert book({"host": address, "private": True}).decide_connection(address, 443).allowed
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "127.0.0.1", "::1", "fd00::1", "64:ff9b:1::1", "::ffff:10.0.0.1"])
 def test_a_name_must_not_lead_to_a_private_address(address: str) -> None:
     rules = book({}, {"host": "open.example.com", "private": True})
     assert not rules.decide_address(opened(rules), ip_address(address)).allowed
