@@ -12,7 +12,12 @@ from fumehood.policy.quantities import Size, bounded
 from fumehood.policy.section import Distinct, NonEmpty, Ordered, Section, Text
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}", re.ASCII)
-_HEADER = re.compile(r"[A-Za-z0-9*-]{1,100}", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9*-]{1,200}", re.ASCII)
+
+
+def is_method(text: str) -> bool:
+    """Whether a rule can list it; methods of programs differ in upper and lower case."""
+    return _METHOD.fullmatch(text) is not None and text.isupper()
 
 
 def _check_method(text: str) -> str:

@@ -20,9 +20,10 @@ from fumehood.policy.egress.addresses import Address, Reach, classify, plain
 from fumehood.policy.egress.decision import Attempt, Decision, shown
 from fumehood.policy.egress.headers import METHODS_WITH_BODY, overriding_parameters
 from fumehood.policy.egress.opening import NumberedRule, Opening
-from fumehood.policy.egress.targets import AmbiguousPathError, readings, split_target
+from fumehood.policy.egress.targets import AmbiguousPathError, is_plain_path, readings, split_target
 from fumehood.policy.hosts import check_host, covers, is_address, specificity
 from fumehood.policy.model import Policy
+from fumehood.policy.network import is_method
 from fumehood.policy.section import refuse_control_characters
 
 # What may stand in front of a wildcard's own name. A longer name carries data to whoever answers for that domain.
@@ -196,10 +197,7 @@ class Rulebook:
             why = f"the rule allows only {', '.join(fitting[0].methods)} here"
             return Decision(attempt, fitting[0].key, why, _add_method(attempt.method, fitting[0]))
         rule = next((rule for rule in rules if rule.covers_method(attempt.method)), rules[0])
-        remedy = f"add {attempt.path} to paths of {rule.key}"
-        if not rule.covers_method(attempt.method):
-            remedy += f", and {attempt.method} to its methods"
-        return Decision(attempt, rule.key, "no rule allows this path", remedy)
+        return Decision(attempt, rule.key, "no rule allows this path", _add_path(attempt, rule))
 
     def _check_protocols(self, attempt: Attempt, opening: Opening, protocols: Sequence[str]) -> Decision:
         if opening.reads_requests and protocols and "http/1.1" not in protocols:
@@ -250,7 +248,19 @@ def _raw(opening: Opening) -> str:
     return "" if opening.reads_requests else f"set protocol: tcp in {opening.key}"
 
 
+def _add_path(attempt: Attempt, rule: NumberedRule) -> str:
+    """Nothing where the pattern would mean more than this path: a program must not suggest what it is given."""
+    if not is_plain_path(attempt.path):
+        return ""
+    remedy = f"add {attempt.path} to paths of {rule.key}"
+    if rule.covers_method(attempt.method):
+        return remedy
+    return f"{remedy}, and {attempt.method} to its methods" if is_method(attempt.method) else ""
+
+
 def _add_method(method: str, rule: NumberedRule) -> str:
+    if not is_method(method):
+        return ""
     if rule.rule.methods is None:
         return f"list methods in {rule.key}, {method} among them"
     return f"add {method} to methods of {rule.key}"
@@ -264,9 +274,10 @@ def _check_headers(
     if fitting:
         return _check_websocket(attempt, opening, fitting)
     key = rules[0].key
-    name = shown(min(name for name in headers if not rules[0].covers_header(name)))
-    why = f"the header {name} is not known to leave the request as it is"
-    return Decision(attempt, key, why, f"add {name} to headers of {key}, if the server makes no other request of it")
+    name = min(name for name in headers if not rules[0].covers_header(name))
+    why = f"the header {shown(name)} is not known to leave the request as it is"
+    remedy = f"add {name} to headers of {key}, if the server makes no other request of it"
+    return Decision(attempt, key, why, remedy if name == shown(name) else "")
 
 
 def _check_websocket(attempt: Attempt, opening: Opening, rules: Sequence[NumberedRule]) -> Decision:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fumehood.policy import Policy
-from fumehood.policy.egress import Decision, Opening, Rulebook
+from fumehood.policy.egress import Attempt, Decision, Opening, Rulebook
 
 SECRET = {"name": "TOKEN", "from_env": "TOKEN", "inject": {"host": "api.example.com"}}
 
@@ -215,6 +215,35 @@ def test_another_host_header_is_refused(host: str) -> None:
 @pytest.mark.parametrize("method", ["CONNECT", "PRI", "get", "G ET", "", "GET\n", "X" * 30])
 def test_a_method_that_is_not_listed_is_refused(method: str) -> None:
     assert not request(book({"methods": ["GET"]}), method, "/").allowed
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("GET", "/**"), ("GET", "/*"), ("GET", "/[a]"), ("GET", "/x?/**"), ("GET", '/x,"/**"'), ("GET", "/a%2a")),
+        *(("GET", "/" + "A" * 4000), ("PUT", "/**"), ("M-SEARCH", "/user"), ("M-SEARCH", "/repos/x")),
+    ],
+)
+def test_a_program_cannot_choose_what_is_suggested(method: str, path: str) -> None:
+    decision = request(book({"methods": ["GET"], "paths": ["/repos/x"]}), method, path)
+    assert not decision.allowed
+    assert decision.remedy in ("", "add /x to paths of network.allow[0]")
+
+
+def test_a_denial_is_short_whatever_a_program_sends() -> None:
+    rules = book({"methods": ["GET"], "paths": ["/repos/**"]})
+    long = "a" * 60_000
+    for decision in (
+        request(rules, "GET", "/repos/x", headers=[f"x-{long}-override"]),
+        request(rules, "GET", f"/repos/x?{long}_method=PUT"),
+        request(rules, "GET", f"/{long}"),
+        request(rules, "GET", "/repos/x", host=long),
+        Decision(Attempt("http", long, 443, long, long), why=f"{long}\n", remedy=long),
+    ):
+        denial = decision.denial()
+        assert len(str(denial)) < 4000
+        assert denial.remedy in ("", "leave methods and paths out of network.allow[0]")
+        assert str(denial).isprintable()
 
 
 def test_a_request_cannot_be_turned_into_another_one_by_a_header() -> None:
