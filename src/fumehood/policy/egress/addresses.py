@@ -20,11 +20,12 @@ class Reach(Enum):
     NEVER = "nothing would do"
 
 
-# Where clouds hand out the machine's own credentials, besides link-local addresses, of which each may be such a place.
+# Where clouds hand out the machine's own credentials. Every other link-local address may be such a place as well.
 # A name that leads here is an attack, whatever its rule says.
 _METADATA = frozenset(
     ip_address(text)
     for text in (
+        *("169.254.169.254", "169.254.169.253", "169.254.169.123", "169.254.170.2", "169.254.170.23", "169.254.0.23"),
         *("100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"),
         *("fd00:ec2::23", "fd20:ce::254", "fd00:42::42", "fd00:a9fe:a9fe::1", "fd00:c1::a9fe:a9fe"),
     )
