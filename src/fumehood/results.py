@@ -93,6 +93,10 @@ class Denial:
     port: int = 0
     method: str = ""
     path: str = ""
+    secure: bool = False
+    """The request came in TLS."""
+    websocket: bool = False
+    """The request was to go on as a WebSocket."""
     count: int = 1
     """How often the same was tried."""
 

@@ -230,6 +230,9 @@ BYPASSES = {
     "a header that asks for another method": "plain('/open/x', extra=b'X-HTTP-Method-Override: DELETE\\r\\n')",
     "the same header, spelt otherwise": "plain('/open/x', extra=b'X_HTTP_METHOD_OVERRIDE: PUT\\r\\n')",
     "a header that asks for another server": "plain('/open/x', extra=b'X-Forwarded-Host: inside.example\\r\\n')",
+    "a header that asks for another path": "plain('/open/x', extra=b'X-Script-Name: /open\\r\\n')",
+    "a header that names another file to copy": "plain('/open/x', extra=b'X-Amz-Copy-Source: /a/closed\\r\\n')",
+    "a query that asks for another method": "plain('/open/x?+_method=DELETE')",
     "a WebSocket that no rule opens": "plain('/open/x', extra=WEBSOCKET)",
     "a redirection to another server": "get(f'http://open.example:{WEB}/elsewhere/other.example')",
     # The proxy.

@@ -36,7 +36,9 @@ def _plan_without(function: str) -> Patch:
 
 PROTECTIONS: dict[str, list[Patch]] = {
     # What goes out. Of the gateway's decisions only this one: without the others packets would leave the machine.
-    "requests-judged": [Patch("policy/egress/rulebook.py", "if not rules or allowing:", "if True:")],
+    "requests-judged": [
+        Patch("policy/egress/rulebook.py", "if not rules:\n            return _ch", "if True:\n            return _ch")
+    ],
     # System calls and privileges.
     "seccomp": [Patch(SERVICE, "install_filter(program, gate)", "pass")],
     "gate-closed": [_plan_without("_close_gate(")],

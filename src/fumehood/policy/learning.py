@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -10,15 +11,18 @@ from ipaddress import ip_address
 import yaml
 
 from fumehood.policy.egress.addresses import Reach, classify
+from fumehood.policy.egress.targets import readings, split_target
 from fumehood.policy.hosts import check_host, endpoint, is_address
 from fumehood.policy.model import Policy
-from fumehood.policy.network import NetworkRule, Protocol
+from fumehood.policy.network import NetworkRule, Protocol, is_method
 from fumehood.results import Denial
 
 # Somebody is to read them all; more become the folder that they are in.
 _MOST_PATHS = 10
 _HEAD = "# What the program tried; nothing was let through. Read every line before you use it."
-_GLOB_CHARACTERS = frozenset("*?[]")
+# A longer one is not told in full.
+_LONGEST_PATH = 200
+_GLOB_CHARACTERS = re.compile(r"[*?\[]")
 
 
 @dataclass(slots=True)
@@ -51,31 +55,48 @@ def learn(policy: Policy, denials: Iterable[Denial]) -> Lesson:
     places: dict[tuple[str, int], _Place] = {}
     names: dict[str, None] = {}
     remarks: list[str] = []
+    reached: set[str] = set()
     for denial in denials:
         try:
             host = check_host(denial.host)
         except ValueError as error:
             remarks.append(f"{denial.what}: the name {error}")
             continue
-        if denial.port:
-            _note(places.setdefault((host, denial.port), _Place(host, denial.port)), denial)
-        else:
+        if not denial.port:
             names[host] = None
-    reached = {host for host, _ in places}
+            continue
+        reached.add(host)
+        try:
+            paths = _paths(denial) if denial.kind == "http" else set[str]()
+        except ValueError as error:
+            remarks.append(f"{denial.what}: {error}")
+            continue
+        _note(places.setdefault((host, denial.port), _Place(host, denial.port)), denial, paths)
     remarks += [f"{name} was looked up, and no connection to it was seen" for name in names if name not in reached]
     rules = list(_rules(places.values(), remarks))
     return Lesson(policy.override({"network": {"allow": rules}}), tuple(remarks))
 
 
-def _note(place: _Place, denial: Denial) -> None:
+def _paths(denial: Denial) -> set[str]:
+    """All that a rule has to list for this request, or ValueError saying why none can."""
+    if not is_method(denial.method):
+        raise ValueError("no rule can list this method")
+    if len(denial.path) > _LONGEST_PATH or "\\" in denial.path:
+        raise ValueError("the path is too long or too strange to be listed")
+    found = readings(split_target(denial.path))
+    if not all(path.isprintable() for path in found):
+        raise ValueError("the path hides characters that nobody sees")
+    return found
+
+
+def _note(place: _Place, denial: Denial, paths: set[str]) -> None:
     if denial.kind == "tls":
         place.protocol = "tls"
     elif denial.kind == "http":
-        scheme = denial.what.partition(denial.host)[0]
-        place.protocol = "tls" if "https://" in scheme or "wss://" in scheme else "http"
-        place.websocket |= " ws" in scheme
+        place.protocol = "tls" if denial.secure else "http"
+        place.websocket |= denial.websocket
         place.methods.add(denial.method)
-        place.paths.add(denial.path)
+        place.paths |= paths
 
 
 def _rules(places: Iterable[_Place], remarks: list[str]) -> Iterator[dict[str, object]]:
@@ -106,8 +127,13 @@ def _rule(place: _Place, is_private: bool) -> dict[str, object]:
 
 
 def _patterns(paths: set[str]) -> list[str]:
-    """Exactly these; a folder with all that is in it when they are too many, or cannot be written as a pattern."""
-    if len(paths) <= _MOST_PATHS and not any(_GLOB_CHARACTERS & set(path) for path in paths):
-        return sorted(paths)
+    """Exactly these; a folder with all that is in it when they are too many."""
+    if len(paths) <= _MOST_PATHS:
+        return sorted(map(_pattern, paths))
     folder = posixpath.commonpath([posixpath.dirname(path) for path in paths])
-    return [f"{folder.rstrip('/')}/**"]
+    return [f"{_pattern(folder).rstrip('/')}/**"]
+
+
+def _pattern(path: str) -> str:
+    """What means this path alone."""
+    return _GLOB_CHARACTERS.sub(r"[\g<0>]", path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
 
@@ -44,6 +45,11 @@ _BUILDERS = frozenset(
         *("cargo", "rustc", "go", "npm", "npx", "yarn", "pnpm", "pip", "pip3", "uv", "poetry", "tox", "nox", "gradle"),
         *("mvn", "dotnet"),
     }
+)
+# Examples, for what a pattern of headers may not have been meant to cover.
+_TURNS_A_REQUEST = (
+    *("destination", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url", "x-host"),
+    *("forwarded", "x-forwarded-host", "x-script-name", "x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source"),
 )
 _METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-data"})
 
@@ -105,21 +111,25 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
     elif rule.host.startswith("*.") and "." not in rule.host[2:]:
         yield Finding("danger", key, f"{rule.host} covers names that anybody can register; name the hosts")
     if rule.private:
-        message = "private: true reaches hosts behind the firewall and, at link-local addresses, cloud credentials"
-        yield Finding("danger" if "*" in rule.host or _gives_credentials(rule.host) else "warning", key, message)
+        gives_credentials = _gives_credentials(rule.host)
+        message = "private: true reaches hosts behind the firewall" + (", here cloud credentials" * gives_credentials)
+        yield Finding("danger" if "*" in rule.host or gives_credentials else "warning", key, message)
     elif _is_private(rule.host):
         yield Finding("warning", key, f"{rule.host} is not public, so nothing gets there without private: true")
     if rule.websocket and rule.narrows_requests:
         message = "what is said on a WebSocket is not read; methods and paths hold for the request that opens it"
+        yield Finding("warning", key, message)
+    if taken := [name for name in _TURNS_A_REQUEST if any(fnmatchcase(name, each) for each in rule.headers or ())]:
+        message = f"headers has {taken[0]}, by which a server may take a request for one that no rule has seen"
         yield Finding("warning", key, message)
     if any(rule.protocol_on(port) == "http" for port in rule.ports):
         yield Finding("warning", key, "plain http can be read and changed on the way; use tls")
 
 
 def _gives_credentials(host: str) -> bool:
-    from fumehood.policy.egress.addresses import METADATA
+    from fumehood.policy.egress.addresses import Reach, classify
 
-    return host in _METADATA_NAMES or (is_address(host) and "/" not in host and ip_address(host) in METADATA)
+    return host in _METADATA_NAMES or (is_address(host) and classify(ip_address(host))[0] is Reach.METADATA)
 
 
 def _is_private(host: str) -> bool:

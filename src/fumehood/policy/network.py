@@ -12,6 +12,12 @@ from fumehood.policy.quantities import Size, bounded
 from fumehood.policy.section import Distinct, NonEmpty, Ordered, Section, Text
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9*-]{1,200}", re.ASCII)
+
+
+def is_method(text: str) -> bool:
+    """Whether a rule can list it; methods of programs differ in upper and lower case."""
+    return _METHOD.fullmatch(text) is not None and text.isupper()
 
 
 def _check_method(text: str) -> str:
@@ -26,9 +32,16 @@ def _check_path(path: str) -> str:
     return path
 
 
+def _check_header(text: str) -> str:
+    if _HEADER.fullmatch(text) is None:
+        raise ValueError("must be a header's name of letters, digits and -, such as X-Tenant; * stands for any of them")
+    return text.lower()
+
+
 Port = Annotated[int, bounded(1, 65535)]
 Method = Annotated[Text, AfterValidator(_check_method)]
 UrlPath = Annotated[Text, AfterValidator(_check_path)]
+HeaderPattern = Annotated[Text, AfterValidator(_check_header)]
 
 
 Protocol = Literal["tls", "http", "tcp"]
@@ -39,9 +52,10 @@ class NetworkRule(Section):
     """One opening. What may be spoken there is `protocol`, or without it: TLS on port 443, HTTP on 80, else any TCP.
 
     `host` is a name, `*.name`, `*` (any name), an address or a block of addresses. `methods` and `paths` narrow it to
-    some requests (none given: any). `websocket` lets a request that they allow go on as a WebSocket, on which nothing
-    more is read. `private` admits addresses that are not public. Limits hold for a sandbox:
-    `max_bytes` in both directions together, `max_connections` at a time, `max_rate` new connections a second.
+    some requests (none given: any), and `headers` lets those have unusual headers. `websocket` lets a request that
+    they allow go on as a WebSocket, on which nothing more is read. `private` admits addresses that are not public.
+    Limits hold for a sandbox: `max_bytes` in both directions together, `max_connections` at a time, `max_rate` new
+    connections a second.
     """
 
     host: HostPattern = Field(
@@ -55,10 +69,21 @@ class NetworkRule(Section):
         ),
     )
     methods: Annotated[Distinct[Method], NonEmpty] | None = Field(
-        default=None, description="Only requests with these methods, such as [GET]. Without it any."
+        default=None,
+        description=(
+            "Only requests with these methods, such as [GET]. Without it any; with `paths` the usual ones, which are "
+            "about their own path: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS and QUERY."
+        ),
     )
     paths: Annotated[Distinct[UrlPath], NonEmpty] | None = Field(
         default=None, description="Only requests to these paths, as globs such as /repos/**. Without it any."
+    )
+    headers: Annotated[Distinct[HeaderPattern], NonEmpty] | None = Field(
+        default=None,
+        description=(
+            "Headers that requests may have besides those that are known to be harmless, such as [X-Tenant]; `*` "
+            "stands for any characters. Needs `methods` or `paths`: without them requests may have any header."
+        ),
     )
     websocket: bool = Field(
         default=False, description="Let a request open a WebSocket; what is said in it afterwards is not read."
@@ -89,6 +114,12 @@ class NetworkRule(Section):
                 "methods, paths and websocket cannot be checked with protocol tcp, which is that of port "
                 f"{raw[0]}; set protocol to tls or http"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_headers_alone(self) -> Self:
+        if self.headers is not None and not self.narrows_requests:
+            raise ValueError("headers needs methods or paths; without them requests may have any header")
         return self
 
     @property

@@ -56,6 +56,7 @@ def rule_details(rule: NetworkRule) -> str:
         rule.protocol,
         None if rule.methods is None else " ".join(rule.methods),
         None if rule.paths is None else " ".join(rule.paths),
+        None if rule.headers is None else f"with headers {' '.join(rule.headers)}",
         "WebSockets too" if rule.websocket else None,
         "private addresses too" if rule.private else None,
         None if rule.max_bytes is None else f"at most {format_size(rule.max_bytes)}",

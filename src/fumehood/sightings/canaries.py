@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import secrets
 import string
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
-from fumehood.sightings.values import Known, Seen
+from fumehood.sightings.forms import Form, forms_of
+from fumehood.sightings.values import Known
 
 # How much a value can grow in the widest of its forms: escapes of eight digits.
 GROWTH = 12
@@ -47,19 +49,41 @@ class CanaryWatch:
     """One stream of bytes on its way out, such as a connection: `feed` tells which canaries are in it, each once."""
 
     def __init__(self, canaries: Iterable[Known], where: str) -> None:
-        self._canaries = tuple(canaries)
         self._where = where
-        self._kept = ""
+        self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
+        wanted: dict[Form, list[_Wanted]] = {}
+        for canary in canaries:
+            for form, needles in forms_of(canary.value.strip() or canary.value):
+                wanted.setdefault(form, []).extend((canary.name, needle) for needle in needles)
+        self._tracks = [_Track(form, of_form) for form, of_form in wanted.items()]
         self._seen: set[str] = set()
-        self._window = max((len(canary.value) * GROWTH for canary in self._canaries), default=0)
 
     def feed(self, data: bytes) -> tuple[Alarm, ...]:
         """Before the data is passed on; what was cut in two is put together."""
-        if not self._window:
+        if not self._tracks:
             return ()
-        text = self._kept + data.decode("utf-8", "surrogateescape")
-        self._kept = text[-self._window :]
-        seen = Seen(text)
-        found = [each.name for each in self._canaries if each.name not in self._seen and any(seen.find(each))]
+        text = self._decoder.decode(data)
+        found = {name: None for track in self._tracks for name in track.feed(text) if name not in self._seen}
         self._seen.update(found)
         return tuple(Alarm(name, self._where) for name in found)
+
+
+_Wanted = tuple[str, str]
+
+
+class _Track:
+    """A stream as one form shows it; of what has passed, only as much as the longest find could begin in."""
+
+    def __init__(self, form: Form, wanted: list[_Wanted]) -> None:
+        self._form, self._wanted = form, wanted
+        self._most = max(len(needle) for _, needle in wanted) - 1
+        self._passed = self._waiting = ""
+
+    def feed(self, text: str) -> list[str]:
+        """The names of what is complete now; what waits is read as if nothing followed, since nothing may."""
+        before = len(self._passed)
+        ready, self._waiting = self._form.split(self._waiting + text)
+        passed = self._passed + self._form.read(ready)
+        whole = passed + self._form.read(self._waiting)
+        self._passed = passed[-self._most :]
+        return [name for name, needle in self._wanted if whole.find(needle, max(0, before - len(needle) + 1)) >= 0]

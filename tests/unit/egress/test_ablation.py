@@ -14,6 +14,7 @@ from fumehood.egress import http1
 from fumehood.egress.credentials import Redactor
 from fumehood.egress.names import Names
 from fumehood.policy.egress import Attempt, Decision, Rulebook
+from fumehood.policy.egress import opening as opening_module
 from fumehood.policy.egress import rulebook as rulebook_module
 
 GET = b"GET /public/x HTTP/1.1\r\nHost: api.example.com\r\n\r\n"
@@ -50,7 +51,11 @@ def remove_host(patch: pytest.MonkeyPatch) -> None:
 
 
 def remove_overrides(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rulebook_module, "overrides_request", lambda name: False)
+    patch.setattr(opening_module, "is_harmless_header", lambda name: True)
+
+
+def remove_parameters(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rulebook_module, "overriding_parameters", lambda query: [])
 
 
 def remove_bodies(patch: pytest.MonkeyPatch) -> None:
@@ -67,6 +72,8 @@ ATTACKS = [
     Attack("an encoded climb", NARROW, GET.replace(b"/x", b"/%2e%2e/private"), remove_tricks),
     Attack("another host", NARROW, GET.replace(b"api.example.com", b"evil.com"), remove_host),
     Attack("a header for another method", NARROW, GET[:-2] + b"X-HTTP-Method-Override: PUT\r\n\r\n", remove_overrides),
+    Attack("a header for another path", NARROW, GET[:-2] + b"X-Script-Name: /public\r\n\r\n", remove_overrides),
+    Attack("a parameter for another method", NARROW, GET.replace(b"/x", b"/x?+_method=PUT"), remove_parameters),
     Attack("a body of a GET", NARROW, GET[:-2] + b"Content-Length: 4\r\n\r\nbody", remove_bodies),
     Attack(
         "two lengths",

@@ -44,6 +44,24 @@ def test_a_program_reaches_what_a_rule_opens(upstream: Serve, open_box: Open) ->
     assert box.visit.end() == ()
 
 
+def test_a_canary_does_not_leave_in_pieces(upstream: Serve, open_box: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    canary = "AKIA2QXZ7MWPLTREQ3VN"
+    monkeypatch.setenv("CANARY", canary)
+    filters = {"canaries": [{"name": "billing", "from_env": "CANARY"}]}
+    plain = Box.policy
+    watched = staticmethod(lambda *rules, **more: plain(*rules, **more).override({"filters": filters}))
+    monkeypatch.setattr(Box, "policy", watched)
+    server = upstream(echo)
+    box = open_box({"ports": [server.port]})
+    client = box.connect(NAME, server.port)
+    pieces = [each.encode() + b"\n" * 60 for each in canary]
+    assert [says(client, piece) for piece in pieces[:-1]] == pieces[:-1]
+    client.sendall(pieces[-1])
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)
+    assert [alarm.canary for alarm in box.visit.alarms()] == ["billing"]
+
+
 def test_a_server_may_speak_first(upstream: Serve, open_box: Open) -> None:
     server = upstream(lambda connection: connection.sendall(b"220 welcome"))
     box = open_box({"ports": [server.port]})

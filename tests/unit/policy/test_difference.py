@@ -42,6 +42,11 @@ def secret(**fields: str) -> Tree:
             network({"private": True}),
             ["changes api.github.com:443 from (anything) to (private addresses too)"],
         ),
+        (
+            network({"paths": ["/x"]}),
+            network({"paths": ["/x"], "headers": ["X-Tenant", "x-a-*"]}),
+            ["changes api.github.com:443 from (/x) to (/x, with headers x-a-* x-tenant)"],
+        ),
         (network({"host": "::1"}), {}, ["closes [::1]:443"]),
         (network({}, {"host": "a.com"}), network({"host": "a.com"}, {}), ["rearranges network.allow"]),
         ({"resources": {"memory": "256M"}}, {"resources": {"memory": "1G"}}, ["raises memory 256M -> 1G"]),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood.policy import Policy
-from fumehood.policy.egress import Rulebook
+from fumehood.policy.egress import Attempt, Decision, Rulebook
 from fumehood.policy.learning import learn
 from fumehood.results import Denial
 
@@ -18,7 +18,8 @@ def request(method: str, url: str, port: int = 443) -> Denial:
     scheme, _, rest = url.partition("://")
     host, _, path = rest.partition("/")
     what = f"{method} {scheme}://{host}:{port}/{path}"
-    return Denial("http", what, "no", host=host, port=port, method=method, path=f"/{path}")
+    fields = {"secure": scheme in ("https", "wss"), "websocket": scheme.startswith("ws")}
+    return Denial("http", what, "no", host=host, port=port, method=method, path=f"/{path}", **fields)
 
 
 def connection(host: str, port: int, kind: str = "connect") -> Denial:
@@ -73,6 +74,44 @@ def test_what_no_rule_can_allow_is_a_remark() -> None:
     assert lesson.policy.network.allow == ()
     assert len(lesson.remarks) == 3
     assert all(remark in lesson.to_yaml() for remark in lesson.remarks)
+
+
+def tried(method: str, path: str, host: str = "b.example") -> Denial:
+    """As the gateway records it."""
+    return Decision(Attempt("http", host, 443, method, path, secure=True), why="no").denial()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("M-SEARCH", "/x"), ("get", "/x"), ("OPTIONS", "*"), ("GET", "http://x/"), ("GET", "/../x"), ("GET", "*/")),
+        *(("GET", "/a//b"), ("GET", "/" + "a" * 300), ("GET", "/a\u00a0b"), ("GET", "/a%00"), ("GET", "/a%C2%A0b")),
+        *(("GET", "/a\\x0ab"), ("GET", "/%ff"), ("GET", "")),
+    ],
+)
+def test_an_odd_request_is_a_remark_and_hides_nothing_else(method: str, path: str) -> None:
+    lesson = learn(Policy(), [tried("GET", "/a", "good.example"), tried(method, path)])
+    assert [rule.host for rule in lesson.policy.network.allow] == ["good.example"]
+    (remark,) = lesson.remarks
+    assert remark.startswith(f"{method} https://b.example:443")
+    assert Policy.loads(lesson.to_yaml()) == lesson.policy
+
+
+@pytest.mark.parametrize("path", ["/a/*", "/a/**", "/[a-z]/x", "/a%20b", "/a;b=c/d", "/a]b", "/x:y@z"])
+def test_a_path_that_looks_like_a_pattern_is_learned_as_itself(path: str) -> None:
+    lesson = learn(Policy(), [tried("GET", path)])
+    book = Rulebook(Policy.loads(lesson.to_yaml()))
+    opening = book.opening("b.example", 443)
+    assert opening is not None
+    assert book.decide_request(opening, "GET", path, "b.example").allowed
+    assert not book.decide_request(opening, "GET", "/a/other", "b.example").allowed
+    assert not book.decide_request(opening, "GET", "/k/x", "b.example").allowed
+
+
+@pytest.mark.parametrize("host", ["t", "https", "wss", "ws"])
+def test_the_scheme_is_no_part_of_the_name(host: str) -> None:
+    (rule,) = rules(request("GET", f"http://{host}/x", 8080))
+    assert (rule["protocol"], rule.get("websocket")) == ("http", None)
 
 
 def test_everything_else_of_the_policy_is_kept_and_its_old_rules_are_not() -> None:

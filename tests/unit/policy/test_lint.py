@@ -71,6 +71,8 @@ def test_any_mount_that_can_be_written_deserves_a_look() -> None:
         ({"host": "10.0.0.0/8"}, "warning", "without private: true"),
         ({"protocol": "http"}, "warning", "plain http"),
         ({"ports": [80, 443]}, "warning", "plain http"),
+        ({"headers": ["X-*"], "paths": ["/x"]}, "warning", "headers has x-http-method-override"),
+        ({"headers": ["destination"], "methods": ["COPY"]}, "warning", "headers has destination"),
         ({"websocket": True, "paths": ["/x"]}, "warning", "what is said on a WebSocket is not read"),
     ],
 )
@@ -80,7 +82,13 @@ def test_a_wide_opening_is_found(fields: dict[str, object], level: str, part: st
     assert part in finding.message
 
 
-@pytest.mark.parametrize("fields", [{}, {"host": "*.example.com"}, {"protocol": "tls", "ports": [80]}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({}, {"host": "*.example.com"}, {"protocol": "tls", "ports": [80]}),
+        {"headers": ["x-tenant-*"], "paths": ["/x"]},
+    ],
+)
 def test_a_narrow_opening_is_fine(fields: dict[str, object]) -> None:
     assert rule(**fields).lint() == []
 

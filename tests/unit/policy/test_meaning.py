@@ -42,13 +42,14 @@ RULES = st.lists(
             "protocol": st.sampled_from(["tls", "http"]),
             "methods": st.lists(st.sampled_from(["GET", "PUT"]), unique=True, min_size=1),
             "paths": st.lists(st.sampled_from(["/x", "/y", "/x /y"]), unique=True, min_size=1),
+            "headers": st.lists(st.sampled_from(["X-A", "x-*"]), unique=True, min_size=1),
             "websocket": st.booleans(),
             "private": st.booleans(),
             "max_bytes": SIZES,
             "max_connections": st.integers(1, 2),
             "max_rate": st.sampled_from([1.0, 1.0000001]),
         },
-    ),
+    ).filter(lambda rule: "headers" not in rule or "methods" in rule or "paths" in rule),
     max_size=3,
 )
 SECRETS = st.lists(

@@ -15,6 +15,7 @@ from fumehood.policy.egress.decision import Attempt, Decision, Passage, shown
 from fumehood.policy.egress.headers import METHODS_WITH_BODY, canonical_header, is_plain_header
 from fumehood.policy.egress.opening import NumberedRule, Opening
 from fumehood.policy.egress.rulebook import Rulebook, normalise
+from fumehood.policy.egress.targets import is_plain_path
 
 __all__ = [
     "METHODS_WITH_BODY",
@@ -29,6 +30,7 @@ __all__ = [
     "canonical_header",
     "classify",
     "is_plain_header",
+    "is_plain_path",
     "normalise",
     "shown",
 ]

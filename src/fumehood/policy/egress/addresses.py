@@ -20,13 +20,14 @@ class Reach(Enum):
     NEVER = "nothing would do"
 
 
-# Where clouds hand out the machine's own credentials. A name that leads here is an attack, whatever its rule says.
-METADATA = frozenset(
+# Where clouds hand out the machine's own credentials. Every other link-local address may be such a place as well.
+# A name that leads here is an attack, whatever its rule says.
+_METADATA = frozenset(
     ip_address(text)
     for text in (
-        *("169.254.169.254", "169.254.169.253", "169.254.169.123", "169.254.170.2", "169.254.170.23"),
-        *("169.254.0.23", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
-        *("fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123", "fd00:ec2::23", "fd20:ce::254"),
+        *("169.254.169.254", "169.254.169.253", "169.254.169.123", "169.254.170.2", "169.254.170.23", "169.254.0.23"),
+        *("100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::123"),
+        *("fd00:ec2::23", "fd20:ce::254", "fd00:42::42", "fd00:a9fe:a9fe::1", "fd00:c1::a9fe:a9fe"),
     )
 )
 _KINDS: tuple[tuple[str, Reach, tuple[str, ...]], ...] = (
@@ -36,7 +37,7 @@ _KINDS: tuple[tuple[str, Reach, tuple[str, ...]], ...] = (
     ("reserved", Reach.NEVER, ("240.0.0.0/4", "192.0.0.0/24", "192.88.99.0/24", "100::/64", "5f00::/16")),
     ("a tunnel", Reach.NEVER, ("2001::/32", "2002::/16", "::/96", "::ffff:0:0:0/96")),
     ("loopback", Reach.PRIVATE, ("127.0.0.0/8", "::1/128")),
-    ("link-local", Reach.PRIVATE, ("169.254.0.0/16", "fe80::/10")),
+    ("link-local", Reach.METADATA, ("169.254.0.0/16", "fe80::/10")),
     ("private", Reach.PRIVATE, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")),
     ("private", Reach.PRIVATE, ("64:ff9b:1::/48",)),
     ("a provider's inside", Reach.PRIVATE, ("100.64.0.0/10",)),
@@ -54,6 +55,9 @@ _BLOCKS: tuple[tuple[IPv4Network | IPv6Network, str, Reach], ...] = tuple(
 )
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+# Which bytes are the IPv4 address there is up to whoever runs it (RFC 6052, 2.2): after 96, 64, 56 or 48 bits.
+_EMBEDDINGS = ((12, 13, 14, 15), (9, 10, 11, 12), (7, 9, 10, 11), (6, 7, 9, 10))
 
 
 def plain(address: Address) -> Address:
@@ -69,7 +73,7 @@ def plain(address: Address) -> Address:
 def classify(address: Address) -> tuple[Reach, str]:
     """What a rule must say, and the kind of the address in words."""
     seen = plain(address)
-    if seen in METADATA:
+    if seen in _METADATA or (seen in _LOCAL_NAT64 and _may_hold_metadata(seen)):
         return Reach.METADATA, "where clouds keep credentials"
     for block, kind, reach in _BLOCKS:
         if seen in block:
@@ -77,3 +81,8 @@ def classify(address: Address) -> tuple[Reach, str]:
     if isinstance(seen, IPv6Address) and seen not in _GLOBAL_UNICAST:
         return Reach.NEVER, "reserved"
     return Reach.PUBLIC, "public"
+
+
+def _may_hold_metadata(address: Address) -> bool:
+    found = (IPv4Address(bytes(address.packed[place] for place in places)) for places in _EMBEDDINGS)
+    return any(classify(each)[0] is Reach.METADATA for each in found)

@@ -10,6 +10,8 @@ from fumehood.results import Denial
 
 Kind = Literal["dns", "connect", "tls", "http", "udp", "icmp"]
 _MOST_SHOWN = 200
+# Longer than any reason of ours, lists of ports included; what a program chose in it is shortened where it is put in.
+_MOST_WORDS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,19 @@ class Decision:
         return Denial(
             kind=attempt.kind,
             what=str(attempt),
-            why=self.why,
+            why=shown(self.why, _MOST_WORDS),
             rule=self.rule,
-            remedy=self.remedy,
+            remedy=self.remedy if shown(self.remedy, _MOST_WORDS) == self.remedy else "",
             host=shown(attempt.host),
             port=attempt.port,
             method=shown(attempt.method),
             path=shown(attempt.path),
+            secure=attempt.secure,
+            websocket=attempt.websocket,
         )
 
 
-def shown(text: str) -> str:
+def shown(text: str, most: int = _MOST_SHOWN) -> str:
     """Text that a program chose, safe to print: nothing invisible, and not too long."""
-    safe = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text[:_MOST_SHOWN])
-    return safe + "..." if len(text) > _MOST_SHOWN else safe
+    safe = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text[:most])
+    return safe + "..." if len(text) > most else safe

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 
+from fumehood.policy.egress.harmless import is_harmless_header
+from fumehood.policy.egress.headers import USUAL_METHODS, canonical_header
 from fumehood.policy.globs import PathGlob
 from fumehood.policy.hosts import is_address
 from fumehood.policy.network import NetworkRule, Protocol
@@ -28,8 +32,17 @@ class NumberedRule:
     def _globs(self) -> tuple[PathGlob, ...]:
         return tuple(PathGlob(path) for path in self.rule.paths or ())
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that it allows where requests are read."""
+        return self.rule.methods or USUAL_METHODS
+
     def covers_method(self, method: str) -> bool:
-        return self.rule.methods is None or method in self.rule.methods
+        return method in self.methods
+
+    def covers_header(self, name: str) -> bool:
+        """Of a header that is not known to be harmless, in its one spelling."""
+        return any(fnmatchcase(name, pattern) for pattern in self.rule.headers or ())
 
     def covers_path(self, path: str) -> bool:
         return self.rule.paths is None or any(glob.accepts(path) for glob in self._globs)
@@ -67,6 +80,12 @@ class Opening:
     def reads_requests(self) -> bool:
         """Whether TLS has to end at the gateway."""
         return bool(self.narrowing or self.secrets)
+
+    def unknown_headers(self, names: Iterable[str]) -> set[str]:
+        """Those that a rule has to list, in their one spelling. One that the gateway writes itself is replaced."""
+        written = {canonical_header(secret.inject.header) for secret in self.secrets}
+        found = {canonical_header(name) for name in names}
+        return {name for name in found - written if not is_harmless_header(name)}
 
     @property
     def names_its_address(self) -> bool:

@@ -17,12 +17,13 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 from fumehood.policy.egress.addresses import Address, Reach, classify, plain
-from fumehood.policy.egress.decision import Attempt, Decision
-from fumehood.policy.egress.headers import METHODS_WITH_BODY, overrides_request, overriding_parameters
+from fumehood.policy.egress.decision import Attempt, Decision, shown
+from fumehood.policy.egress.headers import METHODS_WITH_BODY, overriding_parameters
 from fumehood.policy.egress.opening import NumberedRule, Opening
-from fumehood.policy.egress.targets import AmbiguousPathError, readings, split_target
+from fumehood.policy.egress.targets import AmbiguousPathError, is_plain_path, readings, split_target
 from fumehood.policy.hosts import check_host, covers, is_address, specificity
 from fumehood.policy.model import Policy
+from fumehood.policy.network import is_method
 from fumehood.policy.section import refuse_control_characters
 
 # What may stand in front of a wildcard's own name. A longer name carries data to whoever answers for that domain.
@@ -108,8 +109,7 @@ class Rulebook:
             case Reach.PRIVATE:
                 remedy = f"set private: true in {opening.key}"
             case Reach.METADATA:
-                listed = f"{{host: {plain(address)}, ports: [{opening.port}], private: true}}"
-                remedy = f"add {listed} to network.allow"
+                remedy = _opens(str(plain(address)), opening.port)
             case Reach.NEVER:
                 remedy = ""
         place = "" if str(address) == opening.host else f"{opening.host} leads to "
@@ -171,10 +171,10 @@ class Rulebook:
             return replace(denial, why=f"the Host header names another server than {opening.host}")
         if method == "TRACE" and opening.secrets:
             return replace(denial, why="TRACE would send the credential back")
-        tricks = [name.lower() for name in headers if overrides_request(name)]
-        tricks += overriding_parameters(target.partition("?")[2])
-        if opening.narrowing and tricks:
-            return replace(denial, why=f"{min(tricks)} asks the server for another request than this one")
+        tricks = overriding_parameters(target.partition("?")[2]) if opening.narrowing else []
+        if tricks:
+            why = f"{shown(tricks[0])} in its query could ask the server for another method than {method}"
+            return replace(denial, why=why, remedy=f"leave methods and paths out of {opening.key}")
         if opening.narrowing and has_body and method not in METHODS_WITH_BODY:
             why = f"it has a body, which servers may take for another request, because {method} has none by itself"
             return replace(denial, why=why, remedy=f"leave methods and paths out of {opening.key}, or send it by POST")
@@ -183,23 +183,21 @@ class Rulebook:
             found = readings(path) if any(rule.rule.paths for rule in opening.narrowing) else {path}
         except AmbiguousPathError as error:
             return replace(denial, why=str(error))
-        return self._check_narrowing(attempt, opening, found)
+        return self._check_narrowing(attempt, opening, found, opening.unknown_headers(headers))
 
-    def _check_narrowing(self, attempt: Attempt, opening: Opening, found: set[str]) -> Decision:
+    def _check_narrowing(self, attempt: Attempt, opening: Opening, found: set[str], headers: set[str]) -> Decision:
         rules = opening.narrowing
         fitting = [rule for rule in rules if all(rule.covers_path(path) for path in found)]
         allowing = [rule for rule in fitting if rule.covers_method(attempt.method)]
-        if not rules or allowing:
-            return _check_websocket(attempt, opening, allowing or opening.rules)
+        if not rules:
+            return _check_websocket(attempt, opening, opening.rules)
+        if allowing:
+            return _check_headers(attempt, opening, allowing, headers)
         if fitting:
-            methods = ", ".join(fitting[0].rule.methods or ())
-            remedy = f"add {attempt.method} to methods of {fitting[0].key}"
-            return Decision(attempt, fitting[0].key, f"the rule allows only {methods} here", remedy)
+            why = f"the rule allows only {', '.join(fitting[0].methods)} here"
+            return Decision(attempt, fitting[0].key, why, _add_method(attempt.method, fitting[0]))
         rule = next((rule for rule in rules if rule.covers_method(attempt.method)), rules[0])
-        remedy = f"add {attempt.path} to paths of {rule.key}"
-        if not rule.covers_method(attempt.method):
-            remedy += f", and {attempt.method} to its methods"
-        return Decision(attempt, rule.key, "no rule allows this path", remedy)
+        return Decision(attempt, rule.key, "no rule allows this path", _add_path(attempt, rule))
 
     def _check_protocols(self, attempt: Attempt, opening: Opening, protocols: Sequence[str]) -> Decision:
         if opening.reads_requests and protocols and "http/1.1" not in protocols:
@@ -248,6 +246,38 @@ def _opens(host: str, port: int) -> str:
 
 def _raw(opening: Opening) -> str:
     return "" if opening.reads_requests else f"set protocol: tcp in {opening.key}"
+
+
+def _add_path(attempt: Attempt, rule: NumberedRule) -> str:
+    """Nothing where the pattern would mean more than this path: a program must not suggest what it is given."""
+    if not is_plain_path(attempt.path):
+        return ""
+    remedy = f"add {attempt.path} to paths of {rule.key}"
+    if rule.covers_method(attempt.method):
+        return remedy
+    return f"{remedy}, and {attempt.method} to its methods" if is_method(attempt.method) else ""
+
+
+def _add_method(method: str, rule: NumberedRule) -> str:
+    if not is_method(method):
+        return ""
+    if rule.rule.methods is None:
+        return f"list methods in {rule.key}, {method} among them"
+    return f"add {method} to methods of {rule.key}"
+
+
+def _check_headers(
+    attempt: Attempt, opening: Opening, rules: Sequence[NumberedRule], headers: Collection[str]
+) -> Decision:
+    """One of the rules has to cover all headers that are not known to be harmless."""
+    fitting = [rule for rule in rules if all(map(rule.covers_header, headers))]
+    if fitting:
+        return _check_websocket(attempt, opening, fitting)
+    key = rules[0].key
+    name = min(name for name in headers if not rules[0].covers_header(name))
+    why = f"the header {shown(name)} is not known to leave the request as it is"
+    remedy = f"add {name} to headers of {key}, if the server makes no other request of it"
+    return Decision(attempt, key, why, remedy if name == shown(name) else "")
 
 
 def _check_websocket(attempt: Attempt, opening: Opening, rules: Sequence[NumberedRule]) -> Decision:

@@ -19,6 +19,8 @@ _UNRESERVED = re.compile(r"%(?:2[dD]|2[eE]|3[0-9]|4[1-9a-fA-F]|5[0-9aA]|5[fF]|6[
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CLIMB = re.compile(r"(?:\A|/)\s*\.\.?\s*(?=[;/]|\Z)")
 _PARAMETERS = re.compile(r";[^/]*")
+# What no server reads in another way, no pattern as more than itself, and no reader of a suggestion as something else.
+_PLAIN = re.compile(r"(?!.*//|.*/\.{1,2}(?:/|\Z))/[A-Za-z0-9/._~:@=+$!-]{0,199}", re.ASCII)
 _MOST_READINGS = 32
 _MOST_CHARACTERS = 4096
 
@@ -32,6 +34,11 @@ def split_target(target: str) -> str:
     if _TARGET.fullmatch(target) is None:
         raise AmbiguousPathError("the target is no plain path, such as /a/b?c=d")
     return target.partition("?")[0]
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a pattern of the same spelling means this path alone, and it is short enough to be shown."""
+    return _PLAIN.fullmatch(path) is not None
 
 
 def readings(path: str) -> set[str]:

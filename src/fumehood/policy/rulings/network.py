@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
-from fumehood.policy.egress import Decision, Opening, Rulebook
+from fumehood.policy.egress import Decision, Opening, Rulebook, is_plain_path
 from fumehood.policy.hosts import endpoint, is_address
 from fumehood.policy.network import Protocol
 from fumehood.policy.rulings.ruling import Ruling
@@ -15,8 +14,6 @@ from fumehood.policy.words import rule_details
 
 _SECTION = "network.allow"
 _USUAL_PORTS: dict[Protocol, int] = {"tls": 443, "http": 80}
-# What a pattern of paths reads as more than itself, or a server could read in another way.
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9/._~-]|//|/\.{1,2}(?:/|$)", re.ASCII)
 
 
 def decide_connection(book: Rulebook, host: str, port: int) -> Ruling:
@@ -54,7 +51,7 @@ def _narrowed(remedy: str, request: Request) -> str:
     """A rule for a host that has none is to open no more than the request."""
     rule, is_new, _ = remedy.partition("} to network.allow")
     path = request.target.partition("?")[0]
-    if not is_new or _NOT_PLAIN.search(path) is not None:
+    if not is_new or not is_plain_path(path):
         return remedy
     spoken = _spoken(request)
     protocol = "" if _USUAL_PORTS[spoken] == request.port else f", protocol: {spoken}"

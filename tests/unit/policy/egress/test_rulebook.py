@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fumehood.policy import Policy
-from fumehood.policy.egress import Decision, Opening, Rulebook
+from fumehood.policy.egress import Attempt, Decision, Opening, Rulebook
 
 SECRET = {"name": "TOKEN", "from_env": "TOKEN", "inject": {"host": "api.example.com"}}
 
@@ -107,7 +107,23 @@ def test_credentials_of_the_cloud_have_to_be_listed_themselves() -> None:
     assert book({"host": "169.254.169.254", "private": True}).decide_connection("169.254.169.254", 443).allowed
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "127.0.0.1", "169.254.1.1", "::1", "fe80::1", "::ffff:10.0.0.1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("169.254.42.42", "169.254.100.1", "169.254.129.2", "169.254.169.252", "169.254.1.1", "fe80::1"),
+        *("fd00:42::42", "fd00:a9fe:a9fe::1", "64:ff9b:1::a9fe:a9fe"),
+    ],
+)
+def test_no_name_leads_to_credentials_of_a_cloud(address: str) -> None:
+    rules = book({"host": "*.corp.example", "private": True})
+    decision = rules.decide_address(opened(rules, "x.corp.example"), ip_address(address))
+    assert not decision.allowed
+    written = f'"{address}"' if ":" in address else address
+    assert decision.remedy == f"add {{host: {written}, ports: [443], private: true}} to network.allow"
+    assert book({"host": address, "private": True}).decide_connection(address, 443).allowed
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "127.0.0.1", "::1", "fd00::1", "64:ff9b:1::1", "::ffff:10.0.0.1"])
 def test_a_name_must_not_lead_to_a_private_address(address: str) -> None:
     rules = book({}, {"host": "open.example.com", "private": True})
     assert not rules.decide_address(opened(rules), ip_address(address)).allowed
@@ -199,6 +215,35 @@ def test_another_host_header_is_refused(host: str) -> None:
 @pytest.mark.parametrize("method", ["CONNECT", "PRI", "get", "G ET", "", "GET\n", "X" * 30])
 def test_a_method_that_is_not_listed_is_refused(method: str) -> None:
     assert not request(book({"methods": ["GET"]}), method, "/").allowed
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("GET", "/**"), ("GET", "/*"), ("GET", "/[a]"), ("GET", "/x?/**"), ("GET", '/x,"/**"'), ("GET", "/a%2a")),
+        *(("GET", "/" + "A" * 4000), ("PUT", "/**"), ("M-SEARCH", "/user"), ("M-SEARCH", "/repos/x")),
+    ],
+)
+def test_a_program_cannot_choose_what_is_suggested(method: str, path: str) -> None:
+    decision = request(book({"methods": ["GET"], "paths": ["/repos/x"]}), method, path)
+    assert not decision.allowed
+    assert decision.remedy in ("", "add /x to paths of network.allow[0]")
+
+
+def test_a_denial_is_short_whatever_a_program_sends() -> None:
+    rules = book({"methods": ["GET"], "paths": ["/repos/**"]})
+    long = "a" * 60_000
+    for decision in (
+        request(rules, "GET", "/repos/x", headers=[f"x-{long}-override"]),
+        request(rules, "GET", f"/repos/x?{long}_method=PUT"),
+        request(rules, "GET", f"/{long}"),
+        request(rules, "GET", "/repos/x", host=long),
+        Decision(Attempt("http", long, 443, long, long), why=f"{long}\n", remedy=long),
+    ):
+        denial = decision.denial()
+        assert len(str(denial)) < 4000
+        assert denial.remedy in ("", "leave methods and paths out of network.allow[0]")
+        assert str(denial).isprintable()
 
 
 def test_a_request_cannot_be_turned_into_another_one_by_a_header() -> None:
