@@ -54,10 +54,10 @@ def draw(text: str, width: int, language: str = "") -> list[Line]:
     return lines
 
 
-def notes(text: str) -> list[str]:
-    """What is strange about a text, in words."""
+def notes(text: str, *, is_numbered: bool = True) -> list[str]:
+    """What is strange about a text, in words; with the numbers of its lines, if it is shown with them."""
     found = [
-        (number, character)
+        (number if is_numbered else None, character)
         for number, line in enumerate(text.split("\n"), 1)
         for character in dict.fromkeys(line)
         if character != "\t" and (not character.isascii() or is_hidden(character))
@@ -76,14 +76,14 @@ def one_line(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
-def _listed(what: str, found: list[tuple[int, str]]) -> list[str]:
+def _listed(what: str, found: list[tuple[int | None, str]]) -> list[str]:
     """Each character once. Those of one script do not keep those of another from being named."""
     lines: dict[str, list[int]] = {}
     for number, character in found:
-        lines.setdefault(character, []).append(number)
+        lines.setdefault(character, []).extend(() if number is None else (number,))
     scripts: dict[str, list[str]] = {}
     for character, numbers in lines.items():
-        scripts.setdefault(_script(character), []).append(f"{_in_lines(numbers)}: {_name(character)}")
+        scripts.setdefault(_script(character), []).append(f"{_in_lines(numbers)}{_name(character)}")
     named = [_cut(script, each) for script, each in scripts.items()]
     return [f"{what}: {'; '.join(named)}"] if named else []
 
@@ -94,9 +94,11 @@ def _cut(script: str, named: list[str]) -> str:
 
 
 def _in_lines(numbers: list[int]) -> str:
+    if not numbers:
+        return ""
     shown = ", ".join(map(str, numbers[:_MOST_NOTES]))
     more = f" and {len(numbers) - _MOST_NOTES} more" if len(numbers) > _MOST_NOTES else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}: "
 
 
 def _script(character: str) -> str:
