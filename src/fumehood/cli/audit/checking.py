@@ -8,11 +8,11 @@ from fumehood.audit import keys
 from fumehood.audit.log import AuditLog
 from fumehood.audit.reading import check, open_store
 from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
+from fumehood.characters import one_line
 from fumehood.cli import exitcodes
 from fumehood.cli.audit.choices import Arguments, Verbs, place
 from fumehood.cli.colours import DIM, GREEN, RED, YELLOW, paint
 from fumehood.errors import UsageError
-from fumehood.tools.approvals.display import one_line
 
 _VERIFY = """\
 Without --key the public key that lies beside the log is used, which whoever

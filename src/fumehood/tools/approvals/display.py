@@ -13,10 +13,8 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fumehood.tools.characters import columns, is_combining, is_hidden
+from fumehood.characters import FOLD, LAST_SPACE, TAB, is_combining, is_hidden, visible, width_of
 
-TAB, FOLD, LAST_SPACE = "→", "↪", "·"
-_MARKS = frozenset(f"⟨⟩{TAB}{FOLD}{LAST_SPACE}")
 _MOST_NOTES = 5
 
 Style = str
@@ -71,11 +69,6 @@ def notes(text: str, *, is_numbered: bool = True) -> list[str]:
     ]
 
 
-def one_line(text: str) -> str:
-    """For names, reasons and the like, inside of a sentence of ours."""
-    return "".join(_visible(character) for character in text)
-
-
 def _listed(what: str, found: list[tuple[int | None, str]]) -> list[str]:
     """Each character once. Those of one script do not keep those of another from being named."""
     lines: dict[str, list[int]] = {}
@@ -110,19 +103,13 @@ def _name(character: str) -> str:
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 
-def _visible(character: str) -> str:
-    if is_hidden(character) or is_combining(character) or character in _MARKS:
-        return f"⟨U+{ord(character):04X}⟩"
-    return character
-
-
 def _cell(line: str, place: int, style: Style) -> Piece:
     character = line[place]
     if character == "\t":
         return Piece(TAB + "   ", STRANGE)
     if character == " " and not line[place:].strip(" "):
         return Piece(LAST_SPACE, STRANGE)
-    shown = _visible(character)
+    shown = visible(character)
     return Piece(shown, style if shown == character else STRANGE)
 
 
@@ -131,7 +118,7 @@ def _fold(cells: list[Piece], width: int) -> Iterator[list[Piece]]:
     folded: list[Piece] = []
     used = 0
     for cell in cells:
-        size = sum(columns(character) for character in cell.text)
+        size = width_of(cell.text)
         if used + size > width and folded:
             yield folded
             folded, used = [Piece(f"{FOLD} ", STRANGE)], 2

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from fumehood.characters import one_line
 from fumehood.policy import Policy, describe
-from fumehood.tools.approvals.display import Line, Piece, draw, notes, one_line
+from fumehood.tools.approvals.display import Line, Piece, draw, notes
 from fumehood.tools.approvals.requests import Request
 from fumehood.tools.calls import Call
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.tools.approvals.making import Office, call
 
-from fumehood.tools.approvals.display import COMMENT, KEYWORD, TEXT, draw, notes, one_line
+from fumehood.characters import one_line
+from fumehood.tools.approvals.display import COMMENT, KEYWORD, TEXT, draw, notes
 from fumehood.tools.approvals.pages import code_lines, summary
 
 HOSTILE = st.text(
