@@ -31,6 +31,13 @@ def run(*words, **more):
     done = subprocess.run(words, capture_output=True, text=True, **more)
     return done.stdout
 
+def is_machine_code(path):
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(4) == b"\\x7fELF"
+    except OSError:
+        return False
+
 loader = os.path.realpath("/lib64/ld-linux-x86-64.so.2")
 if not os.path.exists(loader):
     loader = os.path.realpath("/lib/ld-linux-aarch64.so.1")
@@ -93,6 +100,11 @@ LOADED = {
     "an unnamed program": 'found = run(loader, "/usr/bin/id")',
     "an unnamed program with its libraries named": 'found = run(loader, "--library-path", "/usr/lib", "/usr/bin/id")',
     "from a shell": 'found = run("bash", "-c", f"exec {loader} /usr/bin/id")',
+    "one whose folder lies deeper": """
+import glob
+deeper = [path for top in ("/usr/local/*", "/opt") for path in glob.glob(f"{top}/**/bin/*", recursive=True)]
+found = "".join(run(loader, "--verify", path) or path for path in deeper if is_machine_code(path))
+""",
 }
 
 

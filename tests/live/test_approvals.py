@@ -223,6 +223,36 @@ def test_a_yes_is_not_for_what_has_changed_since(place: dict[str, str], policy: 
         assert "revoked" in kinds(place)
 
 
+def test_a_yes_to_a_script_is_not_for_the_same_one_under_another_name(
+    place: dict[str, str], policy: str, tmp_path: Path
+) -> None:
+    """Programs read their own names: `eval "${0##*/}"`."""
+    one, other = tmp_path / "a.py", tmp_path / "import os.py"
+    for file in (one, other):
+        file.write_text("import sys\nexec(sys.argv[0].rpartition('/')[2].removesuffix('.py'))\n")
+    with open_hood("run", "--policy", policy, str(one), env=place, start_new_session=True) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.kill()
+        process.wait(SECONDS)
+    (request,) = waiting(place)
+    assert '"name": "a.py"' in approvals(place, "show", request["id"]).stdout.decode()
+    approvals(place, "approve", request["id"])
+    with open_terminal("run", "--policy", policy, str(other), env=place) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type(b"d")
+        assert terminal.wait_for_end() == 126
+    assert "used" not in kinds(place)
+
+
+def test_a_comment_that_python_would_read_as_code_is_not_run_after_a_yes(place: dict[str, str], policy: str) -> None:
+    with asked(place, policy, "# coding: utf-7\n# tidy +AAo-print('hid'+ACI-den+ACI-)\n") as terminal:
+        terminal.type(b"a")
+        assert terminal.wait_for_end() == 1
+    assert "SyntaxError: a source is UTF-8, and would be another text in utf-7" in said(terminal)
+    assert "hidden" not in said(terminal)
+
+
 def test_of_several_processes_that_answer_at_once_one_wins_and_the_others_are_told(
     place: dict[str, str], policy: str
 ) -> None:

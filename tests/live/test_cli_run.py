@@ -86,10 +86,33 @@ def test_output_appears_while_the_program_runs() -> None:
 def test_a_dialogue_on_a_terminal_works_and_its_output_is_harmless() -> None:
     code = r"print('\x1b[31mname?\x1b]0;title\x07'); print('hello', input(), end='')"
     with open_terminal("run", "-c", code) as terminal:
-        terminal.wait_for(b"\x1b[31mname?^[]0;title^G")
+        terminal.wait_for("\x1b[31mname?⟨U+001B⟩]0;title⟨U+0007⟩".encode())
         terminal.type(b"you\n")
         assert terminal.wait_for_end() == 0
         assert terminal.seen.endswith(b"hello you\x1b[0m\r\n")
+
+
+def test_a_line_of_ours_is_seen_whatever_the_program_has_left_on() -> None:
+    picture = """
+import sys
+class Picture:
+    def _repr_png_(self): return b"\\x89PNG\\r\\n\\x1a\\n" + b"0" * 100
+    def __repr__(self): return "a picture"
+sys.{}.write("\\x1b[8mconcealed"); sys.{}.flush()
+Picture()"""
+    for stream in ("stdout", "stderr"):
+        with open_terminal("run", "--session", "-c", picture.format(stream, stream)) as terminal:
+            assert terminal.wait_for_end() == 0
+        before, told, _ = terminal.seen.partition(b"hood: picture 1")
+        assert told
+        assert b"\x1b[0m" in before.rpartition(b"\x1b[8m")[2]
+
+
+def test_a_line_about_a_file_is_seen_too(tmp_path: Path) -> None:
+    code = "import sys; open('a.txt', 'w').close(); sys.stdout.write('\\x1b[8mconcealed'); sys.stdout.flush()"
+    with open_terminal("run", "--out", str(tmp_path / "out"), "-c", code) as terminal:
+        assert terminal.wait_for_end() == 0
+    assert b"concealed\x1b[0m\r\nhood: saved " in terminal.seen
 
 
 def test_only_the_variables_asked_for_get_in() -> None:

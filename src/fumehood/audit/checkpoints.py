@@ -19,6 +19,9 @@ from fumehood.errors import UsageError
 
 KIND = "log.checkpoint"
 FILE = "checkpoint.json"
+# What is not yet signed can be rewritten by whoever can write the file; what is signed, only by who holds the key.
+EVERY_RECORDS = 256
+EVERY_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ def as_entry(checkpoint: Checkpoint, who: str) -> Entry:
 def of_record(record: Record) -> Checkpoint | None:
     """The checkpoint that a record holds, None when it holds none that is complete."""
     return _checked({**record.data, "seq": record.seq, "time": record.time}) if record.kind == KIND else None
+
+
+def is_as_written(checkpoint: Checkpoint, record: Record) -> bool:
+    """Whether the record holds the checkpoint and nothing else: only the next one signs what else is in it."""
+    return record.body == as_entry(checkpoint, str(record.parse().get("who"))).placed(record.seq)
 
 
 def keep(checkpoint: Checkpoint, folder: Path) -> None:

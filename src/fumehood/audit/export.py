@@ -16,12 +16,20 @@ def lines(records: Iterable[Record], attachment: Callable[[str], bytes | None]) 
     """`attachment` finds what is attached under a digest."""
     attached: dict[str, None] = {}
     for record in records:
-        yield f'{{"hash":"{record.hash.hex()}","record":{record.body}}}\n'
+        yield _record_line(record)
         attached.update(dict.fromkeys(record.stored))
     for digest in attached:
         data = attachment(digest)
         if data is not None:
-            yield json.dumps({"attachment": digest, "data": b64encode(data).decode()}) + "\n"
+            yield _attachment_line(digest, data)
+
+
+def _record_line(record: Record) -> str:
+    return f'{{"hash":"{record.hash.hex()}","record":{record.body}}}\n'
+
+
+def _attachment_line(digest: str, data: bytes) -> str:
+    return json.dumps({"attachment": digest, "data": b64encode(data).decode()}) + "\n"
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -35,7 +43,7 @@ def read_attachments(path: Path) -> Iterator[tuple[str, bytes]]:
 def _read(path: Path) -> Iterator[Record | tuple[str, bytes]]:
     """A line that is none of `lines` is an error that names it: an export is verified, not guessed at."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", newline="\n") as file:
             for number, line in enumerate(file, 1):
                 yield _read_line(line, f"{path}:{number}")
     except (OSError, UnicodeDecodeError) as error:
@@ -43,15 +51,25 @@ def _read(path: Path) -> Iterator[Record | tuple[str, bytes]]:
 
 
 def _read_line(line: str, place: str) -> Record | tuple[str, bytes]:
+    """Exactly as it is written: of a key that occurs twice, other readers may see the other one."""
     try:
-        fields: object = json.loads(line)
-        match fields:
-            case {"hash": str(digest), "record": dict()}:
-                body = canonical(cast("dict[str, object]", cast("dict[str, object]", fields)["record"]))
-                return read_record(body, bytes.fromhex(digest))
-            case {"attachment": str(digest), "data": str(data)}:
-                return digest, b64decode(data, validate=True)
-            case _:
-                raise ValueError("it has neither hash and record nor attachment and data")
+        read, written = _parse(json.loads(line))
+        if line != written:
+            raise ValueError("it says something else, or in another way, than what was written")
+        return read
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{place}: not a line of an export of an audit log: {error}") from error
+
+
+def _parse(fields: object) -> tuple[Record | tuple[str, bytes], str]:
+    """What a line holds, and the line that `lines` makes of that."""
+    match fields:
+        case {"hash": str(digest), "record": dict()}:
+            record = cast("dict[str, dict[str, object]]", fields)["record"]
+            found = read_record(canonical(record), bytes.fromhex(digest))
+            return found, _record_line(found)
+        case {"attachment": str(digest), "data": str(data)}:
+            content = b64decode(data, validate=True)
+            return (digest, content), _attachment_line(digest, content)
+        case _:
+            raise ValueError("it has neither hash and record nor attachment and data")

@@ -7,13 +7,13 @@ import pwd
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
 from fumehood.audit import checkpoints, keys
 from fumehood.audit.chain import Head, follow
-from fumehood.audit.checkpoints import Checkpoint
+from fumehood.audit.checkpoints import EVERY_RECORDS, EVERY_SECONDS, Checkpoint
 from fumehood.audit.location import DATABASE, find_folder, make_private
 from fumehood.audit.records import Entry, Record, timestamp
 from fumehood.audit.sqlite import SqliteStore
@@ -21,9 +21,6 @@ from fumehood.audit.store import Query, Store
 from fumehood.audit.waiting import patiently
 from fumehood.errors import AuditError
 
-# What is not yet signed can be rewritten by whoever can write the file; what is signed, only by who holds the key.
-CHECKPOINT_EVERY_RECORDS = 256
-CHECKPOINT_EVERY_SECONDS = 3600.0
 CREATED = "log.created"
 
 
@@ -36,8 +33,9 @@ class AuditLog:
         self._key: keys.SigningKey | None = None
         self._signing = threading.Lock()
         self._last_seq = 0
-        # The newest checkpoint that we know of, and when it was made by our own clock.
-        self._checkpoint_seq, self._checkpoint_moment = -CHECKPOINT_EVERY_RECORDS, 0.0
+        # The newest checkpoint that we know of, and when it was made: by the clock of the records, which goes on while
+        # the machine sleeps and can be set.
+        self._checkpoint_seq, self._checkpoint_moment = -EVERY_RECORDS, 0.0
 
     @classmethod
     def at(cls, folder: str | os.PathLike[str]) -> AuditLog:
@@ -82,6 +80,8 @@ class AuditLog:
     def checkpoint_as_claimed(self) -> None:
         try:
             self.checkpoint()
+            while self._is_checkpoint_due():  # others have gone on writing, and could not claim it
+                self.checkpoint()
         finally:
             self._signing.release()
 
@@ -95,8 +95,8 @@ class AuditLog:
             return follow(head, [checkpoints.as_entry(signed[-1], current_user())])
 
         (record,) = patiently(self.path, lambda: self._store.extend(conclude, {}, is_checkpoint=True))
+        self._checkpoint_seq, self._checkpoint_moment = record.seq, time.time()
         self._store.settle()
-        self._checkpoint_seq, self._checkpoint_moment = record.seq, time.monotonic()
         try:
             checkpoints.keep(signed[-1], self.folder)
         except OSError as error:
@@ -144,12 +144,12 @@ class AuditLog:
         head = self._store.head()
         # A note that cannot be true must not put the next signature off.
         self._checkpoint_seq = min(head.checkpoint_seq, head.seq)
-        self._checkpoint_moment = time.monotonic() - _age_seconds(head.checkpoint_time)
+        self._checkpoint_moment = time.time() - _age_seconds(head.checkpoint_time)
         return not self._is_signed_lately()
 
     def _is_signed_lately(self) -> bool:
-        age = time.monotonic() - self._checkpoint_moment
-        return self._last_seq - self._checkpoint_seq < CHECKPOINT_EVERY_RECORDS and age < CHECKPOINT_EVERY_SECONDS
+        age = time.time() - self._checkpoint_moment
+        return self._last_seq - self._checkpoint_seq < EVERY_RECORDS and 0 <= age < EVERY_SECONDS
 
     def _signing_key(self) -> keys.SigningKey:
         if self._key is None:
@@ -181,10 +181,10 @@ def _none_yet(head: Head) -> Head:
 def _age_seconds(moment: str) -> float:
     """Of the newest checkpoint. A clock that was set back does not put the next one off for ever."""
     try:
-        age = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
-    except (ValueError, TypeError):
-        return CHECKPOINT_EVERY_SECONDS
-    return age if age >= 0 else CHECKPOINT_EVERY_SECONDS
+        age = time.time() - datetime.fromisoformat(moment).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return EVERY_SECONDS
+    return age if age >= 0 else EVERY_SECONDS
 
 
 _logs: dict[tuple[int, str], AuditLog] = {}

@@ -23,8 +23,6 @@ class Snapshot:
         self.path = path
         with Failing(path, "opened"), ExitStack() as undo:
             self._connection = undo.enter_context(closing(connect(path, read_only=True)))
-            # Functions that a schema calls are not called.
-            self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.execute("BEGIN")
             undo.pop_all()

@@ -46,7 +46,7 @@ class SqliteStore:
         # Where the log ended when we looked last. Others may have written since: whether it still does is asked below.
         self._known_head = EMPTY
         with Failing(path, "opened"):
-            self._connection = connect(path, read_only=read_only)
+            self._connection = _connect_to_read(path) if read_only else connect(path, read_only=False)
         self._location = os.fspath(path)
         self._identity = _identity(self._location)
         # Never the database itself: closing any descriptor of it would give up SQLite's locks.
@@ -143,7 +143,7 @@ class SqliteStore:
         """A thousand at a time, and through a connection of its own: what is not committed yet is not seen."""
         with Failing(self.path, "read"):
             if self._reader is None:
-                self._reader = connect(self.path, read_only=True)
+                self._reader = _connect_to_read(self.path)
             cursor = self._reader.execute(text, values)
             while rows := cursor.fetchmany(1000):
                 yield from rows
@@ -201,6 +201,8 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     )
     try:
         if read_only:
+            # Functions that a schema calls are not called.
+            connection.execute("PRAGMA trusted_schema = OFF")
             connection.text_factory = _text
         else:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -215,6 +217,21 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             raise _changed(path, "; ".join(strange))
         # From now on nobody waits inside SQLite: an event loop may be waiting for us.
         connection.execute(f"PRAGMA busy_timeout = {int(_OPENING_SECONDS * 1000) if read_only else 0}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """For those who believe what they read: a changed schema decides what that is."""
+    connection = connect(path, read_only=True)
+    try:
+        if strange := list(deviations(connection)):
+            raise AuditError(
+                f"the audit log {path} was changed by somebody else, and is not read: {'; '.join(strange)}. "
+                "`hood audit verify` says more."
+            )
     except BaseException:
         connection.close()
         raise

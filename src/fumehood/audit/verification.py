@@ -9,16 +9,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 
 from fumehood.audit import checkpoints
 from fumehood.audit.chain import GENESIS, Head, link
 from fumehood.audit.checkpoints import Checkpoint
 from fumehood.audit.events import AuditEvent
-from fumehood.audit.records import Record, read_record
+from fumehood.audit.records import Record, read_record, timestamp
 from fumehood.errors import AuditError
 
 MAX_PROBLEMS = 100
+# More than are signed together: others go on writing while one signs, or is killed before it does.
+MOST_UNSIGNED_RECORDS = 4 * checkpoints.EVERY_RECORDS
+_SIGNING_SECONDS = 60
 CREATED, PRUNED = "log.created", "log.pruned"
 
 
@@ -38,7 +42,7 @@ class Report:
     last: int
     records: int
     signed: int
-    """The last record that a valid checkpoint vouches for; those after it hang together, and nobody has signed them."""
+    """The last valid checkpoint, which vouches for all before it. Those after it hang together, and that is all."""
     notes: tuple[str, ...]
 
     @property
@@ -106,6 +110,11 @@ class _Walk:
     signed: int = 0
     checkpoint: tuple[int, str] = (0, "")
     time: str = ""
+    due: str = ""
+    """When the next checkpoint has to be there."""
+    overdue: str = ""
+    """The first time after that of a record that nobody has signed."""
+    last_time: str = ""
     announced: set[int] = field(default_factory=set[int])
     """Where the log is to begin, by records that nobody has signed yet."""
     beginnings: set[int] = field(default_factory=lambda: {1})
@@ -129,6 +138,7 @@ class _Walk:
         elif record.kind == PRUNED:
             first = record.data.get("first")
             self.announced |= {first} if isinstance(first, int) else set()
+        self._look_for_signature(record)
         for checkpoint in self.kept.pop(record.seq, ()):
             self._compare_kept(checkpoint)
         for digest in record.stored:
@@ -138,6 +148,7 @@ class _Walk:
     def finish(self) -> None:
         if self.head is not None:
             self._check_head(self.head)
+        self._check_unsigned()
         if not self.count:
             self.complain(0, "emptied: a log begins with the record that names it")
         elif self.first not in self.beginnings:
@@ -222,10 +233,29 @@ class _Walk:
         elif self.hash and checkpoint.hash != self.hash.hex():
             since = f"{self.signed + 1} to {record.seq - 1}"
             self.complain(record.seq, f"rewritten: this checkpoint was signed when records {since} were others")
+        elif not checkpoints.is_as_written(checkpoint, record):
+            self.complain(record.seq, "edited: this checkpoint has something in it that no checkpoint has")
         else:
             self.signed = record.seq
             self.beginnings |= self.announced
             self.announced.clear()
+
+    def _look_for_signature(self, record: Record) -> None:
+        if record.seq == self.signed or not self.due:
+            self.due, self.overdue = _later(record.time, checkpoints.EVERY_SECONDS), ""
+        elif record.time > self.due and not self.overdue:
+            self.overdue = record.time
+        self.last_time = record.time
+
+    def _check_unsigned(self) -> None:
+        """Who writes a record sees to it that it is signed in time, or was killed before that."""
+        is_late = bool(self.overdue) and self.last_time > _later(self.overdue, _SIGNING_SECONDS)
+        if self.seq - self.signed > MOST_UNSIGNED_RECORDS or is_late:
+            self.complain(
+                self.signed + 1,
+                f"not signed: records {self.signed + 1} to {self.seq} follow without a checkpoint, and Fumehood "
+                f"signs every {checkpoints.EVERY_RECORDS} records and every hour",
+            )
 
     def _compare_kept(self, checkpoint: Checkpoint) -> None:
         """Called before we move on: `hash` is still that of the record before."""
@@ -278,6 +308,14 @@ def _missing(first: int, last: int) -> str:
 
 def _span(first: int, last: int) -> str:
     return f"record {first} lies" if first == last else f"records {first} to {last} lie"
+
+
+def _later(moment: str, seconds: int) -> str:
+    """Empty when it is no time."""
+    try:
+        return timestamp(datetime.fromisoformat(moment).timestamp() + seconds)
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _bytes(text: str) -> bytes:

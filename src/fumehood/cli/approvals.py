@@ -11,12 +11,12 @@ from functools import partial
 
 from fumehood.audit import AuditLog, Trail
 from fumehood.audit.log import current_user
+from fumehood.characters import cut, one_line
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, GREEN, RED, YELLOW, paint
 from fumehood.cli.messages import say
 from fumehood.tools.approvals import Answer, AnsweredError, ApprovalStore, Request, State, pages
-from fumehood.tools.approvals.display import one_line
 from fumehood.tools.calls import Call
 
 _DETAILS = """\
@@ -120,8 +120,8 @@ def _line(request: Request) -> str:
     asked = _clock(request.asked_at)
     front = f"{request.id[:_ID_CHARACTERS]}  {asked}  {_painted(request)}  "
     text = one_line(f"{request.call.tool}: {' '.join(request.call.text.split())}")
-    room = max(20, shutil.get_terminal_size().columns - _ID_CHARACTERS - len(asked) - 14)
-    return front + (text if len(text) <= room else text[: room - 3] + "...")
+    room = max(20, shutil.get_terminal_size().columns - _ID_CHARACTERS - len(asked) - 15)
+    return front + cut(text, room)
 
 
 def _painted(request: Request) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from fumehood.cli.terminal import neutralise
+from fumehood.characters import neutralise
 
 COLUMNS = 80
 

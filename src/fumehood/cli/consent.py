@@ -42,7 +42,7 @@ def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) 
         arguments["language"] = language
     if session:
         arguments["session"] = True
-    for key in ("args", "env"):
+    for key in ("name", "args", "env"):
         if value := options.get(key):
             arguments[key] = value
     return Call(tool, arguments, policy.digest, "high", code=name, language=language)

@@ -11,11 +11,11 @@ from typing import get_args
 from fumehood.backends.docker.diagnosis import examine as examine_containers
 from fumehood.backends.native.doctor import Check, Condition, Diagnosis, examine
 from fumehood.backends.selection import select_backend
+from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
 from fumehood.cli.columns import COLUMNS, wrapped
-from fumehood.cli.terminal import neutralise
 from fumehood.cli.trial import Trial, run_trial
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy

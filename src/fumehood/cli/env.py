@@ -7,10 +7,10 @@ import json
 import time
 from collections.abc import Callable
 
+from fumehood.characters import neutralise
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, paint
 from fumehood.cli.messages import say
-from fumehood.cli.terminal import neutralise
 from fumehood.environments import Environment, EnvironmentStore, Wishes
 from fumehood.errors import UsageError
 from fumehood.policy import Policy

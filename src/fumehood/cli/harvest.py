@@ -6,6 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
+from fumehood.characters import one_line
 from fumehood.cli.messages import say
 from fumehood.cli.outlet import Outlet
 from fumehood.errors import UsageError
@@ -24,12 +25,15 @@ class Harvest:
         self._quiet, self._overwrite = quiet, overwrite
         self._pictures = 0
 
-    def show(self, display: Display, outlet: Outlet) -> None:
+    def show(self, display: Display, stdout: Outlet, stderr: Outlet) -> None:
         """Text as text; a picture is saved, or said to be there."""
         text = display.data.get("text/plain")
         if isinstance(text, str):
-            outlet.write(f"{text}\n".encode("utf-8", "backslashreplace"))
-        self.picture(display)
+            stdout.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+        if not _PICTURES.keys().isdisjoint(display.data):
+            for outlet in (stdout, stderr):
+                outlet.finish()
+            self.picture(display)
 
     def picture(self, display: Display) -> None:
         for media_type, suffix in _PICTURES.items():
@@ -75,20 +79,12 @@ class Harvest:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from error
         finally:
             draft.unlink(missing_ok=True)
-        self._tell(f"saved {_in_one_line(str(path))}")
+        # A program chooses how its files are called, and a name must not look like a line of ours.
+        self._tell(f"saved {one_line(str(path))}")
 
     def _tell(self, text: str) -> None:
         if not self._quiet:
             say(text)
-
-
-def _in_one_line(text: str) -> str:
-    """A program chooses how its files are called, and a name must not look like a line of ours."""
-    if text.isprintable():
-        return text
-    from fumehood.tools.approvals.display import one_line
-
-    return one_line(text)
 
 
 def _make_folder(folder: Path) -> None:

@@ -9,12 +9,12 @@ from dataclasses import asdict
 
 from fumehood.backends.docker.engine import ImageFacts
 from fumehood.backends.docker.reference import image_of
+from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, paint
 from fumehood.cli.interruption import Interruption, StoppedError
 from fumehood.cli.messages import say
-from fumehood.cli.terminal import neutralise
 from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, labels, list_images, remove_image
 from fumehood.policy import Policy
 from fumehood.sandbox import sandboxed_installer

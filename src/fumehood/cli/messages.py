@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from fumehood.cli.terminal import neutralise
+from fumehood.characters import neutralise
 
 
 def say(text: str) -> None:

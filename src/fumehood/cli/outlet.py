@@ -22,7 +22,10 @@ class Outlet:
         self._write_all(self._filter.feed(data) if self._filter else data)
 
     def finish(self) -> None:
-        """Leave a terminal as it was; what it does not take at once (it was stopped with Ctrl-S) it does not get."""
+        """Leave a terminal as it was, at the end or before a line of ours.
+
+        What it does not take at once (it was stopped with Ctrl-S) it does not get.
+        """
         if self._filter and _is_writable(self._descriptor, wait=False):
             os.write(self._descriptor, self._filter.finish())
 

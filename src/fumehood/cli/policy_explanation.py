@@ -7,10 +7,10 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.colours import BOLD, GREEN, RED, paint
 from fumehood.cli.columns import wrapped
-from fumehood.cli.terminal import neutralise
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns

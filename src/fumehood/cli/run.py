@@ -9,6 +9,7 @@ import os
 import signal
 
 from fumehood.backends.languages import LANGUAGES
+from fumehood.characters import neutralise
 from fumehood.cli import denials, exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.harvest import Harvest, check_folder, let_out
@@ -16,7 +17,6 @@ from fumehood.cli.interruption import Interruption, StoppedError
 from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
 from fumehood.cli.supervision import Job, run_live, run_silently
-from fumehood.cli.terminal import neutralise
 from fumehood.policy import Policy
 from fumehood.requests import RunOptions
 from fumehood.results import RunResult

@@ -71,8 +71,11 @@ async def _show(stream: AsyncGenerator[Event, None], harvest: Harvest, stdout: O
                 case Stderr(data):
                     stderr.write(data)
                 case Display():
-                    harvest.show(event, stdout)
+                    harvest.show(event, stdout, stderr)
                 case Finished(result):
+                    # Before we say anything ourselves: a program may have left its colours on, or the terminal blank.
+                    for outlet in (stdout, stderr):
+                        outlet.finish()
                     return result
     raise AssertionError("a stream ends with Finished")
 

@@ -1,9 +1,9 @@
 r"""What a program in a sandbox may do to the terminal in front of it: lines, tabs and colours, nothing else.
 
 A terminal obeys what is written to it: sequences set its title, move the cursor over earlier lines, write to the
-clipboard or make it answer as if somebody had typed. Everything but \n, \r, \t and SGR (colours) becomes visible text,
-also the characters that turn the order of others around. With \r a program overwrites its own line, as progress bars
-do; our own messages begin on a line of their own and contain none.
+clipboard or make it answer as if somebody had typed. Everything but \n, \r, \t, SGR (colours) and characters that are
+known to be harmless becomes visible text. With \r a program overwrites its own line, as progress bars do; our own
+messages begin on a line of their own, without its colours, and contain none.
 """
 
 from __future__ import annotations
@@ -11,33 +11,20 @@ from __future__ import annotations
 import codecs
 import re
 
+from fumehood.characters import by_number, is_harmless
+
 RESET = "\x1b[0m"
 # Bounded: a sequence that never ends is not held back for ever.
 _COLOUR = r"\x1b\[[0-9;:]{0,64}m"
-# LRE, RLE, PDF, LRO, RLO, then LRI, RLI, FSI, PDI.
-_REORDERING = "\u202a-\u202e\u2066-\u2069"
-_CONTROL = re.compile(rf"({_COLOUR})|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_REORDERING}]")
+# In Persian, and between the parts of an emoji: they change neither place nor order.
+_JOINERS = "\u200c\u200d"
+_UNUSUAL = re.compile(rf"({_COLOUR})|[^ -~\n\r\t{_JOINERS}]")
 _ANY_COLOUR = re.compile(_COLOUR)
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 
 
-def neutralise(text: str) -> str:
-    """No colours and no \\r either: for our own messages."""
-    return _CONTROL.sub(lambda match: "".join(map(_visible, match[0])), text).replace("\r", "^M")
-
-
 def _neutralise_but_colours(text: str) -> str:
-    return _CONTROL.sub(lambda match: match[1] or _visible(match[0]), text)
-
-
-def _visible(character: str) -> str:
-    """As `cat -v` shows it; the second set of control characters (0x80 to 0x9f) by number."""
-    code = ord(character)
-    if code > 0xFF:
-        return f"\\u{code:04x}"
-    if code >= 0x80:
-        return f"\\x{code:02x}"
-    return "^" + chr(code ^ 0x40) if code < 0x20 or code == 0x7F else character
+    return _UNUSUAL.sub(lambda match: match[0] if match[1] or is_harmless(match[0]) else by_number(match[0]), text)
 
 
 class TerminalFilter:
@@ -57,10 +44,15 @@ class TerminalFilter:
         return self._pass_on(text[:cut])
 
     def finish(self) -> bytes:
-        """What was held back, and an end to the line and to the colours that the program left on."""
+        """What was held back, and an end to the line and to the colours that the program left on.
+
+        Whatever comes after that is a new line.
+        """
         rest = self._pass_on(self._held + self._decoder.decode(b"", final=True))
-        self._held = ""
-        return rest + (RESET.encode() if self._is_coloured else b"") + (b"\n" if self._is_inside_line else b"")
+        ending = (RESET.encode() if self._is_coloured else b"") + (b"\n" if self._is_inside_line else b"")
+        self._decoder.reset()
+        self._held, self._is_coloured, self._is_inside_line = "", False, False
+        return rest + ending
 
     def _pass_on(self, text: str) -> bytes:
         shown = _neutralise_but_colours(text)

@@ -51,6 +51,9 @@ _HELPERS = {
     **dict.fromkeys(("npm", "npx"), ("node",)),
 }
 _MOST_LINKS = 8
+# How deep and how long programs are looked for in other folders; what lies there by custom is data.
+_DEEPEST, _MOST_FOLDERS = 5, 20_000
+_DATA_FOLDERS = frozenset({"share", "include", "src", "man", "doc", "etc", "proc", "sys", "dev"})
 _PT_INTERP = 3
 
 
@@ -140,16 +143,76 @@ def _ancestors(path: str) -> Iterator[str]:
 
 def _cover(folder: str, split: set[str]) -> Iterator[str]:
     """Paths that hold everything in the folder but programs. Links need no rule: what counts is where they lead."""
+    search = ProgramSearch()
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if os.path.islink(path) or name in _PROGRAM_FOLDERS:
             continue
         if name in _LIBRARY_FOLDERS and folder in ("/", "/usr"):
-            yield from (os.path.join(path, inner) for inner in sorted(os.listdir(path)) if _is_library(path, inner))
+            libraries = (os.path.join(path, inner) for inner in sorted(os.listdir(path)) if _is_library(path, inner))
+            yield from (place for library in libraries for place in search.without_programs(library))
         elif path in split:
             yield from _cover(path, split)
         else:
-            yield path
+            yield from search.without_programs(path)
+
+
+class ProgramSearch:
+    """For folders of programs that lie deeper, such as /opt/x/bin. Only machine code counts, which the loader runs."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_FOLDERS
+
+    def without_programs(self, path: str, depth: int = _DEEPEST) -> list[str]:
+        """The path itself, or, where there are programs in it, everything else that is in it."""
+        if depth == 0 or os.path.basename(path) in _DATA_FOLDERS or not _may_hold_programs(path):
+            return [path]
+        parts: list[str] = []
+        is_whole = True
+        for entry in self._entries(path):
+            if not entry.is_dir(follow_symlinks=False):
+                parts += [] if entry.is_symlink() else [entry.path]
+            elif entry.name in _PROGRAM_FOLDERS and self._holds_programs(entry.path):
+                is_whole = False
+            else:
+                found = self.without_programs(entry.path, depth - 1)
+                is_whole = is_whole and found == [entry.path]
+                parts += found
+        return [path] if is_whole else parts
+
+    def _holds_programs(self, folder: str) -> bool:
+        return any(
+            _is_machine_code(entry.path)
+            for place in (folder, *(entry.path for entry in self._entries(folder) if entry.is_dir()))
+            for entry in self._entries(place)
+            if entry.is_file()
+        )
+
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        if self._left == 0:
+            return []
+        self._left -= 1
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            return []
+
+
+def _may_hold_programs(path: str) -> bool:
+    """The loader maps nothing from where nothing may be executed."""
+    try:
+        return os.path.isdir(path) and not os.statvfs(path).f_flag & os.ST_NOEXEC
+    except OSError:
+        return False
+
+
+def _is_machine_code(file: str) -> bool:
+    try:
+        with open(file, "rb") as stream:
+            return stream.read(4) == b"\x7fELF"
+    except OSError:
+        return True
 
 
 def _is_library(folder: str, name: str) -> bool:

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 from . import ending, frames, randomness, session, terminal, toolchain
 from .descriptors import keep_only
 from .rootfs import RUN_FOLDER, TRUST_FILE, WORKSPACE
+from .source import text_of
 from .streams import open_streams
 
 # What ends a program was bound above, before there is one: it may put anything in the place of a builtin or `os._exit`.
@@ -236,7 +237,11 @@ def _make_main_module(path: str) -> None:
 
 def _run(path: str, source: bytes, run_folder: str) -> int:
     try:
-        exec(compile(source, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
+        text = text_of(source, path)
+    except SyntaxError as error:
+        return ending.after_exception(error.with_traceback(None), run_folder)
+    try:
+        exec(compile(text, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
     except BaseException as error:
         return ending.after_exception(error, run_folder)
     return 0

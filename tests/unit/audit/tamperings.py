@@ -5,15 +5,16 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from unit.audit.logs import editing
 
 from fumehood.audit.chain import GENESIS, link
-from fumehood.audit.checkpoints import KIND, sign_checkpoint
+from fumehood.audit.checkpoints import KIND, keep, of_record, sign_checkpoint
 from fumehood.audit.keys import SigningKey
-from fumehood.audit.records import canonical, read_record
+from fumehood.audit.records import canonical, read_record, timestamp
 
 Tampering = Callable[[Path], None]
 TAMPERINGS: dict[str, Tampering] = {}
@@ -149,6 +150,50 @@ def forge(connection: sqlite3.Connection) -> None:
     data = {**old.data, "hash": forged.hash, "key": forged.key, "signature": forged.signature}
     rows[11] = canonical({**old.parse(), "data": data})
     put(connection, list(rows.values()))
+
+
+@tampering("write into the newest checkpoint, and hash the rest anew")
+def write_into_checkpoint(connection: sqlite3.Connection) -> None:
+    rows = bodies(connection)
+    fields = read_record(rows[11], b"").parse()
+    data = {**fields["data"], "status": "approved"}
+    rows[11] = canonical({**fields, "ids": {"run": "run_1"}, "data": data})
+    put(connection, list(rows.values()))
+
+
+@tampering("name another user in the newest checkpoint, and hash the rest anew")
+def rename_signer(connection: sqlite3.Connection) -> None:
+    rows = bodies(connection)
+    rows[11] = canonical({**read_record(rows[11], b"").parse(), "who": "mallory"})
+    put(connection, list(rows.values()))
+
+
+@tampering("write all anew behind record 2, and put that checkpoint beside the log")
+def forge_few(connection: sqlite3.Connection) -> None:
+    forge_behind_first_checkpoint(connection, 9, seconds=1)
+
+
+@tampering("the same with 1,100 records")
+def forge_many(connection: sqlite3.Connection) -> None:
+    forge_behind_first_checkpoint(connection, 1100, seconds=1)
+
+
+@tampering("the same with records of nine hours")
+def forge_hours(connection: sqlite3.Connection) -> None:
+    forge_behind_first_checkpoint(connection, 9, seconds=3600)
+
+
+def forge_behind_first_checkpoint(connection: sqlite3.Connection, count: int, *, seconds: int) -> None:
+    rows = list(bodies(connection).values())[:2]
+    checkpoint = of_record(read_record(rows[1], b""))
+    assert checkpoint is not None
+    start = datetime.fromisoformat(checkpoint.time).timestamp()
+    forged = {"v": 1, "kind": "run.finished", "who": "root", "ids": {"run": "run_1"}, "data": {"status": "success"}}
+    rows += [canonical({**forged, "seq": 0, "time": timestamp(start + n * seconds)}) for n in range(1, count + 1)]
+    put(connection, rows)
+    connection.execute("DELETE FROM attachments")
+    (path,) = (path for _, name, path in connection.execute("PRAGMA database_list") if name == "main")
+    keep(checkpoint, Path(path).parent)
 
 
 @tampering("edit an attachment")

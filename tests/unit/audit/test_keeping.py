@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,11 +47,36 @@ async def test_a_changed_export_does_not(tmp_path: Path, old: str, new: str, sai
     assert said in problems(check(export, log.folder / "key.pub"))
 
 
-async def test_an_export_that_was_spaced_and_sorted_otherwise_still_verifies(tmp_path: Path) -> None:
+FORGERIES: dict[str, Callable[[str], str]] = {
+    "a key twice": lambda line: line.replace('"record":{', '"record":{"kind":"FORGED","who":"mallory",'),
+    "a key more": lambda line: line.replace('"record":', '"verdict":"FORGED","record":'),
+    "a key behind": lambda line: line.replace("}}\n", '},"verdict":"FORGED"}\n'),
+    "a hash twice": lambda line: line.replace('{"hash"', '{"hash":"FORGED","hash"'),
+    "spaces": lambda line: line.replace(",", ", "),
+    "another order": lambda line: json.dumps(dict(reversed(json.loads(line).items()))) + "\n",
+    "an escape": lambda line: line.replace('"tester"', '"\\u0074ester"'),
+    "another end of the line": lambda line: line.replace("\n", "\r\n"),
+    "none": lambda line: line.rstrip("\n"),
+}
+
+
+RECORD, ATTACHMENT = 6, -1
+OF_ATTACHMENTS = ("spaces", "another order", "another end of the line", "none")
+
+
+@pytest.mark.parametrize(
+    ("which", "name"), [*((RECORD, name) for name in FORGERIES), *((ATTACHMENT, name) for name in OF_ATTACHMENTS)]
+)
+async def test_an_export_verifies_only_as_it_was_written(tmp_path: Path, which: int, name: str) -> None:
+    """Readers that take the first of two keys, or `grep`, would see something that nobody has signed."""
     log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
-    rows = [json.loads(line) for line in lines(log.find(Query()), log.attachment)]
-    export.write_text("".join(json.dumps(dict(reversed(row.items()))) + "\n" for row in rows))
-    assert check(export, log.folder / "key.pub").ok
+    rows = list(lines(log.find(Query()), log.attachment))
+    forged = FORGERIES[name](rows[which])
+    assert forged != rows[which]
+    rows[which] = forged
+    export.write_bytes("".join(rows).encode())
+    with pytest.raises(UsageError, match=r"export\.jsonl:\d+: not a line of an export"):
+        check(export, log.folder / "key.pub")
 
 
 @pytest.mark.parametrize("line", ["", "x", "[]", '{"hash": "zz", "record": {}}', '{"hash": "", "record": {"seq": 1}}'])

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from contextvars import Context
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from unit.audit.logs import Told, editing, make_log, verdict, write
 from fumehood.audit import AuditLog, Query, Trail, waiting
 from fumehood.audit import log as log_module
 from fumehood.audit import trail as trail_module
-from fumehood.audit.log import CHECKPOINT_EVERY_RECORDS
+from fumehood.audit.checkpoints import EVERY_RECORDS
 from fumehood.audit.reading import check
 from fumehood.errors import AuditError
 
@@ -44,10 +45,10 @@ async def test_a_log_of_an_earlier_version_is_closed_to_others_when_it_is_opened
 
 async def test_checkpoints_come_by_themselves(tmp_path: Path) -> None:
     log = AuditLog.at(tmp_path / "log")
-    await write(log, *map(str, range(2 * CHECKPOINT_EVERY_RECORDS)))
+    await write(log, *map(str, range(2 * EVERY_RECORDS)))
     signed = [record.seq for record in log.find(Query(kind="log.checkpoint"))]
     assert len(signed) >= 3
-    assert all(after - before <= CHECKPOINT_EVERY_RECORDS + 1 for before, after in pairwise(signed))
+    assert all(after - before <= EVERY_RECORDS + 1 for before, after in pairwise(signed))
     assert verdict(log.folder) == []
 
 
@@ -60,6 +61,19 @@ async def test_an_old_checkpoint_is_followed_by_a_new_one(tmp_path: Path) -> Non
     later = AuditLog.at(log.folder)
     await write(later, "much later")
     assert len(list(later.find(Query(kind="log.checkpoint")))) == count + 1
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+async def test_a_machine_that_slept_or_whose_clock_was_set_signs_the_next_record(
+    hours: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time since it was started knows of neither; the records' own does."""
+    log = await make_log(tmp_path / "log")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + hours * 3600)
+    await write(log, "fifteen", "seventeen")
+    assert [record.seq for record in log.find(Query(kind="log.checkpoint"))] == [2, 11, 16]
+    assert verdict(log.folder) == []
 
 
 async def test_threads_and_tasks_write_one_chain(tmp_path: Path) -> None:
@@ -99,10 +113,8 @@ async def test_a_clock_that_goes_back_is_noted_and_breaks_nothing(
     log = await make_log(tmp_path / "log")
     monkeypatch.setattr(trail_module.time, "time", lambda: 1_000_000_000.0)
     await write(log, "long ago")
-    log.checkpoint()
     monkeypatch.undo()
     await write(log, "now")
-    log.checkpoint()
     report = check(log.folder, None)
     assert report.ok
     (note,) = report.notes

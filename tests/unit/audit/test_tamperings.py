@@ -11,7 +11,7 @@ from unit.audit.logs import editing, make_log, verdict, write
 from unit.audit.tamperings import TAMPERINGS, roll_back
 
 from fumehood.audit import AuditLog, Query, Trail
-from fumehood.audit.reading import check
+from fumehood.audit.reading import check, open_store
 from fumehood.audit.retention import prune
 from fumehood.errors import AuditError
 
@@ -113,6 +113,15 @@ async def test_nothing_is_written_through_a_schema_that_is_not_ours(name: str, t
     TAMPERINGS[name](log.folder)
     with pytest.raises(AuditError, match=r"was changed by somebody else.*is not as Fumehood makes it"):
         AuditLog.at(log.folder)
+
+
+@pytest.mark.parametrize("name", ["put a view in place of the records", "change an index", "add a generated column"])
+async def test_nothing_is_shown_through_a_schema_that_is_not_ours(name: str, tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    log.close()
+    TAMPERINGS[name](log.folder)
+    with pytest.raises(AuditError, match=r"was changed by somebody else, and is not read: the .* is not as Fumehood"):
+        open_store(log.folder)
 
 
 async def test_the_note_of_the_newest_checkpoint_cannot_put_the_next_one_off(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from unit.tools.approvals.making import POLICY, call
 
+from fumehood.characters import width_of
 from fumehood.cli import exitcodes
 from fumehood.cli.entry import run_command
 from fumehood.tools.approvals import ApprovalStore, Request
@@ -68,6 +69,18 @@ def test_a_damaged_request_is_named_and_the_others_are_listed(
     assert hood("approve", first.id)[0] == 0
     assert hood("approve", second.id)[0] == exitcodes.OWN_FAILURE
     assert hood("deny", third.id)[0] == 0
+
+
+def test_a_line_fits_the_terminal_however_wide_its_letters_are(
+    hood: Hood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What flows over would look like a line of its own."""
+    monkeypatch.setenv("COLUMNS", "80")
+    store = ApprovalStore(tmp_path / "approvals")
+    store.ask(Question(call("'" + "\u5b57" * 19 + "ask_deadbeef  11-17 01:00:00 denied'"), POLICY, 600, "agent"))
+    (line,) = hood("list")[1].splitlines()
+    assert line.endswith("...")
+    assert width_of(line) <= 80
 
 
 def test_what_waits_is_listed(hood: Hood, three: list[Request]) -> None:

@@ -26,7 +26,7 @@ def test_in_a_file_each_is_one_line() -> None:
         "hood: denied: connect a.example:443: no rule opens this name (2 times); add {host: a.example"
     )
     assert first.endswith("ports: [443]} to network.allow")
-    assert second == "hood: denied: dns ^[[2J: no"
+    assert second == "hood: denied: dns ⟨U+001B⟩[2J: no"
 
 
 def shown(columns: int) -> list[str]:
@@ -43,6 +43,6 @@ def test_on_a_narrow_terminal_what_would_help_has_a_line_of_its_own() -> None:
     assert shown(80) == [
         "hood: denied: connect a.example:443: no rule opens this name (2 times);",
         "      add {host: a.example, ports: [443]} to network.allow",
-        "hood: denied: dns ^[[2J: no",
+        "hood: denied: dns ⟨U+001B⟩[2J: no",
     ]
     assert len(shown(200)) == 2

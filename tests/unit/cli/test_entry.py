@@ -92,7 +92,7 @@ def failing(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
         (PolicyError(["a: 1", "b: 2"]), 2, "hood: a: 1\n      b: 2\n"),
         (DeniedError("not allowed"), 126, "hood: not allowed\n"),
         (SandboxError("it broke"), 125, "hood: it broke\n"),
-        (FumehoodError("\x1b[2Jboo"), 125, "hood: ^[[2Jboo\n"),
+        (FumehoodError("\x1b[2Jboo"), 125, "hood: ⟨U+001B⟩[2Jboo\n"),
         (ZeroDivisionError("x"), 125, "hood: internal error: ZeroDivisionError: x. Set HOOD_DEBUG=1"),
         (OSError(28, "No space"), 125, "hood: system error: [Errno 28] No space. Set HOOD_DEBUG=1"),
         (KeyboardInterrupt(), 130, ""),

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from fumehood.guest.executables import Executables
+from fumehood.guest.executables import Executables, ProgramSearch
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -63,3 +63,31 @@ def test_folders_of_programs_are_not_readable() -> None:
         assert not any(path == place or path.startswith(f"{place}/") for place in readable)
     assert any("/usr/share".startswith(place) for place in readable)
     assert any(os.__file__.startswith(place) for place in readable)
+
+
+def holding(*parts: str | Path) -> Path:
+    """A file that is machine code, to the eye of who looks at its beginning."""
+    path = Path(*parts)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\x7fELF\x02\x01")
+    return path
+
+
+def readable_of(folder: Path) -> set[str]:
+    return {str(Path(place).relative_to(folder)) for place in ProgramSearch().without_programs(str(folder))}
+
+
+def test_programs_are_not_readable_wherever_their_folder_lies(tmp_path: Path) -> None:
+    for place in ("cuda/bin/nvcc", "cuda/nvvm/bin/cicc", "R/bin/exec/R", "x/libexec/helper"):
+        holding(tmp_path, place)
+    holding(tmp_path, "cuda/lib64/libcuda.so")
+    (tmp_path / "cuda" / "version.json").write_text("{}")
+    assert readable_of(tmp_path) == {"cuda/lib64", "cuda/version.json"}
+
+
+def test_a_folder_without_programs_stays_whole(tmp_path: Path) -> None:
+    (tmp_path / "celery" / "bin").mkdir(parents=True)
+    (tmp_path / "celery" / "bin" / "worker.py").write_text("x = 1")
+    holding(tmp_path, "lib", "library.so")
+    holding(tmp_path, "share", "bin", "data")
+    assert readable_of(tmp_path) == {"."}

@@ -23,11 +23,11 @@ from fumehood.agents.events import (
 )
 from fumehood.agents.result import TaskResult
 from fumehood.agents.stopping import Stop
+from fumehood.characters import neutralise, one_line
 from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
 from fumehood.cli.messages import say
-from fumehood.cli.terminal import neutralise
 from fumehood.policy import format_size
-from fumehood.tools.approvals.display import COLOURS, Line, draw, one_line
+from fumehood.tools.approvals.display import COLOURS, Line, draw
 from fumehood.tools.result import ToolStatus
 
 _CODE = {"code": "python", "command": "bash"}

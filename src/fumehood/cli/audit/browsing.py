@@ -10,12 +10,12 @@ from fumehood.audit.reading import open_store
 from fumehood.audit.records import Record
 from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query
+from fumehood.characters import one_line
 from fumehood.cli.audit import words
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, place, query
 from fumehood.cli.audit.shown import Shown, text_lines
 from fumehood.cli.colours import BOLD, DIM, paint
 from fumehood.errors import UsageError
-from fumehood.tools.approvals.display import one_line
 
 _LAST = "last"
 _POLL_SECONDS = 0.25

@@ -8,16 +8,19 @@ from fumehood.audit import keys
 from fumehood.audit.log import AuditLog
 from fumehood.audit.reading import check, open_store
 from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
+from fumehood.characters import one_line
 from fumehood.cli import exitcodes
 from fumehood.cli.audit.choices import Arguments, Verbs, place
-from fumehood.cli.colours import DIM, GREEN, RED, paint
+from fumehood.cli.colours import DIM, GREEN, RED, YELLOW, paint
 from fumehood.errors import UsageError
-from fumehood.tools.approvals.display import one_line
 
 _VERIFY = """\
 Without --key the public key that lies beside the log is used, which whoever
 changed the log may have changed too. A checkpoint that was kept elsewhere tells
 whether the log is an older copy of itself.
+
+What is not signed yet hangs together, and nobody can tell whether it was
+changed; more of it than Fumehood ever leaves counts as a change.
 
 exit code: 0 when nothing was changed, 1 when something was.
 """
@@ -64,12 +67,19 @@ def _verify(chosen: Arguments) -> int:
 
 
 def _total(report: Report) -> str:
-    span = f"records {report.first} to {report.last}" if report.records else "no records"
     if not report.ok:
+        span = _span(report.first, report.last) if report.records else "no records"
         return f"{span}: {paint('not as they were written', RED)}"
-    unsigned = report.last - report.signed
-    tail = f"; the last {unsigned} are not signed yet" if unsigned else ""
-    return f"{span}: {paint('as they were written', GREEN)}, signed up to {report.signed}{tail}"
+    signed, unsigned = _span(report.first, report.signed), _span(max(report.first, report.signed + 1), report.last)
+    told = [f"{signed}: {paint('as they were written', GREEN)}, signed"] if signed else []
+    told += [f"{unsigned}: {paint('not signed yet', YELLOW)}, and can be changed until then"] if unsigned else []
+    return "; ".join(told)
+
+
+def _span(first: int, last: int) -> str:
+    if last <= first:
+        return f"record {last}" if last == first else ""
+    return f"records {first} to {last}"
 
 
 def _checkpoint(chosen: Arguments) -> int:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from fumehood.audit.records import Record
-from fumehood.tools.approvals.display import one_line
+from fumehood.characters import one_line
 
 Fields = Mapping[str, Any]
 _TAB_COLUMNS = 4

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
+from fumehood.characters import cut, padded, width_of
 from fumehood.cli.audit.shown import Shown
 from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
 from fumehood.results import Status
@@ -14,6 +15,7 @@ from fumehood.results import Status
 _ID_CHARACTERS = 12
 _WHOLE_ID_CHARACTERS = 20
 _KIND_CHARACTERS = 15
+_LONGEST_KIND = 24
 _DIGEST_CHARACTERS = 12
 _TROUBLES = {"request.denied", "sandbox.refused", "run.broke", "grant.denied", "message.dead"}
 _STATUS_COLOURS = {Status.SUCCESS: GREEN, Status.CANCELLED: YELLOW}
@@ -22,13 +24,13 @@ _STATUS_COLOURS = {Status.SUCCESS: GREEN, Status.CANCELLED: YELLOW}
 def line(record: Shown) -> str:
     """Cut to the width of a terminal; whole where it goes into a file or to another program."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    subject = (record.run_id or record.sandbox_id or "")[: _ID_CHARACTERS if width else None]
-    subject = f"{subject:{_ID_CHARACTERS if width else _WHOLE_ID_CHARACTERS}}"
-    kind = f"{record.kind:{_KIND_CHARACTERS}}"
-    told = summary(record)
-    if width is not None:
-        room = max(20, width - len(f"{record.clock}  {subject}  {kind}  "))
-        told = told if len(told) <= room else told[: room - 3] + "..."
+    subject, kind, told = record.run_id or record.sandbox_id or "", record.kind, summary(record)
+    if width is None:
+        subject, kind = padded(subject, _WHOLE_ID_CHARACTERS), padded(kind, _KIND_CHARACTERS)
+    else:
+        subject = padded(cut(subject, _ID_CHARACTERS, end=""), _ID_CHARACTERS)
+        kind = padded(cut(kind, _LONGEST_KIND), _KIND_CHARACTERS)
+        told = cut(told, max(20, width - width_of(f"{record.clock}  {subject}  {kind}  ")))
     return f"{paint(record.clock, DIM)}  {subject}  {paint(kind, BOLD)}  {_coloured(record, told)}".rstrip()
 
 

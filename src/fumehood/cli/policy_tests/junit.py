@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from fumehood.characters import neutralise
 from fumehood.cli.policy_tests.examining import Examination, Outcome
 from fumehood.cli.policy_tests.report import failure_words
-from fumehood.cli.terminal import neutralise
 from fumehood.errors import UsageError
 from fumehood.policy.file import PolicyFile
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 import __future__
 
 import ast
-import importlib.util
 import linecache
 from types import CodeType
+
+from ..source import text_of
 
 _FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
@@ -19,11 +20,12 @@ class Compiler:
 
     def compile(self, source: bytes, name: str) -> list[CodeType]:
         """Statements evaluate to None, the last expression to its value."""
-        _remember(source, name)
+        text = text_of(source, name)
+        _remember(text, name)
         try:
-            tree = compile(source, name, "exec", self._flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+            tree = compile(text, name, "exec", self._flags | ast.PyCF_ONLY_AST, dont_inherit=True)
             assert isinstance(tree, ast.Module)
-            last = _take_last_value(tree, source)
+            last = _take_last_value(tree, text)
             statements = [self._compile(tree, name, "exec")]
             return statements + [self._compile(expression, name, "eval") for expression in last]
         except SyntaxError as error:
@@ -36,27 +38,27 @@ class Compiler:
         return code
 
 
-def _take_last_value(tree: ast.Module, source: bytes) -> list[ast.Expression]:
+def _take_last_value(tree: ast.Module, text: str) -> list[ast.Expression]:
     match tree.body:
-        case [*_, ast.Expr() as last] if not _is_followed_by_semicolon(last, source):
+        case [*_, ast.Expr() as last] if not _is_followed_by_semicolon(last, text):
             tree.body.pop()
             return [ast.Expression(last.value)]
         case _:
             return []
 
 
-def _is_followed_by_semicolon(statement: ast.Expr, source: bytes) -> bool:
+def _is_followed_by_semicolon(statement: ast.Expr, text: str) -> bool:
     assert statement.end_lineno is not None
-    lines = importlib.util.decode_source(source).encode().split(b"\n")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").encode().split(b"\n")
     rest = lines[statement.end_lineno - 1 :]
     rest[0] = rest[0][statement.end_col_offset :]
     return b"\n".join(rest).lstrip(b" \t\f\\\n").startswith(b";")
 
 
-def _remember(source: bytes, name: str) -> None:
+def _remember(text: str, name: str) -> None:
     """For tracebacks and `inspect`. Without a time, so that nobody looks for a file that has changed."""
-    lines = [f"{line}\n" for line in source.decode("utf-8", "replace").splitlines()]
-    linecache.cache[name] = (len(source), None, lines, name)
+    lines = [f"{line}\n" for line in text.splitlines()]
+    linecache.cache[name] = (len(text), None, lines, name)
 
 
 def _add_line(error: SyntaxError, name: str) -> None:

@@ -9,10 +9,10 @@ import importlib
 import importlib.util
 import sys
 import warnings
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from ..source import text_of
 from . import tracebacks
 from .awaiting import EventLoop
 from .figures import Figures
@@ -71,18 +71,11 @@ class IPythonShell:
         return failure
 
     def _execute(self, source: bytes, number: int) -> BaseException | None:
-        text = _decoded(source, f"<run {number}>")
+        text = text_of(source, f"<run {number}>")
         vars(sys.modules["__main__"]).pop("__warningregistry__", None)
         self._shell.execution_count = number
         result = self._shell.run_cell(text, store_history=True)
         return self._event_loop.interruption_of(result.error_before_exec or result.error_in_exec)
-
-
-def _decoded(source: bytes, name: str) -> str:
-    with suppress(UnicodeDecodeError):
-        return source.decode()
-    compile(source, name, "exec", dont_inherit=True)  # raises what Python says to that
-    return source.decode("utf-8", "replace")
 
 
 def _config() -> Any:

@@ -16,10 +16,10 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 
 from fumehood.audit import Trail
 from fumehood.audit.log import current_user
+from fumehood.characters import one_line
 from fumehood.integrations.mcp.contexts import RequestContext, client_name, is_modern
 from fumehood.policy import Policy
 from fumehood.tools.approvals import Answer, AnsweredError, Approvals, ApprovalStore, Request, pages
-from fumehood.tools.approvals.display import one_line
 from fumehood.tools.gate import Answer as GateAnswer
 from fumehood.tools.gate import ToolCall
 from fumehood.tools.result import ToolResult

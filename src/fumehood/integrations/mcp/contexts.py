@@ -7,7 +7,7 @@ from typing import Any
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from fumehood.tools.approvals.display import one_line
+from fumehood.characters import one_line
 
 RequestContext = ServerRequestContext[Any, Any]
 

@@ -13,10 +13,8 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fumehood.tools.characters import columns, is_combining, is_hidden
+from fumehood.characters import FOLD, LAST_SPACE, TAB, is_combining, is_hidden, visible, width_of
 
-TAB, FOLD, LAST_SPACE = "→", "↪", "·"
-_MARKS = frozenset(f"⟨⟩{TAB}{FOLD}{LAST_SPACE}")
 _MOST_NOTES = 5
 
 Style = str
@@ -54,10 +52,10 @@ def draw(text: str, width: int, language: str = "") -> list[Line]:
     return lines
 
 
-def notes(text: str) -> list[str]:
-    """What is strange about a text, in words."""
+def notes(text: str, *, is_numbered: bool = True) -> list[str]:
+    """What is strange about a text, in words; with the numbers of its lines, if it is shown with them."""
     found = [
-        (number, character)
+        (number if is_numbered else None, character)
         for number, line in enumerate(text.split("\n"), 1)
         for character in dict.fromkeys(line)
         if character != "\t" and (not character.isascii() or is_hidden(character))
@@ -71,19 +69,14 @@ def notes(text: str) -> list[str]:
     ]
 
 
-def one_line(text: str) -> str:
-    """For names, reasons and the like, inside of a sentence of ours."""
-    return "".join(_visible(character) for character in text)
-
-
-def _listed(what: str, found: list[tuple[int, str]]) -> list[str]:
+def _listed(what: str, found: list[tuple[int | None, str]]) -> list[str]:
     """Each character once. Those of one script do not keep those of another from being named."""
     lines: dict[str, list[int]] = {}
     for number, character in found:
-        lines.setdefault(character, []).append(number)
+        lines.setdefault(character, []).extend(() if number is None else (number,))
     scripts: dict[str, list[str]] = {}
     for character, numbers in lines.items():
-        scripts.setdefault(_script(character), []).append(f"{_in_lines(numbers)}: {_name(character)}")
+        scripts.setdefault(_script(character), []).append(f"{_in_lines(numbers)}{_name(character)}")
     named = [_cut(script, each) for script, each in scripts.items()]
     return [f"{what}: {'; '.join(named)}"] if named else []
 
@@ -94,9 +87,11 @@ def _cut(script: str, named: list[str]) -> str:
 
 
 def _in_lines(numbers: list[int]) -> str:
+    if not numbers:
+        return ""
     shown = ", ".join(map(str, numbers[:_MOST_NOTES]))
     more = f" and {len(numbers) - _MOST_NOTES} more" if len(numbers) > _MOST_NOTES else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}: "
 
 
 def _script(character: str) -> str:
@@ -108,19 +103,13 @@ def _name(character: str) -> str:
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 
-def _visible(character: str) -> str:
-    if is_hidden(character) or is_combining(character) or character in _MARKS:
-        return f"⟨U+{ord(character):04X}⟩"
-    return character
-
-
 def _cell(line: str, place: int, style: Style) -> Piece:
     character = line[place]
     if character == "\t":
         return Piece(TAB + "   ", STRANGE)
     if character == " " and not line[place:].strip(" "):
         return Piece(LAST_SPACE, STRANGE)
-    shown = _visible(character)
+    shown = visible(character)
     return Piece(shown, style if shown == character else STRANGE)
 
 
@@ -129,7 +118,7 @@ def _fold(cells: list[Piece], width: int) -> Iterator[list[Piece]]:
     folded: list[Piece] = []
     used = 0
     for cell in cells:
-        size = sum(columns(character) for character in cell.text)
+        size = width_of(cell.text)
         if used + size > width and folded:
             yield folded
             folded, used = [Piece(f"{FOLD} ", STRANGE)], 2

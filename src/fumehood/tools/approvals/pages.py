@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from fumehood.characters import one_line
 from fumehood.policy import Policy, describe
-from fumehood.tools.approvals.display import Line, Piece, draw, notes, one_line
+from fumehood.tools.approvals.display import Line, Piece, draw, notes
 from fumehood.tools.approvals.requests import Request
 from fumehood.tools.calls import Call
 
@@ -51,8 +52,16 @@ def summary(request: Request, call: Call) -> list[str]:
         _row("call", f"{short(call.digest)}, risk {call.risk}"),
         _row("policy", f"{policy}, {short(call.policy_digest)}; it could use"),
         *(f"  {one_line(line)}" for line in reach(request.policy)),
-        *(_row("BEWARE", note) for note in notes(call.text)),
+        *(_row("BEWARE", note) for note in _warnings(call)),
     ]
+
+
+def _warnings(call: Call) -> list[str]:
+    """About everything of the call that `code_lines` shows."""
+    if call.code is None:
+        return notes(call.text)
+    others = notes(Call.readable(call.others), is_numbered=False)
+    return [*notes(call.text), *(f"other arguments: {note}" for note in others)]
 
 
 def details(request: Request, call: Call) -> list[str]:

@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 
 import anyio
 
+from fumehood.characters import one_line
 from fumehood.errors import UsageError
 from fumehood.tools.approvals import pages
-from fumehood.tools.approvals.display import COLOURS, Line, one_line
+from fumehood.tools.approvals.display import COLOURS, Line
 from fumehood.tools.approvals.editing import edit
 from fumehood.tools.approvals.requests import Answer, Request, State
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from fumehood.tools.characters import is_hidden
+from fumehood.characters import is_hidden
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor

@@ -90,6 +90,8 @@ def test_leaving_ends_the_run_and_keeps_the_state(
         ("  x = 1\n y", "IndentationError", ""),
         ("return 1", "SyntaxError", ""),
         (b"\xff = 1", "SyntaxError", ""),
+        ("# coding: utf-7\n# tidy +AAo-print('hidden')\nprint('shown')", "SyntaxError", ""),
+        (b"# coding: latin-1\nprint('\xe9')", "SyntaxError", ""),
         ("class E(RuntimeError):\n    def __str__(self): raise OSError\nraise E", "E", ""),
         ("raise ExceptionGroup('several', [ValueError(1)])", "ValueError", ""),
     ],

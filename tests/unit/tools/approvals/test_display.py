@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.tools.approvals.making import call
+from unit.tools.approvals.making import Office, call
 
-from fumehood.tools.approvals.display import COMMENT, KEYWORD, TEXT, draw, notes, one_line
-from fumehood.tools.approvals.pages import code_lines
+from fumehood.characters import one_line
+from fumehood.tools.approvals.display import COMMENT, KEYWORD, TEXT, draw, notes
+from fumehood.tools.approvals.pages import code_lines, summary
 
 HOSTILE = st.text(
     st.sampled_from(
@@ -75,6 +78,15 @@ def test_other_arguments_are_shown_too() -> None:
     assert "print(1)" in text
     assert "LD_PRELOAD" in text
     assert "\x1b" not in text
+
+
+def test_other_arguments_are_looked_at_too(tmp_path: Path) -> None:
+    wanted = call("print(1)\n", args=["p\u0430ypal.com", "a\u200bb"])
+    told = summary(Office(tmp_path).ask(wanted), wanted)
+    assert [line for line in told if line.startswith("BEWARE:")] == [
+        "BEWARE:    other arguments: hidden characters: U+200B ZERO WIDTH SPACE",
+        "BEWARE:    other arguments: letters that may look like others: U+0430 CYRILLIC SMALL LETTER A",
+    ]
 
 
 def styles(code: str) -> dict[str, str]:

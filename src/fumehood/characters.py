@@ -1,0 +1,92 @@
+"""Which characters a person can see, and which ones hide, reorder or overwrite what stands around them.
+
+Text that a model wrote is shown to people and to models. Terminals obey control characters; direction overrides show
+code in another order than it runs in; characters of no width carry messages that only a model reads. What is not known
+to be harmless is shown by its number, in one way everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Shown as nothing although they are letters or marks to Unicode.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc")
+_VARIATION = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+# Control, format (direction, width, tags), surrogates, private use, unassigned, line and paragraph separators.
+_HIDDEN_KINDS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_COMBINING_KINDS = frozenset({"Mn", "Me", "Mc"})
+# Letters, marks, numbers, punctuation and symbols, by the first letter of the kind; and spaces.
+_HARMLESS_KINDS = "LMNPS"
+_UNUSUAL = re.compile(r"[^ -~]")
+TAB, FOLD, LAST_SPACE = "→", "↪", "·"
+_MARKS = frozenset(f"⟨⟩{TAB}{FOLD}{LAST_SPACE}")
+
+
+def is_hidden(character: str) -> bool:
+    """Not to be seen, or not where it stands. Spaces other than the common one count, which look like it."""
+    if " " <= character <= "~":
+        return False
+    kind = unicodedata.category(character)
+    return kind in _HIDDEN_KINDS or kind == "Zs" or character in _BLANK or _VARIATION.match(character) is not None
+
+
+def is_combining(character: str) -> bool:
+    """Drawn onto the character before it."""
+    return unicodedata.category(character) in _COMBINING_KINDS
+
+
+def columns(character: str) -> int:
+    """How wide a visible character is on a terminal."""
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def is_harmless(character: str) -> bool:
+    """A terminal shows it where it stands, and obeys nothing."""
+    kind = unicodedata.category(character)
+    return kind[0] in _HARMLESS_KINDS or kind == "Zs"
+
+
+def by_number(character: str) -> str:
+    return f"⟨U+{ord(character):04X}⟩"
+
+
+def neutralise(text: str) -> str:
+    """For a terminal: what it would obey, or would show elsewhere or not at all, by number. Lines stay lines."""
+    return _UNUSUAL.sub(
+        lambda match: match[0] if match[0] in "\n\t" or is_harmless(match[0]) else by_number(match[0]), text
+    )
+
+
+def visible(character: str) -> str:
+    """For somebody who decides about a text: no two characters look the same, and our own marks are no others'."""
+    if is_hidden(character) or is_combining(character) or character in _MARKS:
+        return by_number(character)
+    return character
+
+
+def one_line(text: str) -> str:
+    """For names, reasons and the like, inside of a sentence of ours."""
+    return _UNUSUAL.sub(lambda match: visible(match[0]), text)
+
+
+def width_of(text: str) -> int:
+    """In columns of a terminal, of what is visible."""
+    return sum(columns(character) for character in text)
+
+
+def cut(text: str, width: int, end: str = "...") -> str:
+    """At most so many columns; what is left out is told by the end."""
+    if width_of(text) <= width:
+        return text
+    room, kept = width - len(end), ""
+    for character in text:
+        room -= columns(character)
+        if room < 0:
+            break
+        kept += character
+    return kept + end
+
+
+def padded(text: str, width: int) -> str:
+    return text + " " * (width - width_of(text))
