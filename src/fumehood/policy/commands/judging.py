@@ -14,7 +14,7 @@ from fumehood.policy.commands.awk import find_awk_hatch
 from fumehood.policy.commands.builtins import BUILTINS, REFUSED_BUILTINS, check_builtin, exported_by, set_by
 from fumehood.policy.commands.connections import Connections
 from fumehood.policy.commands.grammar import read_script
-from fumehood.policy.commands.naming import check_characters, known_name, known_program
+from fumehood.policy.commands.naming import check_characters, is_known_tool, known_name, known_program
 from fumehood.policy.commands.options import find_offence
 from fumehood.policy.commands.places import WRITABLE, Place, goes_astray
 from fumehood.policy.commands.rules import Rule, parse_rule
@@ -257,6 +257,8 @@ class _Bench:
             or (resolved.is_certain and rule.allows(program, resolved.arguments))
             or _grants(rule, program, arguments, resolved)
         ]
+        if not is_known_tool(command.name):
+            found = [rule for rule in found if not rule.is_open]
         if command.runs_code:
             found = [rule for rule in found if rule.names_program]
         if resolved.runs_code:
@@ -270,6 +272,9 @@ class _Bench:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:
             return f"{program} runs code that cannot be read here", f"add {program!r} to commands.allow"
+        if any(other.is_open for other in self._allow) and not is_known_tool(command.name):
+            why = f"it is not known here what {program} can do, and '*' allows only tools of which it is"
+            return why, f"add {program!r} to commands.allow, beside '*'"
         is_named = any(other.program == command.name for other in self._allow)
         if is_named and resolved.subcommand is None and command.arguments:
             return f"{program} is not allowed with these words", "put the sub-command first and write its words out"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 
+from fumehood.policy.commands.programs import AWK, FAMILIES, SED, WRAPPERS
 from fumehood.policy.commands.rules import plain_name
+from fumehood.policy.commands.tools import COMPILERS, TOOLS, WITH_SUBCOMMANDS
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Word
 
 _MOST_BYTES = 16 * 1024
 _NAME = re.compile(r"[!-~]+")
 _VERSIONED = re.compile(r"(python|perl|ruby|lua|php|node|pip|gcc|g\+\+|clang)[0-9.-]+")
+# Of families without a line for each sub-command, only a few options are known.
+_KNOWN = frozenset({*TOOLS, *COMPILERS, *WRAPPERS, *AWK, *SED, "find"}) - (FAMILIES.keys() - WITH_SUBCOMMANDS)
 
 
 def check_characters(text: str) -> None:
@@ -42,3 +46,8 @@ def known_name(program: str) -> str:
     name = plain_name(program)
     found = _VERSIONED.fullmatch(name)
     return found[1] if found else name
+
+
+def is_known_tool(name: str) -> bool:
+    """Whether it is known which of its words are harmless, or which command is inside of it."""
+    return name in _KNOWN

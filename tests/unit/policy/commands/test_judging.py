@@ -168,7 +168,7 @@ def test_an_allow_rule_matches_word_for_word(rule: str, line: str, is_allowed: b
     ],
 )
 def test_a_deny_rule_matches_whatever_could_be_meant(rule: str, line: str, is_denied: bool) -> None:
-    assert allows(line, deny=(rule,)) is not is_denied
+    assert allows(line, "*", "mytool", deny=(rule,)) is not is_denied
 
 
 @pytest.mark.parametrize(
@@ -234,10 +234,33 @@ def test_ordinary_words_of_the_same_tools_are_harmless() -> None:
 
 def test_a_rule_with_many_stars_is_matched_in_one_go() -> None:
     rule = "*".join("abcdefgh") + "*z"
-    assert not allows("abcdefgh" * 2_000 + "z", "*", deny=(rule,))
-    assert allows("abcdefgh" * 2_000, "*", deny=(rule,))
+    assert not allows("abcdefgh" * 2_000 + "z", "a*", deny=(rule,))
+    assert allows("abcdefgh" * 2_000, "a*", deny=(rule,))
     assert allows("abxb", "a*b*b")
     assert not allows("ab", "a*b*b")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("perl5.36-x86_64-linux-gnu -e 1", "tclsh8.6 x", "pdb3.11 -c q x.py", "vim.basic -es -c '!id' -c q"),
+        *("msgexec id", "dpkg-architecture -c id", "tini -s -- python3 -c 1", "x86_64-linux-gnu-gcc -wrapper id x.c"),
+        *("prove -e id x.t", "systemd-inhibit id", "nosuchtool", "docker ps", "systemctl status", "gh pr list"),
+    ],
+)
+def test_a_star_allows_only_what_is_known(line: str) -> None:
+    for commands in (Commands(allow=("*",)), Commands(allow=("*", "ls")), Commands(deny=("rm",))):
+        (refusal,) = judge(commands, line).refusals
+        assert "'*' allows only tools of which it is" in refusal.why
+    name = line.split()[0]
+    assert refusal.remedy == f"add {name!r} to commands.allow, beside '*'"
+    assert allows(line, "*", name)
+    assert allows(line, f"{name[:3]}*")
+
+
+def test_a_star_allows_the_tools_whose_options_are_known() -> None:
+    for line in ("ls -l | sort -u", "git status && find . -name x", "timeout 5 sed s/a/b/ x", "gcc -c x.c", "awk 1 x"):
+        assert allows(line, "*"), line
 
 
 @pytest.mark.parametrize(
