@@ -61,18 +61,21 @@ def _may_write(code: str) -> bool:
 
 def _stripped(program: str) -> str:
     """Without texts and patterns; as it is where a slash may be either a division or the beginning of a pattern."""
-    code, at = "", 0
+    code, at, last = list[str](), 0, ""
     while at < len(program):
-        if found := _quotation(program, at, code.rstrip(" \t")[-1:]):
-            at, code = found.end(), code + '"'
+        if found := _quotation(program, at, last):
+            at, last = found.end(), '"'
+            code.append(last)
         elif program[at] in '/"' or program.startswith("\\\n", at):
             return program
         elif program[at] == "#":
             end = program.find("\n", at)
             at = len(program) if end < 0 else end
         else:
-            at, code = at + 1, code + program[at]
-    return code
+            last = last if program[at] in " \t" else program[at]
+            code.append(program[at])
+            at += 1
+    return "".join(code)
 
 
 def _quotation(program: str, at: int, before: str) -> re.Match[str] | None:

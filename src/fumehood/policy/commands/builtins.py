@@ -50,6 +50,9 @@ def exported_by(simple: Simple) -> Iterator[str]:
     head, *words = simple.words or [known("")]
     if head.text == "export":
         yield from (_declared(word).name for word in words)
+    if simple.words:
+        # Before a command: for a shell that it starts, and in some for good. `IFS=` may stand before `read` alone.
+        yield from (assignment.name for assignment in simple.assignments if assignment.name != "IFS")
 
 
 def _refuse(name: str, words: Sequence[Word], why: str = _NOT_UNDERSTOOD, remedy: str = "write it plainly") -> None:

@@ -120,6 +120,8 @@ class _Bench:
         self._deny = tuple(map(parse_rule, commands.deny))
         self._writable = writable
         self._refusals: list[Refusal] = []
+        self._exported: set[str] = set()
+        """By any script so far: in a shell inside of another, what was exported stays so."""
 
     def verdict(self) -> Verdict:
         """In the order of the line."""
@@ -147,7 +149,8 @@ class _Bench:
     def _judge_script(self, script: Script, source: _Source, depth: int, *, is_astray: bool) -> None:
         assignments = list(_assignments(script))
         names = Names((*assignments, *assigned_numbers(script.arithmetic)))
-        exported = {name for simple in script.commands for name in exported_by(simple)}
+        self._exported.update(name for simple in script.commands for name in exported_by(simple))
+        exported = self._exported
         for simple in script.commands:
             simple.words = list(map(names.settled, simple.words))
         is_astray = is_astray or goes_astray(script.commands)
@@ -305,6 +308,7 @@ class _Bench:
             value = (known(found[2]) if word.text is not None else word,) if found else ()
             name, is_exported = (found[1], True) if found else (word.prefix, False)  # `env -u NAME` exports nothing
             check_assignment(name, value, (word.start, word.end), is_exported=is_exported)
+            self._exported.add(name)
         if inside.text:
             self._judge_joined(inside.text, room)
         for words in inside.commands:

@@ -109,6 +109,8 @@ class _Reading:
         tool = self.tool
         if self.name == "git" and option == "-c" and value is None and self._takes_harmless_setting():
             return None
+        if self.name == "git stash" and option in ("-p", "--patch") and self._shows_stash():
+            return None
         if option in tool.spelled - self.granted:
             return self._not_harmless(option)
         if option not in tool.takes_value:
@@ -126,6 +128,10 @@ class _Reading:
                     self.at - 1, option, f"the value of {option} may become several words", "put quotes around it"
                 )
         return self._of_value(option, value)
+
+    def _shows_stash(self) -> bool:
+        """Otherwise it asks which parts to take, and offers an editor."""
+        return bool(self.operands) and self.operands[0].text == "show"
 
     def _takes_harmless_setting(self) -> bool:
         setting = self.words[self.at] if self.at < len(self.words) else known("")
@@ -172,6 +178,8 @@ class _Reading:
         for mark in marks:
             if mark[0] == "<" and len(operands) > int(mark[1:]):
                 return self._operand(operands[int(mark[1:])], f"{self.name} with so many words changes something")
+        if self.name == "git config" and any("." not in word.prefix for word in operands):
+            return self._operand(operands[0], f"{operands[0].raw} is no name of a setting, and may start an editor")
         if "+" in marks:
             for word in operands:
                 if not word.prefix.startswith("+"):

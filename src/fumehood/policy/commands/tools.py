@@ -239,7 +239,7 @@ _LINES = {
     "xxd": "p u b e r i C g= c= l= s= >second",
     "xz": _ZIPPERS,
     "zcat": "*",
-    "zip": "r q j u v 0 1 2 3 4 5 6 7 8 9 y x= i= D X recurse-paths quiet junk-paths exclude= >first",
+    "zip": "r q j u v 0 1 2 3 4 5 6 7 8 9 y x= i= D X recurse-paths quiet junk-paths exclude= >first @",
     "zstd": _ZIPPERS,
 }
 _FIND_VALUED = """

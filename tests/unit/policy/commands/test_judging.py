@@ -300,6 +300,11 @@ def test_ordinary_options_of_such_a_program_are_harmless() -> None:
         *("curl --upload-file e.txt file:///workspace/.git/config", "curl -T e.txt $x", "curl -T '{a,b}' file:///x/"),
         *("git pull --rebase=interactive . b", "git pull --rebase=i", "git pull --rebase=$x"),
         *("git tag --format='%(signature)'", "git shortlog --format=%GS", "git tag --sort=-signature"),
+        *(
+            "zip -x foo a.zip @ .gitconfig f.txt",
+            "zip -i foo a.zip @ .gitconfig f.txt",
+            'zip -x foo a.zip "$x" .gitconfig',
+        ),
         "ZIPOPT='-T -TT id'; export ZIPOPT; zip x.zip f.txt",
         "GCC_EXEC_PREFIX=/workspace/p/; export GCC_EXEC_PREFIX; gcc -c x.c",
         "export ZIPOPT=1; read -r ZIPOPT < f.txt; zip x.zip f.txt",
