@@ -31,7 +31,7 @@ class Commands(Section):
         default=None,
         description=(
             "Commands that may run, by their leading words: `ls`, `git status`, `pytest *`. Without it: "
-            "all that `deny` does not name."
+            "all known tools that `deny` does not name, as with `*`."
         ),
     )
     deny: Distinct[CommandRule] = Field(default=(), description="Commands that may not run, whatever `allow` says.")

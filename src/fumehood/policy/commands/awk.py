@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fumehood.policy.commands.brackets import pattern_until
 from fumehood.policy.commands.words import Word
 
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])+/")
+_REGEX = re.compile(f"/(?!/){pattern_until('/')}/")
 # After these, or at the beginning, a slash cannot divide.
 _BEFORE_REGEX = "(,{}!~;&|\n"
 _RUNS = re.compile(r"system|@|getline|extension")
-# Where texts could not be taken out, a semicolon may be part of one.
-_MAY_WRITE = re.compile(r"[\"/#\\].*print.*>|print.*[\"/#\\].*>", re.DOTALL)
+_QUOTING = re.compile(r"[\"/#\\]")
 _WRITES = re.compile(r"\bprintf?\b[^;{}]*>")
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)")
 _SAFE_OPTIONS = re.compile(r"-F.*|-v.*|--version|--posix|--re-interval|--field-separator(=.*)?|--assign(=.*)?|--csv|-k")
@@ -48,25 +48,34 @@ def find_awk_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
     code = _stripped(program)
     if _RUNS.search(program) or _PIPE.search(code):
         return position, "awk's program can run other programs"
-    if _WRITES.search(code) or (code == program and _MAY_WRITE.search(code)):
+    if _WRITES.search(code) or (code == program and _may_write(code)):
         return position, "awk's program writes files; let the shell do that, with > after the command"
     return None
 
 
+def _may_write(code: str) -> bool:
+    """Where texts could not be taken out, a semicolon may be part of one."""
+    before = code.rpartition(">")[0]
+    return "print" in before and _QUOTING.search(before) is not None
+
+
 def _stripped(program: str) -> str:
     """Without texts and patterns; as it is where a slash may be either a division or the beginning of a pattern."""
-    code, at = "", 0
+    code, at, last = list[str](), 0, ""
     while at < len(program):
-        if found := _quotation(program, at, code.rstrip(" \t")[-1:]):
-            at, code = found.end(), code + '"'
+        if found := _quotation(program, at, last):
+            at, last = found.end(), '"'
+            code.append(last)
         elif program[at] in '/"' or program.startswith("\\\n", at):
             return program
         elif program[at] == "#":
             end = program.find("\n", at)
             at = len(program) if end < 0 else end
         else:
-            at, code = at + 1, code + program[at]
-    return code
+            last = last if program[at] in " \t" else program[at]
+            code.append(program[at])
+            at += 1
+    return "".join(code)
 
 
 def _quotation(program: str, at: int, before: str) -> re.Match[str] | None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import dropwhile
 
 from fumehood.policy.commands.script import Assignment, Simple
 from fumehood.policy.commands.variables import check_assignment, names
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import Word, known
+from fumehood.policy.commands.words import Hole, Word, known
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LETTERS_OF_SET = re.compile(r"[-+][eufxvC]+")
@@ -23,6 +22,10 @@ _FLAGS_OF_READ = re.compile(r"-[rs]+")
 _VALUED_OF_READ = re.compile(r"-[rs]*([dnNtpua])")
 _UNARY = names("-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
 _BINARY = names("= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef")
+# The conversions that print, each as it is known: %n sets a variable.
+_FORMAT = re.compile(
+    r"(?:[^%\\]|\\.|%%|%[-+ #0']*(?:[0-9]+|\*)?(?:\.(?:[0-9]*|\*))?(?:[diouxXeEfFgGaAcsbq]|\([^()]*\)T))*", re.DOTALL
+)
 _NOT_UNDERSTOOD = "not understood"
 
 
@@ -35,9 +38,21 @@ def set_by(simple: Simple) -> Iterator[Assignment]:
     """The variables that a builtin sets, as far as its words are understood; the rest is refused when it is judged."""
     head, *words = simple.words or [known("")]
     if head.text in ("export", "readonly"):
-        yield from (_declared(word) for word in words)
+        yield from filter(lambda assignment: assignment.values, map(_declared, words))
     elif head.text in ("read", "mapfile", "readarray", "unset"):
-        yield from (Assignment(word.text, (), word.start, word.end) for word in words if word.text)
+        # What was unset has no value; what is read may be anything.
+        values = (known(""),) if head.text == "unset" else ()
+        yield from (Assignment(word.text, values, word.start, word.end) for word in words if word.text)
+
+
+def exported_by(simple: Simple) -> Iterator[str]:
+    """The variables whose values, whenever they are set, go to programs."""
+    head, *words = simple.words or [known("")]
+    if head.text == "export":
+        yield from (_declared(word).name for word in words)
+    if simple.words:
+        # Before a command: for a shell that it starts, and in some for good. `IFS=` may stand before `read` alone.
+        yield from (assignment.name for assignment in simple.assignments if assignment.name != "IFS")
 
 
 def _refuse(name: str, words: Sequence[Word], why: str = _NOT_UNDERSTOOD, remedy: str = "write it plainly") -> None:
@@ -71,7 +86,8 @@ def _declare(name: str, words: Sequence[Word]) -> None:
         assignment = _declared(word)
         if _NAME.fullmatch(assignment.name) is None:
             _refuse(name, [word], "it cannot be known which variable this sets", f"write it as: {name} NAME=value")
-        check_assignment(assignment.name, assignment.values, (word.start, word.end), is_exported=name == "export")
+        is_exported = name == "export" and bool(assignment.values)
+        check_assignment(assignment.name, assignment.values, (word.start, word.end), is_exported=is_exported)
 
 
 def _declared(word: Word) -> Assignment:
@@ -114,9 +130,28 @@ def _mapfile(name: str, words: Sequence[Word]) -> None:
 
 
 def _printf(name: str, words: Sequence[Word]) -> None:
-    words = list(dropwhile(lambda word: word.may_vanish, words))
-    if words and words[0].may_be_option and words[0].text != "--":
-        _refuse(name, words[:1], "it may turn out to be -v, which sets a variable", "begin with a format: printf '%s'")
+    for number, word in enumerate(words):
+        if word.text == "--":
+            continue
+        if word.may_be_option:
+            _refuse(name, [word], "it may turn out to be -v, which sets a variable", "begin with a format: printf '%s'")
+        # Without words to print, whatever a value brings in finds no name to set.
+        is_alone = number == len(words) - 1 and not word.is_many
+        if not is_alone and not _is_format(word):
+            _refuse(name, [word], "it may set a variable, or is no known format", "begin with a format: printf '%s'")
+        if not word.may_vanish:
+            return
+
+
+def _is_format(word: Word) -> bool:
+    """A number or a plain word may stand between conversions, and not within one."""
+    return all(_FORMAT.fullmatch(piece) if isinstance(piece, str) else _brings_none(piece) for piece in word.pieces)
+
+
+def _brings_none(hole: Hole) -> bool:
+    return hole.is_number or (
+        bool(hole.choices) and not any(mark in choice for choice in hole.choices for mark in "%*")
+    )
 
 
 def _set(name: str, words: Sequence[Word]) -> None:

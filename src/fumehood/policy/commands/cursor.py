@@ -55,12 +55,22 @@ class Cursor:
             if self.peek() in " \t":
                 self.at += 1
             elif self.starts_with("\\\n"):
-                self.at += 2
+                self._join_lines()
             elif self.peek() == "#":
                 end = self.source.find("\n", self.at, self.end)
                 self.at = self.end if end < 0 else end
             else:
                 return
+
+    def _join_lines(self) -> None:
+        """Only between words: elsewhere the shell joins lines first, and may then read `$(` or another name."""
+        if self.source[self.at - 1 : self.at] not in ("", " ", "\t", "\n"):
+            self.refuse_joined()
+        self.at += 2
+
+    def refuse_joined(self) -> NoReturn:
+        why = f"lines that are joined within a word or a mark: {_NOT_UNDERSTOOD}"
+        self.refuse(self.at, why, "put a blank before the backslash, or write it in one line", self.at + 2)
 
     def word(self, *, is_value: bool = False) -> Word:
         """Up to the next metacharacter. The value of an assignment is neither split nor a pattern."""
@@ -91,11 +101,12 @@ class Cursor:
             case '"':
                 return self._double_quoted()
             case "\\":
+                if self.starts_with("\\\n"):
+                    self.refuse_joined()
                 self.at += 2
                 if self.at > self.end:
                     self.refuse(start, f"it ends in a backslash: {_NOT_UNDERSTOOD}", "remove it")
-                escaped = self.source[start + 1]
-                return [] if escaped == "\n" else [escaped]
+                return [self.source[start + 1]]
             case "$":
                 return self._dollar(is_many=is_many, is_quoted=False)
             case "`":
@@ -146,9 +157,9 @@ class Cursor:
             return self._backquoted(ONE)
         if char == "\\" and self.at + 1 < self.end:
             escaped = self.source[self.at + 1]
-            self.at += 2
             if escaped == "\n":
-                return []
+                self.refuse_joined()
+            self.at += 2
             return [escaped] if escaped in '$`"\\' else ["\\" + escaped]
         self.at += 1
         return [char]
@@ -249,6 +260,8 @@ class Cursor:
         operator = None if is_length else _OPERATOR.match(self.source, self.at, self.end)
         if operator:
             self.at = operator.end()
+            if operator[0][0] in "/^," or operator[0] == ":":
+                self.bash_only(start, f"${{...{operator[0]}}}")
             self._operand(start, is_quoted=is_quoted)
             value = Hole(value.is_many)
         if self.peek() != "}":
@@ -271,6 +284,8 @@ class Cursor:
         while self.at < self.end and self.peek() != "}":
             char = self.peek()
             if char == "\n" or self._is_process_substitution() or (is_quoted and char in "'\""):
+                self._refuse_expansion(start)
+            if self.peek(2) in ("$'", '$"'):  # other quotations than those without the mark
                 self._refuse_expansion(start)
             if char == "'":
                 self._single_quoted()

@@ -7,6 +7,7 @@ A reader of our own, which knows a small part of the language and refuses the re
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from fumehood.policy.commands.cursor import METACHARACTERS, Cursor
 from fumehood.policy.commands.script import Arithmetic, Assignment, Redirection, Script, Simple
@@ -44,11 +45,21 @@ def read_script(source: str, *, is_bash: bool) -> Script:
     return script
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A here-document that was announced; whatever stands there, its text follows the next line break, at `after`."""
+
+    delimiter: str
+    is_quoted: bool
+    strips: bool
+    after: int
+
+
 class Grammar(Cursor):
     def __init__(self, source: str, start: int, end: int, script: Script, *, is_bash: bool, depth: int = 0) -> None:
         super().__init__(source, start, end, script, is_bash=is_bash, depth=depth)
         self.read_list = self.statements
-        self._pending: list[tuple[str, bool, bool]] = []
+        self._pending: list[_Document] = []
         self._inner = 0
 
     def statements(self, closer: str) -> str:
@@ -58,7 +69,7 @@ class Grammar(Cursor):
         if self._inner > _DEEPEST:
             self.refuse(self.at, "commands are nested too deeply", "write it in several lines")
         while True:
-            self._skip_lines()
+            self._skip_lines(in_list=True)
             if self.at >= self.end or self.peek() == ")" or self.peek(2) == ";;" or self.peek(2) == ";&":
                 break
             if self._reserved() in _CLOSERS:
@@ -70,16 +81,20 @@ class Grammar(Cursor):
         self._inner -= 1
         return self._reserved()
 
-    def _skip_lines(self) -> None:
+    def _skip_lines(self, *, in_list: bool = False) -> None:
         self.skip_blanks()
         while self.peek() == "\n":
-            self._newline()
+            self._newline(in_list=in_list)
             self.skip_blanks()
 
-    def _newline(self) -> None:
+    def _newline(self, *, in_list: bool) -> None:
+        """Shells differ in where the text of a here-document begins, unless its command ends at this line break."""
+        if self._pending and not (in_list and all(document.after == self.at for document in self._pending)):
+            why = f"a here-document whose command goes on in another line: {_NOT_UNDERSTOOD}"
+            self.refuse(self.at, why, "end the command in the line in which << stands")
         self.at += 1
-        for delimiter, is_quoted, strips in self._pending:
-            self._here_document(delimiter, is_quoted, strips)
+        for document in self._pending:
+            self._here_document(document)
         self._pending = []
 
     def _and_or(self) -> None:
@@ -98,7 +113,7 @@ class Grammar(Cursor):
             if found[0] in ("&&", "||", "|", "|&"):
                 if found[0] == "|&":
                     self.bash_only(found.start(), "|&")
-                self._skip_lines()
+                self._skip_lines(in_list=True)
                 self._pipeline()
                 continue
             if found[0] == "\n":
@@ -351,20 +366,25 @@ class Grammar(Cursor):
         if found is None or self.source[found.end() : found.end() + 1] not in ("", *METACHARACTERS):
             self.refuse(start, f"the end of a here-document has an unusual name: {_NOT_UNDERSTOOD}", "use EOF or 'EOF'")
         self.at = found.end()
-        self._pending.append((found[2] or found[3], bool(found[1] or found[3]), strips))
+        after, is_quoted = self.source.find("\n", self.at, self.end), bool(found[1] or found[3])
+        self._pending.append(_Document(found[2] or found[3], is_quoted, strips, after))
 
-    def _here_document(self, delimiter: str, is_quoted: bool, strips: bool) -> None:
-        start = self.at
+    def _here_document(self, document: _Document) -> None:
+        start, delimiter = self.at, document.delimiter
         while True:
             if self.at >= self.end:
                 self.refuse(start, f"the here-document has no line {delimiter!r}: {_NOT_UNDERSTOOD}", "close it", start)
             stop = self.source.find("\n", self.at, self.end)
             stop = self.end if stop < 0 else stop
             line = self.source[self.at : stop]
-            if (line.lstrip("\t") if strips else line) == delimiter:
+            line = line.lstrip("\t") if document.strips else line
+            if line == delimiter:
                 break
+            if line.startswith(delimiter) and ")" in line:
+                # Within $( ), bash takes this for the end, and reads on after it.
+                self.refuse(self.at, f"a line that may end the here-document: {_NOT_UNDERSTOOD}", "use another name")
             self.at = stop + 1
-        if not is_quoted:
+        if not document.is_quoted:
             self._here_text(start, min(self.at, self.end))
         self.at = stop
 

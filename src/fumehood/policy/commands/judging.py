@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from fumehood.policy.commands import programs
 from fumehood.policy.commands.awk import find_awk_hatch
-from fumehood.policy.commands.builtins import BUILTINS, REFUSED_BUILTINS, check_builtin, set_by
+from fumehood.policy.commands.builtins import BUILTINS, REFUSED_BUILTINS, check_builtin, exported_by, set_by
+from fumehood.policy.commands.connections import Connections
 from fumehood.policy.commands.grammar import read_script
+from fumehood.policy.commands.naming import check_characters, is_known_tool, known_name, known_program
 from fumehood.policy.commands.options import find_offence
 from fumehood.policy.commands.places import WRITABLE, Place, goes_astray
-from fumehood.policy.commands.rules import Rule, parse_rule, plain_name
+from fumehood.policy.commands.rules import Rule, parse_rule
 from fumehood.policy.commands.script import Assignment, Script, Simple
 from fumehood.policy.commands.sed import find_sed_hatch
 from fumehood.policy.commands.shells import inner_text
@@ -28,17 +30,12 @@ from fumehood.policy.commands.words import Word, known
 if TYPE_CHECKING:
     from fumehood.policy.actions import Commands
 
-_MOST_BYTES = 16 * 1024
 _MOST_COMMANDS = 1000
 _MOST_REFUSALS = 20
 _DEEPEST = 8
 _ANYTHING = parse_rule("*")
-_NAME = re.compile(r"[!-~]+")
 _ASSIGNS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_VERSIONED = re.compile(r"(python|perl|ruby|lua|php|node|pip|gcc|g\+\+|clang)[0-9.-]+")
 _SPELLED_ONLY = frozenset({"source", "."})
-_AWK = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk"})
-_SED = frozenset({"sed", "gsed"})
 
 
 def judge(commands: Commands, text: str, *, is_bash: bool = True, writable: Sequence[str] = WRITABLE) -> Verdict:
@@ -123,6 +120,8 @@ class _Bench:
         self._deny = tuple(map(parse_rule, commands.deny))
         self._writable = writable
         self._refusals: list[Refusal] = []
+        self._exported: set[str] = set()
+        """By any script so far: in a shell inside of another, what was exported stays so."""
 
     def verdict(self) -> Verdict:
         """In the order of the line."""
@@ -138,7 +137,7 @@ class _Bench:
 
     def judge_text(self, source: _Source, *, is_bash: bool, depth: int, is_astray: bool = False) -> None:
         with self.refusing(source):
-            _check_characters(source.text)
+            check_characters(source.text)
             data = source.text.encode()
             if depth > _DEEPEST:
                 raise RefusedError(0, len(data), "shells are nested too deeply", "write it in several lines")
@@ -148,19 +147,27 @@ class _Bench:
             self._judge_script(script, source, depth, is_astray=is_astray)
 
     def _judge_script(self, script: Script, source: _Source, depth: int, *, is_astray: bool) -> None:
-        names = Names((*_assignments(script), *assigned_numbers(script.arithmetic)))
+        assignments = list(_assignments(script))
+        names = Names((*assignments, *assigned_numbers(script.arithmetic)))
+        self._exported.update(name for simple in script.commands for name in exported_by(simple))
+        exported = self._exported
         for simple in script.commands:
             simple.words = list(map(names.settled, simple.words))
         is_astray = is_astray or goes_astray(script.commands)
         moves = any(simple.words and simple.words[0].text in ("cd", "pushd", "popd") for simple in script.commands)
         room = _Room(source, script, depth, Place(self._writable, is_astray), moves)
-        for assignment in script.assigned:
+        for assignment in (*script.assigned, *(given for given in assignments if given.name in exported)):
             with self.refusing(source):
-                check_assignment(assignment.name, assignment.values, (assignment.start, assignment.end))
+                shown, is_exported = (assignment.start, assignment.end), assignment.name in exported
+                check_assignment(assignment.name, assignment.values, shown, is_exported=is_exported)
         for arithmetic in script.arithmetic:
             with self.refusing(source):
                 names.check_arithmetic(arithmetic.text, (arithmetic.start, arithmetic.end))
+        connections = Connections(names)
         for simple in script.commands:
+            for redirection in simple.redirections:
+                with self.refusing(source):
+                    connections.check(redirection)
             self._judge_simple(simple, names, room)
 
     def _judge_simple(self, simple: Simple, names: Names, room: _Room) -> None:
@@ -181,8 +188,8 @@ class _Bench:
 
     def judge_words(self, words: Sequence[Word], room: _Room) -> None:
         """Raises RefusedError."""
-        program, arguments = _known_program(words[0]), list(words[1:])
-        name = _known_name(program)
+        program, arguments = known_program(words[0]), list(words[1:])
+        name = known_name(program)
         command = _Command(words, program, name, arguments, resolve(name, arguments), room)
         self._check_denied(command)
         if room.script and program in BUILTINS:
@@ -253,6 +260,8 @@ class _Bench:
             or (resolved.is_certain and rule.allows(program, resolved.arguments))
             or _grants(rule, program, arguments, resolved)
         ]
+        if not is_known_tool(command.name):
+            found = [rule for rule in found if not rule.is_open]
         if command.runs_code:
             found = [rule for rule in found if rule.names_program]
         if resolved.runs_code:
@@ -266,6 +275,9 @@ class _Bench:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:
             return f"{program} runs code that cannot be read here", f"add {program!r} to commands.allow"
+        if any(other.is_open for other in self._allow) and not is_known_tool(command.name):
+            why = f"it is not known here what {program} can do, and '*' allows only tools of which it is"
+            return why, f"add {program!r} to commands.allow, beside '*'"
         is_named = any(other.program == command.name for other in self._allow)
         if is_named and resolved.subcommand is None and command.arguments:
             return f"{program} is not allowed with these words", "put the sub-command first and write its words out"
@@ -294,7 +306,9 @@ class _Bench:
         for word in inside.assignments:
             found = _ASSIGNS.match(word.prefix)
             value = (known(found[2]) if word.text is not None else word,) if found else ()
-            check_assignment(found[1] if found else word.prefix, value, (word.start, word.end), is_exported=True)
+            name, is_exported = (found[1], True) if found else (word.prefix, False)  # `env -u NAME` exports nothing
+            check_assignment(name, value, (word.start, word.end), is_exported=is_exported)
+            self._exported.add(name)
         if inside.text:
             self._judge_joined(inside.text, room)
         for words in inside.commands:
@@ -330,9 +344,9 @@ def _parts(name: str, resolved: Resolved) -> Iterator[tuple[str, list[Word], int
 
 
 def _script_problem(name: str, arguments: list[Word], place: Place) -> tuple[int, str] | None:
-    if name in _AWK:
+    if name in programs.AWK:
         return find_awk_hatch(arguments)
-    return find_sed_hatch(arguments, place) if name in _SED else None
+    return find_sed_hatch(arguments, place) if name in programs.SED else None
 
 
 def _grants(rule: Rule, program: str, arguments: list[Word], resolved: Resolved) -> bool:
@@ -347,37 +361,6 @@ def _grants(rule: Rule, program: str, arguments: list[Word], resolved: Resolved)
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _check_characters(text: str) -> None:
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) > _MOST_BYTES:
-        raise RefusedError(0, 1, f"it is longer than {_MOST_BYTES} bytes", "put it into a file or several lines")
-    for number, char in enumerate(text):
-        if not char.isprintable() and char not in "\n\t":
-            at = len(text[:number].encode("utf-8", "surrogatepass"))
-            end = at + len(char.encode("utf-8", "surrogatepass"))
-            why = f"it has a control or invisible character (U+{ord(char):04X})"
-            raise RefusedError(at, end, why, "remove it")
-
-
-def _known_program(head: Word) -> str:
-    if head.text is None:
-        why = "the name of the command is put together while it runs, so that it cannot be judged"
-        raise RefusedError(head.start, head.end, why, "write the command's name out")
-    if _NAME.fullmatch(head.text) is None:
-        why = "the name of the command is empty, or has letters that look like others"
-        raise RefusedError(head.start, head.end, why, "use plain letters")
-    if "/" in head.text and "/../" in f"/{head.text}/":
-        raise RefusedError(head.start, head.end, "the command's path goes up with `..`", "write the plain path")
-    return head.text
-
-
-def _known_name(program: str) -> str:
-    """By which the tables know it: python3.11 is python."""
-    name = plain_name(program)
-    found = _VERSIONED.fullmatch(name)
-    return found[1] if found else name
 
 
 def _spells(rule: Rule, program: str, arguments: Sequence[Word], position: int) -> bool:

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fumehood.policy.commands.places import Place, is_hidden_or_remote
+from fumehood.policy.commands.programs import FAMILIES
 from fumehood.policy.commands.tools import COMPILERS, TOOLS, Tool, is_option_of_compiler
+from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.words import GLOB, Hole, Word, joined, known
 
 _REMEDY = "leave it out, or add a rule that spells it to commands.allow: '{} {}'"
+_MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
+_OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
+_FORMATS = frozenset({"--format", "--pretty", "--sort"})
+_SIGNED = re.compile(r"%[-+ ]?G|signature")
 _PRINTED = re.compile(r"(?:[^%@]|%\{\w+\})*")
 # Settings of git that make it start nothing.
 _HARMLESS_SETTINGS = (
@@ -43,7 +49,7 @@ def find_offence(name: str, arguments: Sequence[Word], place: Place, granted: fr
         return _of_compiler(name, arguments, place, granted)
     tool = TOOLS.get(name)
     if tool is None:
-        return None
+        return _of_family(name, arguments, granted)
     return _Reading(name, tool, place, granted, list(arguments)).offence()
 
 
@@ -57,6 +63,8 @@ class _Reading:
     at: int = 0
     operands: list[Word] = field(default_factory=list[Word])
     given: set[str] = field(default_factory=set[str])
+    archives: list[Word] = field(default_factory=list[Word])
+    """Of tar, which writes them or reads them."""
 
     def offence(self) -> Offence | None:
         if found := self._old_style():
@@ -101,10 +109,14 @@ class _Reading:
         tool = self.tool
         if self.name == "git" and option == "-c" and value is None and self._takes_harmless_setting():
             return None
+        if self.name == "git stash" and option in ("-p", "--patch") and self._shows_stash():
+            return None
         if option in tool.spelled - self.granted:
             return self._not_harmless(option)
         if option not in tool.takes_value:
             is_known = option in tool.optional | self.granted or (option in tool.flags and value is None)
+            if value is not None and is_known:
+                return self._of_value(option, value)
             return None if is_known else self._not_harmless(option)
         if value is None:
             if self.at >= len(self.words):
@@ -117,6 +129,10 @@ class _Reading:
                 )
         return self._of_value(option, value)
 
+    def _shows_stash(self) -> bool:
+        """Otherwise it asks which parts to take, and offers an editor."""
+        return bool(self.operands) and self.operands[0].text == "show"
+
     def _takes_harmless_setting(self) -> bool:
         setting = self.words[self.at] if self.at < len(self.words) else known("")
         is_harmless = setting.text == "core.pager=cat" or setting.prefix.lower().startswith(_HARMLESS_SETTINGS)
@@ -128,20 +144,27 @@ class _Reading:
             return Offence(
                 self.at - 1, option, f"{option} of curl may write files", "use names in braces alone: %{http_code}"
             )
+        if self.name.startswith("git ") and option in _FORMATS and _may_check_signatures(value):
+            why = f"{option} may make git start the program that checks signatures"
+            return Offence(self.at - 1, option, why, "write it out, without %G and signature")
+        if self.name == "tar" and option in ("-f", "--file"):
+            self.archives.append(value)
         if option in self.tool.written and (found := self.place.problem(value)):
             return Offence(self.at - 1, option, *found)
         if option in self.tool.paths and is_hidden_or_remote(value):
-            why = f"the value of {option} may be a hidden file, or one that another program fetches"
-            return Offence(self.at - 1, option, why, "name a plain file")
+            why = f"the value of {option} may be a hidden file, or have a colon, with which it starts a program"
+            return Offence(self.at - 1, option, why, "write a plain name")
         return None
 
     def _old_style(self) -> Offence | None:
         """`tar czf name`: letters without a dash, whose values follow in their order."""
         first = self.words[0] if self.words else known("-")
-        if self.name != "tar" or not (first.text or "-").isalpha():
+        if self.name != "tar" or first.prefix.startswith("-"):
             return None
         self.at = 1
-        for letter in str(first.text):
+        if first.text is None or not first.text.isalpha():
+            return self._unknown(first)
+        for letter in first.text:
             if found := self._named(first, f"-{letter}", None):
                 return found
         return None
@@ -155,6 +178,8 @@ class _Reading:
         for mark in marks:
             if mark[0] == "<" and len(operands) > int(mark[1:]):
                 return self._operand(operands[int(mark[1:])], f"{self.name} with so many words changes something")
+        if self.name == "git config" and any("." not in word.prefix for word in operands):
+            return self._operand(operands[0], f"{operands[0].raw} is no name of a setting, and may start an editor")
         if "+" in marks:
             for word in operands:
                 if not word.prefix.startswith("+"):
@@ -170,6 +195,11 @@ class _Reading:
         return self._of_written(marks, operands)
 
     def _of_written(self, marks: set[str], operands: list[Word]) -> Offence | None:
+        if self.name == "dd" and (found := self._of_dd(operands)):
+            return found
+        for word in self.archives if self.given & _MAKING_ARCHIVES else ():
+            if found := self.place.problem(word):
+                return self._operand(word, *found)
         is_second = bool(marks & {">second", ">prefix"})
         if many := next((word for word in operands if is_second and word.is_many), None):
             return self._operand(many, f"{many.raw} may become two words, of which {self.name} writes the second")
@@ -190,7 +220,17 @@ class _Reading:
             return operands[:1]
         if marks & {">second", ">prefix"}:
             return operands[1:2]
-        return [_value(word) for word in operands if self.name == "dd" and _may_set_output(word)]
+        return []
+
+    def _of_dd(self, operands: list[Word]) -> Offence | None:
+        for word in operands:
+            name, _, value = word.prefix.partition("=")
+            if name not in _OPERANDS_OF_DD or word.prefix == name:
+                return self._operand(word, f"{word.raw} may name a file that dd writes, or is not known")
+            written = Word(joined([value, *word.pieces[1:]]), word.start, word.end, word.raw)
+            if name == "of" and (found := self.place.problem(written)):
+                return self._operand(word, *found)
+        return None
 
     def _operand(self, word: Word, why: str, remedy: str = "") -> Offence:
         position = next((number for number, other in enumerate(self.words) if other is word), 0)
@@ -212,22 +252,14 @@ class _Reading:
         )
 
 
+def _may_check_signatures(form: Word) -> bool:
+    return form.text is None or _SIGNED.search(form.text) is not None
+
+
 def _last(operands: list[Word]) -> list[Word]:
     """What may be the last one."""
     surely = next((number for number in range(1, len(operands)) if not operands[-number].may_vanish), 0)
     return operands[-surely:]
-
-
-def _may_set_output(word: Word) -> bool:
-    return word.prefix.startswith("of=") or "=" not in word.prefix
-
-
-def _value(word: Word) -> Word:
-    """Of `of=name`."""
-    if not word.prefix.startswith("of="):
-        return word
-    value = word.prefix.partition("=")[2]
-    return known(value) if word.text is not None else Word((value, *word.pieces[1:]), word.start, word.end, word.raw)
 
 
 def _as_written(word: Word, marks: set[str]) -> Word:
@@ -240,6 +272,32 @@ def _without_globs(word: Word) -> Word:
     return replace(
         word, pieces=joined(["x" if isinstance(piece, Hole) and piece.is_glob else piece for piece in word.pieces])
     )
+
+
+def _of_family(name: str, arguments: Sequence[Word], granted: frozenset[str]) -> Offence | None:
+    """A program whose sub-commands are not known takes its own options after one of those too."""
+    program = name.partition(" ")[0]
+    if program not in FAMILIES:
+        return None
+    tool, family = TOOLS[program], FAMILIES[program]
+    refused = (family.valued | family.flags) - tool.flags - tool.takes_value - granted
+    for position, word in enumerate(arguments):
+        if word.text == "--":
+            return None
+        if word.text is None and word.may_be_option:
+            why = f"{word.raw} may turn out to be an option of {program}, and not all of those are harmless"
+            return Offence(position, "", why, "write -- before it, or set it to a plain word in the line itself")
+        if found := _taken(word.text or "", refused):
+            why = f"{found} of {program} is not known to be harmless"
+            return Offence(position, found, why, _REMEDY.format(name, found))
+    return None
+
+
+def _taken(text: str, options: frozenset[str]) -> str | None:
+    """The option that a word gives, alone, with a value, or as a letter among others."""
+    if not text.startswith("-") or text.startswith("--"):
+        return text.partition("=")[0] if text.partition("=")[0] in options else None
+    return next((f"-{letter}" for letter in text[1:] if f"-{letter}" in options), None)
 
 
 def _of_compiler(name: str, arguments: Sequence[Word], place: Place, granted: frozenset[str]) -> Offence | None:

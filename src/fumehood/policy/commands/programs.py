@@ -32,6 +32,9 @@ INTERPRETERS = names(
     tig lazygit gitk yq
     """
 )
+# Their programs are read: see `awk` and `sed`.
+AWK = names("awk gawk mawk nawk original-awk")
+SED = names("sed gsed")
 # Shells whose `-c` text is read as bash or as sh; the others have grammars of their own.
 READABLE_SHELLS = {"bash": True, "rbash": True, "sh": False, "dash": False, "ash": False}
 SHELLS = frozenset(READABLE_SHELLS) | names("zsh ksh ksh93 mksh fish csh tcsh rzsh rksh nu xonsh elvish oksh yash")

@@ -46,6 +46,11 @@ class Rule:
         """By its letters, and not by a pattern."""
         return "*" not in self.program
 
+    @property
+    def is_open(self) -> bool:
+        """It says nothing of the program, and so covers only those of which it is known what they do."""
+        return not self.program.strip("*")
+
     def allows(self, program: str, arguments: Sequence[Word]) -> bool:
         if not _is_program(self.program, program):
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fumehood.policy.commands.brackets import pattern_until
 from fumehood.policy.commands.places import Place
 from fumehood.policy.commands.words import Word
 
@@ -16,7 +17,11 @@ _SAFE_OPTIONS = re.compile(
 )
 _IN_PLACE = re.compile(r"-[nrEsz]*i|--in-place")
 _SCRIPT_FOLLOWS = ("-e", "--expression", "-ne", "-re", "-Ee", "-nre", "-nEe")
-_ADDRESS = re.compile(r"(?:[0-9]+(?:~[0-9]+)?|\$|\+[0-9]+|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/\\\n]*\])*/[IM]*)")
+_ADDRESS = re.compile(rf"(?:[0-9]+(?:~[0-9]+)?|\$|\+[0-9]+|/{pattern_until('/')}/[IM]*)")
+# Between the parts of `s` and `y`: marks that mean nothing in them.
+_MARKS = "/|,#:;@!%_~+=-"
+# After `a`, `i` and `c`: one line, which may be the next one. A backslash at its end would bring another.
+_TEXT = re.compile(r"(?:[ \t]*\\(?:\n|(?=[ \t]*[^ \t\\\n])))?[^\\\n]*(?:\n|$)")
 _WITHOUT_WORDS = "pdqQ=nNhHgGxDPl"
 _FLAGS = re.compile(r"[gpiIM0-9]*")
 _LABEL = re.compile(r"[ \t]*[A-Za-z0-9_]*")
@@ -97,8 +102,8 @@ def _command(script: str, at: int) -> int | None:
         case "s" | "y":
             return _substitution(script, at + 1)
         case "a" | "i" | "c":
-            end = script.find("\n", at)
-            return len(script) if end < 0 and not script.endswith("\\") else (end if end > 0 else None)
+            found = _TEXT.match(script, at + 1)
+            return found.end() if found else None
         case "b" | "t" | "T" | ":":
             found = _LABEL.match(script, at + 1)
             return found.end() if found else None
@@ -110,15 +115,12 @@ def _command(script: str, at: int) -> int | None:
 
 def _substitution(script: str, at: int) -> int | None:
     mark = script[at : at + 1]
-    if not mark or mark in "\\\n" or mark.isalnum():
+    if not mark or mark not in _MARKS:
         return None
-    found = re.compile(rf"(?:[^{re.escape(mark)}\\]|\\.)*", re.DOTALL)
+    text = re.compile(pattern_until(mark), re.DOTALL)
     for _ in range(2):
-        part = found.match(script, at + 1)
+        part = text.match(script, at + 1)
         if part is None or script[part.end() : part.end() + 1] != mark:
-            return None
-        # Some would take a mark in brackets for a plain character.
-        if part[0].count("[") > part[0].count("]"):
             return None
         at = part.end()
     flags = _FLAGS.match(script, at + 1)

@@ -36,6 +36,9 @@ def inner_text(name: str, arguments: Sequence[Word], shown: tuple[int, int]) -> 
 def _text(name: str, text: Word | None, shown: tuple[int, int]) -> Word:
     if name not in READABLE_SHELLS:
         raise RefusedError(*shown, f"the text of {name} cannot be read here", "use bash -c")
+    if text is not None and text.prefix.startswith(("-", "+")):
+        why = f"{name} takes {text.raw} for an option, and the word after it for the text"
+        raise RefusedError(*shown, why, "write options before -c")
     if text is None or text.text is None:
         why = f"what {name} -c runs is put together while it runs, so that it cannot be judged"
         raise RefusedError(*shown, why, "write it out in single quotes")

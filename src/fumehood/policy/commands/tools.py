@@ -5,7 +5,7 @@ is judged by the rules alone: who allows it answers for what it does.
 
     n lines         -n and --lines, without a value          k= key=     with a value: -k 1, -k1, --key=1, --key 1
     color?          --color or --color=x                     o> out>     with the name of a file that is written
-    f~              with a path, which must not be hidden    #           -5
+    f~              with a plain path: not hidden, no colon   #           -5
     *               any option is harmless                   !m          one of those with this mark must be given
     >all >last >first >second    operands that are written   <1          at most one operand
     >folders >prefix >unpacked   the same: folders, the beginning of names, files whose ending goes away
@@ -61,15 +61,16 @@ _LINES = {
         "no-target-directory target-directory> dereference no-dereference no-preserve= >last"
     ),
     "curl": (
-        "s S f L I i v k G # X= H= d= u= A= e= m= w= F= b= T= o> c> D> silent show-error fail location head "
+        "s S f L I i v k G # X= H= d= u= A= e= m= w= F= b= o> c> D> silent show-error fail location head "
         "include verbose insecure get request= header= data= data-raw= data-binary= data-urlencode= json= "
         "user= user-agent= referer= max-time= connect-timeout= retry= retry-delay= write-out= form= cookie= "
-        "upload-file= output> cookie-jar> dump-header> compressed create-dirs fail-with-body http1.1 http2 "
+        "output> cookie-jar> dump-header> compressed create-dirs fail-with-body http1.1 http2 "
         "no-progress-meter max-redirs= url="
     ),
     "csplit": "k n= s z f> prefix> keep-files digits= quiet silent elide-empty-files suppress-matched",
     "date": "^s= ^set= u R I? d= r= utc universal rfc-email iso-8601? rfc-3339= date= reference= debug +",
     "dd": "",
+    "docker": "D debug l= log-level= v version",
     "diff": (
         "u r q N w b i B y a E Z c s t U= W= x= X= I= color? unified? recursive brief new-file ignore-case "
         "ignore-all-space ignore-space-change ignore-blank-lines side-by-side suppress-common-lines width= "
@@ -80,6 +81,14 @@ _LINES = {
         "H I t= e= E= d= a g i s L p 0 hidden no-ignore type= extension= max-depth= exclude= absolute-path "
         "glob ignore-case case-sensitive follow full-path print0 color= size= changed-within="
     ),
+    "aws": "profile= region= output= query= debug no-cli-pager no-paginate",
+    "brew": "v q d verbose quiet debug",
+    "gcloud": "project= account= format= q quiet",
+    "gh": "R= repo= version",
+    "helm": "n= namespace= debug",
+    "podman": "log-level= v version",
+    "systemctl": "t= type= n= lines= o= output= user system no-pager q quiet now",
+    "uv": "q v n V quiet verbose offline no-cache",
     "file": "b i L h k 0 brief mime mime-type mime-encoding dereference no-dereference",
     "git": "P no-pager no-optional-locks literal-pathspecs version v C=",
     "git add": "A u n f v N all update dry-run force verbose intent-to-add chmod= ignore-errors",
@@ -98,7 +107,7 @@ _LINES = {
     "git clone": ("q v n b= quiet verbose depth= single-branch branch= no-checkout no-tags shallow-since= !:: >second"),
     "git commit": (
         "a q s n v m=! F=! C=! t~ all quiet signoff no-verify amend no-edit! message=! file=! reuse-message=! "
-        "fixup=! allow-empty allow-empty-message author= date= dry-run! short! porcelain! no-gpg-sign only "
+        "fixup~! allow-empty allow-empty-message author= date= dry-run! short! porcelain! no-gpg-sign only "
         "include no-post-rewrite reset-author trailer="
     ),
     "git config": "get l list get-all get-regexp show-origin show-scope name-only global local type= default= z <1",
@@ -120,7 +129,7 @@ _LINES = {
     "git ls-remote": "h t q heads tags refs symref exit-code quiet get-url !::",
     "git merge": "q v m= no-ff ff-only ff no-edit abort squash no-commit quiet message=",
     "git mv": "f k n v force dry-run verbose >all",
-    "git pull": "q v p t rebase? no-rebase ff-only quiet verbose prune tags depth= autostash no-edit !::",
+    "git pull": "q v p t rebase no-rebase ff-only quiet verbose prune tags depth= autostash no-edit !::",
     "git push": (
         "u f n q v d set-upstream force force-with-lease? tags all delete dry-run follow-tags quiet verbose !::"
     ),
@@ -137,7 +146,7 @@ _LINES = {
     "git shortlog": "s n e c summary numbered email group= format= since= until= all no-merges",
     "git show": _WALK,
     "git show-ref": "heads tags d s hash? verify q head abbrev?",
-    "git stash": "m= u a k q p message= include-untracked all keep-index quiet index staged stat patch #",
+    "git stash": "m= u a k q message= include-untracked all keep-index quiet index staged stat #",
     "git status": (
         "s b v u? z short branch verbose porcelain? long untracked-files? ignored? ahead-behind "
         "no-ahead-behind renames no-renames find-renames? column? show-stash"
@@ -230,7 +239,7 @@ _LINES = {
     "xxd": "p u b e r i C g= c= l= s= >second",
     "xz": _ZIPPERS,
     "zcat": "*",
-    "zip": "r q j u v 0 1 2 3 4 5 6 7 8 9 y x= i= D X recurse-paths quiet junk-paths exclude= >first",
+    "zip": "r q j u v 0 1 2 3 4 5 6 7 8 9 y x= i= D X recurse-paths quiet junk-paths exclude= >first @",
     "zstd": _ZIPPERS,
 }
 _FIND_VALUED = """

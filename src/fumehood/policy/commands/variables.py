@@ -7,7 +7,7 @@ Arithmetic evaluates values as code, so names in it have to be set to numbers by
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fumehood.policy.commands.script import Arithmetic, Assignment
@@ -73,6 +73,10 @@ class Names:
             elif (found := self._values.setdefault(assignment.name, [])) is not None:
                 found += assignment.values
 
+    def values_of(self, name: str) -> Sequence[Word] | None:
+        """None where they come from elsewhere; none at all where the script leaves it as it is."""
+        return self._values.get(name, ())
+
     def is_number(self, name: str) -> bool:
         values = self._values.get(name)
         return name in _COUNTED_BY_BASH or (bool(values) and all(map(_is_number, values or ())))
@@ -127,7 +131,8 @@ def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int]
     if name == "_" or _is_influential(name):
         why = f"{name} changes how commands are found or what they do"
         raise RefusedError(*shown, why, "leave it as it is; the policy's author can set it for the whole sandbox")
-    if is_exported and not all(word.text is not None and _SWITCH.fullmatch(word.text) for word in values):
+    is_switch = bool(values) and all(word.text is not None and _SWITCH.fullmatch(word.text) for word in values)
+    if is_exported and not is_switch:
         why = f"programs may take orders from {name}, which is exported"
         raise RefusedError(*shown, why, "set it in environment.variables of the policy, or do not export it")
 

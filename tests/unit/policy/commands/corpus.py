@@ -48,6 +48,7 @@ REFUSED_ALL_THE_SAME = frozenset(
             'git diff "$base" -- src',
             "git log $range --oneline",
         ),
+        *('while read -r f; do wc -l < "$f"; done < list.txt', 'printf "%s $unit\\n" "$n"', 'echo "one \\\ntwo"'),
     }
 )
 

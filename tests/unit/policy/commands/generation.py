@@ -16,6 +16,24 @@ rm x|ls|echo|cat|'|"|`|$(|)|${|}|{|(|;|&|&&|\\|#|<<EOF⏎|EOF|⏎EOF⏎|<<'EOF'�
 _TRICKS = (
     *("PATH=. ", "export PATH=.;", "read PATH <<< .;", "> .bashrc", '> "$x.bashrc"', "x='a[$(rm x)]';", "$((x))"),
     *("xargs -I{} ", "timeout 5 ", "sed '1e rm x' ", "sort --compress-program=rm ", "set -- rm x;", '"$@"', "f() { "),
+    *(
+        "<<'ls' | (\nls\n",
+        "<<'ls'",
+        "\nls\nrm x\nls",
+        "$\\\n(rm x)",
+        "(\\\n",
+        "\\\nrm x",
+        "${x-$'\\''}",
+        "$(cat <<'E'\nE)\nrm x\n",
+    ),
+    *(
+        "printf '.%n' PATH;",
+        "export TAPE;",
+        "TAPE=.bashrc;",
+        "tar c file;",
+        "x=cIf; tar $x 'rm x' o.tar file",
+        "sed 's/[",
+    ),
     *("; }; f ", "trap 'rm x' EXIT;", "awk 'BEGIN{print 1}' ", "alias ls=rm;", "export ", "{rm,x}", "\\rm "),
 )
 _PIECES = (

@@ -30,7 +30,7 @@ for name in recorded_only + passed_on:
     real = shutil.which(name, path="/usr/bin:/bin")
     ending = f'exec {real} "$@"' if name in passed_on and real else ":"
     with open(path, "w") as stream:
-        stream.write(f'#!/bin/sh\\nprintf "%s\\\\t" {name} "$@" >> /tmp/log\\necho >> /tmp/log\\n{ending}\\n')
+        stream.write(f'#!/bin/sh\\n(printf "%s\\\\t" {name} "$@"; printf "\\\\036") >> /tmp/log\\n{ending}\\n')
     os.chmod(path, 0o755)
 os.makedirs("/workspace/template/src")
 for name in ("x", "y", "z", "file", "a.txt", "b.txt", "x.sh", "x.sed", "x.awk", "-e1e rm"):
@@ -41,7 +41,7 @@ subprocess.run("git init -q . && git add x && git -c user.name=x -c user.email=x
 # For those who change where programs are looked for.
 for name in ("ls", "cat"):
     with open(f"/workspace/template/{name}", "w") as stream:
-        stream.write("#!/bin/sh\\nprintf 'planted\\\\t\\\\n' >> /tmp/log\\n")
+        stream.write("#!/bin/sh\\nprintf 'planted\\\\t\\\\036' >> /tmp/log\\n")
     os.chmod(f"/workspace/template/{name}", 0o755)
 def orders():
     try:
@@ -68,8 +68,8 @@ for line in lines:
     process.wait()
     gone = not os.path.exists("/tmp/place/x")
     if gone or os.path.exists("/tmp/place/.bashrc") or orders() != at_first:
-        open("/tmp/log", "a").write("written\\t\\n")
-    entries = open("/tmp/log", errors="replace").read().splitlines()
+        open("/tmp/log", "a").write("written\\t\\x1e")
+    entries = open("/tmp/log", errors="replace").read().split("\\x1e")
     found.append([entry.split("\\t")[:-1] for entry in entries if "\\t" in entry])
 json.dump(found, sys.stdout)
 """

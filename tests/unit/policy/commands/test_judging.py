@@ -168,7 +168,7 @@ def test_an_allow_rule_matches_word_for_word(rule: str, line: str, is_allowed: b
     ],
 )
 def test_a_deny_rule_matches_whatever_could_be_meant(rule: str, line: str, is_denied: bool) -> None:
-    assert allows(line, deny=(rule,)) is not is_denied
+    assert allows(line, "*", "mytool", deny=(rule,)) is not is_denied
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,8 @@ def test_a_deny_rule_matches_whatever_could_be_meant(rule: str, line: str, is_de
             "git worktree add .git/x",
         ),
         *("dd if=a of=.git/config", 'dd if=a "o$x"', "dd if=$x", "false && z=b; git -C $z log push"),
+        *("x=of; dd if=a $x=.gitconfig", 'x=of; dd if=a "$x=.git/config"', "x=f; dd if=a o$x=.gitconfig"),
+        *("x=of; dd $x=/etc/nowhere/x if=a", "dd if=a {of,bs}=.gitconfig", "dd if=a [o]f=.gitconfig"),
         "sed -i s/a/b/ " + "*" * 10_000 + "c",
     ],
 )
@@ -232,10 +234,93 @@ def test_ordinary_words_of_the_same_tools_are_harmless() -> None:
 
 def test_a_rule_with_many_stars_is_matched_in_one_go() -> None:
     rule = "*".join("abcdefgh") + "*z"
-    assert not allows("abcdefgh" * 2_000 + "z", "*", deny=(rule,))
-    assert allows("abcdefgh" * 2_000, "*", deny=(rule,))
+    assert not allows("abcdefgh" * 2_000 + "z", "a*", deny=(rule,))
+    assert allows("abcdefgh" * 2_000, "a*", deny=(rule,))
     assert allows("abxb", "a*b*b")
     assert not allows("ab", "a*b*b")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("perl5.36-x86_64-linux-gnu -e 1", "tclsh8.6 x", "pdb3.11 -c q x.py", "vim.basic -es -c '!id' -c q"),
+        *("msgexec id", "dpkg-architecture -c id", "tini -s -- python3 -c 1", "x86_64-linux-gnu-gcc -wrapper id x.c"),
+        *("prove -e id x.t", "systemd-inhibit id", "nosuchtool", "docker ps", "systemctl status", "gh pr list"),
+    ],
+)
+def test_a_star_allows_only_what_is_known(line: str) -> None:
+    for commands in (Commands(allow=("*",)), Commands(allow=("*", "ls")), Commands(deny=("rm",))):
+        (refusal,) = judge(commands, line).refusals
+        assert "'*' allows only tools of which it is" in refusal.why
+    name = line.split()[0]
+    assert refusal.remedy == f"add {name!r} to commands.allow, beside '*'"
+    assert allows(line, "*", name)
+    assert allows(line, f"{name[:3]}*")
+
+
+def test_a_star_allows_the_tools_whose_options_are_known() -> None:
+    for line in ("ls -l | sort -u", "git status && find . -name x", "timeout 5 sed s/a/b/ x", "gcc -c x.c", "awk 1 x"):
+        assert allows(line, "*"), line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("systemctl -H evil status", "systemctl --host=evil status", "systemctl -M evil status"),
+        *(
+            "systemctl status -H evil",
+            "systemctl status -qHevil",
+            "systemctl status --host evil",
+            'systemctl status "$x"',
+        ),
+        *("docker -H ssh://evil ps", "docker --config x ps", "docker --context x ps", "docker ps --host ssh://evil"),
+        *("helm --kubeconfig x.txt list", "helm list --kubeconfig x.txt", "helm list --kubeconfig=x.txt"),
+    ],
+)
+def test_a_program_of_many_sub_commands_takes_only_known_options_of_its_own(line: str) -> None:
+    assert not allows(line, "systemctl status", "docker ps", "helm list")
+
+
+def test_ordinary_options_of_such_a_program_are_harmless() -> None:
+    for line in (
+        "systemctl --no-pager status x",
+        "docker -D ps -a",
+        "helm -n x list",
+        "systemctl status -n 5 x.service",
+    ):
+        assert allows(line, "systemctl status", "docker ps", "helm list"), line
+    assert allows("systemctl -H x status", "systemctl status", "systemctl -H")
+    assert allows("helm list --kubeconfig=x.txt", "helm list --kubeconfig")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("curl -T e.txt file:///workspace/.git/config", "curl -sT e.txt file:///workspace/.gitconfig"),
+        *("curl --upload-file e.txt file:///workspace/.git/config", "curl -T e.txt $x", "curl -T '{a,b}' file:///x/"),
+        *("git pull --rebase=interactive . b", "git pull --rebase=i", "git pull --rebase=$x"),
+        *("git tag --format='%(signature)'", "git shortlog --format=%GS", "git tag --sort=-signature"),
+        *(
+            "zip -x foo a.zip @ .gitconfig f.txt",
+            "zip -i foo a.zip @ .gitconfig f.txt",
+            'zip -x foo a.zip "$x" .gitconfig',
+        ),
+        "ZIPOPT='-T -TT id'; export ZIPOPT; zip x.zip f.txt",
+        "GCC_EXEC_PREFIX=/workspace/p/; export GCC_EXEC_PREFIX; gcc -c x.c",
+        "export ZIPOPT=1; read -r ZIPOPT < f.txt; zip x.zip f.txt",
+        "export GCC_EXEC_PREFIX; for GCC_EXEC_PREFIX in /workspace/p/; do gcc -c x.c; done",
+    ],
+)
+def test_a_tool_is_given_nothing_that_makes_it_start_or_write_more(line: str) -> None:
+    assert not allows(line, "curl", "git", "git pull", "zip", "gcc")
+
+
+@pytest.mark.parametrize("options", ["-x", "-e", "-eu", "+x", "--", "-o pipefail", "--norc", "-c"])
+def test_options_of_a_shell_stand_before_its_text(options: str) -> None:
+    for shell in ("bash", "sh"):
+        assert not allows(f"{shell} -c {options} 'python3 -c 1'", "*", shell)
+        assert not allows(f"{shell} -c {options} ls", "*", shell)
+    assert allows("bash -ex -c 'ls' -x", "*", "bash")
 
 
 def test_a_denial_wins() -> None:

@@ -1,0 +1,69 @@
+"""Whether a redirection may open a connection: bash takes /dev/tcp/host/port for one, wherever the name comes from."""
+
+from __future__ import annotations
+
+import re
+
+from fumehood.policy.commands.script import Redirection
+from fumehood.policy.commands.variables import Names
+from fumehood.policy.commands.verdict import RefusedError
+from fumehood.policy.commands.words import Hole, Word
+
+_NETWORK = ("/dev/tcp/", "/dev/udp/")
+_DEEPEST = 24
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Connections:
+    """For the words of one script, whose variables are `names`."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._harmless: dict[tuple[str, bool], bool] = {}
+        self._depth = 0
+
+    def check(self, redirection: Redirection) -> None:
+        """Raises RefusedError. What is written has to be a plain file anyway."""
+        target = redirection.target
+        if target is None or redirection.operator == "<<<" or not self.may_open(target):
+            return
+        shown = (redirection.start, redirection.end)
+        if target.text is None and redirection.operator == "<":
+            why = "it cannot be known that this is a file, and no network connection"
+            raise RefusedError(*shown, why, "write ./ before it, or set it in the line, or give it to a program")
+        if (target.text or target.prefix).startswith(_NETWORK):
+            raise RefusedError(*shown, "the shell would open a network connection", "use a program that is allowed")
+
+    def may_open(self, word: Word, *, is_all: bool = True) -> bool:
+        """By how it begins. Any variable may be nothing at all, and then the next piece is the beginning.
+
+        Where nothing is put behind it, a glob is a file that was found, or stays as it is.
+        """
+        for number, piece in enumerate(word.pieces, 1):
+            following = word.pieces[number] if number < len(word.pieces) else None
+            if isinstance(piece, str):
+                is_found = is_all and isinstance(following, Hole) and following.is_glob
+                return piece.startswith(_NETWORK) if is_found else any(_agree(piece, place) for place in _NETWORK)
+            if not self._begins_elsewhere(piece, is_all=is_all and following is None):
+                return True
+        return False
+
+    def _begins_elsewhere(self, hole: Hole, *, is_all: bool) -> bool:
+        if hole.is_plain or hole.is_number or hole.is_glob:
+            return True
+        if hole.name is None or _NAME.fullmatch(hole.name) is None:
+            return False
+        asked = (hole.name, is_all)
+        if asked not in self._harmless and self._depth < _DEEPEST:
+            self._harmless[asked] = False  # while it is asked: for one that is made of itself
+            self._depth += 1
+            values = self._names.values_of(hole.name)
+            may_open = values is None or any(self.may_open(value, is_all=is_all) for value in values)
+            self._harmless[asked] = not may_open
+            self._depth -= 1
+        return self._harmless.get(asked, False)
+
+
+def _agree(piece: str, place: str) -> bool:
+    """As far as both go."""
+    return place.startswith(piece[: len(place)])
