@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fumehood.background import BackgroundRun, NewOutput
-    from fumehood.blocking import SyncBackgroundRun, SyncSandbox, SyncSession, run
     from fumehood.errors import (
         AuditError,
         DangerousPolicyWarning,
@@ -30,15 +28,17 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fumehood.events import Event, Finished, Stderr, Stdout
-    from fumehood.files import FileEntry, Transfer
     from fumehood.policy import Policy
     from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
-    from fumehood.sandbox import Sandbox
-    from fumehood.session import Session
+    from fumehood.sandbox.background import BackgroundRun, NewOutput
+    from fumehood.sandbox.files import FileEntry, Transfer
+    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.session import Session
+    from fumehood.sandbox.sync import SyncBackgroundRun, SyncSandbox, SyncSession, run
 
 _HOMES = {
-    "background": ("BackgroundRun", "NewOutput"),
-    "blocking": ("SyncBackgroundRun", "SyncSandbox", "SyncSession", "run"),
+    "sandbox.background": ("BackgroundRun", "NewOutput"),
+    "sandbox.sync": ("SyncBackgroundRun", "SyncSandbox", "SyncSession", "run"),
     "errors": (
         "AuditError",
         "DangerousPolicyWarning",
@@ -53,11 +53,11 @@ _HOMES = {
         "UsageError",
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
-    "files": ("FileEntry", "Transfer"),
+    "sandbox.files": ("FileEntry", "Transfer"),
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunResult", "Status"),
-    "sandbox": ("Sandbox",),
-    "session": ("Session",),
+    "sandbox.sandbox": ("Sandbox",),
+    "sandbox.session": ("Session",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -293,7 +293,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
             " '\\n'.join(map('='.join, request.environment.items())).split('\\n') if line)",
         ),
     ],
-    "text-checked": [Patch("requests.py", "if len(_encoded(text, what)) > _MAX_ARGUMENT_BYTES:", "if 0:")],
+    "text-checked": [Patch("sandbox/request.py", "if len(_encoded(text, what)) > _MAX_ARGUMENT_BYTES:", "if 0:")],
     "scripts-by-path": [
         Patch(PROGRAM, "(source)\n    return path", "(source)\n    os.chdir(RUN_FOLDER)\n    return name"),
     ],

@@ -22,7 +22,7 @@ from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, SyncSandbox,
 from fumehood.backends.docker import profile
 from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.docker.ownership import OWNER, labels
-from fumehood.processes import is_gone
+from fumehood.host.processes import is_gone
 
 OWNER_OF_TEN = """
 import sys, threading

@@ -26,7 +26,7 @@ from unit.images.archives import file, link, write_archive
 from fumehood import FumehoodError, Policy, SyncSandbox, UsageError
 from fumehood.backends.docker.ssh import ssh_argv
 from fumehood.images import Recipe, build_image, list_images
-from fumehood.sandbox import sandboxed_installer
+from fumehood.sandbox.sandbox import sandboxed_installer
 
 AS_NOBODY = """
 import os, sys

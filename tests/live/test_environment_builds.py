@@ -20,7 +20,7 @@ from fumehood import DeniedError, FumehoodError, Policy, SyncSandbox, run
 from fumehood.audit import AuditLog, Query
 from fumehood.environments import EnvironmentStore
 from fumehood.errors import StepFailedError
-from fumehood.interpreter import own_interpreter
+from fumehood.host.interpreter import own_interpreter
 
 GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n"})
 InstallerOf = Callable[[str], None]
@@ -252,7 +252,7 @@ def test_files_may_be_at_another_host_that_the_index_names_but_at_no_address(
 def test_an_installer_that_fills_the_disk_is_ended(
     installer: InstallerOf, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fumehood.installation._MOST_BYTES", 2**20)
+    monkeypatch.setattr("fumehood.sandbox.packages._MOST_BYTES", 2**20)
     installer("""
 import time
 open("/opt/build/packages/large", "wb").write(bytes(2**22))

@@ -13,7 +13,7 @@ from live.traces import descendants, wait_until
 from requirements import require
 
 from fumehood.backends.docker.ownership import OWNER
-from fumehood.processes import identity
+from fumehood.host.processes import identity
 
 pytestmark = pytest.mark.anyio
 POLICY = """

@@ -33,8 +33,8 @@ from fumehood.agents.teams import (
     ToolUsed,
     code_executor,
 )
-from fumehood.requests import RunOptions
 from fumehood.runtime import Context, Limits, LocalRuntime, SerialisingRuntime
+from fumehood.sandbox.request import RunOptions
 from fumehood.tools import PYTHON, Tool, Toolbox, tool
 from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
 from fumehood.tools.filters import Pipeline

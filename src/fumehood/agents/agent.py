@@ -36,10 +36,10 @@ from fumehood.audit.events import Digest
 from fumehood.audit.trail import Trail
 from fumehood.errors import ApprovalPendingError, ModelError, UsageError
 from fumehood.keywords import known_keywords
-from fumehood.opening import AuditChoice
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.requests import place_in_policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.request import place_in_policy
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools.approvals import Ask
 from fumehood.tools.filters import Direction, FilterStream, Pipeline
 from fumehood.tools.functions import Function, as_tools

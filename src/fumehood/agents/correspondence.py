@@ -21,7 +21,7 @@ from fumehood.tools.shaping import MOST_CHARACTERS, shortened
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import Sandbox
 
 
 class Task(Message, name="fumehood.task"):

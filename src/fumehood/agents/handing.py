@@ -12,7 +12,7 @@ from fumehood.tools.result import ToolResult
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import Sandbox
 
 HAND_OFF = "hand_off"
 

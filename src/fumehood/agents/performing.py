@@ -28,8 +28,8 @@ from fumehood.agents.stopping import Stop, StopReason
 from fumehood.audit.events import Digest
 from fumehood.audit.trail import Trail
 from fumehood.errors import NotGrantedError, UsageError
-from fumehood.opening import AuditChoice
 from fumehood.results import Artifact
+from fumehood.sandbox.opening import AuditChoice
 
 Emit = Callable[[TaskEvent], None]
 _CANCELLED = StopReason(Stop.CANCELLED, "somebody cancelled it")

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import Trail
-from fumehood.opening import AuditChoice, find_trail
 from fumehood.policy import Policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.opening import AuditChoice, find_trail
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.gate import Gate
 from fumehood.tools.tool import Tool

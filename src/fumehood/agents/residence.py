@@ -23,13 +23,13 @@ from fumehood.agents.performing import Performer
 from fumehood.agents.result import TaskResult
 from fumehood.audit.trail import Trail
 from fumehood.errors import RefusedError, UsageError
-from fumehood.opening import AuditChoice
 from fumehood.policy import Policy
 from fumehood.runtime.agent import RuntimeAgent, handles
 from fumehood.runtime.context import Context
 from fumehood.runtime.identity import AgentId
 from fumehood.runtime.toolboxes import GrantedRoom
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.gate import Gate
 from fumehood.tools.shaping import head_and_tail

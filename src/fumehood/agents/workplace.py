@@ -23,7 +23,7 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.results import Artifact
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools.approvals import Approvals, ApprovalStore
 from fumehood.tools.events import ToolRefused
 from fumehood.tools.filters import Pipeline

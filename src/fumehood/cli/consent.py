@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fumehood.audit import AuditLog, Trail
 from fumehood.cli.messages import say
 from fumehood.policy import Policy, format_duration
-from fumehood.requests import RunOptions
+from fumehood.sandbox.request import RunOptions
 from fumehood.tools.approvals import Approvals, Request
 from fumehood.tools.approvals.terminal import TerminalPrompt
 from fumehood.tools.calls import Call

@@ -14,7 +14,7 @@ from fumehood.cli.messages import say
 from fumehood.environments import Environment, EnvironmentStore, Wishes
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox import sandboxed_installer
+from fumehood.sandbox.sandbox import sandboxed_installer
 
 _DAY_SECONDS = 24 * 3600
 _MIB = 1024 * 1024

@@ -12,7 +12,7 @@ from fumehood.cli.outlet import Outlet
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, format_size
 from fumehood.results import Artifact, Display
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "application/pdf": ".pdf"}
 

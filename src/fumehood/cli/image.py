@@ -17,7 +17,7 @@ from fumehood.cli.interruption import Interruption, StoppedError
 from fumehood.cli.messages import say
 from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, labels, list_images, remove_image
 from fumehood.policy import Policy
-from fumehood.sandbox import sandboxed_installer
+from fumehood.sandbox.sandbox import sandboxed_installer
 
 _MIB = 1024 * 1024
 _BUILD = """\

@@ -19,9 +19,9 @@ from fumehood.cli.arguments import Parser
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.messages import say
 from fumehood.errors import UsageError
-from fumehood.opening import warn_of_dangers
 from fumehood.policy import Policy
 from fumehood.policy.quantities import parse_duration
+from fumehood.sandbox.opening import warn_of_dangers
 
 if TYPE_CHECKING:
     from fumehood.integrations.mcp import Listening

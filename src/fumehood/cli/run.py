@@ -18,8 +18,8 @@ from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
 from fumehood.cli.supervision import Job, run_live, run_silently
 from fumehood.policy import Policy
-from fumehood.requests import RunOptions
 from fumehood.results import RunResult
+from fumehood.sandbox.request import RunOptions
 
 _USAGE = "hood run [options] (FILE | -c CODE | -) [ARGS] [-- MORE ARGS]"
 _DETAILS = """\

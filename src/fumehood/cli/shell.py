@@ -12,7 +12,6 @@ from contextlib import aclosing, contextmanager
 
 import anyio
 
-from fumehood.background import BackgroundRun
 from fumehood.cli import denials, exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.messages import say
@@ -20,7 +19,8 @@ from fumehood.errors import UsageError
 from fumehood.events import Event, Stdout
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.background import BackgroundRun
+from fumehood.sandbox.sandbox import Sandbox
 
 _USAGE = "hood shell [options] [-- COMMAND ...]"
 _DETAILS = """\

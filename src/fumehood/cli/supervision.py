@@ -17,9 +17,9 @@ from fumehood.cli.outlet import Outlet
 from fumehood.errors import FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Policy
-from fumehood.requests import RunOptions
 from fumehood.results import Display, RunResult
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.request import RunOptions
+from fumehood.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from fumehood.audit import Trail

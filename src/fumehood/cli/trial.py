@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from fumehood.errors import FumehoodError
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _PROGRAM = "print(6 * 7)"
 _EXPECTED = "42\n"

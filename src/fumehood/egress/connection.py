@@ -22,7 +22,7 @@ from fumehood.egress.relay import Relay
 from fumehood.egress.streams import PlainStream, reset, silence
 from fumehood.policy.egress import Attempt, Decision, Opening
 from fumehood.policy.hosts import endpoint
-from fumehood.sightings.canaries import CanaryWatch
+from fumehood.secret_scan.canaries import CanaryWatch
 
 if TYPE_CHECKING:
     from fumehood.egress.visit import Visit

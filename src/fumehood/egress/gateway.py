@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import TypeVarTuple, Unpack
 
+from fumehood.concurrency.portal import LoopThread
 from fumehood.egress.limits import Limits
 from fumehood.egress.relay import Buffer
 from fumehood.egress.resolution import HostResolver, Resolver
@@ -20,7 +21,6 @@ from fumehood.egress.trust import bundle, host_context
 from fumehood.egress.way_out import WayOut
 from fumehood.errors import StepFailedError
 from fumehood.policy import Policy
-from fumehood.portal import LoopThread
 
 WAIT_SECONDS = 10.0
 _FEWEST_CONNECTIONS = 16

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from fumehood.policy.egress import Decision, Passage
 from fumehood.results import Denial
-from fumehood.sightings.canaries import Alarm
+from fumehood.secret_scan.canaries import Alarm
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from fumehood.guest import wire
 from fumehood.guest.lookout import SHOWN_BYTES
 from fumehood.policy.egress import Attempt, Decision, Passage
 from fumehood.results import Denial
-from fumehood.sightings.canaries import Alarm, CanaryWatch
+from fumehood.secret_scan.canaries import Alarm, CanaryWatch
 
 if TYPE_CHECKING:
     from fumehood.egress.way_out import WayOut

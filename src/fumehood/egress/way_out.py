@@ -18,7 +18,7 @@ from fumehood.egress.visit import DNS_PORT, Visit
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.egress import Address, Opening, Rulebook
-from fumehood.sightings.canaries import load_canaries
+from fumehood.secret_scan.canaries import load_canaries
 
 if TYPE_CHECKING:
     from fumehood.egress.authority import Authority

@@ -9,7 +9,7 @@ from typing import Self
 
 from fumehood.environments.requirements import read_requirements
 from fumehood.errors import DeniedError, UsageError
-from fumehood.interpreter import Interpreter, compatibility_tag, own_interpreter
+from fumehood.host.interpreter import Interpreter, compatibility_tag, own_interpreter
 from fumehood.policy import Environment as EnvironmentSection
 
 # Changes when the same wishes would be installed differently, so that what an older release made is not used.

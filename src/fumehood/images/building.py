@@ -18,6 +18,7 @@ from fumehood.backends.docker.troubles import speaking_to
 from fumehood.backends.languages import LANGUAGES
 from fumehood.environments import Environment, EnvironmentStore, Runner, Target, Wishes
 from fumehood.errors import UsageError
+from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.images import debian
 from fumehood.images import labels as labelled
 from fumehood.images.accounts import add_account
@@ -32,7 +33,6 @@ from fumehood.images.platform import wheel_platform
 from fumehood.images.recipe import Recipe
 from fumehood.images.root import Root, open_root
 from fumehood.images.workshop import Workshop, open_workshop
-from fumehood.interpreter import PACKAGES_PLACE
 
 Progress = Callable[[str], None]
 Heartbeat = Callable[[], None]

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from fumehood.environments.children import run_child
 from fumehood.errors import StepFailedError, UsageError
+from fumehood.host.interpreter import own_interpreter
 from fumehood.images.recipe import Recipe
 from fumehood.images.workshop import Workshop
-from fumehood.interpreter import own_interpreter
 
 # Packages that a new system needs to become one, and no program afterwards.
 SCAFFOLDING = r"usrmerge|perl|perl-modules-.*|libperl5\..*|lib(?:file-find-rule|number-compare|text-glob)-perl"

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.images import dpkg
 from fumehood.images.root import Root
-from fumehood.interpreter import PACKAGES_PLACE
 
 _PROGRAM_FOLDERS = frozenset(
     {

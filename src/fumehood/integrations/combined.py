@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Finished, Stderr, Stdout
 from fumehood.integrations.policies import shortened_timeout
-from fumehood.permission import DENIED_EXIT_CODE
 from fumehood.policy import Seconds
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.command_check import DENIED_EXIT_CODE
+from fumehood.sandbox.sandbox import Sandbox
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools import Answer, ToolCall, ToolResult
 from fumehood.tools import approvals as asking
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fumehood.integrations.consent import Consent
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools import STANDARD, Tool, Toolbox, ToolCall
 
 

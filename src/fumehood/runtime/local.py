@@ -27,7 +27,6 @@ from anyio.abc import TaskGroup
 from fumehood.audit.log import current_user
 from fumehood.errors import AuditError, NotGrantedError, StoppedError, UsageError
 from fumehood.keywords import known_keywords
-from fumehood.opening import AuditChoice, find_trail
 from fumehood.policy import Seconds
 from fumehood.policy.audit import Kept
 from fumehood.runtime.agent import Function, RuntimeAgent, handlers_of
@@ -54,6 +53,7 @@ from fumehood.runtime.residents import Job, Make, Registration, Resident
 from fumehood.runtime.states import as_json, read_states, written
 from fumehood.runtime.subscriptions import Subscription, Subscriptions
 from fumehood.runtime.toolboxes import MakeGate
+from fumehood.sandbox.opening import AuditChoice, find_trail
 from fumehood.tools import STANDARD, Tool, as_tools
 from fumehood.tools import Function as ToolFunction
 

@@ -14,7 +14,7 @@ from fumehood.policy import Policy
 from fumehood.runtime.events import GrantDenied
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStatus
 from fumehood.tools.filters import Pipeline
 

@@ -20,7 +20,7 @@ from fumehood.tools.source import apart
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import Sandbox
 
 _MOST_ENTRIES = 500
 

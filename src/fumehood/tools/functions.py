@@ -21,7 +21,7 @@ from fumehood.tools.source import apart, function_source
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import Sandbox
 
 Function = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fumehood.interpreter import own_interpreter
+from fumehood.host.interpreter import own_interpreter
 from fumehood.policy import Policy, format_duration, format_size
 
 _MOST_NAMED = 40

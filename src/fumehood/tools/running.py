@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from fumehood.requests import RunOptions
+from fumehood.sandbox.request import RunOptions
 from fumehood.tools.place import about_python, about_shell
 from fumehood.tools.result import ToolResult
 from fumehood.tools.shaping import shaped
@@ -14,7 +14,7 @@ from fumehood.tools.tool import Arguments, Risk, Tool
 from fumehood.tools.watching import run_watched
 
 if TYPE_CHECKING:
-    from fumehood.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import Sandbox
 
 Seconds = Annotated[
     Annotated[float, Field(gt=0)] | None,

@@ -14,7 +14,7 @@ from fumehood.tools.result import ToolResult
 
 if TYPE_CHECKING:
     from fumehood.policy import Policy
-    from fumehood.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import Sandbox
 
 
 class Risk(StrEnum):

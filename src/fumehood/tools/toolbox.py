@@ -24,7 +24,7 @@ from fumehood.tools.shaping import cleaning
 from fumehood.tools.tool import Tool, ToolSchema
 
 if TYPE_CHECKING:
-    from fumehood.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import Sandbox
 
 _MOST_PROBLEMS = 5
 # Names and reasons that a model wrote, as they go to the audit log.

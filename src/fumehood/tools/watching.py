@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from fumehood.events import Finished, Stderr, Stdout
-from fumehood.requests import RunOptions
 from fumehood.results import Display, RunResult
+from fumehood.sandbox.request import RunOptions
 
 if TYPE_CHECKING:
-    from fumehood.sandbox import Sandbox
-    from fumehood.session import Session
+    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.session import Session
 
 Watch = Callable[[Stdout | Stderr], None]
 """Is told as soon as something was written; must not wait."""

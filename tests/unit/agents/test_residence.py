@@ -25,7 +25,7 @@ from fumehood.agents import (
 )
 from fumehood.agents.teams import CodingPair, HandOffTeam
 from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, Limits, RefusedError
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools import PYTHON, SHELL, tool
 from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
 

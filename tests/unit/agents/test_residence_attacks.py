@@ -26,7 +26,7 @@ from fumehood.agents import (
 from fumehood.agents.models.scripted import Step
 from fumehood.audit.reading import check
 from fumehood.runtime import AgentId, Context, Grants, Limits, LocalRuntime, Reason
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools import PYTHON, Risk, tool
 from fumehood.tools.approvals import Answer, Approvals, Request, State
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from fumehood.environments import EnvironmentStore, Wishes
 from fumehood.environments.manifest import describe, write_manifest
 from fumehood.environments.sealing import seal
-from fumehood.interpreter import Interpreter
+from fumehood.host.interpreter import Interpreter
 
 PYTHON = Interpreter("/opt/python/bin/python3.11", "/opt/python", (3, 11))
 

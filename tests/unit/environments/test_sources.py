@@ -11,7 +11,7 @@ from unit.environments.making import wishes
 from fumehood.environments.installer import find_uv
 from fumehood.environments.sources import Site, Source, find_sources
 from fumehood.errors import StepFailedError, UsageError
-from fumehood.interpreter import own_interpreter
+from fumehood.host.interpreter import own_interpreter
 
 MINE = "https://mine.example/simple"
 

@@ -10,7 +10,7 @@ from unit.environments.making import wishes
 
 from fumehood.environments import Wishes
 from fumehood.errors import DeniedError, UsageError
-from fumehood.interpreter import Interpreter, own_interpreter
+from fumehood.host.interpreter import Interpreter, own_interpreter
 from fumehood.policy import Policy
 
 HASH = "--hash=sha256:" + "ab" * 32

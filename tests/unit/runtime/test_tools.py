@@ -11,7 +11,7 @@ from unit.runtime.troupe import MakeRuntime, Reply
 from fumehood import Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.runtime import AgentFailedError, AgentId, Context, Grants, LocalRuntime, Message, Reason, handles
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools import PYTHON, Answer, ToolCall, ToolResult, tool
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from fumehood.audit.redaction import Redaction
-from fumehood.sightings.spans import replace_spans
-from fumehood.sightings.values import SHORTEST, Known, Seen
+from fumehood.secret_scan.spans import replace_spans
+from fumehood.secret_scan.values import SHORTEST, Known, Seen
 from fumehood.tools.filters.tokens import find_tokens
 
 # Shorter values of variables are settings, and would be found in ordinary words.

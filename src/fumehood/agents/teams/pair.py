@@ -18,7 +18,7 @@ from fumehood.agents.teams.orders import RoundRobinTeam
 from fumehood.agents.teams.team import TeamOptions
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy
-from fumehood.requests import place_in_policy
+from fumehood.sandbox.request import place_in_policy
 from fumehood.tools import PYTHON, SHELL
 from fumehood.tools.approvals import Ask
 

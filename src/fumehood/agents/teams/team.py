@@ -24,7 +24,7 @@ from fumehood.agents.trail import SpeakerChosen
 from fumehood.audit.trail import Trail
 from fumehood.errors import ModelError, UsageError
 from fumehood.keywords import known_keywords
-from fumehood.opening import AuditChoice
+from fumehood.sandbox.opening import AuditChoice
 
 _GO_ON = "Go on."
 

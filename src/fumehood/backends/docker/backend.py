@@ -30,10 +30,10 @@ from fumehood.backends.docker.reference import ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.sandbox import DockerSandbox
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import mount_identities, refuse_sockets_aside
+from fumehood.concurrency.portal import LoopThread
 from fumehood.errors import UnenforceableError
-from fumehood.interpreter import own_interpreter
+from fumehood.host.interpreter import own_interpreter
 from fumehood.policy import Policy
-from fumehood.portal import LoopThread
 
 RUNTIMES = {"docker": None, "gvisor": "runsc"}
 # To find the interpreter that was lent to an image.

@@ -15,8 +15,8 @@ from fumehood.backends.docker.interpreter import remove_unused
 from fumehood.backends.docker.ownership import OWNER
 from fumehood.backends.docker.troubles import speaking_to
 from fumehood.errors import FumehoodError
+from fumehood.host.processes import is_gone
 from fumehood.policy.docker import Docker
-from fumehood.processes import is_gone
 
 
 class Removed(NamedTuple):

@@ -18,7 +18,7 @@ from fumehood.guest.relay import groups
 from fumehood.guest.relay.nursery import SUPERVISORS
 from fumehood.guest.relay.spec import RelaySpec
 from fumehood.guest.rootfs import RUN_FOLDER, WORKSPACE
-from fumehood.interpreter import PACKAGES_PLACE
+from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
 
 HOSTNAME = "sandbox"

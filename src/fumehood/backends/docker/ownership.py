@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 
-from fumehood.processes import identity
+from fumehood.host.processes import identity
 
 OWNER = "fumehood.owner"
 LEASE = "fumehood.lease"

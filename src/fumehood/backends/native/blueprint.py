@@ -17,7 +17,7 @@ from fumehood.guest.doors import LOOPBACK
 from fumehood.guest.rootfs import TRUST_FILE, WORKSPACE
 from fumehood.guest.spec import BindSpec, CellSpec, Limits
 from fumehood.guest.users import SANDBOX_UID, UID_RANGE
-from fumehood.interpreter import PACKAGES_PLACE
+from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
 from fumehood.policy.paths import is_inside
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fumehood import processes
+from fumehood.host import processes
 
 CONTROLLERS = ("memory", "pids", "cpu")
 _NAME = re.compile(r"fumehood-(?P<process>\d+)-(?P<started>\d+)-(?P<namespace>\w+)-\d+")

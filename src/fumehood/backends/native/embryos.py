@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import fumehood.guest
 from fumehood.guest import wire
-from fumehood.interpreter import own_interpreter
+from fumehood.host.interpreter import own_interpreter
 
 # Runs in the new process: the guest's folder is imported as a package of its own, without fumehood around it.
 # The folder goes as a descriptor: the command line stays visible inside, and is not to tell where we are installed.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fumehood.backends.native.cgroups import Hierarchy, find_hierarchies
 from fumehood.guest.kernel import landlock_abi
-from fumehood.interpreter import Interpreter, own_interpreter
+from fumehood.host.interpreter import Interpreter, own_interpreter
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from fumehood.audit.records import Entry, timestamp
 from fumehood.cli.bench.rivals import PROGRAM
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import in_turns
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _BATCH = 1000
 _MIB = 1024 * 1024

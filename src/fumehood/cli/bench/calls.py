@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from fumehood.cli.bench.rivals import PROGRAM
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import in_turns
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _NAME = "tool call over MCP / bare run"
 

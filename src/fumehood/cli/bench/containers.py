@@ -17,7 +17,7 @@ from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, in_turns
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _RUNTIMES = {"docker": (), "gvisor": ("--runtime", "runsc")}
 _PARALLEL = 50

@@ -18,7 +18,7 @@ from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.servers import DOWNLOAD_MIB, SERVERS
 from fumehood.cli.bench.timing import private_memory_mib
 from fumehood.policy import Policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _CONNECTS, _REQUESTS, _IDLE, _ROUNDS = 300, 1500, 1000, 4
 # Each prints one number. They run inside a sandbox and outside of it, unchanged.

@@ -16,7 +16,7 @@ from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns,
 from fumehood.environments import EnvironmentStore, Wishes
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
-from fumehood.sandbox import Sandbox, sandboxed_installer
+from fumehood.sandbox.sandbox import Sandbox, sandboxed_installer
 
 _PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "resources": {"memory": "2G"}}
 _AT_ONCE = 8

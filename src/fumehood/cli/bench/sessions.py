@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, descendants, in_turns, private_memory_mib
 from fumehood.events import Stdout
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _IDLE_SESSIONS = 200
 # Writes the time at which it writes, and waits in between: what is measured is the way out.

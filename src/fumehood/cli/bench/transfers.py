@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from fumehood.cli.bench.rows import Row
 from fumehood.policy import Policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _MIB = 1024 * 1024
 _FILE_MIB = 1024

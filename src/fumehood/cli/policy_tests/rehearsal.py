@@ -28,7 +28,7 @@ from fumehood.policy.rulings import places
 from fumehood.policy.testing import TestResult
 from fumehood.policy.urls import Request, parse_request
 from fumehood.results import RunResult, Status
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _FOLDER = Path(__file__).parent
 # What a run may print is the policy's to say, and can be little.

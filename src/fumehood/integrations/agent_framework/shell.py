@@ -14,7 +14,7 @@ from fumehood.integrations.combined import told
 from fumehood.integrations.policies import AnyPolicy, shortened_timeout, workshop_policy
 from fumehood.policy import Seconds
 from fumehood.results import Cause, Status
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 _KIND = "shell"
 _DESCRIPTION = (

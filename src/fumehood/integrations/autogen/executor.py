@@ -22,7 +22,7 @@ from fumehood.integrations.autogen.planning import make_plan
 from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
 from fumehood.integrations.autogen.reports import Report, SandboxCodeResult
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 
 class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):

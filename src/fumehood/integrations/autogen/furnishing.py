@@ -11,7 +11,7 @@ from fumehood.integrations.autogen.planning import Plan
 from fumehood.integrations.autogen.refusals import OptionError
 from fumehood.policy.paths import WORKSPACE
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 
 
 def make_host_folder(path: str) -> None:

@@ -22,13 +22,13 @@ from inspect_ai.util import (
 from pydantic import BaseModel
 
 from fumehood.errors import DeniedError, SandboxError, UsageError
-from fumehood.files import Kind
 from fumehood.integrations.failures import os_errors
 from fumehood.integrations.inspect_ai.tool_server import ToolServer
 from fumehood.integrations.policies import shortened_timeout, workshop_policy
 from fumehood.policy import Policy, format_size
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.files import Kind
+from fumehood.sandbox.sandbox import Sandbox
 
 _SANDBOX_USERS = ("sandbox", "65534")
 _CANNOT_EXECUTE = 126

@@ -9,10 +9,10 @@ from __future__ import annotations
 import anyio
 from inspect_ai.util._sandbox._cli import SANDBOX_CLI
 
-from fumehood.background import BackgroundRun
 from fumehood.events import Finished, Stdout
 from fumehood.results import RunResult
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.background import BackgroundRun
+from fumehood.sandbox.sandbox import Sandbox
 
 _READY = b"the tool server is up\n"
 # Waits for its standard input, which ends with the sandbox.

@@ -20,13 +20,13 @@ from deepagents.backends.protocol import (
 )
 from deepagents.backends.sandbox import BaseSandbox
 
-from fumehood.blocking import SyncSandbox
 from fumehood.errors import DeniedError, UsageError
 from fumehood.integrations.combined import run_combined
 from fumehood.integrations.failures import as_os_error
 from fumehood.integrations.policies import workshop_policy
 from fumehood.policy import AnyPolicy
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sync import SyncSandbox
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, BlobResourceContents, ReadResourceResult, Resource, TextResourceContents
 
 from fumehood.errors import FumehoodError
-from fumehood.files.artifacts import media_type
-from fumehood.files.paths import sandbox_path
 from fumehood.integrations.mcp.place import Place
 from fumehood.integrations.mcp.results import is_plain, path_of, uri_of
 from fumehood.policy.outputs import Outputs
 from fumehood.policy.quantities import MIB
+from fumehood.sandbox.files.artifacts import media_type
+from fumehood.sandbox.files.paths import sandbox_path
 from fumehood.tools import WRITE_FILE, ToolResult
 from fumehood.tools.filters import Direction
 

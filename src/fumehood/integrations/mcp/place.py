@@ -11,7 +11,7 @@ import anyio
 from fumehood.integrations.mcp.consent import Consent
 from fumehood.integrations.mcp.sessions import Sessions
 from fumehood.integrations.mcp.settings import Settings
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools import EDIT_FILE, LIST_FILES, READ_FILE, SHELL, WRITE_FILE, Tool, Toolbox
 from fumehood.tools.filters import Pipeline
 

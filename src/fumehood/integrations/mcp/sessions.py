@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from fumehood.errors import UsageError
-from fumehood.sandbox import Sandbox
-from fumehood.session import Session
+from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.session import Session
 from fumehood.tools import PYTHON, Risk, Tool, ToolResult, shaped
 from fumehood.tools.running import PythonArguments, limits
 from fumehood.tools.tool import Arguments

@@ -12,7 +12,7 @@ import anyio
 
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.policy.paths import TMP
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools.source import apart
 
 _PACK = """

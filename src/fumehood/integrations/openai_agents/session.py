@@ -27,10 +27,10 @@ from fumehood.integrations.failures import as_os_error
 from fumehood.integrations.openai_agents import archives
 from fumehood.integrations.openai_agents.wishes import check_manifest, refuse_user
 from fumehood.integrations.policies import shortened_timeout
-from fumehood.permission import DENIED_EXIT_CODE
 from fumehood.policy import Policy, Seconds
 from fumehood.results import Cause, Status
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.command_check import DENIED_EXIT_CODE
+from fumehood.sandbox.sandbox import Sandbox
 
 
 class FumehoodSandboxSessionState(SandboxSessionState):

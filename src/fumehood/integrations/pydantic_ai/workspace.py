@@ -18,16 +18,16 @@ from pydantic_ai.workspaces import (
 )
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
-from fumehood.files import FileEntry as Entry
-from fumehood.files import Kind
 from fumehood.integrations.failures import os_errors
 from fumehood.integrations.policies import shortened_timeout
 from fumehood.integrations.pydantic_ai.environment import Environment, gone
 from fumehood.policy import Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
-from fumehood.requests import RunOptions
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox import Sandbox
+from fumehood.sandbox.files import FileEntry as Entry
+from fumehood.sandbox.files import Kind
+from fumehood.sandbox.request import RunOptions
+from fumehood.sandbox.sandbox import Sandbox
 from fumehood.tools.source import apart
 
 _DENIED = 126

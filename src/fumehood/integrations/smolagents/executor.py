@@ -10,13 +10,13 @@ from typing import Any, Self
 
 from smolagents.local_python_executor import CodeOutput, PythonExecutor  # pyright: ignore[reportMissingTypeStubs]
 
-from fumehood.blocking import SyncSandbox, SyncSession
 from fumehood.errors import UsageError
 from fumehood.integrations.combined import told
 from fumehood.integrations.smolagents.answers import read_answer
 from fumehood.integrations.smolagents.source import tools_source, variables_source
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.results import RunResult
+from fumehood.sandbox.sync import SyncSandbox, SyncSession
 
 
 class CodeFailedError(Exception):

@@ -5,7 +5,7 @@ Lexical, as the policy's paths are: whether a file is there, or lets this user r
 
 from __future__ import annotations
 
-from fumehood.interpreter import PACKAGES_PLACE, own_interpreter
+from fumehood.host.interpreter import PACKAGES_PLACE, own_interpreter
 from fumehood.policy.filesystem import Mount
 from fumehood.policy.model import Policy
 from fumehood.policy.paths import SYSTEM_PATHS, is_inside

@@ -15,11 +15,11 @@ import anyio.to_thread
 
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import OFF, Trail
+from fumehood.concurrency.threads import run_whole
 from fumehood.errors import ApprovalPendingError, NotApprovedError, UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import Approval, Policy, format_duration
 from fumehood.policy.approvals import rules_that_ask
-from fumehood.threads import run_whole
 from fumehood.tools import gate
 from fumehood.tools.approvals.requests import Answer, Request, State
 from fumehood.tools.approvals.rows import Question

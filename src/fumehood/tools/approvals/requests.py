@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fumehood.host.processes import boot
 from fumehood.keywords import known_fields
 from fumehood.policy import Policy
-from fumehood.processes import boot
 from fumehood.tools.calls import Call
 
 

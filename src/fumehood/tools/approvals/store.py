@@ -19,9 +19,9 @@ from fumehood.audit.log import current_user
 from fumehood.audit.records import timestamp
 from fumehood.audit.trail import OFF, Trail
 from fumehood.errors import NotApprovedError, UsageError
+from fumehood.host.processes import identity, is_alive
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
-from fumehood.processes import identity, is_alive
 from fumehood.tools.approvals import events
 from fumehood.tools.approvals.database import Database, Execute
 from fumehood.tools.approvals.location import VARIABLE, WHAT, find_folder

@@ -1,7 +1,7 @@
 """What is taken out of texts on their way to and from a model, as `filters` in a policy says.
 
     pipeline     the order of things, and what is done about a find
-    invisible, tokens, wishes     what is looked for, beside known values (`fumehood.sightings`)
+    invisible, tokens, wishes     what is looked for, beside known values (`fumehood.secret_scan`)
     streams      text that comes in pieces
 
     pipeline = Pipeline(policy, trail=trail)
@@ -11,7 +11,7 @@ Not a boundary: whoever controls a text can encode it in a way that nobody looks
 reach; this keeps those that are in reach by mistake from being passed on as they are.
 """
 
-from fumehood.sightings.canaries import Alarm, CanaryWatch, make_canary
+from fumehood.secret_scan.canaries import Alarm, CanaryWatch, make_canary
 from fumehood.tools.filters.pipeline import Act, Direction, Filtered, Pipeline
 from fumehood.tools.filters.streams import FilterStream
 

@@ -21,9 +21,9 @@ from fumehood.audit.trail import OFF, Trail
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
-from fumehood.sightings.canaries import GROWTH, Alarm, load_canaries
-from fumehood.sightings.spans import Span, replace_spans
-from fumehood.sightings.values import SHORTEST, Known, Seen
+from fumehood.secret_scan.canaries import GROWTH, Alarm, load_canaries
+from fumehood.secret_scan.spans import Span, replace_spans
+from fumehood.secret_scan.values import SHORTEST, Known, Seen
 from fumehood.tools.filters import wishes
 from fumehood.tools.filters.events import FilterActed
 from fumehood.tools.filters.invisible import make_visible

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fumehood.sightings.spans import Span
+from fumehood.secret_scan.spans import Span
 
 _START, _END = r"(?<![A-Za-z0-9_-])", r"(?![A-Za-z0-9_-])"
 _FEWEST_DIFFERENT = 8

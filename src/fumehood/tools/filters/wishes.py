@@ -15,7 +15,7 @@ from fumehood.policy import Policy
 from fumehood.policy.hazards import path_hazards
 from fumehood.policy.hosts import covers
 from fumehood.policy.paths import is_inside
-from fumehood.sightings.spans import Span
+from fumehood.secret_scan.spans import Span
 
 HOST_PATH, CREDENTIAL, NETWORK = "host path", "credential", "address"
 

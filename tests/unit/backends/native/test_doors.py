@@ -13,8 +13,8 @@ from fumehood.backends.native.backend import NativeBackend
 from fumehood.egress.lookout import Sighting, sighting
 from fumehood.guest.lookout import SHOWN_BYTES
 from fumehood.policy import Policy
-from fumehood.recording import record
-from fumehood.requests import make_request
+from fumehood.sandbox.output import record
+from fumehood.sandbox.request import make_request
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from fumehood.backends.native.backend import NativeBackend
 from fumehood.errors import StepFailedError
 from fumehood.guest import wire
 from fumehood.policy import Policy
-from fumehood.recording import record
-from fumehood.requests import make_request
+from fumehood.sandbox.output import record
+from fumehood.sandbox.request import make_request
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from unit.tools.filters.tokens import tokens
 from fumehood import Policy, PolicyError, SandboxError, UsageError
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.policy.filters import Filters
-from fumehood.sightings.values import Known
+from fumehood.secret_scan.values import Known
 from fumehood.tools.filters import Alarm, CanaryWatch, Direction, FilterStream, Pipeline, make_canary
 from fumehood.tools.filters.invisible import make_visible
 

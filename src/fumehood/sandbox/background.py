@@ -1,0 +1,143 @@
+"""A run that goes on while its caller does other things."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import anyio
+
+from fumehood.backends.interface import LiveExecution
+from fumehood.errors import UsageError
+from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.results import Record, RunResult
+from fumehood.sandbox.audit import RunEntry
+from fumehood.sandbox.request import checked_terminal
+
+
+@dataclass(frozen=True, slots=True)
+class NewOutput:
+    """What a program wrote since the last look."""
+
+    stdout: bytes
+    stderr: bytes
+
+
+class BackgroundRun:
+    """Made by `Sandbox.start`; lives until it ends, or its sandbox is closed.
+
+    No task of ours reads ahead: output that nobody asks for waits in a pipe of up to 1 MiB, and then the program waits.
+    """
+
+    def __init__(
+        self,
+        execution: LiveExecution,
+        lifetime: AsyncExitStack,
+        entry: RunEntry,
+        report: Callable[[Record, str], Awaitable[RunResult]],
+    ) -> None:
+        self._execution = execution
+        self._lifetime = lifetime
+        self._entry = entry
+        self._report = report
+        self._output = {1: bytearray(), 2: bytearray()}
+        self._shown = {1: 0, 2: 0}
+        self._turn = anyio.Lock()
+        self._result: RunResult | None = None
+
+    async def poll(self) -> RunResult | None:
+        """The result, if there is one already."""
+        self._look()
+        return await self._conclude() if self._execution.is_over else None
+
+    async def read(self) -> NewOutput:
+        """What was written since the last `read`, without waiting for more."""
+        self._look()
+        return NewOutput(self._take(1), self._take(2))
+
+    async def stream(self) -> AsyncGenerator[Event, None]:
+        """What `read` has not given yet, then output as it appears; `Finished` comes last, without that output."""
+        is_over = False
+        while not is_over:
+            is_over = not await self._wait_for_more()
+            stdout, stderr = self._take(1), self._take(2)
+            self._forget_shown()
+            if stdout:
+                yield Stdout(stdout)
+            if stderr:
+                yield Stderr(stderr)
+        yield Finished(await self._conclude())
+
+    async def wait(self) -> RunResult:
+        """Until it ends. The result has all that it wrote, also what was read before, but not what was streamed."""
+        while await self._wait_for_more():
+            pass
+        return await self._conclude()
+
+    async def _wait_for_more(self) -> bool:
+        """False when it is over and there is nothing more to wait for. Several tasks may wait at once."""
+        async with self._turn:
+            if self._execution.is_over:
+                return False
+            await self._execution.wait_for_output()
+            self._look()
+        return True
+
+    async def write(self, data: bytes | str) -> None:
+        """To the program's standard input, or its terminal. Waits while the program does not read."""
+        content = data.encode() if isinstance(data, str) else data
+        self._entry.fed(content)
+        await self._execution.write(content)
+
+    async def close_stdin(self) -> None:
+        self._execution.close_input()
+
+    async def send_signal(self, number: int | signal.Signals) -> None:
+        """To the program's first process."""
+        if number not in signal.valid_signals():
+            raise UsageError(f"{number!r} is not the number of a signal")
+        self._execution.send_signal(int(number))
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Of its terminal. The program is told, as any is when its window changes."""
+        self._execution.resize(checked_terminal((columns, rows)))
+
+    async def kill(self) -> RunResult:
+        """End it with everything that it started; when this returns nothing of it is left."""
+        self._execution.kill()
+        return await self.wait()
+
+    async def close(self) -> None:
+        """For the sandbox, when it closes: nobody but the audit log wants to know how it went."""
+        await self._lifetime.aclose()
+        await self._entry.broke_off(None)
+
+    @property
+    def is_concluded(self) -> bool:
+        """It needs no closing any more."""
+        return self._result is not None
+
+    def _look(self) -> None:
+        for output in self._execution.waiting_output():
+            self._output[output.stream] += output.data
+            self._entry.saw(output.stream, output.data)
+
+    def _take(self, stream: int) -> bytes:
+        data = bytes(self._output[stream][self._shown[stream] :])
+        self._shown[stream] += len(data)
+        return data
+
+    def _forget_shown(self) -> None:
+        """A stream may go on for long, and who reads it wants no second copy."""
+        for stream, shown in self._shown.items():
+            del self._output[stream][:shown]
+            self._shown[stream] = 0
+
+    async def _conclude(self) -> RunResult:
+        if self._result is None:
+            await self._lifetime.aclose()
+            taken = Record(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
+            self._result = await self._entry.concluded(await self._report(taken, self._entry.run_id))
+        return self._result

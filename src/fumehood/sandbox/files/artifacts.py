@@ -1,0 +1,100 @@
+"""What a run has made that `filesystem.outputs` names: found after the run, digested inside, described, not copied."""
+
+from __future__ import annotations
+
+import mimetypes
+from dataclasses import dataclass
+from functools import cache
+
+from fumehood.backends.interface import Conversation
+from fumehood.policy import Resources, format_size
+from fumehood.policy.outputs import Outputs
+from fumehood.results import Artifact
+from fumehood.sandbox.files import exchanges
+from fumehood.sandbox.files.entries import Kind
+from fumehood.sandbox.files.refusals import Refusal
+from fumehood.sandbox.files.walking import Found, TooManyError, Walk, reason_of
+
+_MAX_ENTRIES = 200_000
+_UNKNOWN = "application/octet-stream"
+_COMPRESSED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
+
+Version = tuple[int, int, int]
+Seen = dict[str, Version]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """With a problem there are no artifacts: too many is not the same as some of them."""
+
+    artifacts: tuple[Artifact, ...]
+    problem: str | None = None
+
+
+async def collect(conversation: Conversation, outputs: Outputs, limits: Resources, seen: Seen) -> Collection:
+    """Files that are new or changed since the last time. `seen` is what was there then, and is brought up to date."""
+    try:
+        there = await present(conversation, outputs)
+    except TooManyError as error:
+        return Collection((), f"the workspace has {error} where outputs may be; make fewer")
+    changed = [found for found in there if seen.get(found.path) != _version(found)]
+    seen.clear()
+    seen.update((found.path, _version(found)) for found in there)
+    problem = _excess(changed, limits)
+    if problem is not None:
+        return Collection((), problem)
+    return await _described(conversation, changed, limits.artifacts_size)
+
+
+async def present(conversation: Conversation, outputs: Outputs) -> list[Found]:
+    """The files that may leave, by path."""
+    if not outputs.patterns:
+        return []
+    walk = Walk(conversation, outputs, git=outputs.ask_for_git, max_entries=_MAX_ENTRIES)
+    found = [found async for found in walk.below("") if found.reason is None and found.entry.kind is Kind.FILE]
+    return sorted(found, key=lambda file: file.path)
+
+
+def _version(found: Found) -> Version:
+    return (*found.entry.version, found.entry.size)
+
+
+def _excess(changed: list[Found], limits: Resources) -> str | None:
+    if len(changed) > limits.artifacts:
+        return f"it made {len(changed)} output files, more than {limits.artifacts}; raise resources.artifacts"
+    size = sum(found.entry.size for found in changed)
+    if size > limits.artifacts_size:
+        allowed = format_size(limits.artifacts_size)
+        return f"its output files have {format_size(size)}, more than {allowed}; raise resources.artifacts_size"
+    return None
+
+
+async def _described(conversation: Conversation, changed: list[Found], max_bytes: int) -> Collection:
+    artifacts: list[Artifact] = []
+    left = max_bytes
+    for found in changed:
+        try:
+            size, sha256 = await exchanges.digest(conversation, found.path, limit=left)
+        except Refusal as refusal:
+            if refusal.reason == "too large":
+                return Collection((), f"its output files grow beyond {format_size(max_bytes)} while they are read")
+            reason_of(refusal)  # another run of this sandbox has taken it away
+            continue
+        left -= size
+        artifacts.append(Artifact(found.path, size, sha256, media_type(found.path)))
+    return Collection(tuple(artifacts))
+
+
+@cache
+def _types() -> mimetypes.MimeTypes:
+    """The table that comes with Python, not the host's: a file has the same type on every machine."""
+    return mimetypes.MimeTypes()
+
+
+def media_type(path: str) -> str:
+    """By the name alone: what is inside was written by somebody who may want it to be mistaken."""
+    # The ./ keeps a name such as "data:x" from being read as a URL.
+    kind, compression = _types().guess_type(f"./{path}")
+    if compression is not None:
+        return _COMPRESSED.get(compression, _UNKNOWN)
+    return kind or _UNKNOWN

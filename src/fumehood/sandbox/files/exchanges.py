@@ -1,0 +1,245 @@
+"""One request to the file service and its answers. Knows the protocol, and neither policies nor local files.
+
+An exchange that breaks off anywhere, by cancellation too, abandons the conversation: what is in flight then belongs to
+nobody. A `Refusal` is an orderly end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, cast
+
+from fumehood.backends.interface import Conversation
+from fumehood.errors import SandboxError
+from fumehood.guest.entries import MAX_LISTING_BYTES
+from fumehood.sandbox.files.entries import FileEntry, parse_entries, parse_entry
+from fumehood.sandbox.files.refusals import Refusal
+
+CHUNK_BYTES = 1024 * 1024
+# Messages that may be on their way in before the service has answered the first of them.
+_WINDOW = 4
+_LEAST_BYTES = 64 * 1024
+
+Request = Mapping[str, Any]
+
+
+class Source(Protocol):
+    """Where the data of a file comes from, and its digest so far."""
+
+    async def next(self) -> tuple[bytes | memoryview, bool]:
+        """The next chunk, and whether it is the last; OSError when there is none to be had."""
+        ...
+
+    def sha256(self) -> str: ...
+
+
+class Stored(NamedTuple):
+    size: int
+    version: tuple[int, int]
+    """As a folder's entries tell it: what somebody puts in its place has another."""
+
+
+class Sink(Protocol):
+    """Where the data of a file goes to, and its digest so far."""
+
+    async def take(self, data: bytes) -> None: ...
+
+    def sha256(self) -> str: ...
+
+
+@contextmanager
+def whole(conversation: Conversation) -> Iterator[None]:
+    try:
+        yield
+    except Refusal:
+        raise
+    except BaseException:
+        conversation.abandon()
+        raise
+
+
+async def ask(conversation: Conversation, request: Request) -> dict[str, Any]:
+    with whole(conversation):
+        await conversation.send(request)
+        return await _done(conversation)
+
+
+async def stat(conversation: Conversation, path: str, *, follow: bool = False, links: bool = True) -> FileEntry:
+    done = await ask(conversation, {"do": "stat", "path": path, "follow": follow, "links": links})
+    # The caller's own name for it; the service, which may have followed a link, knows it by another one.
+    return replace(parse_entry({**done, "name": "_"}), name=posixpath.basename(path) or path or "workspace")
+
+
+async def list_folder(conversation: Conversation, path: str, *, limit: int, links: bool = True) -> list[FileEntry]:
+    """At most `limit` entries, by name."""
+    entries: list[FileEntry] = []
+    with whole(conversation):
+        await conversation.send({"do": "list", "path": path, "limit": limit, "links": links})
+        async for body in _Answers(conversation, "entries", MAX_LISTING_BYTES):
+            entries += parse_entries(body)
+            if len(entries) > limit:
+                raise _broken("it sent more entries than were asked for")
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+async def digest(conversation: Conversation, path: str, *, limit: int) -> tuple[int, str]:
+    request = {"do": "digest", "path": path, "limit": limit, "links": False}
+    return _receipt(await ask(conversation, request))
+
+
+async def fetch(conversation: Conversation, path: str, sink: Sink, *, limit: int, links: bool = True) -> int:
+    """The number of bytes that went into the sink, as the service and we both counted and digested them."""
+    size = 0
+    with whole(conversation):
+        await conversation.send({"do": "read", "path": path, "limit": limit, "links": links})
+        answers = _Answers(conversation, "data", limit)
+        async for body in answers:
+            size += len(body)
+            await sink.take(body)
+        _check((size, sink.sha256()), _receipt(answers.done), path)
+    return size
+
+
+async def store(conversation: Conversation, request: Request, source: Source) -> Stored:
+    """Sends a file. If the source fails, with OSError, the service is told to forget what it has."""
+    with whole(conversation):
+        try:
+            size, waiting = await _send_all(conversation, request, source)
+        except _SourceFailedError as error:
+            # Not an end of the conversation: the service has let go of the file and waits for the next request.
+            failure = error.failure
+        else:
+            for _ in range(waiting):
+                await _more(conversation)
+            done = await _done(conversation)
+            _check((size, source.sha256()), _receipt(done), str(request["path"]))
+            return Stored(size, _version(done))
+    raise failure
+
+
+class _SourceFailedError(Exception):
+    def __init__(self, failure: OSError) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+async def _send_all(conversation: Conversation, request: Request, source: Source) -> tuple[int, int]:
+    header, size, waiting = {**request, "last": False}, 0, 0
+    while True:
+        try:
+            data, is_last = await source.next()
+        except OSError as error:
+            if "do" not in header:
+                await _take_back(conversation, waiting)
+            raise _SourceFailedError(error) from error
+        if is_last:
+            header = {**header, "last": True, "sha256": source.sha256()}
+        await conversation.send(header, data)
+        size += len(data)
+        if is_last:
+            return size, waiting
+        header, waiting = {"last": False}, waiting + 1
+        if waiting == _WINDOW:
+            await _make_room(conversation)
+            waiting -= 1
+
+
+async def _make_room(conversation: Conversation) -> None:
+    try:
+        await _more(conversation)
+    except Refusal:
+        await conversation.send({"last": True})
+        raise
+
+
+async def _take_back(conversation: Conversation, waiting: int) -> None:
+    await conversation.send({"last": True})
+    try:
+        for _ in range(waiting):
+            await _more(conversation)
+        await _done(conversation)
+    except Refusal:
+        return
+    raise _broken("it kept a file that was taken back")
+
+
+class _Answers:
+    """The bodies of all answers of one kind; when they are through, `done` has the last word.
+
+    Bounded in bytes, and so in number: a service sends large ones, and only the last may be small.
+    """
+
+    def __init__(self, conversation: Conversation, kind: str, limit: int) -> None:
+        self._conversation, self._kind = conversation, kind
+        self._left, self._small = limit, 1 + limit // CHUNK_BYTES
+        self.done: dict[str, Any] = {}
+
+    def __aiter__(self) -> _Answers:
+        return self
+
+    async def __anext__(self) -> bytes:
+        header, body = await _next(self._conversation)
+        if "done" in header:
+            self.done = _object(header["done"])
+            raise StopAsyncIteration
+        if self._kind not in header:
+            raise _broken("it sent an answer of another kind")
+        self._left -= len(body)
+        self._small -= len(body) < _LEAST_BYTES
+        if self._left < 0 or self._small < 0:
+            raise _broken("it sent more than was asked for")
+        return body
+
+
+async def _more(conversation: Conversation) -> None:
+    header, _ = await _next(conversation)
+    if "more" not in header:
+        raise _broken("it did not ask for more")
+
+
+async def _done(conversation: Conversation) -> dict[str, Any]:
+    header, _ = await _next(conversation)
+    if "done" not in header:
+        raise _broken("it did not say that it is done")
+    return _object(header["done"])
+
+
+async def _next(conversation: Conversation) -> tuple[dict[str, Any], bytes]:
+    header, body = await conversation.receive()
+    if "error" in header:
+        raise Refusal(_object(header["error"]))
+    return header, body
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _broken("it sent an answer that is no object")
+    return cast("dict[str, Any]", value)
+
+
+def _receipt(done: dict[str, Any]) -> tuple[int, str]:
+    size, sha256 = done.get("size"), done.get("sha256")
+    if type(size) is not int or not isinstance(sha256, str) or len(sha256) != hashlib.sha256().digest_size * 2:
+        raise _broken("it sent no digest")
+    return size, sha256
+
+
+def _version(done: dict[str, Any]) -> tuple[int, int]:
+    match done.get("version"):
+        case [int(inode), int(changed_ns)]:
+            return inode, changed_ns
+        case _:
+            raise _broken("it did not say what it has stored")
+
+
+def _check(ours: tuple[int, str], theirs: tuple[int, str], path: str) -> None:
+    if ours != theirs:
+        raise SandboxError(f"{path!r} did not arrive as it was sent: {ours[0]} of {theirs[0]} bytes, or others")
+
+
+def _broken(what: str) -> SandboxError:
+    return SandboxError(f"the sandbox's file service broke the protocol: {what}")

@@ -1,0 +1,98 @@
+"""Goes through a tree in the sandbox, folder by folder, from the host; asks for each by its path, without links.
+
+Bounded in entries, in characters and in depth, so that no tree that a program can build keeps the host busy for long,
+fills its memory or makes it build paths that nobody can use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from fumehood.backends.interface import Conversation
+from fumehood.policy.outputs import Outputs
+from fumehood.sandbox.files import exchanges
+from fumehood.sandbox.files.entries import FileEntry, Kind
+from fumehood.sandbox.files.paths import joined
+from fumehood.sandbox.files.refusals import TOO_LONG, UNREADABLE, VANISHED, Refusal
+
+MAX_DEPTH = 100
+MAX_CHARACTERS = 64 * 1024**2
+"""Of paths, and of what links say: every entry of a deep tree has a long path."""
+_TOO_LONG = "paths and links that are too long to keep together"
+
+NOT_NAMED = "filesystem.outputs does not name it"
+CHANGED = "it changed meanwhile"
+FORBIDDEN = "its permissions do not allow to read it"
+
+
+class TooManyError(Exception):
+    """There is more than the walk was to see; says of what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`path` is below the workspace. With a reason it is not to be taken; a folder then was not entered."""
+
+    path: str
+    entry: FileEntry
+    reason: str | None
+
+
+class Walk:
+    def __init__(self, conversation: Conversation, outputs: Outputs, *, git: bool, max_entries: int) -> None:
+        self._conversation, self._outputs, self._git = conversation, outputs, git
+        self._max_entries = self._left = max_entries
+        self._left_characters = MAX_CHARACTERS
+
+    async def below(self, top: str) -> AsyncIterator[Found]:
+        pending: list[tuple[str, FileEntry | None, int]] = [(top, None, 0)]
+        while pending:
+            path, entry, depth = pending.pop()
+            try:
+                entries = await self._list(path)
+            except Refusal as refusal:
+                if entry is None:
+                    raise
+                yield Found(path, entry, reason_of(refusal))
+                continue
+            for item in entries:
+                found = self._judge(joined(path, item.name), item, depth)
+                yield found
+                if item.kind is Kind.FOLDER and found.reason is None:
+                    pending.append((found.path, item, depth + 1))
+
+    async def _list(self, path: str) -> list[FileEntry]:
+        try:
+            entries = await exchanges.list_folder(self._conversation, path, limit=self._left + 1, links=False)
+        except Refusal as refusal:
+            if refusal.reason == TOO_LONG:
+                raise TooManyError(_TOO_LONG) from refusal
+            raise
+        self._left -= len(entries)
+        if self._left < 0:
+            raise TooManyError(f"more than {self._max_entries} entries")
+        self._left_characters -= sum(len(path) + len(entry.name) + len(entry.target or "") for entry in entries)
+        if self._left_characters < 0:
+            raise TooManyError(_TOO_LONG)
+        return entries
+
+    def _judge(self, path: str, entry: FileEntry, depth: int) -> Found:
+        if entry.name.lower() == ".git" and not self._git:
+            return Found(path, entry, "it belongs to version control; ask for it with git=True")
+        if entry.kind is Kind.FOLDER:
+            if depth + 1 >= MAX_DEPTH:
+                return Found(path, entry, f"it is more than {MAX_DEPTH} folders deep")
+            return Found(path, entry, None if self._outputs.reach(path) else NOT_NAMED)
+        if entry.kind not in (Kind.FILE, Kind.LINK):
+            return Found(path, entry, f"it is a {entry.kind}")
+        return Found(path, entry, None if self._outputs.match(path) else NOT_NAMED)
+
+
+def reason_of(refusal: Refusal) -> str:
+    """Why something that was there a moment ago cannot be had; what is not the programs' doing is raised."""
+    if refusal.reason in VANISHED:
+        return CHANGED
+    if refusal.reason in UNREADABLE:
+        return FORBIDDEN
+    raise refusal

@@ -1,0 +1,207 @@
+"""The blocking API: the same methods as `Sandbox`, through one generic wrapper. Works inside a running event loop too,
+because the sandbox's own loop runs in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial, wraps
+from types import TracebackType
+from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+
+from anyio.from_thread import BlockingPortal
+
+from fumehood.audit import Trail
+from fumehood.concurrency.portal import LoopThread
+from fumehood.errors import UsageError
+from fumehood.keywords import known_keywords
+from fumehood.policy import AnyPolicy, Policy
+from fumehood.results import RunResult
+from fumehood.sandbox.background import BackgroundRun
+from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
+from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.session import Session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Part = TypeVar("Part")
+Target = TypeVar("Target")
+CovariantTarget = TypeVar("CovariantTarget", covariant=True)
+
+
+class _Driver(Protocol[CovariantTarget]):
+    """Drives an object of the async API from outside of its event loop."""
+
+    @property
+    def portal(self) -> BlockingPortal: ...
+
+    @property
+    def target(self) -> CovariantTarget: ...
+
+
+def _blocking(
+    method: Callable[Concatenate[Target, P], Awaitable[T]],
+) -> Callable[Concatenate[_Driver[Target], P], T]:
+    @wraps(method)
+    def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.portal.call(partial(method, self.target, *args, **kwargs))
+
+    return call
+
+
+def _blocking_part(
+    method: Callable[Concatenate[Target, P], Awaitable[T]], kind: Callable[[BlockingPortal, T], Part]
+) -> Callable[Concatenate[_Driver[Target], P], Part]:
+    """For a method that makes something which has to be driven too."""
+
+    @wraps(method)
+    def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Part:
+        return kind(self.portal, self.portal.call(partial(method, self.target, *args, **kwargs)))
+
+    return call
+
+
+def _blocking_iterator(
+    method: Callable[Concatenate[Target, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Driver[Target], P], Iterator[T]]:
+    @wraps(method)
+    def iterate(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        iterator = method(self.target, *args, **kwargs)
+        try:
+            while True:
+                try:
+                    yield self.portal.call(iterator.__anext__)
+                except StopAsyncIteration:
+                    return
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close:
+                self.portal.call(close)
+
+    return iterate
+
+
+class _Part(Generic[Target]):
+    """Something that belongs to a sandbox and is driven through its loop."""
+
+    def __init__(self, portal: BlockingPortal, target: Target) -> None:
+        self.portal, self.target = portal, target
+
+
+class SyncBackgroundRun(_Part[BackgroundRun]):
+    """A `BackgroundRun` whose methods block."""
+
+    poll = _blocking(BackgroundRun.poll)
+    read = _blocking(BackgroundRun.read)
+    stream = _blocking_iterator(BackgroundRun.stream)
+    wait = _blocking(BackgroundRun.wait)
+    write = _blocking(BackgroundRun.write)
+    close_stdin = _blocking(BackgroundRun.close_stdin)
+    send_signal = _blocking(BackgroundRun.send_signal)
+    resize = _blocking(BackgroundRun.resize)
+    kill = _blocking(BackgroundRun.kill)
+
+
+class SyncSession(_Part[Session]):
+    """A `Session` whose methods block."""
+
+    def __enter__(self) -> Self:
+        self.portal.call(self.target.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.portal.call(self.target.close)
+
+    run = _blocking(Session.run)
+    stream = _blocking_iterator(Session.stream)
+    interrupt = _blocking(Session.interrupt)
+    restart = _blocking(Session.restart)
+
+
+class SyncSandbox:
+    """`with SyncSandbox(policy) as box`: every method blocks and otherwise is that of `Sandbox`."""
+
+    @known_keywords(elsewhere=place_in_policy)
+    def __init__(
+        self,
+        policy: AnyPolicy | None = None,
+        *,
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+        learn: bool = False,
+        audit: AuditChoice = None,
+        gated: bool = False,
+        keep_tmp: bool = False,
+    ) -> None:
+        self.target = Sandbox(
+            policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated, keep_tmp=keep_tmp
+        )
+        self._portal: BlockingPortal | None = None
+        self._stack = ExitStack()
+        self._process = os.getpid()
+
+    def __enter__(self) -> Self:
+        if self._portal is not None:
+            raise UsageError("this sandbox is open already; make another SyncSandbox for a second place")
+        with ExitStack() as stack:
+            portal = stack.enter_context(LoopThread()).portal
+            stack.enter_context(portal.wrap_async_context_manager(self.target))
+            self._portal, self._stack = portal, stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._portal = None
+        if os.getpid() == self._process:
+            self._stack.close()
+        # In a forked child there is nothing to close: the loop's thread, and with it the sandbox, is the parent's.
+
+    @property
+    def portal(self) -> BlockingPortal:
+        if self._portal is None:
+            raise UsageError("the sandbox is not open; use it inside `with SyncSandbox(policy) as box:`")
+        return self._portal
+
+    @property
+    def policy(self) -> Policy:
+        return self.target.policy
+
+    @property
+    def trail(self) -> Trail:
+        return self.target.trail
+
+    @property
+    def enforcement(self) -> Mapping[str, str]:
+        return self.target.enforcement
+
+    run = _blocking(Sandbox.run)
+    stream = _blocking_iterator(Sandbox.stream)
+    change_policy = _blocking(Sandbox.change_policy)
+    write = _blocking(Sandbox.write)
+    read = _blocking(Sandbox.read)
+    list = _blocking(Sandbox.list)
+    outputs = _blocking(Sandbox.outputs)
+    stat = _blocking(Sandbox.stat)
+    remove = _blocking(Sandbox.remove)
+    mkdir = _blocking(Sandbox.mkdir)
+    upload = _blocking(Sandbox.upload)
+    download = _blocking(Sandbox.download)
+
+    @wraps(Sandbox.session)
+    def session(self) -> SyncSession:
+        return SyncSession(self.portal, self.target.session())
+
+    start = _blocking_part(Sandbox.start, SyncBackgroundRun)
+
+
+@options_of_runs()
+def run(code: str | bytes | None = None, policy: AnyPolicy | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    """Run code in a fresh sandbox and wait for it. Without a policy everything is denied."""
+    with SyncSandbox(policy) as box:
+        return box.run(code, **options)

@@ -1,0 +1,89 @@
+"""Canaries: values that are planted where only a thief looks, and raise an alarm where they show up."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import string
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fumehood.errors import UsageError
+from fumehood.policy import Policy
+from fumehood.secret_scan.forms import Form, forms_of
+from fumehood.secret_scan.values import Known
+
+# How much a value can grow in the widest of its forms: escapes of eight digits.
+GROWTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    canary: str
+    where: str
+
+
+def make_canary() -> str:
+    """A value that looks worth stealing: of the form of an AWS access key, and of no account."""
+    return "AKIA" + "".join(secrets.choice(string.ascii_uppercase + "234567") for _ in range(16))
+
+
+def load_canaries(policy: Policy, variables: Mapping[str, str]) -> tuple[Known, ...]:
+    """Those of the policy. One that is not there would raise no alarm, so it is an error."""
+    found: list[Known] = []
+    for canary in policy.filters.canaries:
+        value = variables.get(canary.from_env, "") if canary.from_env is not None else ""
+        if canary.from_file is not None:
+            with suppress(OSError), open(canary.from_file, "rb") as file:
+                value = os.fsdecode(file.read())
+        if not value.strip():
+            origin = f"variable {canary.from_env}" if canary.from_env else f"file {canary.from_file}"
+            raise UsageError(f"the canary {canary.name!r} has no value: {origin} is empty or cannot be read")
+        found.append(Known(canary.name, value.strip()))
+    return tuple(found)
+
+
+class CanaryWatch:
+    """One stream of bytes on its way out, such as a connection: `feed` tells which canaries are in it, each once."""
+
+    def __init__(self, canaries: Iterable[Known], where: str) -> None:
+        self._where = where
+        self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
+        wanted: dict[Form, list[_Wanted]] = {}
+        for canary in canaries:
+            for form, needles in forms_of(canary.value.strip() or canary.value):
+                wanted.setdefault(form, []).extend((canary.name, needle) for needle in needles)
+        self._tracks = [_Track(form, of_form) for form, of_form in wanted.items()]
+        self._seen: set[str] = set()
+
+    def feed(self, data: bytes) -> tuple[Alarm, ...]:
+        """Before the data is passed on; what was cut in two is put together."""
+        if not self._tracks:
+            return ()
+        text = self._decoder.decode(data)
+        found = {name: None for track in self._tracks for name in track.feed(text) if name not in self._seen}
+        self._seen.update(found)
+        return tuple(Alarm(name, self._where) for name in found)
+
+
+_Wanted = tuple[str, str]
+
+
+class _Track:
+    """A stream as one form shows it; of what has passed, only as much as the longest find could begin in."""
+
+    def __init__(self, form: Form, wanted: list[_Wanted]) -> None:
+        self._form, self._wanted = form, wanted
+        self._most = max(len(needle) for _, needle in wanted) - 1
+        self._passed = self._waiting = ""
+
+    def feed(self, text: str) -> list[str]:
+        """The names of what is complete now; what waits is read as if nothing followed, since nothing may."""
+        before = len(self._passed)
+        ready, self._waiting = self._form.split(self._waiting + text)
+        passed = self._passed + self._form.read(ready)
+        whole = passed + self._form.read(self._waiting)
+        self._passed = passed[-self._most :]
+        return [name for name, needle in self._wanted if whole.find(needle, max(0, before - len(needle) + 1)) >= 0]

@@ -1,0 +1,79 @@
+"""A place for file tests: a folder that plays the sandbox's root, the real service in it, and a real socket between.
+
+The service runs in a thread here. Nothing of the kernel's isolation is around it, so whatever stays inside does so by
+the service's own doing.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fumehood.backends.conversation import SocketConversation
+from fumehood.backends.interface import Conversation
+from fumehood.guest import files as guest_files
+from fumehood.guest import frames
+from fumehood.policy import Policy
+from fumehood.policy.outputs import Outputs
+from fumehood.sandbox.files import Files
+from fumehood.sandbox.files.artifacts import Collection, Seen, collect
+
+EVERYTHING = {"filesystem": {"outputs": ["**"]}}
+
+
+@dataclass
+class Room:
+    root: Path
+    policy: Policy = field(default_factory=lambda: Policy(**EVERYTHING))
+
+    def __post_init__(self) -> None:
+        self.workspace.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def files(self) -> Files:
+        return Files(self.policy, self.converse)
+
+    async def artifacts(self, seen: Seen) -> Collection:
+        async with self.converse() as conversation:
+            return await collect(conversation, Outputs(self.policy.filesystem.outputs), self.policy.resources, seen)
+
+    @asynccontextmanager
+    async def converse(self) -> AsyncIterator[Conversation]:
+        async with talking_to(self._serve) as conversation:
+            yield conversation
+
+    @asynccontextmanager
+    async def staying_files(self) -> AsyncIterator[Files]:
+        """One conversation for all that is asked, as a pool hands it out again and again."""
+        async with self.converse() as conversation:
+            yield Files(self.policy, lambda: nullcontext(conversation))
+
+    def _serve(self, stream: socket.socket) -> None:
+        guest_files.serve(frames.Conversation(stream), str(self.root), str(self.workspace))
+
+
+@asynccontextmanager
+async def talking_to(service: Callable[[socket.socket], None]) -> AsyncIterator[SocketConversation]:
+    """A conversation with whatever `service` does on the other end of it."""
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=_run, args=(service, theirs))
+    thread.start()
+    conversation = SocketConversation(ours)
+    try:
+        yield conversation
+    finally:
+        conversation.close()
+        thread.join()
+
+
+def _run(service: Callable[[socket.socket], None], stream: socket.socket) -> None:
+    with stream:
+        service(stream)
