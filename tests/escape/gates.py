@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fumehood.guest.gate import CODE, SECRET_BYTES
+from fumehood.guest.isolation.gate import CODE, SECRET_BYTES
 
 
 class FoundGate(NamedTuple):

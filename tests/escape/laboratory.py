@@ -18,7 +18,7 @@ import pytest
 from anyio.abc import TaskStatus
 
 from fumehood import Cause, Finished, RunResult, Sandbox, Stdout
-from fumehood.guest.seccomp import numbers_aarch64, numbers_x86_64
+from fumehood.guest.isolation.seccomp import numbers_aarch64, numbers_x86_64
 
 ENDED = "the attack ran to its end: "
 

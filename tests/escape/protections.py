@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 GUEST, NATIVE, RUNS = "guest", "backends/native", "backends/runs"
-ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation.py", f"{GUEST}/rootfs.py", f"{GUEST}/cell.py"
-PROGRAM, ENDING, SERVICE = f"{GUEST}/program.py", f"{GUEST}/ending.py", f"{GUEST}/service.py"
+ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation/run.py", f"{GUEST}/isolation/rootfs.py", f"{GUEST}/cell/main.py"
+PROGRAM, ENDING, SERVICE = f"{GUEST}/program/start.py", f"{GUEST}/program/shutdown.py", f"{GUEST}/cell/service.py"
 BLUEPRINT, CELLS, EMBRYOS = f"{NATIVE}/blueprint.py", f"{NATIVE}/cells.py", f"{NATIVE}/embryos.py"
+LANDLOCK, SUPERVISION = f"{GUEST}/isolation/landlock.py", f"{GUEST}/cell/supervision.py"
 PUMP = f"{RUNS}/pump.py"
 
 # What a root that is not minimal would show.
@@ -43,7 +44,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "seccomp": [Patch(SERVICE, "install_filter(program, gate)", "pass")],
     "gate-closed": [_plan_without("_close_gate(")],
     "namespace-limit": [Patch(ISOLATION, '"max_user_namespaces": 0, ', "")],
-    "landlock": [Patch(f"{GUEST}/landlock.py", 'plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF', '0 and (""')],
+    "landlock": [Patch(LANDLOCK, 'plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF', '0 and (""')],
     "capabilities": [
         Patch(ISOLATION, "for capability in range(last + 1):", "for capability in ():"),
         Patch(ISOLATION, 'plan.call("prctl", kernel.PR_SET_SECUREBITS', '0 and (""'),
@@ -78,10 +79,10 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "ipc-namespace": [Patch(ISOLATION, "| kernel.CLONE_NEWIPC)", ")")],
     "process-namespace": [
-        Patch(f"{GUEST}/supervision.py", "kernel.unshare(kernel.CLONE_NEWPID)", "pass"),
-        Patch(f"{GUEST}/supervision.py", "self._nursery.return_to(kernel.CLONE_NEWPID)", "pass"),
-        Patch(f"{GUEST}/supervision.py", "_, status, used =", "os.kill(self._process, 9); _, status, used ="),
-        Patch(f"{GUEST}/supervision.py", "        self._cgroups.remove()", "        pass"),
+        Patch(SUPERVISION, "kernel.unshare(kernel.CLONE_NEWPID)", "pass"),
+        Patch(SUPERVISION, "self._nursery.return_to(kernel.CLONE_NEWPID)", "pass"),
+        Patch(SUPERVISION, "_, status, used =", "os.kill(self._process, 9); _, status, used ="),
+        Patch(SUPERVISION, "        self._cgroups.remove()", "        pass"),
     ],
     # Files.
     "minimal-root": [
@@ -160,20 +161,20 @@ PROTECTIONS: dict[str, list[Patch]] = {
             "        if True:",
         ),
     ],
-    "moving-in": [Patch(f"{GUEST}/supervision.py", "self.workspace == workspace:", "self.workspace is not None:")],
-    "moving-out": [Patch(f"{GUEST}/supervision.py", "                kernel.unmount(target)", "                pass")],
+    "moving-in": [Patch(SUPERVISION, "self.workspace == workspace:", "self.workspace is not None:")],
+    "moving-out": [Patch(SUPERVISION, "                kernel.unmount(target)", "                pass")],
     "kept-tmp": [
         Patch(ROOTFS, 'return f"{RUN_FOLDER}/{identifier}.tmp"', 'return f"{RUN_FOLDER}/all.tmp"'),
         Patch(SERVICE, "if identifier not in self._tmps:", "if not self._tmps:"),
         Patch(SERVICE, 'self._tmps.discard(message["workspace"])', "pass"),
         Patch(SERVICE, "rootfs.unmount_shared(rootfs.tmp_place(", "str(str("),
     ],
-    "kept-tmp-confined": [Patch(f"{GUEST}/files.py", "return self._tmp, path.removeprefix(_TMP)", "pass")],
-    "uploads-confined": [Patch(f"{GUEST}/files.py", "is_confined=True", "is_confined=False")],
+    "kept-tmp-confined": [Patch(f"{GUEST}/files/service.py", "return self._tmp, path.removeprefix(_TMP)", "pass")],
+    "uploads-confined": [Patch(f"{GUEST}/files/service.py", "is_confined=True", "is_confined=False")],
     # As if the service opened paths by their names, as most programs do.
     "paths-walked": [
         Patch(
-            f"{GUEST}/resolution.py",
+            f"{GUEST}/files/resolution.py",
             "            name = _Search(place, trail, follow, make_parents).go(path)\n"
             "            yield Spot(trail.folder, name)\n",
             "            target = os.path.join(place.path, path)\n"
@@ -189,15 +190,17 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "cells-by-policy": [Patch(CELLS, "self._cells.get(key)", "next(iter(self._cells.values()), None)")],
     # What may be executed, where the policy names it.
     "named-executables": [
-        Patch(f"{GUEST}/landlock.py", "if self._executables is None and self._hidden is None:", "if True:")
+        Patch(LANDLOCK, "if self._executables is None and self._hidden is None:", "if True:")
     ],
     "written-files-not-executed": [
-        Patch(f"{GUEST}/landlock.py", "executing = _EXECUTE if", "executing = 0 if"),
+        Patch(LANDLOCK, "executing = _EXECUTE if", "executing = 0 if"),
         Patch(ISOLATION, "flags = HARMLESS if executable else", "flags = HARMLESS if True else"),
         Patch(ROOTFS, "HARMLESS if executable else", "HARMLESS if True else"),
         Patch("backends/executables.py", "if named is None:", "if True:"),
     ],
-    "no-code-from-memory": [Patch(f"{GUEST}/seccomp/__init__.py", "if executes_files_only else", "if 0 else")],
+    "no-code-from-memory": [
+        Patch(f"{GUEST}/isolation/seccomp/__init__.py", "if executes_files_only else", "if 0 else"),
+    ],
     # What comes from the host, or from the machinery.
     "empty-environment": [
         Patch(EMBRYOS, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
@@ -213,7 +216,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "own-imports": [
         Patch(PROGRAM, "sys.path += module_path", "sys.path[:] = [WORKSPACE, *sys.path, *module_path]"),
-        Patch(f"{GUEST}/files.py", "    service = _Service(", "    import colorsys\n    service = _Service("),
+        Patch(f"{GUEST}/files/service.py", "    service = _Service(", "    import colorsys\n    service = _Service("),
     ],
     "descriptors-closed": [
         Patch(
@@ -224,7 +227,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         ),
         Patch(ISOLATION, 'plan.call("dup3", copy, number, os.O_CLOEXEC)', 'plan.call("dup3", copy, number, 0)'),
         Patch(ISOLATION, "kernel.SYS_CLOSE_RANGE, end, 0xFFFFFFFF, 0", "kernel.SYS_CLOSE_RANGE, end, 199, 0"),
-        Patch(f"{GUEST}/descriptors.py", "os.closerange(len(descriptors), _END_OF_DESCRIPTORS)", "pass"),
+        Patch(f"{GUEST}/isolation/descriptors.py", "os.closerange(len(descriptors), _END_OF_DESCRIPTORS)", "pass"),
     ],
     "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
     "command-line-renamed": [
@@ -246,7 +249,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "randomness": [Patch(PROGRAM, "randomness.renew()", "pass")],
     "notes-checked": [
         Patch(ENDING, 'kind if kind in ("memory", "disk", "processes") else ""', '"memory"'),
-        Patch(f"{GUEST}/supervision.py", "None if status == 0 else self._trouble(others)", "self._trouble(others)"),
+        Patch(SUPERVISION, "None if status == 0 else self._trouble(others)", "self._trouble(others)"),
         Patch("backends/verdict.py", "if code == 0:", "if 0:"),
     ],
     "notes-of-any-kind": [
@@ -279,8 +282,10 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(PROGRAM, "leave(code & 0xFF)", "leave(code)"),
     ],
     "every-signal-known": [Patch("backends/verdict.py", 'f"SIGRTMIN+{number - signal.SIGRTMIN}"', '""')],
-    "children-of-its-own": [Patch(f"{GUEST}/seccomp/arguments.py", "_NEW_NAMESPACES | _SIBLING", "_NEW_NAMESPACES")],
-    "refusals-told": [Patch(f"{GUEST}/standby.py", 'wire.send(channel, {"refused": str(error)})', "pass")],
+    "children-of-its-own": [
+        Patch(f"{GUEST}/contract/syscalls/arguments.py", "_NEW_NAMESPACES | _SIBLING", "_NEW_NAMESPACES"),
+    ],
+    "refusals-told": [Patch(f"{GUEST}/cell/standby.py", 'wire.send(channel, {"refused": str(error)})', "pass")],
     "failed-starts-told": [
         Patch(PROGRAM, "except OSError as error:\n        _fail(", "except ConnectionError as error:\n        _fail("),
     ],
@@ -299,7 +304,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "request-before-source": [
         Patch(
-            f"{GUEST}/wire.py",
+            f"{GUEST}/contract/wire.py",
             'header, _, body = data.partition(b"\\n")',
             'header, body = [line for line in data.splitlines() if line[:1] == b"{"][-1], data.partition(b"\\n")[2]',
         ),
@@ -329,7 +334,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(PUMP, "granted = min(size, self._room)", "granted = size"),
     ],
     "recursion-limit": [Patch(PROGRAM, "gc.enable()\n", "gc.enable()\n        sys.setrecursionlimit(10**9)\n")],
-    "wall-time": [Patch(f"{GUEST}/supervision.py", '(message["timeout"])', '(message["timeout"] + 1000)')],
+    "wall-time": [Patch(SUPERVISION, '(message["timeout"])', '(message["timeout"] + 1000)')],
 }  # fmt: skip
 
 # The program is the host's root, in namespaces of its own. What the attacks get then is harmless by design.

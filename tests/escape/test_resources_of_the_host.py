@@ -27,7 +27,8 @@ from escape.laboratory import attack, lingering_attack, number_of
 from ordinary import own
 
 from fumehood import Sandbox
-from fumehood.guest.isolation import MOST_PENDING_SIGNALS, MOST_TERMINALS
+from fumehood.guest.contract.limits import MOST_TERMINALS
+from fumehood.guest.isolation.run import MOST_PENDING_SIGNALS
 
 pytestmark = pytest.mark.anyio
 

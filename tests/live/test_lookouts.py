@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from fumehood import Policy, Sandbox, Stdout
-from fumehood.guest.supervision import MOST_LOOKOUTS
+from fumehood.guest.cell.supervision import MOST_LOOKOUTS
 
 POLICY = Policy(network={"allow": [{"host": "a.example", "ports": [443]}]}, resources={"memory": "64M"})
 # UDP has no door: the kernel refuses it, and a run that is watched is told.

@@ -22,7 +22,7 @@ from fumehood.backends.docker import DockerBackend
 from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.docker.interpreter import LABEL, PLACE
 from fumehood.backends.selection import select_backend
-from fumehood.guest.kernel import landlock_abi
+from fumehood.guest.contract.landlock import landlock_abi
 
 COMMANDS = ("sh", "cat", "echo", "env", "find", "head", "id", "ls", "rm", "sleep", "stty", "tty", "wc", "yes")
 BUSYBOX = "/bin/busybox"

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from fumehood.errors import SandboxError
-from fumehood.guest import frames
+from fumehood.guest.contract import frames
 from fumehood.policy import format_duration
 
 _CHUNK_BYTES = 256 * 1024

@@ -49,7 +49,7 @@ class Doorway:
     ports: tuple[int, ...]
     environment: Mapping[str, str]
     trust: bytes
-    """Certificates in PEM, for `guest.rootfs.TRUST_FILE`."""
+    """Certificates in PEM, for `guest.contract.paths.TRUST_FILE`."""
     visit: Visit
 
 
@@ -71,7 +71,7 @@ class RunRequest:
     leaves: str | None = None
     """A folder to make before the run: what a compiler puts there outlives it."""
     takes: str | None = None
-    """Such a folder of an earlier run, to be moved to `guest.toolchain.PRODUCT_FOLDER` before the program starts."""
+    """Such a folder of an earlier run, moved to `contract.paths.PRODUCT_FOLDER` before the program starts."""
     terminal: TerminalSize | None = None
     """The program's standard streams are one terminal; its input is live then."""
     doorway: Doorway | None = None

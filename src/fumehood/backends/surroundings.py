@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fumehood.backends.interface import PackageFolder
-from fumehood.guest.rootfs import WORKSPACE
-from fumehood.guest.session import ipython, ipython_parts
+from fumehood.guest.contract import ipython
+from fumehood.guest.contract.paths import WORKSPACE
 from fumehood.policy import Policy
 
 # Modules that ordinary scripts use; a run starts with them loaded.
@@ -21,7 +21,7 @@ PRELOAD = [
 
 def shell_modules(packages: PackageFolder | None) -> list[str]:
     """What a session in IPython's shell would otherwise have to import before it can start."""
-    has_shell = packages is not None and Path(packages.path, ipython_parts.PACKAGE).is_dir()
+    has_shell = packages is not None and Path(packages.path, ipython.PACKAGE).is_dir()
     return list(ipython.PRELOAD) if has_shell else []
 
 

@@ -19,8 +19,8 @@ from fumehood.egress.proxy import serve_proxy
 from fumehood.egress.streams import reset, silence
 from fumehood.egress.tunnel import serve_destination
 from fumehood.errors import StepFailedError
-from fumehood.guest import wire
-from fumehood.guest.lookout import SHOWN_BYTES
+from fumehood.guest.contract import wire
+from fumehood.guest.contract.limits import SHOWN_BYTES
 from fumehood.policy.egress import Attempt, Decision, Passage
 from fumehood.results import Denial
 from fumehood.secret_scan.canaries import Alarm, CanaryWatch

@@ -19,8 +19,7 @@ from fumehood.backends.interface import RunRequest
 from fumehood.backends.languages import Toolchain, find_language
 from fumehood.errors import FumehoodError
 from fumehood.events import Event, Finished
-from fumehood.guest.rootfs import WORKSPACE
-from fumehood.guest.toolchain import PRODUCT_FOLDER
+from fumehood.guest.contract.paths import PRODUCT_FOLDER, WORKSPACE
 from fumehood.policy import Policy, Resources
 from fumehood.results import Cause, RunResult
 

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from fumehood.audit.events import AuditEvent, CanarySeen, EgressAllowed, EgressDenied
 from fumehood.backends.interface import Doorway, Visit
-from fumehood.guest.rootfs import TRUST_FILE
+from fumehood.guest.contract.paths import TRUST_FILE
 from fumehood.results import Cause, Denial, RunResult
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import select
 import socket
 import threading
 
-from fumehood.guest import wire
+from fumehood.guest.contract import wire
 
 
 class Porter:

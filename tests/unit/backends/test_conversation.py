@@ -11,7 +11,7 @@ import pytest
 
 from fumehood.backends.conversation import SocketConversation
 from fumehood.errors import SandboxError
-from fumehood.guest import frames
+from fumehood.guest.contract import frames
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import pytest
 
 from fumehood.backends.native.blueprint import draw
 from fumehood.backends.native.machine import look
-from fumehood.guest import rootfs
-from fumehood.guest.spec import CellSpec
+from fumehood.guest.contract.cell_spec import CellSpec
+from fumehood.guest.isolation import rootfs
 from fumehood.policy import Policy
 from fumehood.policy.paths import SYSTEM_PATHS
 from fumehood.policy.rulings import Judge, places

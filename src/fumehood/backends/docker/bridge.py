@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 from fumehood.backends.docker.visitors import Visitors
 from fumehood.backends.interface import Doorway, TerminalSize
-from fumehood.guest import frames, wire
-from fumehood.guest.relay.channel import Channel
-from fumehood.guest.relay.multiplexer import Multiplexer
+from fumehood.guest.contract import frames, wire
+from fumehood.guest.contract.channel import Channel
+from fumehood.guest.contract.multiplexer import Multiplexer
 
 _LAST_WORDS_BYTES = 4096
 _BEAT_SECONDS = 5.0

@@ -13,11 +13,9 @@ from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
 from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
-from fumehood.guest.isolation import MOST_TERMINALS, NO_CORE_DUMP
-from fumehood.guest.relay import groups
-from fumehood.guest.relay.nursery import SUPERVISORS
-from fumehood.guest.relay.spec import RelaySpec
-from fumehood.guest.rootfs import RUN_FOLDER, WORKSPACE
+from fumehood.guest.contract.limits import MOST_TERMINALS, NO_CORE_DUMP, SUPERVISORS
+from fumehood.guest.contract.paths import GUEST_FOLDER, RUN_FOLDER, WORKSPACE
+from fumehood.guest.contract.relay_spec import RelaySpec
 from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
 
@@ -206,7 +204,7 @@ def _tmpfs(design: Design) -> dict[str, str]:
 
 def _root_only(design: Design, common: str) -> dict[str, str]:
     """Of the guest's, where it is another user than programs are. Elsewhere Landlock hides what is to be hidden."""
-    places = (groups.PLACE, *([PLACE] if design.lent else []))
+    places = (GUEST_FOLDER, *([PLACE] if design.lent else []))
     return dict.fromkeys(places, f"{common},size=1m,mode=700")
 
 

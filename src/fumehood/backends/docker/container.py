@@ -16,8 +16,8 @@ from fumehood.backends.docker.configuration import Design, container_configurati
 from fumehood.backends.docker.engine import Engine, is_local
 from fumehood.backends.docker.troubles import EngineError, speaking_to
 from fumehood.errors import StepFailedError
-from fumehood.guest import wire
-from fumehood.guest.cgroup import SOCKET_PART_OF_MEMORY
+from fumehood.guest.contract import wire
+from fumehood.guest.contract.limits import SOCKET_PART_OF_MEMORY
 
 _START_SECONDS = 60.0
 # A guest that is there answers within this; with the host's grace it is less than a second.

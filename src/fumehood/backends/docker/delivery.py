@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import fumehood.guest
-from fumehood.guest.relay.spec import RelaySpec
+from fumehood.guest.contract.relay_spec import RelaySpec
 
 _PACKAGE = "guest"
 # Reads a length and then the modules, makes them importable, imports all that a run can need, and hands over. It leaves

@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fumehood.guest import kernel
-from fumehood.guest.seccomp.decisions import ALLOW, WORD, Check, Decision, Verdict
-from fumehood.guest.seccomp.profile import ABSENT, RULES
+from fumehood.guest.contract.syscalls.decisions import ALLOW, WORD, Check, Decision, Verdict
+from fumehood.guest.contract.syscalls.profile import ABSENT, RULES
 
 _ERROR_BITS = 0xFFFF
-_FOR_THE_GUEST: tuple[tuple[Decision, str], ...] = ((Check(0, (kernel.PR_SET_SECCOMP,), ALLOW, ABSENT), "prctl"),)
+_PR_SET_SECCOMP = 22
+_FOR_THE_GUEST: tuple[tuple[Decision, str], ...] = ((Check(0, (_PR_SET_SECCOMP,), ALLOW, ABSENT), "prctl"),)
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 
 Condition = dict[str, Any]

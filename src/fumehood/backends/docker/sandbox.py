@@ -19,7 +19,7 @@ from fumehood.backends.runs.execution import RunExecution
 from fumehood.backends.runs.places import Place
 from fumehood.backends.runs.session import RunSession
 from fumehood.errors import SandboxError
-from fumehood.guest import wire
+from fumehood.guest.contract import wire
 
 T = TypeVar("T")
 

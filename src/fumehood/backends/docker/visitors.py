@@ -12,10 +12,10 @@ from collections.abc import Callable
 from ipaddress import IPv4Address
 
 from fumehood.backends.interface import Doorway
-from fumehood.guest import frames
-from fumehood.guest.relay.channel import Channel
-from fumehood.guest.relay.multiplexer import Multiplexer, Send
-from fumehood.guest.relay.outlets import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
+from fumehood.guest.contract import frames
+from fumehood.guest.contract.channel import Channel
+from fumehood.guest.contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
+from fumehood.guest.contract.multiplexer import Multiplexer, Send
 
 # More than a run's source, its input and the windows of its connections can be together.
 _MOST_UNREAD_BYTES = 256 * 1024 * 1024

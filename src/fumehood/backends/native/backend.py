@@ -17,8 +17,8 @@ from fumehood.backends.native.machine import Machine, look
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.places import Place
 from fumehood.errors import SandboxError
-from fumehood.guest import wire
-from fumehood.guest.spec import CellSpec
+from fumehood.guest.contract import wire
+from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.policy import Policy
 
 T = TypeVar("T")

@@ -13,10 +13,9 @@ from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import UsageError
-from fumehood.guest.doors import LOOPBACK
-from fumehood.guest.rootfs import TRUST_FILE, WORKSPACE
-from fumehood.guest.spec import BindSpec, CellSpec, Limits
-from fumehood.guest.users import SANDBOX_UID, UID_RANGE
+from fumehood.guest.contract.cell_spec import BindSpec, CellSpec, Limits
+from fumehood.guest.contract.limits import LOOPBACK, SANDBOX_UID, UID_RANGE
+from fumehood.guest.contract.paths import TRUST_FILE, WORKSPACE
 from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
 from fumehood.policy.paths import is_inside

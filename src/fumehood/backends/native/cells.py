@@ -23,9 +23,9 @@ from fumehood.backends.native.cgroups import CellCgroups, remove_stale
 from fumehood.backends.native.embryos import Embryo
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import DOCTOR, StepFailedError
-from fumehood.guest import wire
-from fumehood.guest.spec import CellSpec, HierarchySpec
-from fumehood.guest.users import SANDBOX_UID
+from fumehood.guest.contract import wire
+from fumehood.guest.contract.cell_spec import CellSpec, HierarchySpec
+from fumehood.guest.contract.limits import SANDBOX_UID
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import fumehood.guest
-from fumehood.guest import wire
+from fumehood.guest.contract import wire
 from fumehood.host.interpreter import own_interpreter
 
 # Runs in the new process: the guest's folder is imported as a package of its own, without fumehood around it.
 # The folder goes as a descriptor: the command line stays visible inside, and is not to tell where we are installed.
 _BOOT = (
     "import os, sys; control, folder = map(int, sys.argv[1:]); sys.path.insert(0, f'/proc/self/fd/{folder}'); "
-    "from guest import cell; del sys.path[0]; os.close(folder); cell.main(control)"
+    "from guest.cell import main; del sys.path[0]; os.close(folder); main.main(control)"
 )
 
 

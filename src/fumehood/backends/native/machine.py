@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.backends.native.cgroups import Hierarchy, find_hierarchies
-from fumehood.guest.kernel import landlock_abi
+from fumehood.guest.contract.landlock import landlock_abi
 from fumehood.host.interpreter import Interpreter, own_interpreter
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from fumehood.backends.interface import Doorway, Input, RunRequest
 from fumehood.backends.languages import LANGUAGES, Language
-from fumehood.guest import wire
+from fumehood.guest.contract import wire
 
 # As much as an unprivileged process may ask for. Nobody may be there to read for a while: the pipe is the buffer.
 _PIPE_BYTES = 1024 * 1024

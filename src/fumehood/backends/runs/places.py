@@ -22,7 +22,7 @@ from fumehood.backends.runs.file_service import FileService, FileServices
 from fumehood.backends.runs.pump import Pump
 from fumehood.backends.runs.session import START_SECONDS, RunSession
 from fumehood.backends.runs.session_pump import SessionPump
-from fumehood.guest import wire
+from fumehood.guest.contract import wire
 from fumehood.policy import Policy
 
 T = TypeVar("T")

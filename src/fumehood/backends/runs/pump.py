@@ -17,7 +17,7 @@ from fumehood.backends.interface import Output
 from fumehood.backends.runs.answers import parse_answer
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.feed import Feed
-from fumehood.guest import wire
+from fumehood.guest.contract import wire
 
 _CHUNK_BYTES = 64 * 1024
 

@@ -15,7 +15,7 @@ from fumehood.backends.runs.session_pump import SessionPump
 from fumehood.backends.runs.watch import GuestLostError, IsLost, Watch
 from fumehood.backends.verdict import HostView, judge
 from fumehood.errors import StepFailedError
-from fumehood.guest import frames
+from fumehood.guest.contract import frames
 from fumehood.policy import Resources
 from fumehood.results import Display, Outcome
 

@@ -13,8 +13,8 @@ from fumehood.backends.interface import Output
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.pump import Pump
 from fumehood.backends.runs.watch import Watch
-from fumehood.guest import frames
-from fumehood.guest.session.bundle import MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES, decode_bundle
+from fumehood.guest.contract import frames
+from fumehood.guest.contract.bundle import MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES, decode_bundle
 from fumehood.results import Display
 
 _CHUNK_BYTES = 256 * 1024

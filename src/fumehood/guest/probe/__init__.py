@@ -10,9 +10,10 @@ import json
 import sys
 from collections.abc import Callable
 
-from .. import kernel
+from ..contract.probe import Answer
+from ..isolation import kernel
 from . import namespaces, restrictions
-from .attempts import Answer, attempt
+from .attempts import attempt
 
 __all__ = ["PROBES", "Answer", "main"]
 

@@ -8,20 +8,13 @@ import os
 import select
 import signal
 from collections.abc import Callable
-from typing import NoReturn, TypedDict
+from typing import NoReturn
 
-from .. import kernel
-from ..steps import StepError
+from ..contract.probe import Answer
+from ..isolation import kernel
+from ..isolation.steps import StepError
 
 _PATIENCE_SECONDS = 5.0
-
-
-class Answer(TypedDict, total=False):
-    """Either a value or an error; `errno` is 0 for one that no system call gave."""
-
-    value: int
-    errno: int
-    error: str
 
 
 def attempt(function: Callable[[], int | None]) -> Answer:

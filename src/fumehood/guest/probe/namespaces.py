@@ -7,8 +7,9 @@ import os
 import socket
 import struct
 
-from .. import kernel
-from ..users import UID_RANGE, map_own_user, user_namespace
+from ..contract.limits import UID_RANGE
+from ..isolation import kernel
+from ..isolation.users import map_own_user, user_namespace
 from .attempts import expect, in_child
 
 _FIRST_UID = 1_000_000_000

@@ -8,12 +8,15 @@ import resource
 import signal
 import struct
 
-from .. import kernel, wire
-from ..gate import Gate
-from ..plan import Plan
-from ..seccomp import build_filter
-from ..syscall_filter import install_filter
-from ..users import SANDBOX_UID, map_own_user
+from ..contract import wire
+from ..contract.landlock import landlock_abi
+from ..contract.limits import SANDBOX_UID
+from ..isolation import kernel
+from ..isolation.gate import Gate
+from ..isolation.plan import Plan
+from ..isolation.seccomp import build_filter
+from ..isolation.syscall_filter import install_filter
+from ..isolation.users import map_own_user
 from .attempts import expect
 
 _NOBODY = 65534
@@ -28,7 +31,7 @@ def _plan_without_privileges() -> Plan:
 
 
 def landlock() -> int:
-    abi = kernel.landlock_abi()
+    abi = landlock_abi()
     if not abi:
         return 0
     plan, ruleset = _plan_without_privileges(), ctypes.c_int()

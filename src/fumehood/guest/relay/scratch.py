@@ -6,8 +6,8 @@ import itertools
 import os
 from contextlib import suppress
 
-from ..rootfs import RUN_FOLDER, TMP, VAR_TMP
-from . import leftovers
+from ..contract.paths import RUN_FOLDER, TMP, VAR_TMP
+from . import ipc_cleanup
 
 FOLDERS = (TMP, VAR_TMP, "/dev/shm", RUN_FOLDER)
 
@@ -17,7 +17,7 @@ def clear(kept: tuple[str, ...] = ()) -> None:
     for folder in FOLDERS:
         if folder not in kept:
             _empty(folder)
-    leftovers.remove_all()
+    ipc_cleanup.remove_all()
 
 
 def remove(folder: str) -> None:

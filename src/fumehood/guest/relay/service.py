@@ -19,12 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from .. import frames, kernel, wire
-from . import nursery, terminals
-from .channel import Channel
-from .multiplexer import Multiplexer
-from .outlets import Outlets
-from .spec import RelaySpec
+from ..contract import frames, wire
+from ..contract.channel import Channel
+from ..contract.multiplexer import Multiplexer
+from ..contract.relay_spec import RelaySpec
+from ..isolation import kernel
+from . import forker, terminals
+from .listeners import Outlets
 
 _CHUNK_BYTES = 256 * 1024
 # Above what standard streams of runs can be, so that none of theirs ever takes the place of one of these.
@@ -41,7 +42,7 @@ def main(spec: RelaySpec, rest: bytes) -> NoReturn:
             control.close()
             os.close(source)
             os.close(sink)
-            nursery.main(theirs, spec)
+            forker.main(theirs, spec)
         theirs.close()
         Service(source, sink, control, rest, spec).serve()
     except BaseException as error:

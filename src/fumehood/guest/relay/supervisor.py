@@ -16,20 +16,23 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from .. import ending, kernel, program, rootfs, wire
-from ..refusals import read_refusal
-from ..steps import StepError
-from . import birth, scratch, usage
-from .confinement import Confinement
-from .groups import Group
-from .holding import Tree
+from ..contract import wire
+from ..contract.paths import WORKSPACE
+from ..isolation import kernel
+from ..isolation.steps import StepError
+from ..program import shutdown, start
+from ..program.refusals import read_refusal
+from . import child, scratch, usage
+from .isolation import Confinement
+from .process_group import Group
+from .process_tree import Tree
 
 
 class Birth(NamedTuple):
     """What a new run needs to know."""
 
     confinement: Confinement
-    interpreter: program.Interpreter
+    interpreter: start.Interpreter
     message: wire.Message
     descriptors: list[int]
     """Its reply socket, its request, and then what takes the place of its standard streams."""
@@ -41,10 +44,10 @@ class Birth(NamedTuple):
 _GRACE_SECONDS = 0.2
 # An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
 _INTERRUPT_AGAIN_SECONDS = 1.0
-_DISKS = (*scratch.FOLDERS, rootfs.WORKSPACE)
+_DISKS = (*scratch.FOLDERS, WORKSPACE)
 
 
-def main(confinement: Confinement, interpreter: program.Interpreter, gate: socket.socket) -> NoReturn:
+def main(confinement: Confinement, interpreter: start.Interpreter, gate: socket.socket) -> NoReturn:
     """Waits for a run, then is its supervisor, and ends with it."""
     try:
         kernel.die_with_parent()
@@ -80,7 +83,7 @@ class Supervisor:
         with theirs:
             self._program = os.fork()
             if self._program == 0:
-                birth.main(run, self._household, theirs, (self._reply, self._channel, run.gate))
+                child.main(run, self._household, theirs, (self._reply, self._channel, run.gate))
         wire.close_all(run.descriptors[1:])
         self._allow(run.message["timeout"])
 
@@ -186,7 +189,7 @@ class Supervisor:
         return {
             "refusal": read_refusal(self._channel),
             "processes": others + 1,
-            "exhausted": ending.read_exhausted(folder),
+            "exhausted": shutdown.read_exhausted(folder),
             "disk_full": bool(_full_disks() - self._full),
             "out_of_memory_kills": (now.memory or 0) - (self._counts.memory or 0),
             "refused_processes": None if now.processes is None else now.processes - (self._counts.processes or 0),

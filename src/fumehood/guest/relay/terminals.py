@@ -7,8 +7,8 @@ import struct
 import termios
 from contextlib import suppress
 
-from ..frames import Header
-from .multiplexer import Multiplexer
+from ..contract.frames import Header
+from ..contract.multiplexer import Multiplexer
 
 
 def resize(channels: Multiplexer, header: Header) -> None:

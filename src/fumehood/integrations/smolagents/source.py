@@ -10,7 +10,7 @@ from smolagents.serialization import SafeSerializer  # pyright: ignore[reportMis
 from smolagents.tools import get_tools_definition_code  # pyright: ignore[reportMissingTypeStubs]
 
 from fumehood.errors import UsageError
-from fumehood.guest.session.bundle import MAX_DISPLAY_BYTES
+from fumehood.guest.contract.bundle import MAX_DISPLAY_BYTES
 
 # An answer is a display of a media type that only this executor knows: nothing that is printed joins it or passes for
 # one. The serializer's module needs nothing but the standard library, and lives outside of the agent's namespace.

@@ -1,7 +1,7 @@
 """Files in and out of a sandbox, for every backend.
 
 Owns what the caller may ask, the policy's word on what may leave, and all that is written on the host's side. The work
-inside is done by `fumehood.guest.files`, which is reached through a `Conversation`; nothing that it says is believed
+inside is done by `guest.files.service`, which is reached through a `Conversation`; nothing that it says is believed
 before it is checked.
 """
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from fumehood.errors import SandboxError
-from fumehood.guest.frames import is_shallow
+from fumehood.guest.contract.frames import is_shallow
 
 _MOST_NAMED = 1000
 _MAX_NAME_BYTES = 255

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
-from fumehood.guest.entries import MAX_LISTING_BYTES
+from fumehood.guest.contract.limits import MAX_LISTING_BYTES
 from fumehood.sandbox.files.entries import FileEntry, parse_entries, parse_entry
 from fumehood.sandbox.files.refusals import Refusal
 

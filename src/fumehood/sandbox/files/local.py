@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from fumehood.errors import UsageError
-from fumehood.guest.drafts import hidden_name
+from fumehood.guest.contract.paths import hidden_name
 from fumehood.sandbox.files.exchanges import CHUNK_BYTES
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
-from fumehood.guest.entries import MAX_LISTING_BYTES
+from fumehood.guest.contract.limits import MAX_LISTING_BYTES
 from fumehood.policy import Policy, format_size
 from fumehood.sandbox.files.paths import shown
 

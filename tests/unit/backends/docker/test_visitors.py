@@ -12,9 +12,9 @@ from unit.backends.porter import Porter
 
 from fumehood.backends.docker.visitors import Visitors
 from fumehood.backends.interface import Doorway
-from fumehood.guest.frames import FrameError
-from fumehood.guest.relay.multiplexer import Multiplexer
-from fumehood.guest.relay.outlets import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
+from fumehood.guest.contract.frames import FrameError
+from fumehood.guest.contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
+from fumehood.guest.contract.multiplexer import Multiplexer
 
 
 class Silent(Porter):

@@ -15,7 +15,7 @@ from fumehood.backends.native import blueprint
 from fumehood.backends.native.cgroups import Hierarchy
 from fumehood.backends.native.machine import Interpreter, Machine
 from fumehood.errors import UsageError
-from fumehood.guest.users import SANDBOX_UID, UID_RANGE
+from fumehood.guest.contract.limits import SANDBOX_UID, UID_RANGE
 from fumehood.policy import Policy
 
 ALL = (Hierarchy(2, ("memory", "pids", "cpu"), Path("/sys/fs/cgroup")),)

@@ -11,7 +11,7 @@ from unit.backends.porter import Porter
 from fumehood.backends.interface import BackendSandbox, Doorway, Input
 from fumehood.backends.native.backend import NativeBackend
 from fumehood.egress.lookout import Sighting, sighting
-from fumehood.guest.lookout import SHOWN_BYTES
+from fumehood.guest.contract.limits import SHOWN_BYTES
 from fumehood.policy import Policy
 from fumehood.sandbox.output import record
 from fumehood.sandbox.request import make_request

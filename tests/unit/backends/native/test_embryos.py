@@ -12,7 +12,7 @@ import pytest
 from fumehood.backends.native import embryos
 from fumehood.backends.native.backend import NativeBackend
 from fumehood.errors import StepFailedError
-from fumehood.guest import wire
+from fumehood.guest.contract import wire
 from fumehood.policy import Policy
 from fumehood.sandbox.output import record
 from fumehood.sandbox.request import make_request

@@ -11,10 +11,10 @@ from functools import partial
 
 import pytest
 
-from fumehood.guest import wire
-from fumehood.guest.frames import FrameError, Header
-from fumehood.guest.relay.channel import WINDOW_BYTES, Channel
-from fumehood.guest.relay.multiplexer import Multiplexer
+from fumehood.guest.contract import wire
+from fumehood.guest.contract.channel import WINDOW_BYTES, Channel
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.guest.contract.multiplexer import Multiplexer
 
 NUMBER = 7
 

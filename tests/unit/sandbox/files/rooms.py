@@ -15,8 +15,8 @@ from pathlib import Path
 
 from fumehood.backends.conversation import SocketConversation
 from fumehood.backends.interface import Conversation
-from fumehood.guest import files as guest_files
-from fumehood.guest import frames
+from fumehood.guest.contract import frames
+from fumehood.guest.files import service as guest_files
 from fumehood.policy import Policy
 from fumehood.policy.outputs import Outputs
 from fumehood.sandbox.files import Files

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from unit.sandbox.files.rooms import EVERYTHING, talking_to
 
 from fumehood.errors import FumehoodError, SandboxError
-from fumehood.guest.frames import encode
+from fumehood.guest.contract.frames import encode
 from fumehood.policy import Policy
 from fumehood.sandbox.files import Files
 from fumehood.sandbox.files.entries import is_name, parse_entries

@@ -25,14 +25,16 @@ SOURCE = Path(__file__).parents[4] / "src" / "fumehood"
 SERVICE = """
 import resource, socket, sys
 sys.path.insert(0, sys.argv[1])
-from guest import files, frames, kernel
+from guest.contract import frames
+from guest.files import service
+from guest.isolation import kernel
 root, limit = sys.argv[3], int(sys.argv[4])
 kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
 kernel.mount("workspace", root + "/workspace", "tmpfs", 0, "size=1m,nr_inodes=20,mode=755")
 kernel.mount("data", root + "/data", "tmpfs", kernel.MS_RDONLY, "")
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-files.serve(frames.Conversation(socket.socket(fileno=int(sys.argv[2]))), root, root + "/workspace")
+service.serve(frames.Conversation(socket.socket(fileno=int(sys.argv[2]))), root, root + "/workspace")
 """
 
 

@@ -14,8 +14,8 @@ import pytest
 from unit.sandbox.files.rooms import Room, talking_to
 
 from fumehood.errors import SandboxError, UsageError
-from fumehood.guest import files as guest_files
-from fumehood.guest import frames
+from fumehood.guest.contract import frames
+from fumehood.guest.files import service as guest_files
 from fumehood.sandbox.files import Files, exchanges
 
 pytestmark = pytest.mark.anyio

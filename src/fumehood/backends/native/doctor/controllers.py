@@ -12,7 +12,7 @@ from fumehood.backends.native.cgroups import CONTROLLERS, CellCgroups
 from fumehood.backends.native.doctor.diagnosis import Check, Condition, Remedy
 from fumehood.backends.native.doctor.remedies import boot_with
 from fumehood.backends.native.machine import Machine
-from fumehood.guest.probe import Answer
+from fumehood.guest.contract.probe import Answer
 
 Version = Literal[1, 2]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fumehood.backends.native.doctor.diagnosis import Check, Condition
 from fumehood.backends.native.doctor.remedies import Settings, explain
-from fumehood.guest.probe import Answer
+from fumehood.guest.contract.probe import Answer
 
 _USERS = "user namespaces"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import fumehood.guest
 from fumehood.backends.native.machine import Machine
 from fumehood.errors import StepFailedError
-from fumehood.guest.probe import Answer
+from fumehood.guest.contract.probe import Answer
 
 _PATIENCE_SECONDS = 120.0
 _BOOT = "import sys; sys.path.insert(0, {folder!r}); from guest import probe; probe.main()"

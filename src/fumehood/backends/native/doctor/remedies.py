@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.backends.native.doctor.diagnosis import Remedy
-from fumehood.guest.probe import Answer
+from fumehood.guest.contract.probe import Answer
 
 _SYSCTLS = (
     "kernel.apparmor_restrict_unprivileged_userns",

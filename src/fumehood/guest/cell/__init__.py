@@ -1,0 +1,1 @@
+"""A cell: the process that keeps runs on standby and watches over those that are under way."""

@@ -1,0 +1,269 @@
+"""What a cell does all its life: keeps runs on standby, hands requests to them, and ends what is over.
+
+It ends when the host does, when the host's end of the control channel closes, or when nobody has used it for a while.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import socket
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+from ..contract import wire
+from ..contract.cell_spec import CellSpec
+from ..contract.paths import RUN_FOLDER, TMP, WORKSPACE
+from ..isolation import kernel, rootfs
+from ..isolation.gate import Gate
+from ..isolation.run import Isolation, inner_uid
+from ..isolation.seccomp import build_filter
+from ..isolation.steps import StepError, step
+from ..isolation.syscall_filter import install_filter
+from ..program import start
+from ..program.preload import preload, take_out_of_sight
+from . import reaper
+from .supervision import Nursery, Run
+
+_REAPER = f"{RUN_FOLDER}/reaper"
+_MAX_STARTING = 4
+_QUIET_SECONDS = 0.002
+_BUSY_SECONDS = 0.02
+
+
+class Cell:
+    """The cell's loop. Single-threaded: it forks."""
+
+    def __init__(self, control: socket.socket, spec: CellSpec) -> None:
+        self._control = control
+        self._spec = spec
+        self._standbys: list[Run] = []
+        self._runs: list[Run] = []
+        self._by_descriptor: dict[int, Run] = {}
+        self._waiting: list[tuple[wire.Message, list[int]]] = []
+        self._workspaces: set[int] = set()
+        self._tmps: set[int] = set()
+        self._used_at = time.monotonic()
+        self._poll = select.poll()
+
+    def serve(self) -> NoReturn:
+        self._open()
+        self._refill()
+        failure = self._standbys[0].hear()
+        if failure:
+            # A cell whose runs cannot start is not ready; better to say so now than at the first run.
+            raise failure
+        self._forget(self._standbys[0].channel.fileno())
+        wire.send(self._control, {"ready": True})
+        self._poll.register(self._control, select.POLLIN)
+        self._poll.register(self._spec["host_process"], select.POLLIN)
+        while True:
+            self._turn()
+
+    def _open(self) -> None:
+        with step("mounting the cell's folders"):
+            rootfs.mount_proc()
+            rootfs.open_workspaces()
+            rootfs.write_executable(_REAPER, reaper.executable(os.uname().machine))
+        interpreter = start.Interpreter(self._spec["environment"], self._spec["module_path"])
+        self._ours = take_out_of_sight()
+        with rootfs.scratch():
+            preload(interpreter, self._spec["preload"])
+        with step("preparing the isolation of runs"):
+            gate = Gate()
+            kernel.set_up_through(gate.call)
+            isolation = Isolation(self._spec, rootfs.proc_masks(), gate.page)
+        self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)
+        if len(os.listdir("/proc/self/task")) != 1:
+            raise StepError("preloading modules", "a preloaded module started a thread, and a cell must not have any")
+        self._install_filter(gate)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def _install_filter(self, gate: Gate) -> None:
+        """Once, for the cell and all its runs: to compile one for every run costs time, and memory of the host."""
+        executes_files_only = self._spec["executables"] is not None
+        with step("installing the system call filter"):
+            program = build_filter(os.uname().machine, executes_files_only=executes_files_only, is_gated=True)
+            install_filter(program, gate)
+
+    def _turn(self) -> None:
+        events = self._poll.poll(self._patience_ms())
+        for descriptor, _ in events:
+            if descriptor == self._control.fileno():
+                self._obey()
+            elif descriptor == self._spec["host_process"]:
+                os._exit(0)
+            else:
+                self._attend(descriptor)
+        self._end_overdue()
+        self._dispatch()
+        # A run that was just handed over should have the processors; the next standby can wait a moment.
+        if not events or not any(run.is_ready for run in self._standbys):
+            self._refill()
+        if not events and self._is_unused():
+            os._exit(0)
+
+    def _patience_ms(self) -> float | None:
+        limits = [run.wakes_at - time.monotonic() for run in self._runs if run.wakes_at is not None]
+        if len(self._standbys) < self._spec["standbys"]:
+            limits.append(_BUSY_SECONDS if self._runs else _QUIET_SECONDS)
+        if not self._workspaces and not self._waiting:
+            limits.append(self._spec["idle_seconds"])
+        return max(0.0, min(limits)) * 1000 + 1 if limits else None
+
+    def _is_unused(self) -> bool:
+        idle_seconds = time.monotonic() - self._used_at
+        return not self._workspaces and not self._waiting and idle_seconds >= self._spec["idle_seconds"]
+
+    def _obey(self) -> None:
+        message, descriptors = wire.receive(self._control)
+        if message is None:
+            os._exit(0)
+        self._used_at = time.monotonic()
+        if message["do"] == "run":
+            self._waiting.append((message, descriptors))
+        elif message["do"] == "answer":
+            wire.close_all(descriptors)  # which is the answer
+        elif message["do"] == "expect":
+            self._expect(message)
+        elif message["do"] == "ports":
+            for run in [run for run in self._runs if run.workspace == message["workspace"]]:
+                run.change_ports(message["ports"])
+        elif message["do"] == "close" and message["workspace"] in self._workspaces:
+            for run in [run for run in self._runs if run.workspace == message["workspace"]]:
+                self._finish(run, "kill")
+            for run in [run for run in self._standbys if run.workspace == message["workspace"]]:
+                self._do_without(run)
+            self._workspaces.discard(message["workspace"])
+            rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))
+            if message["workspace"] in self._tmps:
+                self._tmps.discard(message["workspace"])
+                rootfs.unmount_shared(rootfs.tmp_place(message["workspace"]))
+
+    def _attend(self, descriptor: int) -> None:
+        run = self._by_descriptor.get(descriptor)
+        if run is None:
+            return  # it ended earlier in this turn
+        if run in self._standbys:
+            self._hear(run)
+        elif descriptor == run.pidfd:
+            self._finish(run, "exit")
+        elif not run.obey():
+            self._finish(run, "kill")
+
+    def _hear(self, run: Run) -> None:
+        failure = run.hear()
+        if failure is None:
+            self._forget(run.channel.fileno())
+            return
+        self._standbys.remove(run)
+        self._forget(run.channel.fileno())
+        run.abandon()
+        self._refuse_next(failure)
+
+    def _refuse_next(self, failure: StepError) -> None:
+        if self._waiting:
+            _, descriptors = self._waiting.pop(0)
+            _refuse(descriptors, failure)
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for run in [run for run in self._runs if not run.tick(now)]:
+            self._finish(run, "wall_time")
+
+    def _finish(self, run: Run, ended_by: str) -> None:
+        assert run.reply is not None
+        self._forget(run.pidfd)
+        self._forget(run.reply.fileno())
+        self._runs.remove(run)
+        run.end(ended_by)
+
+    def _dispatch(self) -> None:
+        while self._waiting:
+            run = self._choose(self._waiting[0][0]["workspace"])
+            if run is None:
+                return
+            self._standbys.remove(run)
+            message, descriptors = self._waiting.pop(0)
+            try:
+                with step("handing over the request"):
+                    run.move_in(message["workspace"], self._open_folders(message))
+                    reply = run.go(message, descriptors)
+            except StepError as error:
+                _refuse(descriptors, error)
+                run.abandon()
+                continue
+            self._runs.append(run)
+            self._watch(run.pidfd, run)
+            self._watch(reply.fileno(), run)
+
+    def _choose(self, workspace: int) -> Run | None:
+        """A standby that is in this workspace already, else one that is in none, else any."""
+        ready = [run for run in self._standbys if run.is_ready]
+        return min(ready, key=lambda run: (run.workspace != workspace, run.workspace is not None), default=None)
+
+    def _expect(self, message: wire.Message) -> None:
+        """A request is about to come: the host has something to write down first, and we can use the time."""
+        run = self._choose(message["workspace"])
+        if run is None or run.workspace is not None:
+            return
+        try:
+            with step("moving into a workspace"):
+                run.move_in(message["workspace"], self._open_folders(message))
+        except StepError:
+            # The request itself will meet with the same, and say so.
+            self._do_without(run)
+
+    def _do_without(self, run: Run) -> None:
+        self._standbys.remove(run)
+        run.abandon()
+
+    def _open_folders(self, message: wire.Message) -> dict[str, str]:
+        """Where a run is to see what belongs to its sandbox, and where that is."""
+        identifier: int = message["workspace"]
+        owner, limits, is_open = inner_uid(self._spec), self._spec["limits"], self._spec["executables"] is None
+        if identifier not in self._workspaces:
+            rootfs.mount_workspace(identifier, owner, limits, executable=is_open)
+            self._workspaces.add(identifier)
+        folders = {WORKSPACE: rootfs.workspace_place(identifier)}
+        if not message["keeps_tmp"]:
+            return folders
+        if identifier not in self._tmps:
+            rootfs.mount_tmp(identifier, owner, limits, executable=is_open)
+            self._tmps.add(identifier)
+        return {**folders, TMP: rootfs.tmp_place(identifier)}
+
+    def _refill(self) -> None:
+        starting = sum(not run.is_ready for run in self._standbys)
+        wanted = self._spec["standbys"] + len(self._waiting)
+        while len(self._standbys) < wanted and starting < _MAX_STARTING:
+            try:
+                with step("starting a run's processes"):
+                    run = Run(self._nursery)
+            except StepError as error:
+                if not self._by_descriptor:
+                    raise
+                self._refuse_next(error)
+                return
+            self._standbys.append(run)
+            self._watch(run.channel.fileno(), run)
+            starting += 1
+
+    def _watch(self, descriptor: int, run: Run) -> None:
+        self._by_descriptor[descriptor] = run
+        self._poll.register(descriptor, select.POLLIN)
+
+    def _forget(self, descriptor: int) -> None:
+        del self._by_descriptor[descriptor]
+        self._poll.unregister(descriptor)
+
+
+def _refuse(descriptors: list[int], failure: StepError) -> None:
+    """Tell the host why a request of its is not carried out."""
+    with socket.socket(fileno=descriptors[0]) as reply, suppress(OSError):
+        wire.send(reply, failure.as_message())
+    wire.close_all(descriptors[1:])

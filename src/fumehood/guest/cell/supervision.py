@@ -1,0 +1,345 @@
+"""The cell's side of one run: starts its processes, watches them, ends them, and tells the host how it went.
+
+A run is two processes in a process namespace of its own: the reaper as process 1, and the program. Ending the reaper
+ends the namespace: the kernel kills and buries whatever is left before the reaper itself can be buried, which is
+the proof that nothing of the run lives on.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ..contract import wire
+from ..contract.cell_spec import CellSpec
+from ..contract.paths import RUN_FOLDER
+from ..isolation import kernel
+from ..isolation.cgroup import RunCgroups
+from ..isolation.listeners import Doors
+from ..isolation.run import Isolation
+from ..isolation.steps import StepError
+from ..program import shutdown, start
+from ..program.refusals import parse_refusal, read_refusal
+from . import standby
+
+_RUNS_BETWEEN_COLLECTIONS = 1000
+# What a session has between the interrupt at its time limit and its end.
+_GRACE_SECONDS = 0.2
+# An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
+_INTERRUPT_AGAIN_SECONDS = 1.0
+_CPU_CLOCK_OF_PROCESS = 2
+_NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
+
+
+# Beyond these a run's way out is the same, and only what it sends elsewhere is not told.
+MOST_LOOKOUTS = 64
+
+
+class Nursery:
+    """What all runs of a cell have in common."""
+
+    def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: start.Interpreter, reaper: str) -> None:
+        self.spec, self.isolation, self.interpreter, self.reaper = spec, isolation, interpreter, reaper
+        self._births = 0
+        self.lookouts = 0
+        """How many of its runs are watched for what they send where no door is."""
+        self._namespaces = {
+            kind: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            for kind, name in ((kernel.CLONE_NEWPID, "pid"), (kernel.CLONE_NEWNS, "mnt"), (kernel.CLONE_NEWNET, "net"))
+        }
+
+    @property
+    def network(self) -> int:
+        """The cell's own network namespace."""
+        return self._namespaces[kernel.CLONE_NEWNET]
+
+    def return_to(self, kind: int) -> None:
+        """Back to the cell's own namespace of this kind."""
+        kernel.setns(self._namespaces[kind], kind)
+
+    def next_name(self) -> str:
+        self._births += 1
+        if self._births % _RUNS_BETWEEN_COLLECTIONS == 0:
+            gc.collect()  # off by itself, because it would touch memory that all runs share
+        return f"run-{self._births}"
+
+
+class Run:
+    """On standby until `go`; then under watch until it is over."""
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._cgroups = RunCgroups(nursery.spec["hierarchies"], nursery.next_name())
+        self.is_ready = False
+        self.deadline: float | None = None
+        self.reply: socket.socket | None = None
+        self.workspace: int | None = None
+        """Which one it sees; a standby may be in one before there is a request."""
+        self._is_interruptible = self._is_warned = False
+        self._interrupt_at: float | None = None
+        self._folders: dict[str, int] = {}
+        self._doors: Doors | None = None
+        self._gateway: socket.socket | None = None
+        try:
+            self._cgroups.make(nursery.spec["limits"])
+            self.channel, theirs = wire.socket_pair()
+            with theirs:
+                self._start(theirs, self._cgroups.entrances())
+        except OSError:
+            self._cgroups.remove()
+            raise
+
+    def _start(self, theirs: socket.socket, entrances: list[int]) -> None:
+        for slot, descriptor in zip(self._nursery.isolation.inherited, (theirs.fileno(), *entrances), strict=True):
+            slot.value = descriptor
+        # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
+        kernel.unshare(kernel.CLONE_NEWPID)
+        try:
+            self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
+            self._process = self._fork()
+            if self._process == 0:
+                standby.main(self._nursery.isolation, self._nursery.interpreter)
+        finally:
+            self._nursery.return_to(kernel.CLONE_NEWPID)
+            wire.close_all(entrances)
+        self.pidfd = os.pidfd_open(self._process)
+
+    def _fork(self) -> int:
+        try:
+            return os.fork()
+        except OSError:
+            os.kill(self._reaper, signal.SIGKILL)
+            os.waitpid(self._reaper, 0)
+            raise
+
+    def hear(self) -> StepError | None:
+        """The standby's first word: that it is ready, or which step failed."""
+        data = self.channel.recv(wire.MAX_MESSAGE_BYTES)
+        if data == b"ready":
+            self.is_ready = True
+            # Held open so that we can look into it when the program is gone, and so that the program's end does not
+            # have to wait until the kernel has taken its mounts apart.
+            self._run_folder = os.open(f"/proc/{self._process}/root{RUN_FOLDER}", os.O_PATH | os.O_CLOEXEC)
+            self._mounts = os.open(f"/proc/{self._process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            return self._open_usual_doors()
+        refusal = parse_refusal(data)
+        if refusal is None or "failed" not in refusal:
+            return StepError("starting a run", "its process ended before it was ready")
+        return StepError(refusal["failed"], refusal["detail"])
+
+    def _open_usual_doors(self) -> StepError | None:
+        """Ahead of time, so that no caller waits for it."""
+        try:
+            self._open_doors(self._nursery.spec["ports"])
+        except StepError as error:
+            return error
+        return None
+
+    def _open_doors(self, ports: list[int]) -> None:
+        if not ports:
+            return
+        if self._doors is None:
+            # Each has a filter that the kernel compiles for it, and frees on a queue that the whole host shares.
+            self._doors = Doors(self._process, is_watched=self._nursery.lookouts < MOST_LOOKOUTS)
+            self._nursery.lookouts += self._doors.is_watched
+        self._doors.open(ports, self._nursery.network)
+
+    def change_ports(self, ports: list[int]) -> None:
+        """Of a run under way. A door that is there already stays: it is for the gateway to refuse whoever uses it."""
+        if self._gateway is None or self._doors is None:
+            return
+        for port in ports:
+            with suppress(StepError):  # the program listens there itself, and has no way out by that port
+                self._open_doors([port])
+        with suppress(OSError):  # the gateway has closed this way out
+            self._doors.pass_on(ports, self._gateway)
+
+    def _connect(self, ports: list[int], gateway: int | None) -> None:
+        if gateway is None:
+            self._close_doors()
+            return
+        self._gateway = socket.socket(fileno=gateway)
+        self._open_doors(ports)
+        assert self._doors is not None
+        self._doors.pass_on(ports, self._gateway)
+
+    def _close_doors(self) -> None:
+        if self._doors is not None:
+            self._nursery.lookouts -= self._doors.is_watched
+            self._doors.close()
+            self._doors = None
+
+    def move_in(self, workspace: int, folders: dict[str, str]) -> None:
+        """Show it what belongs to a sandbox. Another one that it was to serve is as if it had never been there."""
+        if self.workspace == workspace:
+            return
+        self._move_out()
+        self.workspace = workspace
+        for target, place in folders.items():
+            # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
+            self._folders[target] = os.open(place, os.O_PATH | os.O_CLOEXEC)
+            tree = kernel.clone_mount(place)
+            try:
+                with self._among_its_mounts():
+                    kernel.attach_mount(tree, target)
+            finally:
+                os.close(tree)
+
+    def _move_out(self) -> None:
+        """Of where nobody has seen anything yet."""
+        if self.workspace is None:
+            return
+        with self._among_its_mounts():
+            for target in self._folders:
+                kernel.unmount(target)
+        wire.close_all(list(self._folders.values()))
+        self._folders, self.workspace = {}, None
+
+    @contextmanager
+    def _among_its_mounts(self) -> Iterator[None]:
+        kernel.setns(self._mounts, kernel.CLONE_NEWNS)
+        try:
+            yield
+        finally:
+            self._nursery.return_to(kernel.CLONE_NEWNS)
+
+    def go(self, message: wire.Message, descriptors: list[int]) -> socket.socket:
+        """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
+        self._connect(message["ports"], descriptors.pop() if message["ports"] else None)
+        if message["spare_memory_bytes"]:
+            self._cgroups.add_memory(self._nursery.spec["limits"], message["spare_memory_bytes"])
+        self._was_full = self._is_disk_full()
+        wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
+        wire.close_all(descriptors[1:])
+        self.reply = socket.socket(fileno=descriptors[0])
+        self._is_interruptible = message["interruptible"]
+        self._allow(message["timeout"])
+        return self.reply
+
+    def _allow(self, seconds: float | None) -> None:
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self._is_warned, self._interrupt_at = False, None
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When `tick` has something to do."""
+        times = [moment for moment in (self.deadline, self._interrupt_at) if moment is not None]
+        return min(times, default=None)
+
+    def obey(self) -> bool:
+        """The host has something to say about a run under way; false when the run is to end."""
+        assert self.reply is not None
+        data = b""
+        with suppress(ConnectionResetError):
+            data = self.reply.recv(wire.MAX_MESSAGE_BYTES)
+        message: wire.Message = json.loads(data) if data else {"do": "end"}
+        match message["do"]:
+            case "signal":
+                with suppress(ProcessLookupError):  # it has just ended
+                    signal.pidfd_send_signal(self.pidfd, message["number"])
+            case "interrupt":
+                self._interrupt(_INTERRUPT_AGAIN_SECONDS)
+            case "allow":
+                self._allow(message["seconds"])
+            case "rest":
+                self._allow(None)
+                self._tell_usage()
+            case _:
+                return False
+        return True
+
+    def tick(self, now: float) -> bool:
+        """False when its time is over. A session is interrupted first: it may keep its state."""
+        if self._interrupt_at is not None and self._interrupt_at <= now:
+            self._interrupt(_INTERRUPT_AGAIN_SECONDS)
+        if self.deadline is None or self.deadline > now:
+            return True
+        if not self._is_interruptible or self._is_warned:
+            return False
+        self.deadline, self._is_warned = now + _GRACE_SECONDS, True
+        self._interrupt(_GRACE_SECONDS / 2)
+        return True
+
+    def _interrupt(self, again_seconds: float) -> None:
+        self._interrupt_at = time.monotonic() + again_seconds
+        with suppress(ProcessLookupError):  # it has just ended
+            signal.pidfd_send_signal(self.pidfd, signal.SIGINT)
+
+    def _tell_usage(self) -> None:
+        """What the session has used since its start, by the kernel's count."""
+        assert self.reply is not None
+        cpu_seconds = time.clock_gettime(~self._process << 3 | _CPU_CLOCK_OF_PROCESS)
+        usage = {"cpu_ms": cpu_seconds * 1000, "peak_memory_bytes": self._cgroups.peak_memory_bytes()}
+        with suppress(OSError):  # the host is gone, which the next turn notices
+            self.reply.send(json.dumps({"usage": usage}).encode())
+
+    def end(self, ended_by: str) -> None:
+        """Kill what is left, wait for the proof, and tell the host."""
+        others = self._count_others() if ended_by == "exit" else 0
+        status, used = self._kill_namespace()
+        outcome: dict[str, Any] = {
+            "status": status if ended_by == "exit" else None,
+            "ended_by": ended_by,
+            "cpu_ms": (used.ru_utime + used.ru_stime) * 1000,
+            "peak_memory_bytes": self._cgroups.peak_memory_bytes() or used.ru_maxrss * 1024,
+            "trouble": None if status == 0 else self._trouble(others),
+        }
+        assert self.reply is not None
+        with suppress(OSError):  # the host is gone, and with it everyone who could want to know
+            self.reply.send(json.dumps(outcome).encode())
+        self.reply.close()
+        self._close()
+
+    def abandon(self) -> None:
+        """A standby that never ran."""
+        self._kill_namespace()
+        self._close()
+
+    def _kill_namespace(self) -> tuple[int, resource.struct_rusage]:
+        """Returns how the program ended. It is our child, so the reaper can go only after we have buried it."""
+        os.kill(self._reaper, signal.SIGKILL)
+        _, status, used = os.wait4(self._process, 0)
+        os.waitpid(self._reaper, 0)
+        return status, used
+
+    def _close(self) -> None:
+        self.channel.close()
+        os.close(self.pidfd)
+        wire.close_all(list(self._folders.values()))
+        if self.is_ready:
+            os.close(self._run_folder)
+            os.close(self._mounts)
+        self._close_doors()
+        if self._gateway is not None:
+            self._gateway.close()
+        self._cgroups.remove()
+
+    def _trouble(self, others: int) -> dict[str, Any]:
+        """Everything that can tell why a program failed."""
+        return {
+            "refusal": read_refusal(self.channel),
+            "processes": others + 1,
+            "exhausted": shutdown.read_exhausted(self._run_folder),
+            "disk_full": not self._was_full and self._is_disk_full(),
+            **self._cgroups.failures(),
+        }
+
+    def _count_others(self) -> int:
+        """Processes that the program leaves behind, when it failed; they belong to the reaper now."""
+        ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
+        if ended is None or (ended.si_code == os.CLD_EXITED and ended.si_status == 0):
+            return 0
+        with open(f"/proc/{self._reaper}/task/{self._reaper}/children", encoding="ascii") as stream:
+            return len(stream.read().split())
+
+    def _is_disk_full(self) -> bool:
+        usages = [os.statvfs(folder) for folder in (self._run_folder, *self._folders.values())]
+        return any(usage.f_bavail == 0 or usage.f_favail == 0 for usage in usages)

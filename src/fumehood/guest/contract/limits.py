@@ -1,0 +1,25 @@
+"""Numbers that the host and the guest agree on."""
+
+from __future__ import annotations
+
+SANDBOX_UID = 1000
+UID_RANGE = 65536
+LOOPBACK = "127.0.0.1"
+
+# The kernel's word for "no core dump, and no handler either": 0 still starts a handler that core_pattern names. A cell
+# sets it for itself and all its runs before it installs the system call filter, which keeps everyone from changing it.
+NO_CORE_DUMP = 1
+# Of the host's 4,096, of which 1,024 are kept for its own programs.
+MOST_TERMINALS = 64
+# Version 1 of cgroups counts the buffers of internet sockets apart, and only when they have a limit of their own: this
+# part of the limit on memory, on top of it.
+SOCKET_PART_OF_MEMORY = 4
+# So many runs of a container start at once without taking from the number of processes that programs may have.
+SUPERVISORS = 4
+
+# Further connections of a container at the same time are refused. Each can hold a window of data at both ends.
+MOST_CONNECTIONS = 256
+MAX_DATAGRAM_BYTES = 4096
+# Of a packet that no listener took.
+SHOWN_BYTES = 64
+MAX_LISTING_BYTES = 32 * 1024 * 1024

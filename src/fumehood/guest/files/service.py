@@ -1,0 +1,247 @@
+"""The file service: carries out what the host asks to do with files, from inside the sandbox.
+
+It is a process like a run, with the isolation of a run, that never runs anybody's code. Whatever it can be tricked into
+by programs that work on the same files, it reaches nothing that those programs could not reach themselves.
+
+A request is one message and is answered by one or more; the last answer says `done` or `error`. Data flows in messages
+of its own. While the host sends data, every message but the last is answered with `more`, so that the host learns of a
+full disk at once and not when it has sent everything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from typing import Any
+
+from ..contract import frames
+from ..contract.paths import hidden_name
+from ..isolation.descriptors import keep_one
+from . import entries
+from .atomic_write import Draft
+from .conversation import Host, HungUpError, Incoming, RefusedError
+from .removal import remove_tree
+from .resolution import ChangedError, Follow, OutsideError, Place, Spot, find
+
+_CHUNK_BYTES = 1024 * 1024
+_TMP = "/tmp"
+
+
+def become_service(link: int) -> None:
+    """In a process of its own, which holds the conversation with the host and nothing else of ours."""
+    serve(frames.Conversation(socket.socket(fileno=keep_one(link))))
+
+
+def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "/workspace") -> None:
+    """Answers until the host hangs up."""
+    service = _Service(Host(conversation), root, workspace)
+    with suppress(HungUpError):
+        while True:
+            service.answer_next()
+
+
+class _Service:
+    def __init__(self, host: Host, root: str, workspace: str) -> None:
+        self._host = host
+        self._root = Place(root, "", is_confined=False)
+        self._workspace = Place(workspace, "/workspace", is_confined=True)
+        self._tmp = Place(f"{root.rstrip('/')}{_TMP}", _TMP, is_confined=True)
+        self._operations: dict[str, Callable[[frames.Header], frames.Header]] = {
+            "stat": self._stat,
+            "list": self._list,
+            "mkdir": self._mkdir,
+            "remove": self._remove,
+            "link": self._link,
+            "read": self._read,
+            "digest": self._digest,
+        }
+
+    def answer_next(self) -> None:
+        header, body = self._host.receive()
+        incoming = Incoming(self._host, header, body) if header["do"] == "write" else None
+        try:
+            done = self._write(header, incoming) if incoming else self._operations[header["do"]](header)
+            self._host.send({"done": done})
+        except (OSError, OutsideError, ChangedError, RefusedError) as error:
+            self._host.send({"error": _told(error)})
+            if incoming:
+                incoming.skip_rest()
+
+    @contextmanager
+    def _find(self, header: frames.Header, follow: Follow, *, make_parents: bool = False) -> Iterator[Spot]:
+        place, path = self._start_of(header["path"])
+        if not header.get("links", True):
+            follow = Follow.NONE
+        with find(place, path, follow, make_parents=make_parents) as spot:
+            yield spot
+
+    def _start_of(self, path: str) -> tuple[Place, str]:
+        """Links that programs make in their own folders lead nowhere else."""
+        if not path.startswith("/"):
+            return self._workspace, path
+        if path == _TMP or path.startswith(f"{_TMP}/"):
+            return self._tmp, path.removeprefix(_TMP)
+        return self._root, path
+
+    def _stat(self, header: frames.Header) -> frames.Header:
+        with self._find(header, Follow.ALL if header["follow"] else Follow.PARENTS) as spot:
+            return entries.describe(spot.folder, spot.name)
+
+    def _list(self, header: frames.Header) -> frames.Header:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._find(header, Follow.ALL) as spot, _opened(spot, flags) as folder:
+            for batch in entries.batches(folder, header["limit"]):
+                self._host.send({"entries": True}, batch)
+        return {}
+
+    def _mkdir(self, header: frames.Header) -> frames.Header:
+        parents: bool = header["parents"]
+        with self._find(header, Follow.PARENTS, make_parents=parents) as spot:
+            try:
+                os.mkdir(spot.name, 0o755, dir_fd=spot.folder)
+            except FileExistsError:
+                if not parents or not self._is_folder(header):
+                    raise
+        return {}
+
+    def _is_folder(self, header: frames.Header) -> bool:
+        with self._find(header, Follow.ALL) as spot:
+            return stat.S_ISDIR(os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False).st_mode)
+
+    def _remove(self, header: frames.Header) -> frames.Header:
+        with self._find(header, Follow.PARENTS) as spot:
+            _refuse_the_top(spot)
+            details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+            if not stat.S_ISDIR(details.st_mode):
+                os.unlink(spot.name, dir_fd=spot.folder)
+            elif header["recursive"]:
+                remove_tree(spot.folder, spot.name)
+            else:
+                os.rmdir(spot.name, dir_fd=spot.folder)
+        return {}
+
+    def _link(self, header: frames.Header) -> frames.Header:
+        with self._find(header, Follow.PARENTS, make_parents=True) as spot:
+            _refuse_the_top(spot)
+            name = hidden_name()
+            os.symlink(header["target"], name, dir_fd=spot.folder)
+            try:
+                os.rename(name, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+            except OSError:
+                os.unlink(name, dir_fd=spot.folder)
+                raise
+        return {}
+
+    def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
+        mode = 0o755 if header["executable"] else 0o644
+        digest, size = sha256(), 0
+        as_program: bool = header.get("as_program", False)
+        with self._find(header, Follow.ALL if as_program else Follow.PARENTS, make_parents=True) as spot:
+            _refuse_folder(spot)
+            kept = _mode_of_writable(spot) if as_program else None
+            with Draft(spot.folder, mode) as draft:
+                if kept is not None:
+                    draft.change_mode(kept)
+                for chunk in incoming.chunks():
+                    draft.write(chunk)
+                    digest.update(chunk)
+                    size += len(chunk)
+                incoming.check(digest.hexdigest())
+                draft.publish(spot.name)
+                version = draft.version()
+        return {"size": size, "sha256": digest.hexdigest(), "version": version}
+
+    def _read(self, header: frames.Header) -> frames.Header:
+        return self._go_through(header, lambda chunk: self._host.send({"data": True}, chunk))
+
+    def _digest(self, header: frames.Header) -> frames.Header:
+        return self._go_through(header, lambda chunk: None)
+
+    def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
+        """As much as the file has when we begin: one that grows faster than we read must not keep us for ever."""
+        with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
+            left = os.fstat(file).st_size
+            if left > header["limit"]:
+                raise RefusedError("too large", size=left)
+            digest, size, buffer = sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
+            while left:
+                count = os.readv(file, [buffer[: min(left, len(buffer))]])
+                if not count:
+                    break
+                digest.update(buffer[:count])
+                use(buffer[:count])
+                left, size = left - count, size + count
+        return {"size": size, "sha256": digest.hexdigest()}
+
+
+@contextmanager
+def _opened(spot: Spot, flags: int) -> Iterator[int]:
+    descriptor = os.open(spot.name, flags, dir_fd=spot.folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _opened_for_reading(spot: Spot) -> Iterator[int]:
+    """Regular files only. Looks before it opens, since opening alone can mean something to a device or a pipe."""
+    _check_regular(os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False))
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with _opened(spot, flags) as descriptor:
+        _check_regular(os.fstat(descriptor))
+        yield descriptor
+
+
+def _check_regular(details: os.stat_result) -> None:
+    if stat.S_ISDIR(details.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(details.st_mode):
+        raise RefusedError("not a file", kind=entries.kind_of(details))
+
+
+def _refuse_folder(spot: Spot) -> None:
+    """Before any data is sent: at the end the kernel would refuse it anyway."""
+    _refuse_the_top(spot)
+    try:
+        details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(details.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _mode_of_writable(spot: Spot) -> int | None:
+    """Of a file that a program could open and write to; None if there is none yet."""
+    try:
+        details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    _check_regular(details)
+    if not os.access(spot.name, os.W_OK, dir_fd=spot.folder):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return stat.S_IMODE(details.st_mode) & 0o777
+
+
+def _refuse_the_top(spot: Spot) -> None:
+    if spot.name == ".":
+        raise RefusedError("the top")
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    match error:
+        case OSError():
+            return {"reason": errno.errorcode.get(error.errno or 0, "EIO")}
+        case OutsideError():
+            return {"reason": "outside"}
+        case ChangedError():
+            return {"reason": "changed"}
+        case RefusedError():
+            return {"reason": str(error), **error.details}
+        case _:
+            raise error

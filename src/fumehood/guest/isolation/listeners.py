@@ -1,0 +1,118 @@
+"""A run's doors: sockets inside its network namespace on which the gateway, outside, takes what the program sends out.
+
+The cell makes them, in a moment that it spends in the run's network namespace, and passes them to the host. No process
+of the run ever holds one, and nothing inside carries the data: the host accepts on them directly.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+
+from ..contract import wire
+from ..contract.limits import LOOPBACK
+from . import kernel
+from .packet_monitor import lookout
+from .steps import step
+
+DNS_PORT = 53
+# How many connections may wait for the gateway; it takes them at once unless it is overwhelmed.
+BACKLOG = 128
+_SENT_AT_ONCE = 100
+
+_LOOPBACK_DEVICE = 1
+_RTM_NEWROUTE, _NLM_F_REQUEST_ACK_CREATE = 24, 0x405
+_RT_TABLE_LOCAL, _RTPROT_STATIC, _RT_SCOPE_HOST, _RTN_LOCAL, _RTA_OIF = 255, 4, 254, 2, 4
+_ERROR_NUMBER = struct.Struct("=16xi")
+
+
+class Doors:
+    """Of one run, known by one of its processes."""
+
+    def __init__(self, process: int, *, is_watched: bool) -> None:
+        self.is_watched = is_watched
+        self._namespace = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._waiting: list[socket.socket] = []
+        self._ports: set[int] = set()
+
+    def open(self, ports: Iterable[int], own_namespace: int) -> None:
+        """Those that are not open yet. The descriptor leads back to where the cell lives."""
+        missing = sorted(set(ports) - self._ports)
+        if not missing:
+            return
+        with step("opening doors to the gateway"):
+            # SAFETY: a network namespace that this cell has made, for as long as it takes to make some sockets.
+            kernel.setns(self._namespace, kernel.CLONE_NEWNET)
+            try:
+                if not self._ports:
+                    _lead_everything_here()
+                    self._waiting.append(question_socket())
+                    if self.is_watched:
+                        with suppress(OSError):  # a kernel without such sockets: the same is refused, and less is told
+                            self._waiting.append(lookout())
+                for port in missing:
+                    self._waiting.append(listener(port))
+                    self._ports.add(port)
+            finally:
+                kernel.setns(own_namespace, kernel.CLONE_NEWNET)
+
+    def pass_on(self, ports: Iterable[int], line: socket.socket) -> None:
+        """Those for these ports, to the host; one that nobody is to use is closed, and whoever knocks is refused."""
+        wanted = set(ports)
+        passed = [door for door in self._waiting if _port(door) in wanted or door.family == socket.AF_PACKET]
+        self._ports -= {_port(door) for door in self._waiting} - wanted
+        for start in range(0, len(passed), _SENT_AT_ONCE):
+            part = tuple(door.fileno() for door in passed[start : start + _SENT_AT_ONCE])
+            wire.send(line, {"listeners": True}, part)
+        self._close_waiting()
+
+    def close(self) -> None:
+        self._close_waiting()
+        os.close(self._namespace)
+
+    def _close_waiting(self) -> None:
+        for door in self._waiting:
+            door.close()
+        self._waiting = []
+
+
+def listener(port: int) -> socket.socket:
+    """For every address: the accepted connection's own tells which one the program meant."""
+    line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        # Connections that an earlier door has closed keep its port for a minute otherwise.
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        line.bind(("0.0.0.0", port))
+        line.listen(BACKLOG)
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+def question_socket() -> socket.socket:
+    line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    line.bind((LOOPBACK, DNS_PORT))
+    return line
+
+
+def _port(door: socket.socket) -> int | None:
+    return door.getsockname()[1] if door.family == socket.AF_INET else None
+
+
+def _lead_everything_here() -> None:
+    """Every IPv4 address is this namespace's own: a connection to any of them arrives at a door or is refused at once.
+
+    There is no device but the loopback, so nothing that was unreachable before can be reached by it.
+    """
+    route = struct.pack("=8BI", socket.AF_INET, 0, 0, 0, _RT_TABLE_LOCAL, _RTPROT_STATIC, _RT_SCOPE_HOST, _RTN_LOCAL, 0)
+    body = route + struct.pack("=HHI", 8, _RTA_OIF, _LOOPBACK_DEVICE)
+    header = struct.pack("=IHHII", 16 + len(body), _RTM_NEWROUTE, _NLM_F_REQUEST_ACK_CREATE, 1, 0)
+    with socket.socket(fileno=kernel.route_socket(socket.SOCK_RAW | socket.SOCK_CLOEXEC)) as line:
+        line.sendto(header + body, (0, 0))
+        (number,) = _ERROR_NUMBER.unpack_from(line.recv(4096))
+    if number:
+        raise OSError(-number, os.strerror(-number))

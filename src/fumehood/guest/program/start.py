@@ -1,0 +1,248 @@
+"""The last step: this process becomes the user's program.
+
+Python code runs in the interpreter that is already here, with everything that a plain `python3 file.py` would show it;
+everything else is executed. Must leave nothing of ours in sight: no frame in a traceback, no module, no descriptor.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import json
+import os
+import signal
+import site
+import socket
+import sys
+import time
+import types
+from importlib.machinery import SourceFileLoader
+from os import _exit as leave
+from os import getpid, kill
+from signal import SIG_DFL, SIGINT
+from signal import signal as set_handler
+from typing import Any, NoReturn
+
+from ..contract import frames
+from ..contract.paths import RUN_FOLDER, TRUST_FILE, WORKSPACE
+from ..isolation.descriptors import keep_only
+from . import randomness, session, shutdown, terminal, toolchain
+from .source import text_of
+from .streams import open_streams
+
+# What ends a program was bound above, before there is one: it may put anything in the place of a builtin or `os._exit`.
+__builtins__ = dict(vars(builtins))
+
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_CONVERSATION = 3
+_SCRATCH = "/tmp"
+_REHEARSAL = b'{"script": "main.py", "environment": {}, "source": "text = str(1)"}'
+
+
+class RequestRefusedError(Exception):
+    """The request cannot be carried out in this sandbox; the caller is told, and nothing has run."""
+
+
+class PreloadError(Exception):
+    """A module of the policy's cannot be imported; says which, and why."""
+
+
+class Interpreter:
+    """What the cell knows of its interpreter and every run needs to know."""
+
+    def __init__(self, environment: dict[str, str], module_path: list[str]) -> None:
+        """Make this interpreter look like a new one, as far as that is the same for every run."""
+        os.umask(0o022)
+        os.environ.clear()
+        os.environ.update(environment)
+        # Packages come last, as they do elsewhere: none can take the place of a module that the cell itself imports.
+        # The program's own folders join with its first line (`_own_folders`): nothing of ours ever looks there.
+        sys.path += module_path
+        # It was started without `site`, to keep the host's packages out; scripts still expect its builtins.
+        site.setquit()
+        site.setcopyright()
+        site.sethelper()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._fork_hooks: list[dict[str, Any]] = []
+        self.run_folder = RUN_FOLDER
+
+    def preload(self, modules: list[str]) -> None:
+        """Import ahead of time. What they want done after a fork is put aside: it is for the program's forks."""
+        register, os.register_at_fork = os.register_at_fork, self._put_aside
+        try:
+            for name in modules:
+                _import(name)
+        finally:
+            os.register_at_fork = register
+        self._last_module = next(reversed(sys.modules))
+
+    def _put_aside(self, **hooks: Any) -> None:
+        self._fork_hooks.append(hooks)
+
+    def wake(self) -> None:
+        """In a run: what has to be different in every one."""
+        for hooks in self._fork_hooks:
+            os.register_at_fork(**hooks)
+        randomness.renew()
+
+    def rehearse(self) -> None:
+        """In a run on standby: once through what every run does, from its request to its end, with nothing left of it.
+
+        The pages of memory that this touches are copied now, and not while a caller waits.
+        """
+        request = json.loads(_REHEARSAL)
+        source = request["source"].encode()
+        _set_environment(request["environment"])
+        script = _write_script(self.run_folder, request["script"], source)
+        os.unlink(script)
+        streams = open_streams()
+        _make_main_module(script)
+        _run(script, source, self.run_folder)
+        shutdown.drop_modules(self._last_module)
+        for stream in streams:
+            stream.detach()
+
+    def become(self, request: dict[str, Any], source: bytes, descriptors: list[int]) -> NoReturn:
+        """What `request` asks for. The descriptors are its standard streams, or what takes their place."""
+        source = _keep_trust(request, source)
+        _check(request, self.run_folder)
+        _set_environment(request["environment"])
+        stdio = terminal.open_streams(descriptors[0], request["terminal"]) if request["terminal"] else descriptors
+        script = _write_script(self.run_folder, request["script"], source) if request["script"] else None
+        keep_only(stdio)
+        if request["interpreter"] is None and script is not None:
+            self._become_python(script, source, request)
+        _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
+
+    def become_session(self, request: dict[str, Any], body: bytes, descriptors: list[int]) -> NoReturn:
+        """They are its standard streams, and what it is told by."""
+        _keep_trust(request, body)
+        _set_environment(request["environment"])
+        os.chdir(WORKSPACE)
+        keep_only(descriptors)
+        os.set_inheritable(_CONVERSATION, False)
+        sys.argv = [""]
+        sys.orig_argv = [sys.executable]
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
+        _make_main_module("")
+        gc.enable()
+        stream = socket.socket(fileno=_CONVERSATION)
+        folders = _own_folders(WORKSPACE, request["environment"])
+        session.serve(frames.Conversation(stream), self._last_module, _SCRATCH, folders)
+
+    def _become_python(self, path: str, source: bytes, request: dict[str, Any]) -> NoReturn:
+        sys.argv = [path, *request["arguments"]]
+        sys.orig_argv = [sys.executable, *sys.argv]
+        folder = os.path.dirname(path)
+        first = WORKSPACE if folder == self.run_folder else folder
+        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
+        _make_main_module(path)
+        gc.enable()
+        sys.path[:0] = _own_folders(first, request["environment"])
+        code = shutdown.finish(self._last_module, _run(path, source, self.run_folder))
+        if code == shutdown.INTERRUPTED:
+            set_handler(SIGINT, SIG_DFL)
+            kill(getpid(), SIGINT)
+        leave(code & 0xFF)
+
+
+def _own_folders(first: str, environment: dict[str, str]) -> list[str]:
+    """Where a program's own modules are, as in an interpreter that was started with this environment."""
+    others = environment.get("PYTHONPATH")
+    return [first, *(others.split(":") if others else ())]
+
+
+def _import(name: str) -> None:
+    try:
+        __import__(name)
+    except (Exception, SystemExit) as error:
+        raise PreloadError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _check(request: dict[str, Any], run_folder: str) -> None:
+    """Whatever can be refused is refused while there is still somebody to tell."""
+    missing = toolchain.find_commands(request)
+    if missing:
+        raise RequestRefusedError(missing)
+    try:
+        os.chdir(os.path.join(WORKSPACE, request["cwd"]))
+    except OSError as error:
+        raise RequestRefusedError(
+            f"cwd {request['cwd']!r} cannot be entered in the sandbox: {error.strerror}"
+        ) from error
+    try:
+        toolchain.hand_over(request, run_folder)
+    except OSError as error:
+        raise RequestRefusedError(f"there is no way from the compiler to the program: {error}") from error
+
+
+def _keep_trust(request: dict[str, Any], body: bytes) -> bytes:
+    """Puts down whom to trust outside, which follows the source; returns the source."""
+    source, trust = body[: request["source_bytes"]], body[request["source_bytes"] :]
+    if trust:
+        # Under another name first: another run of the sandbox may be reading it.
+        draft = f"{TRUST_FILE}.{os.getpid()}"
+        try:
+            with open(draft, "wb") as stream:
+                stream.write(trust)
+            os.rename(draft, TRUST_FILE)
+        except OSError as error:
+            raise RequestRefusedError(f"there is no place for the certificates to trust: {error.strerror}") from error
+    return source
+
+
+def _write_script(run_folder: str, name: str, source: bytes) -> str:
+    if name.startswith("/"):
+        return name  # it lies there already
+    path = f"{run_folder}/{name}"
+    with open(path, "wb") as stream:
+        stream.write(source)
+    return path
+
+
+def _execute(command: list[str]) -> NoReturn:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError:
+        _fail(f"{command[0]}: command not found in the sandbox", _NOT_FOUND)
+    except OSError as error:
+        _fail(f"{command[0]}: {error.strerror}", _NOT_EXECUTABLE)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    os.write(2, f"{text}\n".encode("utf-8", "replace"))
+    leave(code)
+
+
+def _set_environment(environment: dict[str, str]) -> None:
+    """As if the interpreter had been started with it."""
+    os.environ.update(environment)
+    if "TZ" in environment:
+        time.tzset()
+
+
+def _make_main_module(path: str) -> None:
+    """In place of the cell's own. Nobody else holds it, so that it goes when the program does."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(
+        __file__=path,
+        __cached__=None,
+        __annotations__={},
+        __builtins__=sys.modules["builtins"],
+        __loader__=SourceFileLoader("__main__", path),
+    )
+    sys.modules["__main__"] = main
+
+
+def _run(path: str, source: bytes, run_folder: str) -> int:
+    try:
+        text = text_of(source, path)
+    except SyntaxError as error:
+        return shutdown.after_exception(error.with_traceback(None), run_folder)
+    try:
+        exec(compile(text, path, "exec", dont_inherit=True), vars(sys.modules["__main__"]))
+    except BaseException as error:
+        return shutdown.after_exception(error, run_folder)
+    return 0

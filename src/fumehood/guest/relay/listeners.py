@@ -1,0 +1,99 @@
+"""The doors of a container: what arrives there is carried to the gateway over the container's one stream.
+
+The guest holds them, because no descriptor leads out of a container. It carries bytes and decides nothing: a door more
+or less is no more than a conversation with the gateway that begins or does not.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections import OrderedDict
+from contextlib import suppress
+
+from ..contract.channel import Channel
+from ..contract.frames import Header
+from ..contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
+from ..contract.multiplexer import Multiplexer, Send
+from ..isolation import listeners
+
+_MOST_QUESTIONS = 256
+_RESET_WHEN_CLOSED = b"\1\0\0\0\0\0\0\0"
+
+
+class Outlets:
+    """Open while runs are under way that may go out."""
+
+    def __init__(self, channels: Multiplexer, send: Send) -> None:
+        self._channels = channels
+        self._send = send
+        self._listeners: dict[int, socket.socket] = {}
+        """By port."""
+        self._questions: socket.socket | None = None
+        self._askers: OrderedDict[int, tuple[str, int]] = OrderedDict()
+        self._by_descriptor: dict[int, socket.socket] = {}
+        self._knocks = self._asked = 0
+
+    def change(self, ports: list[int]) -> None:
+        """Doors at these ports, and no others."""
+        for port in set(self._listeners) - set(ports):
+            self._close(self._listeners.pop(port))
+        for port in set(ports) - set(self._listeners):
+            with suppress(OSError):  # a program listens there itself, and nobody gets out by that port
+                self._listeners[port] = self._watch(listeners.listener(port))
+        if ports and self._questions is None:
+            with suppress(OSError):
+                self._questions = self._watch(listeners.question_socket())
+        elif not ports and self._questions is not None:
+            self._close(self._questions)
+            self._questions = None
+
+    def attend(self, descriptor: int) -> bool:
+        """Whether it is one of ours; then something has arrived there."""
+        door = self._by_descriptor.get(descriptor)
+        if door is None:
+            return False
+        with suppress(OSError):  # whoever knocked is gone again
+            if door is self._questions:
+                self._ask(door)
+            else:
+                self._admit(door)
+        return True
+
+    def _watch(self, door: socket.socket) -> socket.socket:
+        door.setblocking(False)
+        self._by_descriptor[door.fileno()] = door
+        self._channels.epoll.register(door, select.EPOLLIN)
+        return door
+
+    def _close(self, door: socket.socket) -> None:
+        del self._by_descriptor[door.fileno()]
+        self._channels.outdate(door.fileno())
+        door.close()
+
+    def _admit(self, door: socket.socket) -> None:
+        connection, _ = door.accept()
+        if sum(number < 0 for number in self._channels.numbers) >= MOST_CONNECTIONS:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
+            connection.close()
+            return
+        self._knocks += 1
+        number = -self._knocks  # the host counts upwards
+        self._send({"do": "knock", "channel": number, "to": list(connection.getsockname()[:2])}, b"")
+        source = connection.detach()
+        self._channels.add(Channel(number, source, os.dup(source)))
+
+    def _ask(self, door: socket.socket) -> None:
+        query, asker = door.recvfrom(MAX_DATAGRAM_BYTES)
+        self._asked += 1
+        self._askers[self._asked] = asker
+        if len(self._askers) > _MOST_QUESTIONS:
+            self._askers.popitem(last=False)
+        self._send({"do": "ask", "number": self._asked}, query)
+
+    def answer(self, header: Header, body: bytes) -> None:
+        asker = self._askers.pop(header["number"], None)
+        if asker is not None and self._questions is not None:
+            with suppress(OSError):
+                self._questions.sendto(body, asker)

@@ -1,0 +1,78 @@
+"""How a supervisor holds its run where orphans cannot be made its own: in a group that every process is born into.
+
+For a container whose kernel is its own (gVisor). There the guest may be root without being anybody to the host, so it
+can use that kernel's own count of processes, which is as good a list of them; programs are an ordinary user's, who
+cannot leave a group and cannot touch what is the guest's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+from ..contract.paths import GUEST_FOLDER
+from ..isolation import kernel
+from ..isolation.steps import step
+
+_GROUPS = f"{GUEST_FOLDER}/pids"
+_PAUSE_SECONDS = 0.001
+
+
+def prepare() -> None:
+    """In the nursery, once."""
+    with step("counting processes"):
+        os.makedirs(_GROUPS, exist_ok=True)
+        kernel.mount("pids", _GROUPS, "cgroup", 0, "pids")
+
+
+class Group:
+    def __init__(self, processes: int) -> None:
+        self._folder = f"{_GROUPS}/{os.getpid()}"
+        with step("making the run's group of processes"):
+            os.mkdir(self._folder)
+            self._limit(processes)
+
+    def enter(self) -> None:
+        """In the program's process; whatever it starts is born there."""
+        with step("entering the run's group of processes"):
+            _write(f"{self._folder}/cgroup.procs", "0")
+
+    def count_others(self, program: int) -> int:
+        return len(self._members())
+
+    def kill(self) -> None:
+        """Returns when nobody is left. No more of them can come while we kill those that are there."""
+        self._limit(0)
+        while members := self._members():
+            for process in members:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            _bury()
+            # Nothing tells when somebody else's child is gone; it is a matter of microseconds.
+            time.sleep(_PAUSE_SECONDS)
+        _bury()
+        with suppress(OSError):
+            os.rmdir(self._folder)
+
+    def _limit(self, processes: int) -> None:
+        _write(f"{self._folder}/pids.max", str(processes))
+
+    def _members(self) -> list[int]:
+        with open(f"{self._folder}/cgroup.procs", encoding="ascii") as stream:
+            return [int(line) for line in stream]
+
+
+def _bury() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
