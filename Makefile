@@ -58,7 +58,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: setup
-	@$(BIN)/python tests/engine.py with $(BIN)/hood bench
+	@$(BIN)/python tests/engine.py with $(BIN)/python -m benchmarks
 
 lock: $(READY)
 	$(BIN)/uv pip compile pyproject.toml --group dev $(addprefix --extra ,$(EXTRAS)) \

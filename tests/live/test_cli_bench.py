@@ -1,23 +1,27 @@
-"""`hood bench`: what it prints is what it measured. How long things take is not tested."""
+"""`hood bench` and `benchmarks/`: what they print is what they measured. How long things take is not tested."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-HOOD = (sys.executable, "-m", "fumehood", "bench")
+HOOD_BENCH = ("-m", "fumehood", "bench")
+BENCHMARKS = ("-m", "benchmarks")
+ROOT = Path(__file__).parents[2]
 
 
-def bench(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*HOOD, *options], capture_output=True, text=True, timeout=100, check=False)
+def measured(program: tuple[str, ...], *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *program, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
 
 
-@pytest.mark.parametrize("group", ["runs", "agents"])
-def test_a_group_by_itself_has_ratios_of_what_was_measured(group: str) -> None:
-    done = bench("--json", "--rounds", "3", "--only", group)
+@pytest.mark.parametrize(("program", "group"), [(HOOD_BENCH, "runs"), (BENCHMARKS, "agents")])
+def test_a_group_by_itself_has_ratios_of_what_was_measured(program: tuple[str, ...], group: str) -> None:
+    done = measured(program, "--json", "--rounds", "3", "--only", group)
     assert done.returncode == 0, done.stderr
     rows = [row for row in json.loads(done.stdout) if not row["missing"]]
     assert rows
@@ -27,13 +31,17 @@ def test_a_group_by_itself_has_ratios_of_what_was_measured(group: str) -> None:
 
 
 def test_people_get_a_table() -> None:
-    done = bench("--rounds", "3", "--only", "cold")
+    done = measured(HOOD_BENCH, "--rounds", "3", "--only", "cold")
     head, *lines = done.stdout.splitlines()
     assert head.split() == ["what", "it", "against", "ratio", "budget"]
     assert lines[0].startswith("hood run, cold / python -I -S ")
 
 
-def test_an_unknown_group_is_named_with_those_that_there_are() -> None:
-    done = bench("--only", "everything")
+@pytest.mark.parametrize(
+    ("program", "groups"),
+    [(HOOD_BENCH, "'runs', 'cold', 'sessions')"), (BENCHMARKS, "'runs', 'cold', 'sessions', 'rivals'")],
+)
+def test_an_unknown_group_is_named_with_those_that_there_are(program: tuple[str, ...], groups: str) -> None:
+    done = measured(program, "--only", "everything")
     assert done.returncode == 2
-    assert "'everything' (choose from 'runs', 'cold', 'audit'" in done.stderr
+    assert f"'everything' (choose from {groups}" in done.stderr

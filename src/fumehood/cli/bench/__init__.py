@@ -1,8 +1,8 @@
-"""`hood bench`: what a sandboxed run costs, side by side with what it is compared to, in one go.
+"""`hood bench`: what a sandboxed run costs, side by side with plain python.
 
 Machines are shared and noisy, so every figure is a ratio of two things measured in turns, never one after the other.
-`measures` and the modules that it calls know what is measured, `rivals` what it is measured against, `timing` how; this
-module prints.
+`runs` and `sessions` are measured here; `benchmarks/` of the repository measures other people's software as well, with
+the same table.
 """
 
 from __future__ import annotations
@@ -10,41 +10,53 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import anyio
 
-from fumehood.cli.bench.measures import groups
+from fumehood.cli.bench import runs, sessions
 from fumehood.cli.bench.rows import Row
 
+Group = Callable[[int], AsyncIterator[Row]]
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hood bench", description="Measure sandboxed runs against plain python.")
+GROUPS: dict[str, Group] = {
+    "runs": runs.measure,
+    "cold": runs.measure_cold,
+    "sessions": lambda rounds: sessions.measure(runs.plain_python(), rounds),
+}
+"""What can be measured by itself, in the order of the table; each is told how often."""
+
+
+def build_parser(
+    program: str = "hood bench",
+    purpose: str = "Measure sandboxed runs against plain python.",
+    groups: Mapping[str, Group] = GROUPS,
+) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description=purpose)
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--rounds", type=int, default=60, metavar="N", help="how often each thing is timed (60)")
     parser.add_argument(
         "--only",
         action="append",
-        choices=list(groups(0)),
+        choices=list(groups),
         metavar="GROUP",
-        help=f"measure this and nothing else; may be repeated ({', '.join(groups(0))})",
-    )
-    parser.add_argument(
-        "--audit-records",
-        type=int,
-        default=0,
-        metavar="N",
-        help="also measure an audit log of N records (1000000: minutes)",
+        help=f"measure this and nothing else; may be repeated ({', '.join(groups)})",
     )
     return parser
 
 
 def execute(arguments: list[str]) -> int:
     options = build_parser().parse_args(arguments)
+    return print_table(GROUPS, options)
+
+
+def print_table(groups: Mapping[str, Group], options: argparse.Namespace) -> int:
     rows: list[Row] = []
-    chosen = {name: group for name, group in groups(options.audit_records).items() if name in (options.only or [name])}
 
     async def collect() -> None:
-        for group in chosen.values():
+        for name, group in groups.items():
+            if options.only and name not in options.only:
+                continue
             async for row in group(max(3, options.rounds)):
                 rows.append(row)
                 if not options.json:

@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from fumehood.cli.bench import proxies
+from benchmarks import proxies
+from benchmarks.servers import DOWNLOAD_MIB, SERVERS
 from fumehood.cli.bench.rows import Row
-from fumehood.cli.bench.servers import DOWNLOAD_MIB, SERVERS
 from fumehood.cli.bench.timing import private_memory_mib
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import Sandbox

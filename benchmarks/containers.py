@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from fumehood.cli.bench import rivals
+from benchmarks import rivals
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, in_turns
 from fumehood.errors import FumehoodError

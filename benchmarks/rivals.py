@@ -9,13 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-PROGRAM = "print(1)"
+from fumehood.cli.bench.runs import PROGRAM, interpreter
+
 _IMAGES = ("fumehood:latest", "python:3.13-slim", "python:3.12-slim", "python:3.11-slim", "python")
-
-
-def interpreter() -> str:
-    """The interpreter itself, not the link to it in a virtual environment."""
-    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
 def bubblewrap() -> list[str] | None:

@@ -218,7 +218,7 @@ def _ours(log: AuditLog | None) -> OpenSide:
 
 def _rival() -> OpenSide | None:
     try:
-        from fumehood.cli.bench.autogen_agents import open_side
+        from benchmarks.autogen_agents import open_side
     except ImportError:
         return None
     return open_side

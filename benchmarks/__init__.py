@@ -1,0 +1,1 @@
+"""Measurements against other people's software: `make bench` prints all of them as one table."""
