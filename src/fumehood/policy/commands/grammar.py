@@ -91,11 +91,16 @@ class Grammar(Cursor):
         """Shells differ in where the text of a here-document begins, unless its command ends at this line break."""
         if self._pending and not (in_list and all(document.after == self.at for document in self._pending)):
             why = f"a here-document whose command goes on in another line: {_NOT_UNDERSTOOD}"
-            self.refuse(self.at, why, "end the command in the line in which << stands")
+            start, end = self._line_at(self._pending[0].after - 1)
+            self.refuse(start, why, "end the command in the line in which << stands", end)
         self.at += 1
         for document in self._pending:
             self._here_document(document)
         self._pending = []
+
+    def _line_at(self, place: int) -> tuple[int, int]:
+        end = self.source.find("\n", place)
+        return self.source.rfind("\n", 0, place) + 1, len(self.source) if end < 0 else end
 
     def _and_or(self) -> None:
         """Pipelines joined by && and ||, and the mark that ends them."""

@@ -38,6 +38,11 @@ def test_a_refusal_says_which_part_why_and_what_to_change() -> None:
     assert (second.rule, second.remedy) == (None, "add 'rm' to commands.allow")
 
 
+def test_a_refusal_of_a_here_document_shows_the_line_in_which_it_begins() -> None:
+    (refusal,) = judge(Commands(allow=("ls", "cat *")), "ls\ncat <<'ls' | (\nls\ncat )\nid\nls\n").refusals
+    assert refusal.part == "cat <<'ls' | ("
+
+
 def test_a_refusal_inside_of_a_shell_shows_its_part_and_where_the_text_stands() -> None:
     line = "bash -c 'ls; rm x'"
     (refusal,) = judge(Commands(allow=("bash", "ls")), line).refusals
