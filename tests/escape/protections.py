@@ -80,7 +80,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "ipc-namespace": [Patch(ISOLATION, "| kernel.CLONE_NEWIPC)", ")")],
     "process-namespace": [
         Patch(SUPERVISION, "kernel.unshare(kernel.CLONE_NEWPID)", "pass"),
-        Patch(SUPERVISION, "self._nursery.return_to(kernel.CLONE_NEWPID)", "pass"),
+        Patch(SUPERVISION, "self._forker.return_to(kernel.CLONE_NEWPID)", "pass"),
         Patch(SUPERVISION, "_, status, used =", "os.kill(self._process, 9); _, status, used ="),
         Patch(SUPERVISION, "        self._cgroups.remove()", "        pass"),
     ],

@@ -71,6 +71,6 @@ async def test_a_command_has_the_one_filter_of_its_cell(native: Sandbox) -> None
 @pytest.mark.usefixtures("docker_host")
 def test_a_run_in_a_container_has_the_filters_of_the_process_that_it_was_born_of() -> None:
     with SyncSandbox(Policy(backend="docker")) as box:
-        program, supervisor, nursery = json.loads(box.run(COUNT_INSIDE).stdout)
+        program, supervisor, forker = json.loads(box.run(COUNT_INSIDE).stdout)
     own_and_the_engines = 2
-    assert program == supervisor == nursery >= own_and_the_engines
+    assert program == supervisor == forker >= own_and_the_engines

@@ -25,7 +25,7 @@ from ..isolation.syscall_filter import install_filter
 from ..program import start
 from ..program.preload import preload, take_out_of_sight
 from . import reaper
-from .supervision import Nursery, Run
+from .supervision import Forker, Run
 
 _REAPER = f"{RUN_FOLDER}/reaper"
 _MAX_STARTING = 4
@@ -75,7 +75,7 @@ class Cell:
             gate = Gate()
             kernel.set_up_through(gate.call)
             isolation = Isolation(self._spec, rootfs.proc_masks(), gate.page)
-        self._nursery = Nursery(self._spec, isolation, interpreter, _REAPER)
+        self._forker = Forker(self._spec, isolation, interpreter, _REAPER)
         if len(os.listdir("/proc/self/task")) != 1:
             raise StepError("preloading modules", "a preloaded module started a thread, and a cell must not have any")
         self._install_filter(gate)
@@ -243,7 +243,7 @@ class Cell:
         while len(self._standbys) < wanted and starting < _MAX_STARTING:
             try:
                 with step("starting a run's processes"):
-                    run = Run(self._nursery)
+                    run = Run(self._forker)
             except StepError as error:
                 if not self._by_descriptor:
                     raise

@@ -23,7 +23,7 @@ from ..contract.cell_spec import CellSpec
 from ..contract.paths import RUN_FOLDER
 from ..isolation import kernel
 from ..isolation.cgroup import RunCgroups
-from ..isolation.listeners import Doors
+from ..isolation.listeners import Listeners
 from ..isolation.run import Isolation
 from ..isolation.steps import StepError
 from ..program import shutdown, start
@@ -43,7 +43,7 @@ _NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 MOST_LOOKOUTS = 64
 
 
-class Nursery:
+class Forker:
     """What all runs of a cell have in common."""
 
     def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: start.Interpreter, reaper: str) -> None:
@@ -75,9 +75,9 @@ class Nursery:
 class Run:
     """On standby until `go`; then under watch until it is over."""
 
-    def __init__(self, nursery: Nursery) -> None:
-        self._nursery = nursery
-        self._cgroups = RunCgroups(nursery.spec["hierarchies"], nursery.next_name())
+    def __init__(self, forker: Forker) -> None:
+        self._forker = forker
+        self._cgroups = RunCgroups(forker.spec["hierarchies"], forker.next_name())
         self.is_ready = False
         self.deadline: float | None = None
         self.reply: socket.socket | None = None
@@ -86,10 +86,10 @@ class Run:
         self._is_interruptible = self._is_warned = False
         self._interrupt_at: float | None = None
         self._folders: dict[str, int] = {}
-        self._doors: Doors | None = None
+        self._doors: Listeners | None = None
         self._gateway: socket.socket | None = None
         try:
-            self._cgroups.make(nursery.spec["limits"])
+            self._cgroups.make(forker.spec["limits"])
             self.channel, theirs = wire.socket_pair()
             with theirs:
                 self._start(theirs, self._cgroups.entrances())
@@ -98,17 +98,17 @@ class Run:
             raise
 
     def _start(self, theirs: socket.socket, entrances: list[int]) -> None:
-        for slot, descriptor in zip(self._nursery.isolation.inherited, (theirs.fileno(), *entrances), strict=True):
+        for slot, descriptor in zip(self._forker.isolation.inherited, (theirs.fileno(), *entrances), strict=True):
             slot.value = descriptor
         # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
         kernel.unshare(kernel.CLONE_NEWPID)
         try:
-            self._reaper = os.posix_spawn(self._nursery.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
+            self._reaper = os.posix_spawn(self._forker.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
             self._process = self._fork()
             if self._process == 0:
-                standby.main(self._nursery.isolation, self._nursery.interpreter)
+                standby.main(self._forker.isolation, self._forker.interpreter)
         finally:
-            self._nursery.return_to(kernel.CLONE_NEWPID)
+            self._forker.return_to(kernel.CLONE_NEWPID)
             wire.close_all(entrances)
         self.pidfd = os.pidfd_open(self._process)
 
@@ -138,7 +138,7 @@ class Run:
     def _open_usual_doors(self) -> StepError | None:
         """Ahead of time, so that no caller waits for it."""
         try:
-            self._open_doors(self._nursery.spec["ports"])
+            self._open_doors(self._forker.spec["ports"])
         except StepError as error:
             return error
         return None
@@ -148,9 +148,9 @@ class Run:
             return
         if self._doors is None:
             # Each has a filter that the kernel compiles for it, and frees on a queue that the whole host shares.
-            self._doors = Doors(self._process, is_watched=self._nursery.lookouts < MOST_LOOKOUTS)
-            self._nursery.lookouts += self._doors.is_watched
-        self._doors.open(ports, self._nursery.network)
+            self._doors = Listeners(self._process, is_watched=self._forker.lookouts < MOST_LOOKOUTS)
+            self._forker.lookouts += self._doors.is_watched
+        self._doors.open(ports, self._forker.network)
 
     def change_ports(self, ports: list[int]) -> None:
         """Of a run under way. A door that is there already stays: it is for the gateway to refuse whoever uses it."""
@@ -173,7 +173,7 @@ class Run:
 
     def _close_doors(self) -> None:
         if self._doors is not None:
-            self._nursery.lookouts -= self._doors.is_watched
+            self._forker.lookouts -= self._doors.is_watched
             self._doors.close()
             self._doors = None
 
@@ -209,13 +209,13 @@ class Run:
         try:
             yield
         finally:
-            self._nursery.return_to(kernel.CLONE_NEWNS)
+            self._forker.return_to(kernel.CLONE_NEWNS)
 
     def go(self, message: wire.Message, descriptors: list[int]) -> socket.socket:
         """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
         self._connect(message["ports"], descriptors.pop() if message["ports"] else None)
         if message["spare_memory_bytes"]:
-            self._cgroups.add_memory(self._nursery.spec["limits"], message["spare_memory_bytes"])
+            self._cgroups.add_memory(self._forker.spec["limits"], message["spare_memory_bytes"])
         self._was_full = self._is_disk_full()
         wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
         wire.close_all(descriptors[1:])

@@ -1,4 +1,4 @@
-"""A run's doors: sockets inside its network namespace on which the gateway, outside, takes what the program sends out.
+"""A run's listeners: sockets in its network namespace on which the gateway, outside, takes what the program sends out.
 
 The cell makes them, in a moment that it spends in the run's network namespace, and passes them to the host. No process
 of the run ever holds one, and nothing inside carries the data: the host accepts on them directly.
@@ -29,7 +29,7 @@ _RT_TABLE_LOCAL, _RTPROT_STATIC, _RT_SCOPE_HOST, _RTN_LOCAL, _RTA_OIF = 255, 4, 
 _ERROR_NUMBER = struct.Struct("=16xi")
 
 
-class Doors:
+class Listeners:
     """Of one run, known by one of its processes."""
 
     def __init__(self, process: int, *, is_watched: bool) -> None:

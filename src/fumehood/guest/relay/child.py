@@ -1,4 +1,4 @@
-"""A program's process, from its birth as a copy of the nursery to the moment it becomes the program."""
+"""A program's process, from its birth as a copy of the forker to the moment it becomes the program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main(run: Birth, household: Household, channel: socket.socket, others: tuple
         for line in others:
             line.close()
         household.enter()
-        run.confinement.plan.carry_out()
+        run.isolation.plan.carry_out()
         run.interpreter.wake()
         _become(run)
     except StepError as error:

@@ -24,7 +24,7 @@ from ..isolation.steps import StepError, step
 from ..program import start
 from ..program.preload import preload, take_out_of_sight
 from . import process_group, scratch, supervisor
-from .isolation import Confinement
+from .isolation import RelayIsolation
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
 _FOR_EVERYONE = 0o777
@@ -33,7 +33,7 @@ _FOR_EVERYONE = 0o777
 def main(control: socket.socket, spec: RelaySpec) -> NoReturn:
     try:
         kernel.die_with_parent()
-        Nursery(control, spec).serve()
+        RelayForker(control, spec).serve()
     except StepError as error:
         wire.send(control, error.as_message())
     except BaseException as error:
@@ -42,7 +42,7 @@ def main(control: socket.socket, spec: RelaySpec) -> NoReturn:
         os._exit(1)
 
 
-class Nursery:
+class RelayForker:
     """Single-threaded: it forks."""
 
     def __init__(self, control: socket.socket, spec: RelaySpec) -> None:
@@ -50,8 +50,8 @@ class Nursery:
         self._interpreter = start.Interpreter(spec["environment"], spec["module_path"])
         self._ours = take_out_of_sight()
         preload(self._interpreter, spec["preload"])
-        with step("preparing the confinement of runs"):
-            self._confinement = Confinement(spec)
+        with step("preparing the isolation of runs"):
+            self._isolation = RelayIsolation(spec)
         if spec["groups"]:
             process_group.prepare()
         self._gates: dict[int, socket.socket] = {}
@@ -69,12 +69,12 @@ class Nursery:
     def serve(self) -> NoReturn:
         # Some modules write when they are imported.
         scratch.clear()
-        self._confinement.install_filter()
+        self._isolation.install_filter()
         gc.collect()
         gc.freeze()
         gc.disable()
         self._refill()
-        wire.send(self._control, {"ready": list(sys.version_info[:2]), "confined_by": self._confinement.layers})
+        wire.send(self._control, {"ready": list(sys.version_info[:2]), "confined_by": self._isolation.layers})
         self._poll.register(self._control, select.POLLIN)
         while True:
             for descriptor, _ in self._poll.poll():
@@ -131,7 +131,7 @@ class Nursery:
             raise
         if child == 0:
             self._leave(ours)
-            supervisor.main(self._confinement, self._interpreter, theirs)
+            supervisor.main(self._isolation, self._interpreter, theirs)
         theirs.close()
         self._standbys.append(ours)
         self._births += 1
@@ -149,7 +149,7 @@ class Nursery:
         return folder
 
     def _leave(self, ours: socket.socket) -> None:
-        """In a new supervisor: nothing of the nursery's own is its business."""
+        """In a new supervisor: nothing of the forker's own is its business."""
         for line in (self._control, ours, *self._gates.values(), *self._standbys):
             line.close()
 

@@ -34,7 +34,7 @@ _MAY_BE_MISSING = {
 }
 
 
-class Confinement:
+class RelayIsolation:
     """`layers` are the names of those that this kernel has."""
 
     def __init__(self, spec: RelaySpec) -> None:
@@ -50,7 +50,7 @@ class Confinement:
             rules.enforce(self.plan)
 
     def install_filter(self) -> None:
-        """In the nursery, once: whatever is born of it inherits the filter, programs and their supervisors alike."""
+        """In the forker, once: whatever is born of it inherits the filter, programs and their supervisors alike."""
         with step("installing the system call filter"):
             kernel.set_option(kernel.PR_SET_NO_NEW_PRIVS, 1)
             install_filter(_seccomp_program(self.spec))

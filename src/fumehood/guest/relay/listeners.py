@@ -1,6 +1,6 @@
-"""The doors of a container: what arrives there is carried to the gateway over the container's one stream.
+"""The listeners of a container: what arrives there is carried to the gateway over the container's one stream.
 
-The guest holds them, because no descriptor leads out of a container. It carries bytes and decides nothing: a door more
+The guest holds them, because no descriptor leads out of a container. It carries bytes and decides nothing: one more
 or less is no more than a conversation with the gateway that begins or does not.
 """
 
@@ -22,7 +22,7 @@ _MOST_QUESTIONS = 256
 _RESET_WHEN_CLOSED = b"\1\0\0\0\0\0\0\0"
 
 
-class Outlets:
+class RelayListeners:
     """Open while runs are under way that may go out."""
 
     def __init__(self, channels: Multiplexer, send: Send) -> None:
@@ -36,7 +36,7 @@ class Outlets:
         self._knocks = self._asked = 0
 
     def change(self, ports: list[int]) -> None:
-        """Doors at these ports, and no others."""
+        """Listen at these ports, and no others."""
         for port in set(self._listeners) - set(ports):
             self._close(self._listeners.pop(port))
         for port in set(ports) - set(self._listeners):

@@ -21,13 +21,13 @@ _PAUSE_SECONDS = 0.001
 
 
 def prepare() -> None:
-    """In the nursery, once."""
+    """In the forker, once."""
     with step("counting processes"):
         os.makedirs(_GROUPS, exist_ok=True)
         kernel.mount("pids", _GROUPS, "cgroup", 0, "pids")
 
 
-class Group:
+class ProcessGroup:
     def __init__(self, processes: int) -> None:
         self._folder = f"{_GROUPS}/{os.getpid()}"
         with step("making the run's group of processes"):

@@ -16,7 +16,7 @@ _REFER = 1 << 13
 _ABI_WITH_SCOPES = 6
 
 
-class Tree:
+class ProcessTree:
     """Descendants: whoever loses its parent becomes the supervisor's child, so that none leaves the tree.
 
     Where Landlock can scope signals, one call ends them all at once, while none of them can reach the supervisor.

@@ -1,6 +1,6 @@
 """Process 1 of a container: turns what arrives on the standard streams into pipes and sockets, and back.
 
-It handles the data of all runs, so no run may ever be a copy of it: runs are forked by the nursery, which is started
+It handles the data of all runs, so no run may ever be a copy of it: runs are forked by the forker, which is started
 before the first byte of anybody's has arrived. Nobody inside can stop process 1, look at it or reach its streams.
 It ends when the host hangs up or has not been heard for long, and the kernel ends everything else with it.
 """
@@ -25,7 +25,7 @@ from ..contract.multiplexer import Multiplexer
 from ..contract.relay_spec import RelaySpec
 from ..isolation import kernel
 from . import forker, terminals
-from .listeners import Outlets
+from .listeners import RelayListeners
 
 _CHUNK_BYTES = 256 * 1024
 # Above what standard streams of runs can be, so that none of theirs ever takes the place of one of these.
@@ -87,7 +87,7 @@ class Service:
         """By the channel of a run's reply."""
         self._terminals: dict[int, tuple[socket.socket, int]] = {}
         self._epoll = self._channels.epoll
-        self._outlets = Outlets(self._channels, self._send)
+        self._listeners = RelayListeners(self._channels, self._send)
 
     def serve(self) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -108,13 +108,13 @@ class Service:
         elif descriptor == self._sink:
             self._write()
         elif descriptor == self._control.fileno():
-            self._hear_nursery()
+            self._hear_forker()
         elif descriptor in self._terminals:
             self._connect_terminal(*self._terminals[descriptor])
-        elif not self._outlets.attend(descriptor):
+        elif not self._listeners.attend(descriptor):
             self._channels.step(descriptor, event)
 
-    def _hear_nursery(self) -> None:
+    def _hear_forker(self) -> None:
         message, _ = wire.receive(self._control)
         if message is None:
             # Without it nothing can be started or ended any more: better no sandbox than one without supervision.
@@ -143,14 +143,14 @@ class Service:
                 case "beat":
                     self._send({"do": "beat"}, b"")  # so that the host knows that somebody is there, too
                 case "ports":
-                    self._outlets.change(header["ports"])
+                    self._listeners.change(header["ports"])
                 case "answer":
-                    self._outlets.answer(header, body)
+                    self._listeners.answer(header, body)
                 case _:
                     self._channels.take(header, body)
 
     def _open(self, header: frames.Header, body: bytes) -> None:
-        """A run: its descriptors are made here, one side kept, the other handed to the nursery."""
+        """A run: its descriptors are made here, one side kept, the other handed to the forker."""
         theirs = [_memory_file(body)]
         leaders: list[Channel] = []
         for number, kind in header["channels"]:

@@ -1,6 +1,6 @@
 """One run: starts its program, keeps its time, ends it, and tells the host how it went.
 
-It is a process of its own for each run, between the nursery and the program. When it says that a run is over, it has
+It is a process of its own for each run, between the forker and the program. When it says that a run is over, it has
 seen that nothing of it is left.
 """
 
@@ -23,15 +23,15 @@ from ..isolation.steps import StepError
 from ..program import shutdown, start
 from ..program.refusals import read_refusal
 from . import child, scratch, usage
-from .isolation import Confinement
-from .process_group import Group
-from .process_tree import Tree
+from .isolation import RelayIsolation
+from .process_group import ProcessGroup
+from .process_tree import ProcessTree
 
 
 class Birth(NamedTuple):
     """What a new run needs to know."""
 
-    confinement: Confinement
+    isolation: RelayIsolation
     interpreter: start.Interpreter
     message: wire.Message
     descriptors: list[int]
@@ -47,14 +47,14 @@ _INTERRUPT_AGAIN_SECONDS = 1.0
 _DISKS = (*scratch.FOLDERS, WORKSPACE)
 
 
-def main(confinement: Confinement, interpreter: start.Interpreter, gate: socket.socket) -> NoReturn:
+def main(isolation: RelayIsolation, interpreter: start.Interpreter, gate: socket.socket) -> NoReturn:
     """Waits for a run, then is its supervisor, and ends with it."""
     try:
         kernel.die_with_parent()
         os.setsid()
         told, descriptors = wire.receive(gate)
         if told is not None:
-            _supervise(Birth(confinement, interpreter, told["message"], descriptors, told["folder"], gate))
+            _supervise(Birth(isolation, interpreter, told["message"], descriptors, told["folder"], gate))
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
@@ -87,9 +87,9 @@ class Supervisor:
         wire.close_all(run.descriptors[1:])
         self._allow(run.message["timeout"])
 
-    def _make_household(self) -> Tree | Group:
-        spec = self._run.confinement.spec
-        return Group(spec["limits"]["processes"]) if spec["groups"] else Tree()
+    def _make_household(self) -> ProcessTree | ProcessGroup:
+        spec = self._run.isolation.spec
+        return ProcessGroup(spec["limits"]["processes"]) if spec["groups"] else ProcessTree()
 
     def watch(self) -> NoReturn:
         poll = select.poll()
@@ -201,7 +201,7 @@ class Supervisor:
 
 
 def _refuse(run: Birth, failure: StepError) -> None:
-    """Nothing has been started. Tell the nursery that we are done, and the host why."""
+    """Nothing has been started. Tell the forker that we are done, and the host why."""
     wire.send(run.gate, {"over": True})
     wire.receive(run.gate)
     with socket.socket(fileno=os.dup(run.descriptors[0])) as reply, suppress(OSError):
