@@ -59,7 +59,7 @@ def neutralise(text: str) -> str:
 
 
 def visible(character: str) -> str:
-    """For somebody who decides about a text: no two characters look the same, and our own marks are no others'."""
+    """For an approver: no two characters look the same, and our own marks are shown by number too."""
     if is_hidden(character) or is_combining(character) or character in _MARKS:
         return by_number(character)
     return character
@@ -76,7 +76,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int, end: str = "...") -> str:
-    """At most so many columns; what is left out is told by the end."""
+    """At most so many columns; `end` stands for what is left out."""
     if width_of(text) <= width:
         return text
     room, kept = width - len(end), ""

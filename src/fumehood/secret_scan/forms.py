@@ -29,7 +29,7 @@ _MARK_OF_HEX, _END_OF_LINE = re.compile(r"0x|\\x"), re.compile(r"\\[nrt]")
 BETWEEN_HEX = re.compile(r"(?:0x|\\x|[\W_])+")
 BETWEEN_64 = re.compile(r"(?:\\[nrt]|[^A-Za-z0-9+/])+")
 BETWEEN_NUMBERS = re.compile(r"[^0-9]+0*")
-# Of characters that are taken for their bytes: what is no letter and no digit, and what nobody sees.
+# Between characters that are taken for their bytes: everything but letters, digits and bytes above ASCII.
 BETWEEN_BYTES = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")
 _INVISIBLE = re.compile(
     "[\u00a0\u00ad\u034f\u061c\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufe00-\ufe0f\ufeff]+"
@@ -100,7 +100,7 @@ _to_digits_64, _to_plain_bytes = _remover(_NO_DIGIT_64), _remover(BETWEEN_BYTES)
 
 
 def unescaped(text: str) -> str:
-    """As somebody reads it who knows every escape, without what stands between: a character for each byte."""
+    """With every escape decoded and separators removed: one character for each byte."""
     return _to_plain_bytes(as_bytes(ESCAPE.sub(meant, text)))
 
 
@@ -119,7 +119,7 @@ def meant(escape: re.Match[str]) -> str:
 
 
 def as_bytes(text: str) -> str:
-    """A character for each byte, so that a character can be compared with its bytes; what nobody sees is left out."""
+    """A character for each byte, so that a character can be compared with its bytes; invisible characters are left out."""
     if text.isascii():
         return lowered(text)
     # Halves of a character stand for no byte.
