@@ -68,4 +68,5 @@ lock: $(READY)
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist
-	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src -type d -empty -delete

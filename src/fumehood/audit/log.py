@@ -15,13 +15,11 @@ from fumehood.audit import checkpoints, keys
 from fumehood.audit.chain import Head, follow
 from fumehood.audit.checkpoints import EVERY_RECORDS, EVERY_SECONDS, Checkpoint
 from fumehood.audit.location import DATABASE, find_folder, make_private
-from fumehood.audit.records import Entry, Record, timestamp
+from fumehood.audit.records import CREATED, Entry, Record, timestamp
 from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query, Store
-from fumehood.audit.waiting import patiently
+from fumehood.audit.waiting import BusyError, patiently
 from fumehood.errors import AuditError
-
-CREATED = "log.created"
 
 
 class AuditLog:
@@ -63,24 +61,16 @@ class AuditLog:
         }
         self._last_seq = self._store.extend(lambda head: follow(head, entries), attachments)[-1].seq
 
+    def may_need_checkpoint(self) -> bool:
+        """As far as can be said without looking at the file; `checkpoint_if_due` looks."""
+        return not self._is_signed_lately() and not self._signing.locked()
+
     def checkpoint_if_due(self) -> None:
-        """For those who may wait: it takes some milliseconds."""
-        if self.claim_checkpoint():
-            self.checkpoint_as_claimed()
-
-    def claim_checkpoint(self) -> bool:
-        """Whether one is due and nobody else in this process is at it. Then the caller is: `checkpoint_as_claimed`."""
-        if self._is_signed_lately() or not self._signing.acquire(blocking=False):
-            return False
-        is_due = self._is_checkpoint_due()
-        if not is_due:
-            self._signing.release()
-        return is_due
-
-    def checkpoint_as_claimed(self) -> None:
+        """For callers that may wait: it takes some milliseconds. One thread of this process at a time."""
+        if not self._signing.acquire(blocking=False):
+            return
         try:
-            self.checkpoint()
-            while self._is_checkpoint_due():  # others have gone on writing, and could not claim it
+            while self._is_checkpoint_due():  # again: others go on writing meanwhile, and find it taken
                 self.checkpoint()
         finally:
             self._signing.release()
@@ -141,7 +131,10 @@ class AuditLog:
         """Looks at the store seldom: others may have signed in the meantime."""
         if self._is_signed_lately():
             return False
-        head = self._store.head()
+        try:
+            head = self._store.head()
+        except BusyError:  # whoever writes at this moment asks again, or the next record does
+            return False
         # A note that cannot be true must not put the next signature off.
         self._checkpoint_seq = min(head.checkpoint_seq, head.seq)
         self._checkpoint_moment = time.time() - _age_seconds(head.checkpoint_time)

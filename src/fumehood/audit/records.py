@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 VERSION = 1
+CREATED = "log.created"
 _STORED = re.compile(r'"stored":"([0-9a-f]{64})"')
 # One encoder for all: `json.dumps` with options would make a new one every time. What it gets are trees.
 _ENCODER = json.JSONEncoder(

@@ -65,9 +65,9 @@ class Trail:
             await _append_patiently(log, entries)
         if self.synced:
             await anyio.to_thread.run_sync(log.sync)
-        if log.claim_checkpoint():
-            with anyio.CancelScope(shield=True):  # whoever has claimed it must see it through
-                await anyio.to_thread.run_sync(log.checkpoint_as_claimed)
+        if log.may_need_checkpoint():
+            with anyio.CancelScope(shield=True):  # the records are written, and are to be signed
+                await anyio.to_thread.run_sync(log.checkpoint_if_due)
 
     def write_blocking(self, *events: AuditEvent | Entry) -> None:
         """As `write`, for a thread that may block."""

@@ -16,14 +16,14 @@ from fumehood.audit import checkpoints
 from fumehood.audit.chain import GENESIS, Head, link
 from fumehood.audit.checkpoints import Checkpoint
 from fumehood.audit.events import AuditEvent
-from fumehood.audit.records import Record, read_record, timestamp
+from fumehood.audit.records import CREATED, Record, read_record, timestamp
 from fumehood.errors import AuditError
 
 MAX_PROBLEMS = 100
 # More than are signed together: others go on writing while one signs, or is killed before it does.
 MOST_UNSIGNED_RECORDS = 4 * checkpoints.EVERY_RECORDS
 _SIGNING_SECONDS = 60
-CREATED, PRUNED = "log.created", "log.pruned"
+PRUNED = "log.pruned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ What leaves is written anew from what was understood, so that no byte that the r
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -240,9 +239,9 @@ class Exchange:
         finally:
             if not task.done():
                 task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                # If the client's body was at fault, that is what ended the response.
-                await task
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()  # if the client's body was at fault, that is what ended the response
 
     async def _upload(self, server: Stream, body: int | Body) -> bool:
         """Whether the server took all of it; it may have its answer ready before."""

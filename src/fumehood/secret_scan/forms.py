@@ -55,7 +55,7 @@ DUMP_LINE = re.compile(
     re.MULTILINE,
 )
 _BEGUN_DUMP_LINE = re.compile(r"[0-9a-f]{0,3}\Z|[0-9a-f]{4,16}(?:\Z|[: \t])")
-_MOST_OF_A_LINE = 4096
+_MOST_OF_A_LINE = 1024
 _BYTES = tuple(bytes([number]).decode("utf-8", "surrogateescape") for number in range(256))
 _BLANKS = str.maketrans("", "", " \t")
 
@@ -119,7 +119,7 @@ def meant(escape: re.Match[str]) -> str:
 
 
 def as_bytes(text: str) -> str:
-    """A character for each byte, so that a character can be compared with its bytes; invisible characters are left out."""
+    """One character for each byte, so that characters can be compared with bytes; without invisible characters."""
     if text.isascii():
         return lowered(text)
     # Halves of a character stand for no byte.

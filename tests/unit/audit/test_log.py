@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from contextvars import Context
 from itertools import pairwise
 from pathlib import Path
@@ -152,6 +154,35 @@ async def test_who_waits_too_long_for_the_lock_is_told(tmp_path: Path, monkeypat
             await write(log, "never")
     await write(log, "fifteen")
     assert verdict(log.folder) == []
+
+
+async def test_a_checkpoint_that_fails_does_not_keep_the_next_one_from_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await make_log(tmp_path / "log")
+    monkeypatch.setattr(log_module, "EVERY_RECORDS", 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(log, "_store", None)
+        with pytest.raises(AttributeError):
+            log.checkpoint_if_due()
+    log.checkpoint_if_due()
+    assert log.head().checkpoint_seq == log.head().seq
+
+
+# Only asyncio cancels what anyio shields.
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="session")
+async def test_a_writer_that_is_cancelled_does_not_keep_others_from_signing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await make_log(tmp_path / "log")
+    monkeypatch.setattr(log_module, "EVERY_RECORDS", 1)
+    writing = asyncio.ensure_future(write(log, "cancelled"))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with suppress(asyncio.CancelledError):
+        await writing
+    await write(log, "signed")
+    assert log.head().checkpoint_seq == log.head().seq
 
 
 async def test_the_event_loop_goes_on_while_another_process_writes(tmp_path: Path) -> None:

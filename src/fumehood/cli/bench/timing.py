@@ -72,8 +72,11 @@ def in_thread(argv: Sequence[str]) -> AsyncJob:
 
 
 def private_memory_mib(process: int) -> float:
-    with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as stream:
-        fields = [line.split() for line in stream]
+    try:
+        with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as stream:
+            fields = [line.split() for line in stream]
+    except OSError:  # it has ended
+        return 0.0
     return sum(int(field[1]) for field in fields if field[0] in ("Private_Dirty:", "Private_Clean:")) / 1024
 
 

@@ -52,7 +52,7 @@ _HELPERS = {
 }
 _MOST_LINKS = 8
 # How deep and how long programs are looked for in other folders; what lies there by custom is data.
-_DEEPEST, _MOST_FOLDERS = 5, 20_000
+_DEEPEST, _MOST_FOLDERS = 5, 50_000
 _DATA_FOLDERS = frozenset({"share", "include", "src", "man", "doc", "etc", "proc", "sys", "dev"})
 _PT_INTERP = 3
 
@@ -167,6 +167,8 @@ class ProgramSearch:
         """The path itself, or, where there are programs in it, everything else that is in it."""
         if depth == 0 or os.path.basename(path) in _DATA_FOLDERS or not _may_hold_programs(path):
             return [path]
+        if self._left == 0:
+            return []  # not looked into, so not readable
         parts: list[str] = []
         is_whole = True
         for entry in self._entries(path):
@@ -181,7 +183,7 @@ class ProgramSearch:
         return [path] if is_whole else parts
 
     def _holds_programs(self, folder: str) -> bool:
-        return any(
+        return self._left == 0 or any(
             _is_machine_code(entry.path)
             for place in (folder, *(entry.path for entry in self._entries(folder) if entry.is_dir()))
             for entry in self._entries(place)

@@ -12,6 +12,7 @@ from fumehood.policy.commands.tools import COMPILERS, TOOLS, Tool, is_option_of_
 from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.words import GLOB, Hole, Word, joined, known
 
+_PLAIN_FILE = "write the name of the file out, and ./ before it if it begins with - or @"
 _REMEDY = "leave it out, or add a rule that spells it to commands.allow: '{} {}'"
 _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
@@ -304,6 +305,11 @@ def _of_compiler(name: str, arguments: Sequence[Word], place: Place, granted: fr
     for position, word in enumerate(arguments):
         before = arguments[position - 1].text if position else None
         if before == "-o":
+            # It may be taken for the value of the option before it, and what follows for options.
+            if word.is_many or word.may_be_option or word.may_begin_with("@"):
+                return Offence(
+                    position, "", f"{name} may take {word.raw} for options instead of the file to write", _PLAIN_FILE
+                )
             if found := place.problem(word):
                 return Offence(position, "", *found)
         elif word.text == "-o" or word.text in granted:
@@ -311,6 +317,6 @@ def _of_compiler(name: str, arguments: Sequence[Word], place: Place, granted: fr
         elif word.may_be_option and not (word.text is not None and is_option_of_compiler(word.text)):
             why = f"{word.raw} is not known to be a harmless option of {name}"
             return Offence(position, word.text or "", why, _REMEDY.format(name, word.raw))
-        elif word.prefix.startswith("@"):
+        elif word.may_begin_with("@"):
             return Offence(position, "", f"{name} reads options from {word.raw}", "write them out")
     return None

@@ -67,6 +67,7 @@ def plain(address: Address) -> Address:
             return address.ipv4_mapped
         if address in _NAT64:
             return IPv4Address(int(address) & 0xFFFF_FFFF)
+        return IPv6Address(int(address))  # without its scope, which is the host's own affair
     return address
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
+
+import pytest
 
 from fumehood.guest.isolation.executables import Executables, ProgramSearch
 
@@ -91,3 +94,13 @@ def test_a_folder_without_programs_stays_whole(tmp_path: Path) -> None:
     holding(tmp_path, "lib", "library.so")
     holding(tmp_path, "share", "bin", "data")
     assert readable_of(tmp_path) == {"."}
+
+
+def test_what_there_was_no_time_to_search_is_not_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c", "z"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "notes").write_text("")
+    shutil.copy("/bin/ls", tmp_path / "z" / "bin" / "prog")
+    monkeypatch.setattr("fumehood.guest.isolation.executables._MOST_FOLDERS", 5)
+    readable = ProgramSearch().without_programs(str(tmp_path))
+    assert not any((tmp_path / "z" / "bin" / "prog").is_relative_to(place) for place in readable)

@@ -398,3 +398,22 @@ def test_who_names_builders_is_told_that_the_kernel_runs_nothing_that_they_made(
         assert "/usr/bin/gcc, npm made; to build, say enforce: parse" in finding.message
     assert Policy(commands={"allow": rules, "enforce": "parse"}).lint() == []
     assert Policy(commands={"allow": ["ls"]}).lint() == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gcc x.c -o {a,-wrapper,./w}",
+        "gcc x.c -I -o -wrapper ./w",
+        "gcc x.c -L -o -B./",
+        "gcc x.c -D -o -specs=s",
+        "gcc x.c -I -o -fplugin=./w.so",
+        "gcc x.c -o @opts.txt",
+        "gcc x.c -o *.txt",
+        "false && X=a; gcc x.c -o $X .git/hooks/pre-commit",
+        "false && X=a; gcc $X@opts.txt",
+    ],
+)
+def test_what_a_compiler_writes_to_is_one_file(line: str) -> None:
+    assert not allows(line, "gcc *", "false")
+    assert allows("gcc -Wall -O2 x.c -o out/program", "gcc *")

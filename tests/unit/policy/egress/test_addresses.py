@@ -23,7 +23,10 @@ from fumehood.policy.egress import Reach, classify
         *((text, Reach.PRIVATE) for text in ("100.64.0.1", "198.18.0.1", "203.0.113.1")),
         *((text, Reach.PRIVATE) for text in ("64:ff9b::a00:1", "64:ff9b:1::1", "fec0::1", "2001:db8::1")),
         *((text, Reach.METADATA) for text in ("169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe")),
-        *((text, Reach.METADATA) for text in ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")),
+        *(
+            (text, Reach.METADATA)
+            for text in ("fd00:ec2::254", "fd00:ec2::254%1", "100.100.100.200", "192.0.0.192", "168.63.129.16")
+        ),
         *(
             (text, Reach.METADATA)
             for text in ("169.254.1.1", "169.254.42.42", "169.254.129.2", "169.254.100.1", "fe80::1")
