@@ -134,7 +134,7 @@ def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int]
     is_switch = bool(values) and all(word.text is not None and _SWITCH.fullmatch(word.text) for word in values)
     if is_exported and not is_switch:
         why = f"programs may take orders from {name}, which is exported"
-        raise RefusedError(*shown, why, "set it in environment.variables of the policy, or do not export it")
+        raise RefusedError(*shown, why, "set it where the run is started (-e NAME=VALUE, or env= in Python), or do not export it")
 
 
 def _is_influential(name: str) -> bool:

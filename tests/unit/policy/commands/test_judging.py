@@ -417,3 +417,9 @@ def test_who_names_builders_is_told_that_the_kernel_runs_nothing_that_they_made(
 def test_what_a_compiler_writes_to_is_one_file(line: str) -> None:
     assert not allows(line, "gcc *", "false")
     assert allows("gcc -Wall -O2 x.c -o out/program", "gcc *")
+
+
+@pytest.mark.parametrize("line", ["git push", "git push origin main", "git -C /x push", "git push --force"])
+def test_a_star_at_the_end_of_what_is_denied_stands_for_nothing_too(line: str) -> None:
+    assert not allows(line, "*", "git", deny=("git push *",))
+    assert allows("git status", "*", "git", deny=("git push *",))
