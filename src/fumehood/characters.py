@@ -11,8 +11,9 @@ import re
 import unicodedata
 
 # Shown as nothing although they are letters or marks to Unicode.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc")
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\U0001d159")
 _VARIATION = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_AS_PICTURE = "\ufe0f"  # behind an emoji
 # Control, format (direction, width, tags), surrogates, private use, unassigned, line and paragraph separators.
 _HIDDEN_KINDS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMBINING_KINDS = frozenset({"Mn", "Me", "Mc"})
@@ -44,7 +45,8 @@ def columns(character: str) -> int:
 def is_harmless(character: str) -> bool:
     """A terminal shows it where it stands, and obeys nothing."""
     kind = unicodedata.category(character)
-    return kind[0] in _HARMLESS_KINDS or kind == "Zs"
+    is_shown = character not in _BLANK and (character == _AS_PICTURE or not _VARIATION.match(character))
+    return is_shown and (kind[0] in _HARMLESS_KINDS or kind == "Zs")
 
 
 def by_number(character: str) -> str:

@@ -146,6 +146,9 @@ class _Walk:
         self.seq, self.hash = record.seq, record.hash
 
     def finish(self) -> None:
+        if self.strays:
+            which, end = _span(self.strays[0], self.strays[-1]), self.seq if self.head is None else self.head.seq
+            self.complain(self.strays[0], f"inserted: {which} outside of the log, which ends with record {end}")
         if self.head is not None:
             self._check_head(self.head)
         self._check_unsigned()
@@ -161,9 +164,6 @@ class _Walk:
             self._miss_kept(checkpoint)
 
     def _check_head(self, head: Head) -> None:
-        if self.strays:
-            which = _span(self.strays[0], self.strays[-1])
-            self.complain(self.strays[0], f"inserted: {which} outside of the log, which ends with record {head.seq}")
         if head.seq > self.seq:
             self.complain(head.seq, f"cut off: {_missing(self.seq + 1, head.seq)}")
         elif (head.seq, head.hash) != (self.seq, self.hash):

@@ -47,6 +47,18 @@ async def test_a_changed_export_does_not(tmp_path: Path, old: str, new: str, sai
     assert said in problems(check(export, log.folder / "key.pub"))
 
 
+@pytest.mark.parametrize("seq", [0, -5])
+@pytest.mark.parametrize("place", [0, 2, 100])
+async def test_an_export_with_a_record_outside_of_the_log_does_not(tmp_path: Path, seq: int, place: int) -> None:
+    log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    whole = list(lines(log.find(Query()), log.attachment))
+    body = f'{{"data":{{}},"ids":{{}},"kind":"x","seq":{seq},"time":"2026-01-01T00:00:00.000000Z","v":1,"who":"me"}}'
+    whole.insert(place, f'{{"hash":"{"00" * 32}","record":{body}}}\n')
+    export.write_text("".join(whole))
+    (problem,) = problems(check(export, log.folder / "key.pub"))
+    assert f"inserted: record {seq} lies outside of the log" in problem
+
+
 FORGERIES: dict[str, Callable[[str], str]] = {
     "a key twice": lambda line: line.replace('"record":{', '"record":{"kind":"FORGED","who":"mallory",'),
     "a key more": lambda line: line.replace('"record":', '"verdict":"FORGED","record":'),

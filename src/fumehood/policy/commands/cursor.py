@@ -38,6 +38,10 @@ class Cursor:
     def refuse(self, start: int, why: str, remedy: str, end: int | None = None) -> NoReturn:
         raise RefusedError(start, max(self.at, start + 1) if end is None else end, why, remedy)
 
+    def line_at(self, place: int) -> tuple[int, int]:
+        end = self.source.find("\n", place)
+        return self.source.rfind("\n", 0, place) + 1, len(self.source) if end < 0 else end
+
     def bash_only(self, start: int, what: str) -> None:
         """Where another shell would read the same text in another way."""
         if not self.is_bash:

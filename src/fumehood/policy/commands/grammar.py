@@ -91,16 +91,12 @@ class Grammar(Cursor):
         """Shells differ in where the text of a here-document begins, unless its command ends at this line break."""
         if self._pending and not (in_list and all(document.after == self.at for document in self._pending)):
             why = f"a here-document whose command goes on in another line: {_NOT_UNDERSTOOD}"
-            start, end = self._line_at(self._pending[0].after - 1)
+            start, end = self.line_at(self._pending[0].after - 1)
             self.refuse(start, why, "end the command in the line in which << stands", end)
         self.at += 1
         for document in self._pending:
             self._here_document(document)
         self._pending = []
-
-    def _line_at(self, place: int) -> tuple[int, int]:
-        end = self.source.find("\n", place)
-        return self.source.rfind("\n", 0, place) + 1, len(self.source) if end < 0 else end
 
     def _and_or(self) -> None:
         """Pipelines joined by && and ||, and the mark that ends them."""
@@ -311,7 +307,7 @@ class Grammar(Cursor):
         self.script.commands.append(simple)
 
     def _refuse_named_descriptor(self, word: Word) -> None:
-        if self.peek() in ("<", ">") and re.fullmatch(r"\{\w+\}", word.raw):
+        if self.peek() in ("<", ">") and re.fullmatch(r"\{.*\}", word.raw, re.DOTALL):
             self.refuse(word.start, f"{word.raw}{self.peek()} sets a variable: {_NOT_UNDERSTOOD}", "use a number")
 
     def _assignment(self, simple: Simple, found: re.Match[str]) -> None:
@@ -324,14 +320,16 @@ class Grammar(Cursor):
             self.at += 1
             self._skip_lines()
             while self.at < self.end and self.peek() != ")":
-                if self.peek() == "[":
-                    self.refuse(start, f"a subscript can run commands: {_NOT_UNDERSTOOD}", "list the values alone")
                 before = len(values)
                 values += self._words_of_line()
+                if any(word.raw.startswith("[") or "]=" in word.raw or "]+=" in word.raw for word in values[before:]):
+                    self.refuse(start, f"a subscript can run commands: {_NOT_UNDERSTOOD}", "list the values alone")
                 self._skip_lines()
                 if len(values) == before and self.peek() != ")":
                     self.refuse(start, f"this array is unusual: {_NOT_UNDERSTOOD}", "list plain values")
             self._close(")", start)
+            if self.peek() not in ("", *METACHARACTERS):
+                self.refuse(start, f"an array with text behind it: {_NOT_UNDERSTOOD}", "put a space between them")
         else:
             values.append(self.word(is_value=True))
         simple.assignments.append(Assignment(found[1], () if found[2] else tuple(values), start, self.at))
@@ -390,13 +388,18 @@ class Grammar(Cursor):
                 self.refuse(self.at, f"a line that may end the here-document: {_NOT_UNDERSTOOD}", "use another name")
             self.at = stop + 1
         if not document.is_quoted:
-            self._here_text(start, min(self.at, self.end))
+            self._here_text(start, min(self.at, self.end), strips=document.strips)
         self.at = stop
 
-    def _here_text(self, start: int, end: int) -> None:
+    def _here_text(self, start: int, end: int, *, strips: bool) -> None:
         if "\\\n" in self.source[start:end]:
             raise RefusedError(start, end, f"a here-document with joined lines: {_NOT_UNDERSTOOD}", "write whole lines")
         text = Grammar(self.source, start, end, self.script, is_bash=self.is_bash, depth=self.depth + 1)
         text._inner = 1
         while text.at < text.end:
+            begin = text.at
             text.quoted_piece()
+            if strips and "\n\t" in self.source[begin : text.at] and self.source[begin] in "$`":
+                # The tabs are taken away before the shell reads it, which may end an inner here-document.
+                why = f"a substitution over several lines in <<-: {_NOT_UNDERSTOOD}"
+                raise RefusedError(begin, text.at, why, "write it in one line, or use <<")

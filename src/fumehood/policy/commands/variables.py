@@ -43,13 +43,15 @@ _OWN_OF_SMALL_LETTERS = names("auto_resume histchars")
 # Programs that get these do what they do anyway.
 _EXPORTED = names(
     """
-    LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR
+    LANGUAGE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR
     CLICOLOR CI DEBUG VERBOSE PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONIOENCODING PYTHONHASHSEED PYTHONUTF8
     NODE_ENV RUST_BACKTRACE RUST_LOG GOOS GOARCH GOMAXPROCS GIT_TERMINAL_PROMPT GIT_PAGER_IN_USE PIP_NO_INPUT
     PIP_DISABLE_PIP_VERSION_CHECK CCACHE_DISABLE MPLBACKEND OMP_NUM_THREADS DEBIAN_FRONTEND CARGO_TERM_COLOR
     """
 )
 _VALUES = {"GIT_PAGER": {"cat", ""}, "PAGER": {"cat", ""}, "MANPAGER": {"cat", ""}}
+# In others a byte of a letter may be a backslash, so that the shell reads another line than was judged.
+_LOCALE = re.compile(r"(?:C|POSIX|(?:C|[a-z]{2,3}(?:_[A-Z]{2})?)\.(?:UTF|utf)-?8)?")
 _SWITCH = re.compile(r"[0-9]*|true|false|yes|no|on|off")
 _COUNTED_BY_BASH = names("RANDOM SECONDS LINENO")
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -128,13 +130,17 @@ def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int]
     """Raises RefusedError for a variable that others take orders from, or may."""
     if name in _EXPORTED or (values and all(word.text in _VALUES.get(name, ()) for word in values)):
         return
+    if name == "LANG" or name.startswith("LC_"):
+        if all(word.text is not None and _LOCALE.fullmatch(word.text) for word in values):
+            return
+        raise RefusedError(*shown, f"{name} changes how the shell reads letters", "use C.UTF-8 or another UTF-8 locale")
     if name == "_" or _is_influential(name):
         why = f"{name} changes how commands are found or what they do"
         raise RefusedError(*shown, why, "leave it as it is; the policy's author can set it for the whole sandbox")
     is_switch = bool(values) and all(word.text is not None and _SWITCH.fullmatch(word.text) for word in values)
     if is_exported and not is_switch:
         why = f"programs may take orders from {name}, which is exported"
-        raise RefusedError(*shown, why, "set it where the run is started (-e NAME=VALUE, or env= in Python), or do not export it")
+        raise RefusedError(*shown, why, "set it where the run is started (-e, or env= in Python), or do not export it")
 
 
 def _is_influential(name: str) -> bool:

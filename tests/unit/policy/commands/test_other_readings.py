@@ -1,0 +1,72 @@
+"""Lines that bash, or the program that is allowed, reads in another way than they look."""
+
+from __future__ import annotations
+
+import pytest
+
+from fumehood.policy import Commands
+from fumehood.policy.commands import judge
+
+
+def allows(line: str, *allow: str, deny: tuple[str, ...] = ()) -> bool:
+    return judge(Commands(allow=allow, deny=deny), line).allowed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gcc x.c -o {a,-wrapper,./w}",
+        "gcc x.c -I -o -wrapper ./w",
+        "gcc x.c -L -o -B./",
+        "gcc x.c -D -o -specs=s",
+        "gcc x.c -I -o -fplugin=./w.so",
+        "gcc x.c -o @opts.txt",
+        "gcc x.c -o *.txt",
+        "false && X=a; gcc x.c -o $X .git/hooks/pre-commit",
+        "false && X=a; gcc $X@opts.txt",
+    ],
+)
+def test_what_a_compiler_writes_to_is_one_file(line: str) -> None:
+    assert not allows(line, "gcc *", "false")
+    assert allows("gcc -Wall -O2 x.c -o out/program", "gcc *")
+
+
+@pytest.mark.parametrize("line", ["git push", "git push origin main", "git -C /x push", "git push --force"])
+def test_a_star_at_the_end_of_what_is_denied_stands_for_nothing_too(line: str) -> None:
+    assert not allows(line, "*", "git", deny=("git push *",))
+    assert allows("git status", "*", "git", deny=("git push *",))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat <<-EOF\n$(cat <<'X'\n\tX\ntouch P\nX\n)\nEOF\n",
+        "cat <<-EOF\n\"$(cat <<'X'\n\tX\ntouch P\nX\n)\"\nEOF\n",
+        "cat <<-EOF\n`cat <<'X'\n\tX\ntouch P\nX\n`\nEOF\n",
+        "LANG=(C)echo touch P",
+        "TZ=()echo touch P",
+        'CI=(C)""echo touch P',
+        "x='b[$(touch P)]'; a=(1 [x]=2)",
+        "a=(\"\" [b['$(touch P)']]=3)",
+        "a=(1 [x]+=2)",
+        "x='b[$(touch P)]'; echo hi {a[x]}>/dev/null",
+        "x='b[$(touch P)]'; cat {a[x]}<f",
+        "x='b[$(touch P)]'; echo hi {a[\"x\"]}>>f",
+        'LC_ALL=zh_CN.gbk\necho "x"',
+        "export LANG=ja_JP.SJIS; ls",
+        "env LC_CTYPE=zh_TW.Big5 ls",
+    ],
+)
+def test_what_bash_reads_in_another_way_is_refused(line: str) -> None:
+    assert not allows(line, "cat", "cat *", "echo", "echo *", "ls", "touch x", "env")
+
+
+def test_what_looks_like_it_stays_allowed() -> None:
+    for line in (
+        "cat <<-EOF\n\ttoday is $(date)\n\tEOF\n",
+        "a=(1 2 3); echo ${#a[@]}",
+        "files=(\n  a\n  b\n)\nls",
+        "LANG=C ls; LC_ALL=C.UTF-8 ls; export LANG=en_US.UTF-8",
+        "echo {a,b} > out.txt",
+    ):
+        assert allows(line, "cat", "echo", "echo *", "ls", "date"), line
