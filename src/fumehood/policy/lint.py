@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
 
+from fumehood.policy.approvals import TOOLS
 from fumehood.policy.hazards import path_hazards
 from fumehood.policy.hosts import covers, is_address
 from fumehood.policy.network import NetworkRule
@@ -94,6 +96,14 @@ def _mounts(policy: Policy) -> Iterator[Finding]:
                 f"{mount.target} can be written, so a run can change {mount.source} on the host; prefer ro and outputs"
             )
             yield Finding("warning", key, message)
+
+
+def _approvals(policy: Policy) -> Iterator[Finding]:
+    for index, approval in enumerate(policy.approvals):
+        near = get_close_matches(approval.tool, TOOLS, n=1)
+        if near and approval.tool not in TOOLS:
+            message = f"it is asked about {approval.tool!r}, and not about {near[0]}; did you mean {near[0]}?"
+            yield Finding("danger", f"approvals[{index}].tool", message)
 
 
 def _network(policy: Policy) -> Iterator[Finding]:
@@ -228,4 +238,5 @@ _CHOICES: tuple[Callable[[Policy], Iterator[Finding]], ...] = (
     _secrets,
     _commands,
     _engine,
+    _approvals,
 )

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from fumehood.policy import Finding, Policy
+from fumehood.policy.approvals import TOOLS
+from fumehood.tools import EDIT_FILE, LIST_FILES, PYTHON, READ_FILE, SHELL, WRITE_FILE
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +168,20 @@ def test_dangers_are_the_worst_findings() -> None:
     )
     assert policy.dangers() == [finding for finding in policy.lint() if finding.level == "danger"]
     assert [finding.key for finding in policy.dangers()] == ["filesystem.mounts[/data]"]
+
+
+@pytest.mark.parametrize("tool", ["pyhton", "Python", "shel", "write_files"])
+def test_an_approval_for_a_tool_that_is_misspelt_is_found(tool: str) -> None:
+    """It would never be asked for."""
+    (finding,) = Policy(approvals=[{"tool": tool}]).lint()
+    assert (finding.level, finding.key) == ("danger", "approvals[0].tool")
+    assert "did you mean" in finding.message
+
+
+@pytest.mark.parametrize("tool", ["*", "refund_customer", *TOOLS])
+def test_an_approval_for_a_tool_of_ours_or_of_the_application_is_not(tool: str) -> None:
+    assert Policy(approvals=[{"tool": tool}]).lint() == []
+
+
+def test_every_tool_of_ours_is_known_to_the_policy() -> None:
+    assert {tool.name for tool in (PYTHON, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES)} == set(TOOLS)
