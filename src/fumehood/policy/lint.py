@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
@@ -99,6 +98,10 @@ def _mounts(policy: Policy) -> Iterator[Finding]:
 
 
 def _approvals(policy: Policy) -> Iterator[Finding]:
+    if not policy.approvals:
+        return
+    from difflib import get_close_matches  # few policies need it
+
     for index, approval in enumerate(policy.approvals):
         near = get_close_matches(approval.tool, TOOLS, n=1)
         if near and approval.tool not in TOOLS:
