@@ -12,6 +12,7 @@ from pathlib import Path
 
 import engine
 
+from fumehood.audit import AuditLog
 from fumehood.backends.native.blueprint import STANDBYS
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -114,6 +115,11 @@ def _all_stand_by(sandboxes: int) -> bool:
     return has_runs and len(descendants(me)) >= sandboxes * (2 + 2 * STANDBYS)
 
 
+def _threads() -> list[threading.Thread]:
+    """Without those that anyio keeps for what blocks: up to forty, however many were ever needed at once."""
+    return [thread for thread in threading.enumerate() if thread.name != "AnyIO worker thread"]
+
+
 @dataclass(frozen=True)
 class Footprint:
     descriptors: int
@@ -127,7 +133,7 @@ class Footprint:
         me = os.getpid()
         return cls(
             descriptors=len(os.listdir("/proc/self/fd")),
-            threads=threading.active_count(),
+            threads=len(_threads()),
             processes=len(descendants(me)),
             cgroups=len(run_cgroups_of(me)),
             mounts=len(mounts()),
@@ -135,7 +141,10 @@ class Footprint:
 
     @classmethod
     def at_rest(cls, sandboxes: int = 1) -> Footprint:
-        """Once every cell has the runs on standby that it wants."""
+        """Once every cell has the runs on standby that it wants, and the log what its first checkpoint opens."""
+        log = AuditLog.default()
+        assert log is not None
+        log.checkpoint()
         wait_until(lambda: _all_stand_by(sandboxes), 10.0, "all runs stand by")
         return cls.of_this_process()
 
