@@ -172,8 +172,9 @@ class TlsStream:
         """All records that are there, so that they are passed on together and not kept here."""
         data = self._tls.read(most)
         with contextlib.suppress(ssl.SSLError):  # which comes again with the next call, if it is more than an end
-            while len(data) < most and self._incoming.pending:
-                data += self._tls.read(most - len(data))
+            # Nothing is read behind the other side's farewell, however much of it has arrived.
+            while len(data) < most and self._incoming.pending and (more := self._tls.read(most - len(data))):
+                data += more
         return data
 
     async def _feed(self) -> None:

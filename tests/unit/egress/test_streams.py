@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import queue
 import socket
+import ssl
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -14,7 +16,7 @@ from unit.egress.places import NAME, Open, Serve, Trusted, question, read_exactl
 from fumehood.egress import streams
 from fumehood.egress.http1 import Body, MalformedMessageError
 from fumehood.egress.messages import Messages
-from fumehood.egress.streams import PlainStream
+from fumehood.egress.streams import PlainStream, TlsStream
 
 pytestmark = pytest.mark.anyio
 GET = f"GET /x HTTP/1.1\r\nHost: {NAME}\r\n\r\n".encode()
@@ -172,3 +174,41 @@ def test_bytes_that_nobody_asked_for_are_counted(upstream: Serve, trusted: Trust
     assert sent.get(timeout=20)
     client.sendall(GET)
     assert response(client)[0] == 403
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
+@pytest.mark.parametrize("behind", [b"x", b"\x17\x03\x03\x00\x10" + b"a" * 16], ids=["a byte", "a record"])
+async def test_what_comes_behind_the_end_of_tls_is_not_waited_for(
+    behind: bytes, version: ssl.TLSVersion, trusted: Trusted
+) -> None:
+    """In one segment with the end, so that it is there when the end is read."""
+    context = trusted.authority.context(NAME)
+    context.maximum_version = version
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        stream = TlsStream(PlainStream(near), context, server_name=None, server=True)
+        client = threading.Thread(target=leave_with_more, args=(far, behind))
+        client.start()
+        await stream.handshake()
+        await asyncio.to_thread(client.join)
+        assert await stream.read() == b"last words"
+        assert await stream.read() == b""
+
+
+def leave_with_more(far: socket.socket, behind: bytes) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    tls = context.wrap_bio(incoming, outgoing)
+    while True:
+        try:
+            tls.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            far.sendall(outgoing.read())
+            incoming.write(far.recv(65536))
+    tls.write(b"last words")
+    with contextlib.suppress(ssl.SSLError):
+        tls.unwrap()
+    far.sendall(outgoing.read() + behind)
