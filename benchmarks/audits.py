@@ -14,7 +14,7 @@ from fumehood.audit.records import Entry, timestamp
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.runs import PROGRAM
 from fumehood.cli.bench.timing import in_turns
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _BATCH = 1000
 _MIB = 1024 * 1024
@@ -36,9 +36,9 @@ async def measure(rounds: int, many: int) -> AsyncIterator[Row]:
 async def _runs(folder: Path, rounds: int) -> AsyncIterator[Row]:
     """The same cell for all: they differ in nothing but the log."""
     log = AuditLog.at(folder)
-    async with Sandbox(audit=False) as without:
+    async with AsyncSandbox(audit=False) as without:
         for name, trail, budget in (("", Trail(log), "<= 1.1x"), (", synced", Trail(log, synced=True), "")):
-            async with Sandbox(audit=trail) as box:
+            async with AsyncSandbox(audit=trail) as box:
                 # Two at a time: a third one would find the cell more rested than the others do.
                 jobs = (lambda box=box: box.run(PROGRAM), lambda: without.run(PROGRAM))
                 ours, baseline = await in_turns(rounds, *jobs, is_shuffled=True)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.runs import PROGRAM
 from fumehood.cli.bench.timing import in_turns
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _NAME = "tool call over MCP / bare run"
 
@@ -23,7 +23,7 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
     from mcp import Client, StdioServerParameters
 
     server = StdioServerParameters(command=sys.executable, args=["-m", "fumehood", "mcp"], env=dict(os.environ))
-    async with Sandbox() as box, Client(server) as client:
+    async with AsyncSandbox() as box, Client(server) as client:
         call, bare = await in_turns(
             rounds, lambda: client.call_tool("python", {"code": PROGRAM}), lambda: box.run(PROGRAM)
         )

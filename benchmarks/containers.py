@@ -17,7 +17,7 @@ from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, in_turns
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _RUNTIMES = {"docker": (), "gvisor": ("--runtime", "runsc")}
 _PARALLEL = 50
@@ -49,7 +49,7 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
 
 
 async def _use_once(policy: Policy) -> None:
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         result = await box.run(rivals.PROGRAM)
         if not result.ok:
             raise RuntimeError(f"the sandboxed program failed: {result.stderr} {result.detail}")
@@ -64,7 +64,7 @@ async def _executors(backend: str, policy: Policy, rounds: int) -> AsyncIterator
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o705)  # its container runs as the image's user
         async with AsyncExitStack() as ours, AsyncExitStack() as theirs:
-            box = await ours.enter_async_context(Sandbox(policy))
+            box = await ours.enter_async_context(AsyncSandbox(policy))
             executor = await theirs.enter_async_context(rival(folder))
             run, baseline = await in_turns(rounds, lambda: box.run(rivals.PROGRAM), lambda: _execute(executor))
             yield Row(f"{backend}: run / AutoGen's executor", run, against=baseline)
@@ -110,7 +110,7 @@ async def _open(policy: Policy, at_once: int) -> float:
 
         async def one() -> None:
             async with limiter:
-                await stack.enter_async_context(Sandbox(policy))
+                await stack.enter_async_context(AsyncSandbox(policy))
 
         async with anyio.create_task_group() as group:
             for _ in range(_PARALLEL):

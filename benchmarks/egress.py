@@ -18,7 +18,7 @@ from benchmarks.servers import DOWNLOAD_MIB, SERVERS
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import private_memory_mib
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _CONNECTS, _REQUESTS, _IDLE, _ROUNDS = 300, 1500, 1000, 4
 # Each prints one number. They run inside a sandbox and outside of it, unchanged.
@@ -74,7 +74,7 @@ async def measure() -> AsyncIterator[Row]:
         os.chmod(folder, 0o711)  # noqa: S103 - squid reads its configuration as another user
         ports = stack.enter_context(_servers(folder))
         stack.enter_context(_trusting(folder / "root.pem"))
-        async with Sandbox(_policy(ports)) as box:
+        async with AsyncSandbox(_policy(ports)) as box:
             for name, code, port, unit, budget in (
                 ("gateway: large download / loopback", _DOWNLOAD, ports["download"], "M/s", ">= 0.6x"),
                 ("gateway: connect and one byte / loopback", _CONNECT, ports["echo"], "ms", "<= 2 ms more"),
@@ -96,14 +96,14 @@ def _policy(ports: dict[str, int]) -> Policy:
 
 
 async def _both(
-    box: Sandbox, code: str, best: Callable[[Iterable[float]], float], **names: object
+    box: AsyncSandbox, code: str, best: Callable[[Iterable[float]], float], **names: object
 ) -> tuple[float, float]:
     """In the sandbox and beside it, in turns, the best of each: what else the machine does makes it only worse."""
     taken = [(await _inside(box, code, **names), await _outside(code, **names)) for _ in range(_ROUNDS)]
     return best(inside for inside, _ in taken), best(outside for _, outside in taken)
 
 
-async def _inside(box: Sandbox, code: str, **names: object) -> float:
+async def _inside(box: AsyncSandbox, code: str, **names: object) -> float:
     result = await box.run(_named(code, names))
     if not result.ok:
         raise RuntimeError(f"the sandboxed program failed: {result.stderr} {result.detail} {result.denials}")
@@ -124,7 +124,7 @@ def _named(code: str, names: dict[str, object]) -> str:
     return "".join(f"{name} = {value!r}\n" for name, value in names.items()) + code
 
 
-async def _intercepted(box: Sandbox, port: int, folder: Path) -> AsyncIterator[Row]:
+async def _intercepted(box: AsyncSandbox, port: int, folder: Path) -> AsyncIterator[Row]:
     """Requests that the gateway reads, one after the other on one connection."""
     trust = str(folder / "root.pem")
     for name, start in (
@@ -143,7 +143,7 @@ async def _intercepted(box: Sandbox, port: int, folder: Path) -> AsyncIterator[R
     yield Row("TLS requests / loopback", await _inside(box, _REQUEST, PORT=port, PROXY=0, TRUST=None), "/s", bare)
 
 
-async def _idle(box: Sandbox, port: int) -> Row:
+async def _idle(box: AsyncSandbox, port: int) -> Row:
     before = private_memory_mib(os.getpid())
     run = await box.start(_named(_HOLD, {"PORT": port}))
     async for _ in run.stream():

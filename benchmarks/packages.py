@@ -13,7 +13,7 @@ from fumehood.cli.bench.timing import command, in_turns
 from fumehood.environments import EnvironmentStore, Wishes
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import Sandbox, sandboxed_installer
+from fumehood.sandbox.sandbox import AsyncSandbox, sandboxed_installer
 
 _PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "resources": {"memory": "2G"}}
 
@@ -27,7 +27,7 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
     except FumehoodError as error:
         yield Row(name, missing=f"not installed: {str(error).splitlines()[0]}")
         return
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         plain = command([interpreter(), "-S", "-c", code], {"PYTHONPATH": folder})
         ours, baseline = await in_turns(few, runner(box, code), plain)
     yield Row(name, ours, against=baseline, budget="<= 0.04x")

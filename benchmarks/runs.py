@@ -8,13 +8,13 @@ from benchmarks import rivals
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.runs import compiled, hood_run, runner
 from fumehood.cli.bench.timing import command, in_turns
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 async def measure(rounds: int) -> AsyncIterator[Row]:
     few = max(3, rounds // 4)
     bubblewrap, docker, hood = rivals.bubblewrap(), rivals.docker(), hood_run()
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         fresh = runner(box)
         for name, argv, budget in (
             ("fresh run / bubblewrap + python", bubblewrap, ""),

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from fumehood.cli.bench.rows import Row
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _MIB = 1024 * 1024
 _FILE_MIB = 1024
@@ -25,7 +25,7 @@ async def measure() -> AsyncIterator[Row]:
     with tempfile.TemporaryDirectory(prefix="hood-bench-") as disk, _memory_folder() as memory:
         source, copy = Path(disk, "source"), Path(memory, "copy")
         await to_thread.run_sync(_fill, source)
-        async with Sandbox(Policy(**_POLICY)) as box:
+        async with AsyncSandbox(Policy(**_POLICY)) as box:
             await box.write("warm", b"")
             peak = _peak_mib()
             baseline = await to_thread.run_sync(_copy, source, copy)

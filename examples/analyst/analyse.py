@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 
 HERE = Path(__file__).resolve().parent
 
@@ -29,7 +29,7 @@ FORBIDDEN = [
 
 
 def main(folder: Path) -> None:
-    with SyncSandbox(Policy.load(HERE / "policy.yaml"), progress=print) as box, box.session() as session:
+    with Sandbox(Policy.load(HERE / "policy.yaml"), progress=print) as box, box.session() as session:
         for source in STEPS:
             result = session.run(source)
             print(result.stderr, end="")

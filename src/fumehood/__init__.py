@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from fumehood.events import Event, Finished, Stderr, Stdout
     from fumehood.policy import Policy
     from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
-    from fumehood.sandbox.background import BackgroundRun, NewOutput
+    from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
     from fumehood.sandbox.files import FileEntry, Transfer
-    from fumehood.sandbox.sandbox import Sandbox
-    from fumehood.sandbox.session import Session
-    from fumehood.sandbox.sync import SyncBackgroundRun, SyncSandbox, SyncSession, run
+    from fumehood.sandbox.sandbox import AsyncSandbox
+    from fumehood.sandbox.session import AsyncSession
+    from fumehood.sandbox.sync import BackgroundRun, Sandbox, Session, run
 
 _HOMES = {
-    "sandbox.background": ("BackgroundRun", "NewOutput"),
-    "sandbox.sync": ("SyncBackgroundRun", "SyncSandbox", "SyncSession", "run"),
+    "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
+    "sandbox.sync": ("BackgroundRun", "Sandbox", "Session", "run"),
     "errors": (
         "AuditError",
         "DangerousPolicyWarning",
@@ -56,13 +56,16 @@ _HOMES = {
     "sandbox.files": ("FileEntry", "Transfer"),
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunResult", "Status"),
-    "sandbox.sandbox": ("Sandbox",),
-    "sandbox.session": ("Session",),
+    "sandbox.sandbox": ("AsyncSandbox",),
+    "sandbox.session": ("AsyncSession",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Artifact",
+    "AsyncBackgroundRun",
+    "AsyncSandbox",
+    "AsyncSession",
     "AuditError",
     "BackgroundRun",
     "Cause",
@@ -86,9 +89,6 @@ __all__ = [
     "Stderr",
     "Stdout",
     "StepFailedError",
-    "SyncBackgroundRun",
-    "SyncSandbox",
-    "SyncSession",
     "Transfer",
     "UnenforceableError",
     "UnknownKeywordError",

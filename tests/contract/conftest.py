@@ -14,7 +14,7 @@ import engine
 import pytest
 from requirements import require
 
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
@@ -58,17 +58,17 @@ def make_policy(backend: str) -> Callable[..., Policy]:
 
 
 @pytest.fixture
-def open_box(make_policy: Callable[..., Policy]) -> Iterator[Callable[..., SyncSandbox]]:
+def open_box(make_policy: Callable[..., Policy]) -> Iterator[Callable[..., Sandbox]]:
     """Opens sandboxes and closes them after the test."""
     with ExitStack() as stack:
 
-        def open_one(**sections: object) -> SyncSandbox:
-            return stack.enter_context(SyncSandbox(make_policy(**sections)))
+        def open_one(**sections: object) -> Sandbox:
+            return stack.enter_context(Sandbox(make_policy(**sections)))
 
         yield open_one
 
 
 @pytest.fixture
-def box(open_box: Callable[..., SyncSandbox]) -> SyncSandbox:
+def box(open_box: Callable[..., Sandbox]) -> Sandbox:
     """An open sandbox that denies everything."""
     return open_box()

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fumehood import Cause, Status, SyncSandbox
+from fumehood import Cause, Sandbox, Status
 
-OpenBox = Callable[..., SyncSandbox]
+OpenBox = Callable[..., Sandbox]
 
 
 def test_an_artifact_has_path_size_digest_and_type(open_box: OpenBox) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from fumehood import AuditError, DeniedError, Policy, Sandbox, UnenforceableError
+from fumehood import AsyncSandbox, AuditError, DeniedError, Policy, UnenforceableError
 from fumehood.audit import AuditLog, Digest, Query, Trail
 from fumehood.audit.reading import check
 
@@ -48,7 +48,7 @@ def taken_away(log: AuditLog, aside: Path) -> Iterator[None]:
 async def test_a_run_is_recorded_from_the_wish_to_the_verdict(make_policy: MakePolicy, log: AuditLog) -> None:
     policy = make_policy(name="analyst")
     trail = Trail(log, who="alice", tenant="acme").within(task="task_1")
-    async with Sandbox(policy, audit=trail) as box:
+    async with AsyncSandbox(policy, audit=trail) as box:
         result = await box.run("import sys; print(42); sys.exit(3)", env={"TOKEN": "x"})
     assert kinds(log) == ["sandbox.opened", "run.requested", "run.started", "run.finished", "sandbox.closed"]
     records = list(log.find(Query(run_id=result.run_id)))
@@ -67,7 +67,7 @@ async def test_a_run_is_recorded_from_the_wish_to_the_verdict(make_policy: MakeP
 
 async def test_the_opening_tells_the_policy_and_how_it_is_enforced(make_policy: MakePolicy, log: AuditLog) -> None:
     policy = make_policy(name="analyst")
-    async with Sandbox(policy, audit=log) as box:
+    async with AsyncSandbox(policy, audit=log) as box:
         mechanisms = box.enforcement
     ((_, opened),) = told(log, kind="sandbox.opened")
     assert (opened["policy_digest"], opened["policy_name"]) == (policy.digest, "analyst")
@@ -80,7 +80,7 @@ async def test_the_opening_tells_the_policy_and_how_it_is_enforced(make_policy: 
 
 
 async def test_neither_code_nor_output_nor_input_is_in_the_log(make_policy: MakePolicy, log: AuditLog) -> None:
-    async with Sandbox(make_policy(), audit=log) as box:
+    async with AsyncSandbox(make_policy(), audit=log) as box:
         await box.run("print('canary' + '-out', input())  # canary-code", stdin=b"canary-in", env={"A": "canary-env"})
         await box.run(argv=["echo", "canary-argument"])
     for file in log.folder.iterdir():
@@ -88,7 +88,7 @@ async def test_neither_code_nor_output_nor_input_is_in_the_log(make_policy: Make
 
 
 async def test_by_policy_code_and_output_are_kept(make_policy: MakePolicy, log: AuditLog) -> None:
-    async with Sandbox(make_policy(audit={"code": "full", "output": "full"}), audit=log) as box:
+    async with AsyncSandbox(make_policy(audit={"code": "full", "output": "full"}), audit=log) as box:
         await box.run("print('kept')")
     ((_, requested),) = told(log, kind="run.requested")
     ((_, finished),) = told(log, kind="run.finished")
@@ -97,13 +97,13 @@ async def test_by_policy_code_and_output_are_kept(make_policy: MakePolicy, log: 
 
 
 async def test_by_policy_not_even_digests_are_kept(make_policy: MakePolicy, log: AuditLog) -> None:
-    async with Sandbox(make_policy(audit={"code": "none", "output": "none"}), audit=log) as box:
+    async with AsyncSandbox(make_policy(audit={"code": "none", "output": "none"}), audit=log) as box:
         await box.run("print('kept')")
     assert all("code" not in data and "stdout" not in data for _, data in told(log))
 
 
 async def test_a_stream_a_session_and_a_background_run_are_recorded(make_policy: MakePolicy, log: AuditLog) -> None:
-    async with Sandbox(make_policy(), audit=log) as box:
+    async with AsyncSandbox(make_policy(), audit=log) as box:
         async for _ in box.stream("print(1)"):
             pass
         async with box.session() as session:
@@ -121,7 +121,7 @@ async def test_a_stream_a_session_and_a_background_run_are_recorded(make_policy:
 
 async def test_what_is_cancelled_left_or_closed_has_an_end_too(make_policy: MakePolicy, log: AuditLog) -> None:
     endless = "print('up', flush=True)\nwhile True: pass"
-    async with Sandbox(make_policy(), audit=log) as box:
+    async with AsyncSandbox(make_policy(), audit=log) as box:
         with anyio.move_on_after(0.2):
             await box.run(endless)
         stream = box.stream(endless)
@@ -137,7 +137,7 @@ async def test_files_are_recorded_on_their_way_in_and_out(
 ) -> None:
     (tmp_path / "tree" / "below").mkdir(parents=True)
     (tmp_path / "tree" / "below" / "a").write_bytes(b"a")
-    async with Sandbox(make_policy(filesystem={"outputs": ["**"]}), audit=log) as box:
+    async with AsyncSandbox(make_policy(filesystem={"outputs": ["**"]}), audit=log) as box:
         await box.write("in.txt", b"in")
         await box.upload(tmp_path / "tree", "tree")
         result = await box.run("open('made', 'w').write('made')")
@@ -155,7 +155,7 @@ async def test_files_are_recorded_on_their_way_in_and_out(
 
 
 async def test_what_the_policy_denies_is_recorded(make_policy: MakePolicy, log: AuditLog) -> None:
-    async with Sandbox(make_policy(resources={"timeout": "5s"}), audit=log) as box:
+    async with AsyncSandbox(make_policy(resources={"timeout": "5s"}), audit=log) as box:
         with pytest.raises(DeniedError):
             await box.run("pass", timeout=60)
         with pytest.raises(DeniedError):
@@ -168,7 +168,7 @@ async def test_what_the_policy_denies_is_recorded(make_policy: MakePolicy, log: 
 async def test_a_sandbox_that_does_not_open_is_recorded(log: AuditLog) -> None:
     policy = Policy(approvals=[{"tool": "shell"}])
     with pytest.raises(UnenforceableError):
-        await Sandbox(policy, audit=log).__aenter__()
+        await AsyncSandbox(policy, audit=log).__aenter__()
     ((kind, data),) = told(log)
     assert (kind, data["error"]) == ("sandbox.refused", "UnenforceableError")
 
@@ -176,13 +176,13 @@ async def test_a_sandbox_that_does_not_open_is_recorded(log: AuditLog) -> None:
 async def test_without_a_log_nothing_opens(make_policy: MakePolicy, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AuditError, match="nothing runs"):
-        await Sandbox(make_policy(), audit=tmp_path / "file").__aenter__()
+        await AsyncSandbox(make_policy(), audit=tmp_path / "file").__aenter__()
 
 
 async def test_when_the_log_fails_nothing_runs_and_nothing_leaves(
     make_policy: MakePolicy, log: AuditLog, tmp_path: Path
 ) -> None:
-    async with Sandbox(make_policy(filesystem={"outputs": ["**"]}), audit=log) as box:
+    async with AsyncSandbox(make_policy(filesystem={"outputs": ["**"]}), audit=log) as box:
         await box.write("x", b"secret")
         with taken_away(log, tmp_path / "aside"):
             for attempt in (
@@ -203,7 +203,7 @@ async def test_when_the_log_fails_nothing_runs_and_nothing_leaves(
 async def test_a_result_that_cannot_be_recorded_is_not_handed_over(
     make_policy: MakePolicy, log: AuditLog, tmp_path: Path
 ) -> None:
-    async with Sandbox(make_policy(), audit=log) as box:
+    async with AsyncSandbox(make_policy(), audit=log) as box:
         run = await box.start("print(input())")
         await run.write("x\n")
         with taken_away(log, tmp_path / "aside"), pytest.raises(AuditError):
@@ -211,7 +211,7 @@ async def test_a_result_that_cannot_be_recorded_is_not_handed_over(
 
 
 async def test_a_run_that_takes_its_time_is_known_to_have_started(make_policy: MakePolicy, log: AuditLog) -> None:
-    async with Sandbox(make_policy(), audit=log) as box, anyio.create_task_group() as group:
+    async with AsyncSandbox(make_policy(), audit=log) as box, anyio.create_task_group() as group:
         group.start_soon(box.run, "import time; time.sleep(60)")
         for _ in range(3000):
             if "run.started" in kinds(log):
@@ -223,14 +223,14 @@ async def test_a_run_that_takes_its_time_is_known_to_have_started(make_policy: M
 
 
 async def test_an_application_can_do_without_but_not_against_the_policy(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy(), audit=False) as box:
+    async with AsyncSandbox(make_policy(), audit=False) as box:
         assert (await box.run("print(1)")).stdout == "1\n"
     for section in ({"required": True}, {"code": "full"}, {"durability": "synced"}):
         with pytest.raises(UnenforceableError, match=r"audit: .*turned off"):
-            await Sandbox(make_policy(audit=section), audit=False).__aenter__()
+            await AsyncSandbox(make_policy(audit=section), audit=False).__aenter__()
 
 
 async def test_a_policy_can_have_every_record_on_the_disk(make_policy: MakePolicy, log: AuditLog) -> None:
-    async with Sandbox(make_policy(audit={"durability": "synced"}), audit=log) as box:
+    async with AsyncSandbox(make_policy(audit={"durability": "synced"}), audit=log) as box:
         assert (await box.run("print(1)")).ok
     assert check(log.folder, None).ok

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from fumehood import Cause, Finished, Policy, Sandbox, Status, Stdout, SyncSandbox, UsageError
+from fumehood import AsyncSandbox, Cause, Finished, Policy, Sandbox, Status, Stdout, UsageError
 
 pytestmark = pytest.mark.anyio
 MakePolicy = Callable[..., Policy]
@@ -31,7 +31,7 @@ async def output_until(run: Any, word: bytes) -> bytes:
 
 
 async def test_a_run_goes_on_while_others_begin_and_end(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(ENDLESS)
         await output_until(run, b"\n")
         assert (await box.run("print(1)")).stdout == "1\n"
@@ -42,7 +42,7 @@ async def test_a_run_goes_on_while_others_begin_and_end(make_policy: MakePolicy)
 
 async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(make_policy: MakePolicy) -> None:
     code = "import sys\nfor line in sys.stdin: print(line.upper(), end='')\nprint('bye', file=sys.stderr)"
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(code)
         assert await run.read() == await run.read()  # nothing yet, twice
         await run.write("one\n")
@@ -56,7 +56,7 @@ async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(make_po
 
 
 async def test_a_result_stays_what_it_is(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start("raise SystemExit(3)")
         first = await run.wait()
         assert [first, first, first] == [await run.wait(), await run.poll(), await run.kill()]
@@ -65,7 +65,7 @@ async def test_a_result_stays_what_it_is(make_policy: MakePolicy) -> None:
 
 async def test_a_signal_reaches_the_program(make_policy: MakePolicy) -> None:
     code = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('usr1'))\nprint('up')\nsignal.pause()"
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(code)
         await output_until(run, b"\n")
         await run.send_signal(signal.SIGUSR1)
@@ -81,7 +81,7 @@ async def test_many_tasks_can_wait_for_one_run(make_policy: MakePolicy) -> None:
     async def wait() -> None:
         results.append(await run.wait())
 
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start("print(input())")
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
@@ -91,7 +91,7 @@ async def test_many_tasks_can_wait_for_one_run(make_policy: MakePolicy) -> None:
 
 
 async def test_a_run_can_be_killed_by_whoever_reads_its_stream(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(ENDLESS)
         results = []
         async for event in run.stream():
@@ -105,13 +105,13 @@ async def test_a_run_can_be_killed_by_whoever_reads_its_stream(make_policy: Make
 
 async def test_closing_the_sandbox_ends_its_runs(make_policy: MakePolicy) -> None:
     code = "import os, time\nwhile True: open('beat', 'w').write(str(time.monotonic())); os.write(1, b'.')"
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         await output_until(await box.start(code), b".")
         await box.start(ENDLESS)
 
 
 async def test_the_time_limit_holds_without_anybody_looking(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(ENDLESS, timeout=0.3)
         watch = await box.start(ENDLESS)
         result = await run.wait()
@@ -122,7 +122,7 @@ async def test_the_time_limit_holds_without_anybody_looking(make_policy: MakePol
 async def test_a_program_waits_when_nobody_reads(make_policy: MakePolicy) -> None:
     """Four megabytes do not fit into what is held for it; whoever reads later gets every byte."""
     code = "import os\nfor n in range(4096): os.write(1, b'x' * 1024)\nprint('done')"
-    async with Sandbox(make_policy(resources={"output": "8M"})) as box:
+    async with AsyncSandbox(make_policy(resources={"output": "8M"})) as box:
         run = await box.start(code)
         other = await box.run("print('meanwhile')")
         result = await run.wait()
@@ -131,14 +131,14 @@ async def test_a_program_waits_when_nobody_reads(make_policy: MakePolicy) -> Non
 
 
 async def test_more_output_than_allowed_ends_it(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy(resources={"output": "4K"})) as box:
+    async with AsyncSandbox(make_policy(resources={"output": "4K"})) as box:
         run = await box.start("while True: print('x' * 100)")
         result = await run.wait()
     assert (result.status, result.cause, len(result.stdout_bytes)) == (Status.RESOURCE_EXCEEDED, Cause.OUTPUT, 4096)
 
 
 async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start("pass")
         await run.wait()
         await run.write(b"x" * 10_000_000)
@@ -146,7 +146,7 @@ async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(make_poli
 
 
 async def test_a_mistake_is_raised_when_it_is_found(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="unknown language"):
             await box.start("x", language="cobol")
         run = await box.start("pass", cwd="no/such/folder")
@@ -154,7 +154,7 @@ async def test_a_mistake_is_raised_when_it_is_found(make_policy: MakePolicy) -> 
             await run.wait()
 
 
-def test_the_blocking_api_has_the_same_methods(open_box: Callable[..., SyncSandbox]) -> None:
+def test_the_blocking_api_has_the_same_methods(open_box: Callable[..., Sandbox]) -> None:
     run = open_box().start("print(input())\nprint(input())")
     run.write("a\n")
     run.write("b\n")
@@ -168,7 +168,7 @@ async def test_a_terminal_is_one_to_the_program(make_policy: MakePolicy) -> None
     code = (
         "import os, sys\nprint([os.isatty(n) for n in range(3)], os.get_terminal_size(), os.ttyname(0))\nprint(input())"
     )
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(code, terminal=(101, 33))
         seen = await output_until(run, b"\r\n")
         assert seen == b"[True, True, True] os.terminal_size(columns=101, lines=33) /dev/pts/0\r\n"
@@ -181,7 +181,7 @@ async def test_a_terminal_can_be_resized(make_policy: MakePolicy) -> None:
         "import os, signal\nsignal.signal(signal.SIGWINCH, lambda *_: print(tuple(os.get_terminal_size())))\n"
         "print('up')\nsignal.pause()"
     )
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(code, terminal=(80, 24))
         await output_until(run, b"\n")
         await run.resize(120, 50)
@@ -190,7 +190,7 @@ async def test_a_terminal_can_be_resized(make_policy: MakePolicy) -> None:
 
 
 async def test_control_c_interrupts_what_runs_in_a_terminal(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(
             argv=["sh", "-c", "trap 'echo caught; exit 5' INT; echo up; read line"], terminal=(80, 24)
         )
@@ -202,7 +202,7 @@ async def test_control_c_interrupts_what_runs_in_a_terminal(make_policy: MakePol
 
 
 async def test_an_interactive_shell_has_job_control(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(argv=["bash", "--norc", "-i"], env={"PS1": "$ "}, terminal=(80, 24))
         await run.write("sleep 100 & jobs; kill %1; wait; echo over\nexit 4\n")
         result = await run.wait()
@@ -213,13 +213,13 @@ async def test_an_interactive_shell_has_job_control(make_policy: MakePolicy) -> 
 
 @pytest.mark.parametrize("size", [(0, 24), (80, 0), (-1, 24), (80, 70_000)])
 async def test_a_terminal_of_an_impossible_size_is_refused(make_policy: MakePolicy, size: tuple[int, int]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="cannot be"):
             await box.start("pass", terminal=size)
 
 
 async def test_a_terminal_has_no_other_input(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="write to the terminal"):
             await box.start("pass", terminal=(80, 24), stdin=b"x")
         with pytest.raises(UsageError, match="cannot be entered"):
@@ -229,14 +229,14 @@ async def test_a_terminal_has_no_other_input(make_policy: MakePolicy) -> None:
 async def test_a_terminal_is_gone_with_its_program(make_policy: MakePolicy) -> None:
     """A process that keeps the terminal open cannot keep the run going."""
     code = "import os\nif os.fork():\n    print('parent')\nelse:\n    os.setsid()\n    import time; time.sleep(100)"
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start(code, terminal=(80, 24))
         result = await run.wait()
     assert (result.status, result.stdout) == (Status.SUCCESS, "parent\r\n")
 
 
 async def test_what_was_read_is_in_the_result_as_well(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         run = await box.start("print('one')\nprint(input())")
         read = b""
         while read != b"one\n":

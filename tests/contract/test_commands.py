@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from fumehood import Cause, DeniedError, Finished, Policy, Status, SyncSandbox, UnenforceableError
+from fumehood import Cause, DeniedError, Finished, Policy, Sandbox, Status, UnenforceableError
 
 COMMANDS = {"allow": ["ls", "cat", "touch"], "deny": ["cat /etc/*"]}
 
-OpenBox = Callable[..., SyncSandbox]
+OpenBox = Callable[..., Sandbox]
 
 
 @pytest.mark.parametrize("language", ["bash", "sh"])
@@ -62,10 +62,10 @@ def test_code_in_other_languages_is_no_command_line(open_box: OpenBox) -> None:
 def test_with_the_kernel_only_named_programs_can_be_executed(make_policy: Callable[..., Policy], backend: str) -> None:
     policy = make_policy(commands={"allow": ["ls", "bash"], "enforce": "kernel"})
     if backend == "gvisor":
-        with pytest.raises(UnenforceableError, match=r"commands\.enforce: .*no Landlock"), SyncSandbox(policy):
+        with pytest.raises(UnenforceableError, match=r"commands\.enforce: .*no Landlock"), Sandbox(policy):
             pytest.fail("it opened")
         return
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         assert "Landlock" in box.enforcement["commands"]
         assert box.run("ls /usr > /dev/null && echo fine", language="bash").stdout == "fine\n"
         tried = box.run("import subprocess\ntry:\n    subprocess.run(['id'])\nexcept PermissionError:\n    print('no')")
@@ -100,7 +100,7 @@ def test_a_strict_policy_opens_where_the_kernel_can_hold_its_programs(
 ) -> None:
     refused_for = ""
     try:
-        with SyncSandbox(make_policy(commands={"allow": ["ls"]}, strict=True)) as box:
+        with Sandbox(make_policy(commands={"allow": ["ls"]}, strict=True)) as box:
             assert "Landlock lets 1 named programs be executed" in box.enforcement["commands"]
     except UnenforceableError as error:
         refused_for = error.control
@@ -111,10 +111,10 @@ def test_what_the_kernel_cannot_hold_is_said_and_a_strict_policy_refuses_it(
     make_policy: Callable[..., Policy], backend: str
 ) -> None:
     for commands in ({"deny": ["rm"]}, {"allow": ["ls", "pip-*"]}, {"allow": ["./build.sh"]}):
-        with SyncSandbox(make_policy(commands=commands)) as box:
+        with Sandbox(make_policy(commands=commands)) as box:
             assert "not held by the kernel" in box.enforcement["commands"]
     policy = make_policy(commands={"allow": ["ls", "pip-*"]}, strict=True)
-    with pytest.raises(UnenforceableError, match=r"strict is on|resources\.") as caught, SyncSandbox(policy):
+    with pytest.raises(UnenforceableError, match=r"strict is on|resources\.") as caught, Sandbox(policy):
         pytest.fail("it opened")
     if "commands" in str(caught.value):
         assert "Name the programs in commands.allow" in str(caught.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from outside import SECRET_VARIABLE, Outside, open_outside
 
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 from fumehood.audit import AuditLog, Query
 
 LONG = 100_000
@@ -29,14 +29,14 @@ def log(tmp_path: Path) -> AuditLog:
 
 
 @pytest.fixture
-def box(make_policy: MakePolicy, outside: Outside, log: AuditLog, tmp_path: Path) -> Iterator[SyncSandbox]:
+def box(make_policy: MakePolicy, outside: Outside, log: AuditLog, tmp_path: Path) -> Iterator[Sandbox]:
     planted = tmp_path / "canary"
     planted.write_text(f"{CANARY}\n")
     policy = make_policy(
         network={"allow": outside.rules()},
         filters={"canaries": [{"name": "billing", "from_file": str(planted)}]},
     )
-    with SyncSandbox(policy, audit=log) as opened:
+    with Sandbox(policy, audit=log) as opened:
         yield opened
 
 
@@ -44,7 +44,7 @@ def told(log: AuditLog, run_id: str, kind: str) -> list[str]:
     return [str(record.data["what"]) for record in log.find(Query(run_id=run_id, kind=kind))]
 
 
-def test_what_was_let_through_is_recorded_with_its_rule(box: SyncSandbox, outside: Outside, log: AuditLog) -> None:
+def test_what_was_let_through_is_recorded_with_its_rule(box: Sandbox, outside: Outside, log: AuditLog) -> None:
     place = f"open.example:{outside.web.port}"
     code = (
         "import urllib.request as u\n"
@@ -65,7 +65,7 @@ def test_what_was_let_through_is_recorded_with_its_rule(box: SyncSandbox, outsid
     assert told(log, result.run_id, "egress.denied") == ["dns elsewhere.example"]
 
 
-def test_a_run_that_is_ended_and_a_session_are_recorded_too(box: SyncSandbox, outside: Outside, log: AuditLog) -> None:
+def test_a_run_that_is_ended_and_a_session_are_recorded_too(box: Sandbox, outside: Outside, log: AuditLog) -> None:
     connect = f"import socket; line = socket.create_connection(('raw.example', {outside.raw.port}), 10)\n"
     connect += "line.sendall(b'x'); line.recv(1); print('there', flush=True)\n"
     running = box.start(connect + "import time; time.sleep(60)")
@@ -104,7 +104,7 @@ get = lambda url, headers={}, data=None: u.build_opener(u.ProxyHandler({})).open
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_a_canary_does_not_leave_in(way: str, box: SyncSandbox, outside: Outside, log: AuditLog) -> None:
+def test_a_canary_does_not_leave_in(way: str, box: Sandbox, outside: Outside, log: AuditLog) -> None:
     ports = f"RAW, WEB, TLS = {outside.raw.port}, {outside.web.port}, {outside.secure.port}\n"
     result = box.run(f"PIECES = {list(CANARY)}\n{ports}{TOOLS}{way}")
     (seen,) = [record.data for record in log.find(Query(run_id=result.run_id, kind="canary.seen"))]
@@ -118,7 +118,7 @@ def test_a_canary_does_not_leave_in(way: str, box: SyncSandbox, outside: Outside
         assert CANARY.encode() not in file.read_bytes().upper()
 
 
-def test_without_a_canary_the_same_ways_are_open(box: SyncSandbox, outside: Outside, log: AuditLog) -> None:
+def test_without_a_canary_the_same_ways_are_open(box: Sandbox, outside: Outside, log: AuditLog) -> None:
     ports = f"RAW, WEB, TLS = {outside.raw.port}, {outside.web.port}, {outside.secure.port}\n"
     code = f"PIECES = 'harmless'\n{ports}{TOOLS}" + "\n".join(WAYS[way] for way in ("bytes", "a path", "a body"))
     result = box.run(code)

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from fumehood import Cause, Status, SyncSandbox
+from fumehood import Cause, Sandbox, Status
 
 EXITS = {
     "the end of the code": ("x = 1", 0),
@@ -25,7 +25,7 @@ SIGNALS = ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGHUP", "SIGQUIT", "SIG
 
 
 @pytest.mark.parametrize(("source", "code"), EXITS.values(), ids=EXITS.keys())
-def test_an_exit_is_told_with_its_code(box: SyncSandbox, source: str, code: int) -> None:
+def test_an_exit_is_told_with_its_code(box: Sandbox, source: str, code: int) -> None:
     result = box.run(source)
     assert (result.exit_code, result.cause, result.signal) == (code, Cause.EXIT, None)
     assert result.status is (Status.ERROR if code else Status.SUCCESS)
@@ -33,7 +33,7 @@ def test_an_exit_is_told_with_its_code(box: SyncSandbox, source: str, code: int)
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_a_signal_is_told_by_name(box: SyncSandbox, name: str) -> None:
+def test_a_signal_is_told_by_name(box: Sandbox, name: str) -> None:
     result = box.run(f"import os, signal; os.kill(os.getpid(), signal.{name})")
     assert (result.status, result.cause, result.signal) == (Status.ERROR, Cause.SIGNAL, name)
     assert result.exit_code == 128 + getattr(signal, name)
@@ -41,7 +41,7 @@ def test_a_signal_is_told_by_name(box: SyncSandbox, name: str) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 10, 30])
-def test_a_real_time_signal_is_told_too(box: SyncSandbox, offset: int) -> None:
+def test_a_real_time_signal_is_told_too(box: Sandbox, offset: int) -> None:
     result = box.run(f"import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + {offset})")
     assert (result.status, result.cause) == (Status.ERROR, Cause.SIGNAL)
     assert result.exit_code == 128 + signal.SIGRTMIN + offset
@@ -58,28 +58,28 @@ def test_a_real_time_signal_is_told_too(box: SyncSandbox, offset: int) -> None:
         ("import signal, threading; signal.alarm(1); threading.Event().wait()", "SIGALRM"),
     ],
 )
-def test_a_program_that_ends_itself_violently(box: SyncSandbox, source: str, name: str) -> None:
+def test_a_program_that_ends_itself_violently(box: Sandbox, source: str, name: str) -> None:
     result = box.run(source)
     assert (result.cause, result.signal) == (Cause.SIGNAL, name)
 
 
-def test_a_signal_in_a_child_is_not_the_programs_own(box: SyncSandbox) -> None:
+def test_a_signal_in_a_child_is_not_the_programs_own(box: Sandbox) -> None:
     result = box.run(argv=["sh", "-c", "sh -c 'kill -9 $$'; exit 4"])
     assert (result.cause, result.exit_code, result.signal) == (Cause.EXIT, 4, None)
 
 
-def test_output_before_a_violent_end_is_kept(box: SyncSandbox) -> None:
+def test_output_before_a_violent_end_is_kept(box: Sandbox) -> None:
     result = box.run("import os\nprint('before', flush=True)\nos.kill(os.getpid(), 9)")
     assert result.stdout == "before\n"
 
 
-def test_a_partial_line_before_a_violent_end_is_kept(box: SyncSandbox) -> None:
+def test_a_partial_line_before_a_violent_end_is_kept(box: Sandbox) -> None:
     """The environment says PYTHONUNBUFFERED, so nothing may wait for a newline."""
     result = box.run("import os\nprint('before', end='')\nos.kill(os.getpid(), 9)")
     assert result.stdout == "before"
 
 
-def test_a_traceback_shows_the_users_file_and_line_and_nothing_of_ours(box: SyncSandbox) -> None:
+def test_a_traceback_shows_the_users_file_and_line_and_nothing_of_ours(box: Sandbox) -> None:
     result = box.run("def f():\n    raise ValueError('broken')\n\nf()\n")
     assert '  File "/run/main.py", line 4, in <module>\n    f()\n' in result.stderr
     assert "  File \"/run/main.py\", line 2, in f\n    raise ValueError('broken')\n" in result.stderr
@@ -87,7 +87,7 @@ def test_a_traceback_shows_the_users_file_and_line_and_nothing_of_ours(box: Sync
     assert result.stderr.count("File ") == 2
 
 
-def test_a_traceback_shows_the_name_that_the_caller_gave(box: SyncSandbox) -> None:
+def test_a_traceback_shows_the_name_that_the_caller_gave(box: Sandbox) -> None:
     result = box.run("1 / 0", name="näme with spaces.py")
     assert 'File "/run/näme with spaces.py", line 1, in <module>' in result.stderr
 
@@ -95,7 +95,7 @@ def test_a_traceback_shows_the_name_that_the_caller_gave(box: SyncSandbox) -> No
 @pytest.mark.parametrize(
     "source", ["import os; os.fork(); os.fork()", "import os; os.setsid(); os.fork() or os.fork()"]
 )
-def test_processes_left_behind_do_not_hold_up_the_end(box: SyncSandbox, source: str) -> None:
+def test_processes_left_behind_do_not_hold_up_the_end(box: Sandbox, source: str) -> None:
     waiting = "; import signal; signal.pause()"
     result = box.run(f"import os\nif os.fork() == 0:\n    {source}{waiting}\nprint('parent')")
     assert (result.status, result.stdout) == (Status.SUCCESS, "parent\n")

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from ordinary import own
 
-from fumehood import DeniedError, FumehoodError, SyncSandbox, UsageError
+from fumehood import DeniedError, FumehoodError, Sandbox, UsageError
 
-OpenBox = Callable[..., SyncSandbox]
+OpenBox = Callable[..., Sandbox]
 OUT = {"outputs": ["**"]}
 
 
 @pytest.fixture
-def box(open_box: OpenBox) -> SyncSandbox:
+def box(open_box: OpenBox) -> Sandbox:
     return open_box(filesystem=OUT)
 
 
@@ -26,7 +26,7 @@ NAMES = ["data.csv", "two\nlines", os.fsdecode(b"\xff\xfe"), "x" * 255, "-rf", "
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
-def test_what_is_written_a_program_reads_and_the_other_way_round(box: SyncSandbox, name: str) -> None:
+def test_what_is_written_a_program_reads_and_the_other_way_round(box: Sandbox, name: str) -> None:
     box.write(f"in/{name}", b"from the host")
     code = f"name = {name!a}\nprint(open('in/' + name).read())\nopen('out-' + name[:200], 'w').write('back')"
     assert box.run(code).stdout == "from the host\n"
@@ -34,7 +34,7 @@ def test_what_is_written_a_program_reads_and_the_other_way_round(box: SyncSandbo
     assert [entry.name for entry in box.list("in")] == [name]
 
 
-def test_files_can_be_written_before_the_first_run_and_read_after_the_last(box: SyncSandbox) -> None:
+def test_files_can_be_written_before_the_first_run_and_read_after_the_last(box: Sandbox) -> None:
     box.write("a/b", "text")
     assert box.read("/workspace/a/b") == b"text"
     assert box.stat("a").kind == "folder"
@@ -42,20 +42,20 @@ def test_files_can_be_written_before_the_first_run_and_read_after_the_last(box: 
     assert box.list() == []
 
 
-def test_a_program_may_change_and_execute_what_was_put_in(box: SyncSandbox) -> None:
+def test_a_program_may_change_and_execute_what_was_put_in(box: Sandbox) -> None:
     box.write("tool.sh", "#!/bin/sh\necho ran", executable=True)
     assert box.run(argv=["./tool.sh"]).stdout == "ran\n"
     assert box.run("open('tool.sh', 'a').write('x'); import os; os.remove('tool.sh')").ok
     assert box.list() == []
 
 
-def test_five_megabytes_arrive_whole(box: SyncSandbox) -> None:
+def test_five_megabytes_arrive_whole(box: Sandbox) -> None:
     data = os.urandom(5_000_000)
     box.write("x", data)
     assert box.read("x") == data
 
 
-def test_a_tree_goes_in_and_comes_out(box: SyncSandbox, tmp_path: Path) -> None:
+def test_a_tree_goes_in_and_comes_out(box: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "project/src").mkdir(parents=True)
     (tmp_path / "project/src/main.py").write_text("print('hello')")
     (tmp_path / "project/link").symlink_to("src/main.py")
@@ -68,7 +68,7 @@ def test_a_tree_goes_in_and_comes_out(box: SyncSandbox, tmp_path: Path) -> None:
     assert (tmp_path / "copy/link").read_text() == "print('hello')"
 
 
-def test_what_comes_out_is_data(box: SyncSandbox, tmp_path: Path) -> None:
+def test_what_comes_out_is_data(box: Sandbox, tmp_path: Path) -> None:
     code = """if True:
         import os, socket
         os.makedirs('out/.git/hooks')
@@ -113,7 +113,7 @@ def test_without_outputs_nothing_leaves(open_box: OpenBox, tmp_path: Path) -> No
         box.download("", tmp_path / "copy")
 
 
-BAD: dict[str, tuple[Callable[[SyncSandbox, Path], object], type[FumehoodError], str]] = {
+BAD: dict[str, tuple[Callable[[Sandbox, Path], object], type[FumehoodError], str]] = {
     "reading a folder": (lambda box, here: box.read("folder"), UsageError, "is a folder"),
     "reading what is not there": (lambda box, here: box.read("missing"), UsageError, "does not exist"),
     "reading a pipe": (lambda box, here: box.read("pipe"), UsageError, "is a pipe"),
@@ -136,7 +136,7 @@ BAD: dict[str, tuple[Callable[[SyncSandbox, Path], object], type[FumehoodError],
 def test_what_cannot_be_done_is_one_clear_error(
     open_box: OpenBox,
     tmp_path: Path,
-    action: Callable[[SyncSandbox, Path], object],
+    action: Callable[[Sandbox, Path], object],
     kind: type[FumehoodError],
     words: str,
 ) -> None:
@@ -190,7 +190,7 @@ def test_files_can_be_used_while_a_program_runs(open_box: OpenBox) -> None:
     assert run.wait().stdout == "ready\nwent\n"
 
 
-def test_what_is_written_as_a_program_would_goes_through_a_link_and_keeps_its_mode(box: SyncSandbox) -> None:
+def test_what_is_written_as_a_program_would_goes_through_a_link_and_keeps_its_mode(box: Sandbox) -> None:
     code = "import os; open('target', 'w').close(); os.chmod('target', 0o666); os.symlink('target', 'link')"
     assert box.run(code).ok
     box.write("link", b"new", as_program=True)
@@ -201,7 +201,7 @@ def test_what_is_written_as_a_program_would_goes_through_a_link_and_keeps_its_mo
 
 
 @pytest.mark.parametrize("plant", ["os.chmod('x', 0o444)", "os.chmod('x', 0)"])
-def test_what_a_program_may_not_write_is_not_written_as_one(box: SyncSandbox, plant: str) -> None:
+def test_what_a_program_may_not_write_is_not_written_as_one(box: Sandbox, plant: str) -> None:
     assert box.run(f"import os; open('x', 'w').write('old'); {plant}").ok
     with pytest.raises(DeniedError, match="permissions") as caught:
         box.write("x", b"new", as_program=True)
@@ -210,7 +210,7 @@ def test_what_a_program_may_not_write_is_not_written_as_one(box: SyncSandbox, pl
     box.write("x", b"new")
 
 
-def test_a_link_out_of_the_workspace_is_not_followed_by_what_is_written_as_a_program_would(box: SyncSandbox) -> None:
+def test_a_link_out_of_the_workspace_is_not_followed_by_what_is_written_as_a_program_would(box: Sandbox) -> None:
     assert box.run("import os; os.symlink('/tmp/x', 'link'); os.mkfifo('pipe')").ok
     with pytest.raises(UsageError, match="leads out"):
         box.write("link", b"", as_program=True)
@@ -218,7 +218,7 @@ def test_a_link_out_of_the_workspace_is_not_followed_by_what_is_written_as_a_pro
         box.write("pipe", b"", as_program=True)
 
 
-ERRORS: dict[str, tuple[Callable[[SyncSandbox], object], int]] = {
+ERRORS: dict[str, tuple[Callable[[Sandbox], object], int]] = {
     "nothing there": (lambda box: box.read("missing"), errno.ENOENT),
     "a folder": (lambda box: box.read("folder"), errno.EISDIR),
     "no folder": (lambda box: box.list("file"), errno.ENOTDIR),
@@ -233,7 +233,7 @@ ERRORS: dict[str, tuple[Callable[[SyncSandbox], object], int]] = {
 
 @pytest.mark.parametrize(("action", "number"), ERRORS.values(), ids=ERRORS.keys())
 def test_an_error_about_a_file_has_the_kernels_number(
-    box: SyncSandbox, action: Callable[[SyncSandbox], object], number: int
+    box: Sandbox, action: Callable[[Sandbox], object], number: int
 ) -> None:
     code = (
         "import os; os.mkdir('folder'); open('file', 'w').write('text'); os.mkfifo('pipe'); os.symlink('/etc', 'out')"

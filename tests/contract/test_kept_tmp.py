@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from fumehood import Cause, DeniedError, Policy, SyncSandbox, UsageError
+from fumehood import Cause, DeniedError, Policy, Sandbox, UsageError
 
 MakePolicy = Callable[..., Policy]
 
 
 @pytest.fixture
-def box(make_policy: MakePolicy) -> Iterator[SyncSandbox]:
+def box(make_policy: MakePolicy) -> Iterator[Sandbox]:
     policy = make_policy(filesystem={"outputs": ["/tmp/out/**"]}, resources={"disk": "1M"})
-    with SyncSandbox(policy, keep_tmp=True) as opened:
+    with Sandbox(policy, keep_tmp=True) as opened:
         yield opened
 
 
-def test_what_one_run_leaves_in_tmp_the_next_finds(box: SyncSandbox) -> None:
+def test_what_one_run_leaves_in_tmp_the_next_finds(box: Sandbox) -> None:
     assert box.run("for folder in ('/tmp', '/var/tmp'): open(f'{folder}/x', 'w').write('kept')").ok
     assert box.run(argv=["cat", "/var/tmp/x"]).stdout == "kept"
     assert box.run(argv=["cat", "/tmp/x"]).stdout == "kept"
@@ -29,7 +29,7 @@ def test_what_one_run_leaves_in_tmp_the_next_finds(box: SyncSandbox) -> None:
     assert box.run("import os; print(os.listdir('/dev/shm'), os.listdir('/workspace'))").stdout == "[] []\n"
 
 
-def test_files_go_to_tmp_and_come_from_there(box: SyncSandbox, tmp_path: Path) -> None:
+def test_files_go_to_tmp_and_come_from_there(box: Sandbox, tmp_path: Path) -> None:
     box.write("/tmp/out/a", b"1")
     box.mkdir("/tmp/folder")
     assert box.run("open('/tmp/out/b', 'w').write(open('/tmp/out/a').read() + '2')").ok
@@ -45,17 +45,17 @@ def test_files_go_to_tmp_and_come_from_there(box: SyncSandbox, tmp_path: Path) -
         box.remove("/tmp", recursive=True)
 
 
-def test_only_what_outputs_name_leaves_tmp(make_policy: MakePolicy, box: SyncSandbox) -> None:
+def test_only_what_outputs_name_leaves_tmp(make_policy: MakePolicy, box: Sandbox) -> None:
     box.write("/tmp/x", b"")
     with pytest.raises(DeniedError, match=r"filesystem\.outputs"):
         box.read("/tmp/x")
-    with SyncSandbox(make_policy(filesystem={"outputs": ["**"]}), keep_tmp=True) as other:
+    with Sandbox(make_policy(filesystem={"outputs": ["**"]}), keep_tmp=True) as other:
         other.write("/tmp/x", b"")
         with pytest.raises(DeniedError, match=r"filesystem\.outputs"):
             other.read("/tmp/x")
 
 
-def test_a_kept_tmp_is_no_larger_than_the_policy_says(box: SyncSandbox) -> None:
+def test_a_kept_tmp_is_no_larger_than_the_policy_says(box: Sandbox) -> None:
     box.write("/tmp/x", bytes(700_000))
     with pytest.raises(DeniedError, match="no room"):
         box.write("/tmp/y", bytes(700_000))
@@ -64,7 +64,7 @@ def test_a_kept_tmp_is_no_larger_than_the_policy_says(box: SyncSandbox) -> None:
 
 
 def test_without_it_each_run_has_its_own(make_policy: MakePolicy) -> None:
-    with SyncSandbox(make_policy(filesystem={"outputs": ["/tmp/**"]})) as fresh:
+    with Sandbox(make_policy(filesystem={"outputs": ["/tmp/**"]})) as fresh:
         assert fresh.run("open('/tmp/x', 'w')").ok
         assert fresh.run("import os; print(os.listdir('/tmp'))").stdout == "[]\n"
         with pytest.raises(UsageError, match="made anew"):

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from requirements import require
 
-from fumehood import Cause, Finished, Policy, RunResult, Sandbox, Status, Stderr, Stdout, SyncSandbox, UsageError
+from fumehood import AsyncSandbox, Cause, Finished, Policy, RunResult, Sandbox, Status, Stderr, Stdout, UsageError
 from fumehood.backends.languages import LANGUAGES, Language
 
 # Node, Go and Java reserve more address space than they use; without cgroups that space is what counts as memory.
@@ -65,11 +65,11 @@ LIST_WORKSPACE = "import os; print(sorted(os.listdir('/workspace')))"
 
 
 @pytest.fixture
-def roomy(open_box: Callable[..., SyncSandbox]) -> SyncSandbox:
+def roomy(open_box: Callable[..., Sandbox]) -> Sandbox:
     return open_box(**ROOMY)
 
 
-def run(box: SyncSandbox, source: str, language: str, **options: object) -> RunResult:
+def run(box: Sandbox, source: str, language: str, **options: object) -> RunResult:
     try:
         return box.run(source, language=language, **options)  # type: ignore[arg-type]
     except UsageError as error:
@@ -77,7 +77,7 @@ def run(box: SyncSandbox, source: str, language: str, **options: object) -> RunR
         raise
 
 
-async def demand(box: Sandbox, language: str) -> None:
+async def demand(box: AsyncSandbox, language: str) -> None:
     """For tests that would otherwise skip in the middle of something."""
     try:
         await box.run("", language=language)
@@ -92,7 +92,7 @@ def _excuse(error: UsageError) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_program_has_its_arguments_its_input_and_its_exit_code(roomy: SyncSandbox, language: str) -> None:
+def test_a_program_has_its_arguments_its_input_and_its_exit_code(roomy: Sandbox, language: str) -> None:
     result = run(roomy, GREETERS[language], language, args=["two words"], stdin="input")
     assert (result.stdout.rstrip(), result.stderr) == ("two words input", "")
     assert (result.status, result.cause, result.exit_code) == (Status.ERROR, Cause.EXIT, 3)
@@ -101,7 +101,7 @@ def test_a_program_has_its_arguments_its_input_and_its_exit_code(roomy: SyncSand
 
 
 @pytest.mark.parametrize("language", COMPILED)
-def test_a_mistake_is_shown_with_file_and_line_and_nothing_runs(roomy: SyncSandbox, language: str) -> None:
+def test_a_mistake_is_shown_with_file_and_line_and_nothing_runs(roomy: Sandbox, language: str) -> None:
     source, place = MISTAKES[language]
     result = run(roomy, source, language)
     assert place in result.stderr
@@ -114,7 +114,7 @@ def test_a_mistake_is_shown_with_file_and_line_and_nothing_runs(roomy: SyncSandb
 
 
 @pytest.mark.parametrize("language", ENDLESS)
-def test_a_program_that_does_not_end_is_out_of_time(roomy: SyncSandbox, language: str) -> None:
+def test_a_program_that_does_not_end_is_out_of_time(roomy: Sandbox, language: str) -> None:
     source, seconds = ENDLESS[language]
     result = run(roomy, source, language, timeout=seconds)
     assert (result.status, result.cause) == (Status.TIMEOUT, Cause.WALL_TIME)
@@ -122,11 +122,11 @@ def test_a_program_that_does_not_end_is_out_of_time(roomy: SyncSandbox, language
     assert "compil" not in result.detail
 
 
-def test_the_callers_file_name_is_the_compilers(roomy: SyncSandbox) -> None:
+def test_the_callers_file_name_is_the_compilers(roomy: Sandbox) -> None:
     assert "/run/own.c:1:" in run(roomy, "mistake", "c", name="own.c").stderr
 
 
-def test_a_warning_is_the_compilers_and_not_the_programs(box: SyncSandbox) -> None:
+def test_a_warning_is_the_compilers_and_not_the_programs(box: Sandbox) -> None:
     result = run(box, f"#warning careful\n{HELLO}", "c")
     assert (result.status, result.stdout, result.stderr) == (Status.SUCCESS, "hello\n", "")
     assert result.compilation is not None
@@ -135,7 +135,7 @@ def test_a_warning_is_the_compilers_and_not_the_programs(box: SyncSandbox) -> No
     assert result.compilation.run_id != result.run_id
 
 
-def test_a_crash_is_the_programs_signal(box: SyncSandbox) -> None:
+def test_a_crash_is_the_programs_signal(box: Sandbox) -> None:
     result = run(box, "int main(void) { *(volatile int *)0 = 1; return 0; }", "c")
     assert (result.status, result.cause, result.signal, result.exit_code) == (
         Status.ERROR,
@@ -147,25 +147,25 @@ def test_a_crash_is_the_programs_signal(box: SyncSandbox) -> None:
     assert result.compilation.ok
 
 
-def test_environment_and_folder_are_the_programs(box: SyncSandbox) -> None:
+def test_environment_and_folder_are_the_programs(box: Sandbox) -> None:
     box.run("import os; os.mkdir('sub')")
     source = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { system("pwd"); puts(getenv("ODD-NAME")); }'
     result = run(box, source, "c", env={"ODD-NAME": "1", "TMPDIR": "/nowhere"}, cwd="sub")
     assert result.stdout == "/workspace/sub\n1\n"
 
 
-def test_a_program_does_not_find_itself_among_its_files(box: SyncSandbox) -> None:
+def test_a_program_does_not_find_itself_among_its_files(box: Sandbox) -> None:
     result = run(box, '#include <stdlib.h>\nint main(void) { return system("ls -A /workspace /tmp"); }', "c")
     assert result.stdout == "/tmp:\n\n/workspace:\n"
 
 
-def test_a_source_can_include_files_of_the_workspace(box: SyncSandbox) -> None:
+def test_a_source_can_include_files_of_the_workspace(box: Sandbox) -> None:
     box.run("open('answer.h', 'w').write('#define ANSWER 42')")
     source = '#include <stdio.h>\n#include "answer.h"\nint main(void) { printf("%d", ANSWER); }'
     assert run(box, source, "c").stdout == "42"
 
 
-def test_the_callers_path_is_the_programs_alone(roomy: SyncSandbox) -> None:
+def test_the_callers_path_is_the_programs_alone(roomy: Sandbox) -> None:
     result = run(roomy, "console.log(process.env.PATH)", "javascript", env={"PATH": "/nowhere"})
     assert result.stdout == "/nowhere\n"
 
@@ -181,19 +181,19 @@ JAVA = {
 
 @pytest.mark.language("java")
 @pytest.mark.parametrize("source", JAVA.values(), ids=JAVA.keys())
-def test_the_main_class_is_found_in(roomy: SyncSandbox, source: str) -> None:
+def test_the_main_class_is_found_in(roomy: Sandbox, source: str) -> None:
     result = run(roomy, source, "java")
     assert (result.stdout, result.stderr) == ("it", "")
 
 
 @pytest.mark.language("java")
-def test_a_java_source_without_a_main_method_says_so(roomy: SyncSandbox) -> None:
+def test_a_java_source_without_a_main_method_says_so(roomy: Sandbox) -> None:
     result = run(roomy, "public class Data { }", "java")
     assert (result.status, result.exit_code) == (Status.ERROR, 1)
     assert "main" in result.stderr.lower()
 
 
-def test_a_compiler_that_does_not_end_is_out_of_time(box: SyncSandbox) -> None:
+def test_a_compiler_that_does_not_end_is_out_of_time(box: Sandbox) -> None:
     box.run(MAKE_GATES)
     result = run(box, BEHIND_GATE, "c", timeout=1)
     assert (result.status, result.cause, result.exit_code) == (Status.TIMEOUT, Cause.WALL_TIME, 124)
@@ -203,7 +203,7 @@ def test_a_compiler_that_does_not_end_is_out_of_time(box: SyncSandbox) -> None:
     assert box.run(LIST_WORKSPACE).stdout == "['gate', 'other']\n"
 
 
-def test_a_compiler_out_of_memory_is_the_compilers_failure(open_box: Callable[..., SyncSandbox]) -> None:
+def test_a_compiler_out_of_memory_is_the_compilers_failure(open_box: Callable[..., Sandbox]) -> None:
     box = open_box(resources={"memory": "128M"})
     result = run(box, '#include "/dev/zero"\nint main(void) { return 0; }', "c")
     assert result.compilation is not None
@@ -214,7 +214,7 @@ def test_a_compiler_out_of_memory_is_the_compilers_failure(open_box: Callable[..
     assert box.run(LIST_WORKSPACE).stdout == "[]\n"
 
 
-def test_a_compiler_that_floods_its_output_is_stopped(open_box: Callable[..., SyncSandbox]) -> None:
+def test_a_compiler_that_floods_its_output_is_stopped(open_box: Callable[..., Sandbox]) -> None:
     result = run(open_box(resources={"output": "1K"}), "#warning careful\n" * 100, "c")
     assert (result.status, result.cause, result.truncated) == (Status.RESOURCE_EXCEEDED, Cause.OUTPUT, True)
     assert "compiler" in result.detail
@@ -222,7 +222,7 @@ def test_a_compiler_that_floods_its_output_is_stopped(open_box: Callable[..., Sy
 
 @pytest.mark.anyio
 async def test_cancelling_a_compilation_leaves_nothing(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         await demand(box, "c")
         await box.run(MAKE_GATES)
         async with anyio.create_task_group() as tasks:
@@ -243,7 +243,7 @@ async def test_two_compilations_at_once_do_not_meet(make_policy: Callable[..., P
         source = f'#include "{gate}"\n{HELLO}'.replace("hello", gate)
         results[gate] = await box.run(source, language="c")
 
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         await demand(box, "c")
         await box.run(MAKE_GATES)
         async with anyio.create_task_group() as tasks:
@@ -258,7 +258,7 @@ async def test_two_compilations_at_once_do_not_meet(make_policy: Callable[..., P
 
 @pytest.mark.anyio
 async def test_the_compilers_output_is_streamed_before_the_programs(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         await demand(box, "c")
         events = [event async for event in box.stream(f"#warning careful\n{HELLO}", language="c")]
         assert (await box.run(LIST_WORKSPACE)).stdout == "[]\n"
@@ -271,7 +271,7 @@ async def test_the_compilers_output_is_streamed_before_the_programs(make_policy:
 
 @pytest.mark.anyio
 async def test_a_failed_compilation_ends_the_stream(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         await demand(box, "c")
         events = [event async for event in box.stream("mistake", language="c")]
     last = events[-1]
@@ -281,7 +281,7 @@ async def test_a_failed_compilation_ends_the_stream(make_policy: Callable[..., P
     assert b"main.c:1:" in b"".join(event.data for event in events if isinstance(event, Stderr))
 
 
-def test_leaving_the_stream_of_a_compiler_leaves_nothing(box: SyncSandbox) -> None:
+def test_leaving_the_stream_of_a_compiler_leaves_nothing(box: Sandbox) -> None:
     run(box, HELLO, "c")
     box.run(MAKE_GATES)
     # The warning is written at once; the compiler then waits at the gate.
@@ -291,7 +291,7 @@ def test_leaving_the_stream_of_a_compiler_leaves_nothing(box: SyncSandbox) -> No
     assert box.run(LIST_WORKSPACE).stdout == "['gate', 'other']\n"
 
 
-def test_a_folder_that_is_not_there_is_refused_before_anything_is_compiled(box: SyncSandbox) -> None:
+def test_a_folder_that_is_not_there_is_refused_before_anything_is_compiled(box: Sandbox) -> None:
     run(box, HELLO, "c")
     with pytest.raises(UsageError, match="cwd 'missing' cannot be entered"):
         box.run(HELLO, language="c", cwd="missing")
@@ -299,7 +299,7 @@ def test_a_folder_that_is_not_there_is_refused_before_anything_is_compiled(box: 
 
 
 def test_a_language_that_the_sandbox_lacks_is_refused_with_those_it_has(
-    box: SyncSandbox, monkeypatch: pytest.MonkeyPatch
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(LANGUAGES, "cobol", Language("cobol", (".cob",), ("no-such-compiler", "-x")))
     with pytest.raises(UsageError) as caught:
@@ -310,11 +310,11 @@ def test_a_language_that_the_sandbox_lacks_is_refused_with_those_it_has(
     assert {"python", "sh"} <= set(available) <= set(LANGUAGES) - {"cobol"}
 
 
-def test_a_new_language_is_one_entry(box: SyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_language_is_one_entry(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LANGUAGES, "sed", Language("sed", (".sed",), ("sed", "-f")))
     assert box.run("s/a/b/", language="sed", stdin="banana").stdout.rstrip() == "bbnana"
 
 
-def test_an_unknown_language_is_refused_with_all_that_are_known(box: SyncSandbox) -> None:
+def test_an_unknown_language_is_refused_with_all_that_are_known(box: Sandbox) -> None:
     with pytest.raises(UsageError, match=r"unknown language 'jaba' \(did you mean 'java'\?\); available: python, sh, "):
         box.run("x", language="jaba")

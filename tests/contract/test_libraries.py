@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fumehood import SyncSandbox
+from fumehood import Sandbox
 
 POOL = """
 import multiprocessing
@@ -141,13 +141,13 @@ WORKING = {
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_works(box: SyncSandbox, method: str) -> None:
+def test_multiprocessing_works(box: Sandbox, method: str) -> None:
     result = box.run(POOL.format(method=method))
     assert (result.stdout, result.stderr) == ("[0, 1, 4, 9]\nfrom a child\n0\n", "")
 
 
 @pytest.mark.parametrize(("source", "stdout"), WORKING.values(), ids=WORKING.keys())
-def test_the_standard_library_works(box: SyncSandbox, source: str, stdout: str) -> None:
+def test_the_standard_library_works(box: Sandbox, source: str, stdout: str) -> None:
     result = box.run(source)
     assert (result.stdout, result.stderr, result.exit_code) == (stdout, "", 0)
 
@@ -169,18 +169,18 @@ def test_the_standard_library_works(box: SyncSandbox, source: str, stdout: str) 
         "id(object()) and random.sample(range(10**9), 3)",
     ],
 )
-def test_randomness_differs_between_runs(box: SyncSandbox, expression: str) -> None:
+def test_randomness_differs_between_runs(box: Sandbox, expression: str) -> None:
     source = f"import os, random, secrets, ssl, tempfile, uuid\nprint({expression})"
     outputs = [box.run(source).stdout for _ in range(5)]
     assert all(outputs)
     assert len(set(outputs)) == 5
 
 
-def test_a_seed_still_makes_randomness_repeatable(box: SyncSandbox) -> None:
+def test_a_seed_still_makes_randomness_repeatable(box: Sandbox) -> None:
     source = "import random\nrandom.seed(1)\nprint(random.random())"
     assert box.run(source).stdout == box.run(source).stdout
 
 
-def test_third_party_packages_of_the_host_are_not_seen(box: SyncSandbox) -> None:
+def test_third_party_packages_of_the_host_are_not_seen(box: Sandbox) -> None:
     for package in ("fumehood", "pydantic", "pytest", "pip", "guest"):
         assert f"No module named '{package}'" in box.run(f"import {package}").stderr

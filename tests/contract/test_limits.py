@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fumehood import Cause, DeniedError, FumehoodError, Status, SyncSandbox, UsageError
+from fumehood import Cause, DeniedError, FumehoodError, Sandbox, Status, UsageError
 
 IGNORE_EVERYTHING = (
     "import signal\nfor n in range(1, 65):\n    try: signal.signal(n, signal.SIG_IGN)\n"
@@ -32,7 +32,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS.keys())
-def test_a_program_that_does_not_end_is_out_of_time(box: SyncSandbox, source: str) -> None:
+def test_a_program_that_does_not_end_is_out_of_time(box: Sandbox, source: str) -> None:
     result = box.run("print('started')\n" + source, timeout=0.5)
     assert (result.status, result.cause, result.exit_code) == (Status.TIMEOUT, Cause.WALL_TIME, 124)
     assert result.stdout == "started\n"
@@ -40,22 +40,22 @@ def test_a_program_that_does_not_end_is_out_of_time(box: SyncSandbox, source: st
     assert box.run("print('on')").stdout == "on\n"
 
 
-def test_a_command_that_does_not_end_is_out_of_time(box: SyncSandbox) -> None:
+def test_a_command_that_does_not_end_is_out_of_time(box: Sandbox) -> None:
     assert box.run(argv=["sleep", "1000"], timeout=0.2).cause is Cause.WALL_TIME
     assert box.run("trap '' TERM INT; while :; do :; done", language="bash", timeout=0.2).cause is Cause.WALL_TIME
 
 
-def test_the_policys_timeout_holds_without_another(open_box: Callable[..., SyncSandbox]) -> None:
+def test_the_policys_timeout_holds_without_another(open_box: Callable[..., Sandbox]) -> None:
     assert open_box(resources={"timeout": "300ms"}).run("while True: pass").cause is Cause.WALL_TIME
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), -0.0])
-def test_a_timeout_that_makes_no_sense_is_one_clear_error(box: SyncSandbox, timeout: float) -> None:
+def test_a_timeout_that_makes_no_sense_is_one_clear_error(box: Sandbox, timeout: float) -> None:
     with pytest.raises(UsageError, match="timeout"):
         box.run("pass", timeout=timeout)
 
 
-def test_a_timeout_beyond_the_policys_is_denied(open_box: Callable[..., SyncSandbox]) -> None:
+def test_a_timeout_beyond_the_policys_is_denied(open_box: Callable[..., Sandbox]) -> None:
     box = open_box(resources={"timeout": "2s"})
     with pytest.raises(DeniedError, match=r"timeout 3s is more than the policy's resources\.timeout of 2s"):
         box.run("pass", timeout=3)
@@ -65,13 +65,13 @@ def test_a_timeout_beyond_the_policys_is_denied(open_box: Callable[..., SyncSand
 @pytest.mark.parametrize(
     "source", ["while True: pass", "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"]
 )
-def test_cpu_time_has_a_limit_of_its_own(open_box: Callable[..., SyncSandbox], source: str) -> None:
+def test_cpu_time_has_a_limit_of_its_own(open_box: Callable[..., Sandbox], source: str) -> None:
     result = open_box(resources={"cpu_time": "1s"}).run(source)
     assert (result.status, result.cause, result.exit_code) == (Status.TIMEOUT, Cause.CPU_TIME, 124)
     assert "resources.cpu_time" in result.detail
 
 
-def test_sleeping_takes_no_cpu_time(open_box: Callable[..., SyncSandbox]) -> None:
+def test_sleeping_takes_no_cpu_time(open_box: Callable[..., Sandbox]) -> None:
     assert open_box(resources={"cpu_time": "1s"}).run("import time; time.sleep(1.2)").ok
 
 
@@ -85,9 +85,7 @@ MEMORY = {
 
 
 @pytest.mark.parametrize("source", MEMORY.values(), ids=MEMORY.keys())
-def test_a_program_that_needs_more_memory_than_it_may_is_told_so(
-    open_box: Callable[..., SyncSandbox], source: str
-) -> None:
+def test_a_program_that_needs_more_memory_than_it_may_is_told_so(open_box: Callable[..., Sandbox], source: str) -> None:
     box = open_box(resources={"memory": "128M"})
     result = box.run(source)
     assert (result.status, result.cause, result.exit_code) == (Status.RESOURCE_EXCEEDED, Cause.MEMORY, 137)
@@ -95,11 +93,11 @@ def test_a_program_that_needs_more_memory_than_it_may_is_told_so(
     assert box.run("print('on')").stdout == "on\n"
 
 
-def test_memory_below_the_limit_is_fine(open_box: Callable[..., SyncSandbox]) -> None:
+def test_memory_below_the_limit_is_fine(open_box: Callable[..., Sandbox]) -> None:
     assert open_box(resources={"memory": "256M"}).run("x = bytearray(100 * 1024 ** 2)\nprint(len(x))").ok
 
 
-def test_the_smallest_memory_limit_still_runs_or_says_why_not(open_box: Callable[..., SyncSandbox]) -> None:
+def test_the_smallest_memory_limit_still_runs_or_says_why_not(open_box: Callable[..., Sandbox]) -> None:
     try:
         said = open_box(resources={"memory": "16M"}).run("print('fits')").stdout
     except FumehoodError as error:
@@ -119,7 +117,7 @@ PROCESSES = {
 
 @pytest.mark.parametrize("source", PROCESSES.values(), ids=PROCESSES.keys())
 def test_a_program_that_wants_more_processes_than_it_may_is_told_so(
-    open_box: Callable[..., SyncSandbox], source: str
+    open_box: Callable[..., Sandbox], source: str
 ) -> None:
     box = open_box(resources={"processes": 20, "timeout": "20s"})
     result = box.run(source)
@@ -128,7 +126,7 @@ def test_a_program_that_wants_more_processes_than_it_may_is_told_so(
     assert box.run("print('on')").stdout == "on\n"
 
 
-def test_processes_below_the_limit_are_fine(open_box: Callable[..., SyncSandbox]) -> None:
+def test_processes_below_the_limit_are_fine(open_box: Callable[..., Sandbox]) -> None:
     source = (
         "import os\nchildren = [os.fork() for _ in range(3)]\n"
         "if 0 in children: os._exit(0)\n[os.wait() for _ in children]\nprint('all')"
@@ -138,7 +136,7 @@ def test_processes_below_the_limit_are_fine(open_box: Callable[..., SyncSandbox]
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_failure_below_the_limit_on_processes_is_a_plain_one(
-    open_box: Callable[..., SyncSandbox], processes: int
+    open_box: Callable[..., Sandbox], processes: int
 ) -> None:
     box = open_box(resources={"processes": processes})
     leave_one = "import os, signal\nif os.fork() == 0: signal.pause()\n" if processes == 2 else ""
@@ -146,6 +144,6 @@ def test_a_failure_below_the_limit_on_processes_is_a_plain_one(
     assert (result.status, result.cause, result.exit_code) == (Status.ERROR, Cause.EXIT, 3)
 
 
-def test_open_files_have_a_limit(open_box: Callable[..., SyncSandbox]) -> None:
+def test_open_files_have_a_limit(open_box: Callable[..., Sandbox]) -> None:
     result = open_box(resources={"open_files": 32}).run("fs = [open('/dev/null') for _ in range(64)]")
     assert (result.status, "Too many open files" in result.stderr) == (Status.ERROR, True)

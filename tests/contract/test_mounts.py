@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ordinary import own
 
-from fumehood import FumehoodError, Policy, SyncSandbox, UnenforceableError, UsageError
+from fumehood import FumehoodError, Policy, Sandbox, UnenforceableError, UsageError
 
 
 def mounts(*entries: tuple[Path, str, str]) -> dict[str, object]:
@@ -32,9 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_files_of_the_caller_are_readable_whatever_their_mode(
-    open_box: Callable[..., SyncSandbox], folder: Path
-) -> None:
+def test_files_of_the_caller_are_readable_whatever_their_mode(open_box: Callable[..., Sandbox], folder: Path) -> None:
     box = open_box(filesystem=mounts((folder, "/data", "ro")))
     result = box.run(
         "import os\nprint(open('/data/private').read(), os.listdir('/data/below'))\n"
@@ -60,14 +58,14 @@ ATTEMPTS = {
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS.keys())
-def test_a_read_only_mount_cannot_be_changed(open_box: Callable[..., SyncSandbox], folder: Path, attempt: str) -> None:
+def test_a_read_only_mount_cannot_be_changed(open_box: Callable[..., Sandbox], folder: Path, attempt: str) -> None:
     box = open_box(filesystem=mounts((folder, "/data", "ro")))
     assert box.run(f"import os\ntry:\n    {attempt}\nexcept OSError:\n    print('refused')").stdout == "refused\n"
     assert sorted(path.name for path in folder.iterdir()) == ["below", "private"]
     assert ((folder / "private").read_text(), (folder / "private").stat().st_mode & 0o777) == ("secret", 0o600)
 
 
-def test_what_is_written_to_a_writable_mount_is_the_callers(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
+def test_what_is_written_to_a_writable_mount_is_the_callers(open_box: Callable[..., Sandbox], folder: Path) -> None:
     box = open_box(filesystem=mounts((folder, "/data", "rw")))
     result = box.run(
         "import os\nopen('/data/new', 'w').write('made inside')\n"
@@ -79,7 +77,7 @@ def test_what_is_written_to_a_writable_mount_is_the_callers(open_box: Callable[.
     assert {path.stat().st_uid for path in (folder / "new", folder / "a" / "b")} == {folder.stat().st_uid}
 
 
-def test_inside_the_owner_has_the_name_of_the_sandboxs_user(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
+def test_inside_the_owner_has_the_name_of_the_sandboxs_user(open_box: Callable[..., Sandbox], folder: Path) -> None:
     box = open_box(filesystem=mounts((folder, "/data", "ro")))
     assert box.run(argv=["stat", "-c", "%U", "/data/private"]).stdout == "sandbox\n"
 
@@ -91,7 +89,7 @@ def test_a_folder_that_the_sandboxs_user_may_not_use_is_shown_to_it_or_refused(
     """Root's own, which no engine can show as anybody else's. Only root has such folders."""
     os.chown(folder, os.geteuid(), os.getegid())
     try:
-        with SyncSandbox(make_policy(filesystem=mounts((folder, "/data", mode)))) as box:
+        with Sandbox(make_policy(filesystem=mounts((folder, "/data", mode)))) as box:
             said = box.run("import os; print(os.listdir('/data'))").stdout
     except UnenforceableError as error:
         said = str(error)
@@ -99,7 +97,7 @@ def test_a_folder_that_the_sandboxs_user_may_not_use_is_shown_to_it_or_refused(
     assert refused or said in ("['private', 'below']\n", "['below', 'private']\n")
 
 
-def test_what_everybody_may_use_is_used_by_anybody(open_box: Callable[..., SyncSandbox], tmp_path: Path) -> None:
+def test_what_everybody_may_use_is_used_by_anybody(open_box: Callable[..., Sandbox], tmp_path: Path) -> None:
     """Two owners, neither of whom programs can be at once."""
     for name in ("mine", "theirs"):
         (tmp_path / name).mkdir()
@@ -110,14 +108,14 @@ def test_what_everybody_may_use_is_used_by_anybody(open_box: Callable[..., SyncS
     assert result.stderr == ""
 
 
-def test_a_single_file_can_be_mounted(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
+def test_a_single_file_can_be_mounted(open_box: Callable[..., Sandbox], folder: Path) -> None:
     box = open_box(filesystem=mounts((folder / "private", "/in/one.txt", "ro")))
     result = box.run("import os\nprint(open('/in/one.txt').read(), os.listdir('/in'))\nopen('/in/one.txt', 'w')")
     assert result.stdout == "secret ['one.txt']\n"
     assert result.exit_code == 1
 
 
-def test_several_mounts_stand_side_by_side(open_box: Callable[..., SyncSandbox], tmp_path: Path) -> None:
+def test_several_mounts_stand_side_by_side(open_box: Callable[..., Sandbox], tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
@@ -129,14 +127,14 @@ def test_several_mounts_stand_side_by_side(open_box: Callable[..., SyncSandbox],
     assert (result.stdout, result.stderr) == ("a b\n", "")
 
 
-def test_a_source_through_a_symbolic_link_is_followed(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
+def test_a_source_through_a_symbolic_link_is_followed(open_box: Callable[..., Sandbox], folder: Path) -> None:
     link = folder.parent / "link"
     link.symlink_to(folder)
     box = open_box(filesystem=mounts((link, "/data", "ro")))
     assert box.run("print(open('/data/private').read())").stdout == "secret\n"
 
 
-def test_a_link_inside_a_mount_does_not_lead_out_of_it(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
+def test_a_link_inside_a_mount_does_not_lead_out_of_it(open_box: Callable[..., Sandbox], folder: Path) -> None:
     outside = folder.parent / "outside"
     outside.write_text("not for you")
     (folder / "link").symlink_to(outside)
@@ -144,7 +142,7 @@ def test_a_link_inside_a_mount_does_not_lead_out_of_it(open_box: Callable[..., S
     assert "FileNotFoundError" in box.run("open('/data/link')").stderr
 
 
-def test_changes_on_the_host_are_seen_inside(open_box: Callable[..., SyncSandbox], folder: Path) -> None:
+def test_changes_on_the_host_are_seen_inside(open_box: Callable[..., Sandbox], folder: Path) -> None:
     box = open_box(filesystem=mounts((folder, "/data", "ro")))
     assert box.run("print(open('/data/private').read())").stdout == "secret\n"
     (folder / "private").write_text("changed")
@@ -163,7 +161,7 @@ def test_a_source_that_was_replaced_is_seen_by_the_next_sandbox(
     for name in ("v1", "v2"):
         current.unlink(missing_ok=True)
         current.symlink_to(name)
-        with SyncSandbox(policy) as box:
+        with Sandbox(policy) as box:
             assert box.run("print(open('/data/version').read())").stdout == f"{name}\n"
 
 
@@ -173,10 +171,10 @@ def test_a_source_that_was_removed_is_missed_by_the_next_sandbox(
     folder = tmp_path / "folder"
     folder.mkdir()
     policy = make_policy(filesystem=mounts((folder, "/data", "ro")))
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         assert box.run("pass").ok
     folder.rmdir()
-    with pytest.raises(UsageError, match="cannot be used"), SyncSandbox(policy):
+    with pytest.raises(UsageError, match="cannot be used"), Sandbox(policy):
         pass
 
 
@@ -190,7 +188,7 @@ def test_a_source_that_cannot_be_used_is_one_clear_error(
     source = tmp_path / name
     with (
         pytest.raises(UsageError, match=r"mount source .* cannot be used: .+ Check the path in the policy") as caught,
-        SyncSandbox(make_policy(filesystem=mounts((source, "/data", "ro")))),
+        Sandbox(make_policy(filesystem=mounts((source, "/data", "ro")))),
     ):
         pass
     assert str(source) in str(caught.value)
@@ -203,7 +201,7 @@ def test_a_mount_over_a_folder_of_the_interpreter_is_refused_or_works(
     target = f"{os.path.realpath(sys.base_prefix)}/mounted"
     try:
         policy = make_policy(filesystem=mounts((folder, target, "ro")))
-        with SyncSandbox(policy) as box:
+        with Sandbox(policy) as box:
             said = box.run(f"print(open('{target}/private').read())").stdout
     except FumehoodError as error:
         said = str(error)
@@ -222,14 +220,14 @@ def listener(folder: Path) -> Iterator[socket.socket]:
 
 
 def test_a_mount_with_a_socket_is_refused_by_its_name(
-    open_box: Callable[..., SyncSandbox], folder: Path, listener: socket.socket
+    open_box: Callable[..., Sandbox], folder: Path, listener: socket.socket
 ) -> None:
     with pytest.raises(UnenforceableError, match=r"service\.sock.*sockets: true"):
         open_box(filesystem=mounts((folder, "/data", "ro")))
 
 
 def test_sockets_in_a_mount_that_allows_them_can_be_used(
-    open_box: Callable[..., SyncSandbox], folder: Path, listener: socket.socket
+    open_box: Callable[..., Sandbox], folder: Path, listener: socket.socket
 ) -> None:
     box = open_box(filesystem={"mounts": [{"source": str(folder), "target": "/data", "sockets": True}]})
     code = "import socket; socket.socket(socket.AF_UNIX).connect('/data/service.sock'); print('connected')"

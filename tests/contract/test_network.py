@@ -12,7 +12,7 @@ from operator import itemgetter
 import pytest
 from outside import SECRET_VARIABLE, Outside, open_outside
 
-from fumehood import Policy, RunResult, SyncSandbox, UsageError
+from fumehood import Policy, RunResult, Sandbox, UsageError
 from fumehood.policy.learning import learn
 
 TOKEN = f"token-{secrets.token_hex(16)}"
@@ -49,11 +49,11 @@ def sections(outside: Outside) -> dict[str, object]:
 
 
 @pytest.fixture
-def travelling(open_box: Callable[..., SyncSandbox], sections: dict[str, object]) -> SyncSandbox:
+def travelling(open_box: Callable[..., Sandbox], sections: dict[str, object]) -> Sandbox:
     return open_box(**sections)
 
 
-def run(box: SyncSandbox, code: str, **options: object) -> RunResult:
+def run(box: Sandbox, code: str, **options: object) -> RunResult:
     result = box.run(TOOLS + code, **options)  # type: ignore[arg-type]
     assert result.stderr == ""
     return result
@@ -67,7 +67,7 @@ BY_PROXY = pytest.mark.parametrize("by_proxy", [False, True], ids=["by its name"
 
 
 @BY_PROXY
-def test_http_goes_out(travelling: SyncSandbox, outside: Outside, by_proxy: bool) -> None:
+def test_http_goes_out(travelling: Sandbox, outside: Outside, by_proxy: bool) -> None:
     result = run(travelling, f"print(get('http://open.example:{outside.web.port}/a?b=c', {by_proxy}))")
     assert json.loads(result.stdout)["path"] == "/a?b=c"
     assert result.denials == ()
@@ -75,13 +75,13 @@ def test_http_goes_out(travelling: SyncSandbox, outside: Outside, by_proxy: bool
 
 @BY_PROXY
 @pytest.mark.parametrize("host", ["secure.example", "reader.example"], ids=["passed through", "intercepted"])
-def test_https_goes_out_and_is_trusted(travelling: SyncSandbox, outside: Outside, host: str, by_proxy: bool) -> None:
+def test_https_goes_out_and_is_trusted(travelling: Sandbox, outside: Outside, host: str, by_proxy: bool) -> None:
     result = run(travelling, f"print(get('https://{host}:{outside.secure.port}/open/x', {by_proxy}))")
     assert json.loads(result.stdout)["path"] == "/open/x"
     assert result.denials == ()
 
 
-def test_any_protocol_goes_out_where_a_rule_says_tcp(travelling: SyncSandbox, outside: Outside) -> None:
+def test_any_protocol_goes_out_where_a_rule_says_tcp(travelling: Sandbox, outside: Outside) -> None:
     code = f"""
 with socket.create_connection(("raw.example", {outside.raw.port}), 10) as line:
     line.sendall(b"\\0 anything")
@@ -90,7 +90,7 @@ with socket.create_connection(("raw.example", {outside.raw.port}), 10) as line:
     assert run(travelling, code).stdout == "b'\\x00 anything'\n"
 
 
-def test_much_goes_out_and_comes_back_whole(travelling: SyncSandbox, outside: Outside) -> None:
+def test_much_goes_out_and_comes_back_whole(travelling: Sandbox, outside: Outside) -> None:
     code = f"""
 import hashlib, threading
 data = os.urandom(1 << 20) * 8
@@ -106,7 +106,7 @@ print(digest.hexdigest() == hashlib.sha256(data).hexdigest())
     assert run(travelling, code).stdout == "True\n"
 
 
-def test_what_no_rule_allows_is_refused_at_once_and_told(travelling: SyncSandbox, outside: Outside) -> None:
+def test_what_no_rule_allows_is_refused_at_once_and_told(travelling: Sandbox, outside: Outside) -> None:
     result = run(travelling, f"print(get('http://elsewhere.example:{outside.web.port}/'))")
     assert result.stdout == "gaierror\n"
     (denial,) = result.denials
@@ -114,7 +114,7 @@ def test_what_no_rule_allows_is_refused_at_once_and_told(travelling: SyncSandbox
     assert "add {host: elsewhere.example" in denial.remedy
 
 
-def test_the_same_refusal_is_told_once_with_a_count(travelling: SyncSandbox) -> None:
+def test_the_same_refusal_is_told_once_with_a_count(travelling: Sandbox) -> None:
     result = run(travelling, "for _ in range(3): get('http://elsewhere.example/')")
     (denial,) = result.denials
     assert denial.count >= 3
@@ -122,7 +122,7 @@ def test_the_same_refusal_is_told_once_with_a_count(travelling: SyncSandbox) -> 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_request_that_the_rule_does_not_list_gets_an_answer_that_says_so(
-    travelling: SyncSandbox, outside: Outside, scheme: str
+    travelling: Sandbox, outside: Outside, scheme: str
 ) -> None:
     host = f"plain.example:{outside.web.port}" if scheme == "http" else f"reader.example:{outside.secure.port}"
     result = run(travelling, f"print(get('{scheme}://{host}/closed'))")
@@ -132,18 +132,18 @@ def test_a_request_that_the_rule_does_not_list_gets_an_answer_that_says_so(
     assert [(denial.kind, denial.method, denial.path) for denial in result.denials] == [("http", "GET", "/closed")]
 
 
-def test_each_run_is_told_of_its_own_refusals(travelling: SyncSandbox) -> None:
+def test_each_run_is_told_of_its_own_refusals(travelling: Sandbox) -> None:
     first = run(travelling, "get('http://first.example/')")
     second = run(travelling, "get('http://second.example/')")
     assert (told(first), told(second)) == (["dns first.example"], ["dns second.example"])
 
 
-def test_a_stream_tells_at_its_end(travelling: SyncSandbox) -> None:
+def test_a_stream_tells_at_its_end(travelling: Sandbox) -> None:
     *_, last = travelling.stream(TOOLS + "get('http://elsewhere.example/')")
     assert told(last.result) == ["dns elsewhere.example"]  # type: ignore[union-attr]
 
 
-def test_a_session_goes_out_and_each_of_its_runs_is_told(travelling: SyncSandbox, outside: Outside) -> None:
+def test_a_session_goes_out_and_each_of_its_runs_is_told(travelling: Sandbox, outside: Outside) -> None:
     with travelling.session() as session:
         session.run(TOOLS)
         result = session.run(f"print(get('http://open.example:{outside.web.port}/in-a-session'))")
@@ -153,7 +153,7 @@ def test_a_session_goes_out_and_each_of_its_runs_is_told(travelling: SyncSandbox
     assert (told(result), told(refused), told(after)) == ([], ["dns elsewhere.example"], [])
 
 
-def test_a_run_in_the_background_goes_out_while_nobody_looks(travelling: SyncSandbox, outside: Outside) -> None:
+def test_a_run_in_the_background_goes_out_while_nobody_looks(travelling: Sandbox, outside: Outside) -> None:
     going = travelling.start(TOOLS + f"get('http://open.example:{outside.web.port}/background'); print('done')")
     assert any("/background" in map(itemgetter("path"), outside.web.requests) for _ in patiently())
     assert going.wait().stdout == "done\n"
@@ -165,13 +165,13 @@ def patiently() -> Iterator[None]:
         time.sleep(0.01)
 
 
-def test_a_command_and_its_children_go_out(travelling: SyncSandbox, outside: Outside) -> None:
+def test_a_command_and_its_children_go_out(travelling: Sandbox, outside: Outside) -> None:
     code = f"import urllib.request; urllib.request.urlopen('http://open.example:{outside.web.port}/child')"
     result = travelling.run(argv=["sh", "-c", f'exec 2>&1; python3 -c "{code}" && echo went'])
     assert result.stdout == "went\n"
 
 
-def test_an_ended_run_leaves_no_connection(travelling: SyncSandbox, outside: Outside) -> None:
+def test_an_ended_run_leaves_no_connection(travelling: Sandbox, outside: Outside) -> None:
     code = f"""
 line = socket.create_connection(("raw.example", {outside.raw.port}), 10)
 line.sendall(b"x")
@@ -182,7 +182,7 @@ line.recv(1)
     assert outside.raw.connections == before + 1
 
 
-def test_a_secret_goes_to_its_host_and_is_nowhere_inside(travelling: SyncSandbox, outside: Outside) -> None:
+def test_a_secret_goes_to_its_host_and_is_nowhere_inside(travelling: Sandbox, outside: Outside) -> None:
     code = f"""
 print(get("https://token.example:{outside.secure.port}/who", Authorization="Bearer mine"))
 print(get("https://reader.example:{outside.secure.port}/open/other"))
@@ -196,7 +196,7 @@ print(get("https://reader.example:{outside.secure.port}/open/other"))
 
 
 def test_a_secret_is_in_no_memory_file_or_variable_inside(
-    open_box: Callable[..., SyncSandbox], sections: dict[str, object], outside: Outside
+    open_box: Callable[..., Sandbox], sections: dict[str, object], outside: Outside
 ) -> None:
     box = open_box(**sections, filesystem={"outputs": ["all"]}, resources={"artifacts_size": "200M"})
     code = f"""
@@ -231,7 +231,7 @@ print(json.loads(answer)["path"])
 
 
 def test_rules_change_while_a_run_goes_on(
-    open_box: Callable[..., SyncSandbox], make_policy: Callable[..., Policy], outside: Outside
+    open_box: Callable[..., Sandbox], make_policy: Callable[..., Policy], outside: Outside
 ) -> None:
     raw = {"host": "raw.example", "ports": [outside.raw.port], "private": True}
     web = {"host": "open.example", "ports": [outside.web.port], "protocol": "http", "private": True}
@@ -258,7 +258,7 @@ print(json.loads(get("http://open.example:{outside.web.port}/late"))["path"])
 
 
 def test_a_sandbox_can_be_cut_off(
-    open_box: Callable[..., SyncSandbox], make_policy: Callable[..., Policy], outside: Outside
+    open_box: Callable[..., Sandbox], make_policy: Callable[..., Policy], outside: Outside
 ) -> None:
     box = open_box(network={"allow": [{"host": "raw.example", "ports": [outside.raw.port], "private": True}]})
     box.change_policy(make_policy())
@@ -266,9 +266,7 @@ def test_a_sandbox_can_be_cut_off(
     assert (result.stdout, told(result)) == ("gaierror\n", ["dns raw.example"])
 
 
-def test_nothing_but_the_rules_can_change(
-    open_box: Callable[..., SyncSandbox], make_policy: Callable[..., Policy]
-) -> None:
+def test_nothing_but_the_rules_can_change(open_box: Callable[..., Sandbox], make_policy: Callable[..., Policy]) -> None:
     rules = {"allow": [{"host": "open.example", "ports": [443]}]}
     box = open_box(network=rules)
     with pytest.raises(UsageError, match="other network rules and nothing else; this lowers memory"):
@@ -277,7 +275,7 @@ def test_nothing_but_the_rules_can_change(
         open_box().change_policy(make_policy(network=rules))
 
 
-def test_the_way_out_is_in_the_report(travelling: SyncSandbox) -> None:
+def test_the_way_out_is_in_the_report(travelling: Sandbox) -> None:
     assert "gateway" in travelling.enforcement["network.allow"]
     assert "never enter the sandbox" in travelling.enforcement["secrets"]
 
@@ -285,7 +283,7 @@ def test_the_way_out_is_in_the_report(travelling: SyncSandbox) -> None:
 def test_a_missing_secret_is_one_clear_error(make_policy: Callable[..., Policy], outside: Outside) -> None:
     secret = {"name": "T", "from_env": "FUMEHOOD_NO_SUCH_VARIABLE", "inject": {"host": "token.example"}}
     policy = make_policy(network={"allow": outside.rules()}, secrets=[secret])
-    with pytest.raises(UsageError, match="FUMEHOOD_NO_SUCH_VARIABLE"), SyncSandbox(policy):
+    with pytest.raises(UsageError, match="FUMEHOOD_NO_SUCH_VARIABLE"), Sandbox(policy):
         pytest.fail("it opened")
 
 
@@ -306,7 +304,7 @@ try:
 except OSError:
     pass
 """
-    with SyncSandbox(make_policy(network={"allow": outside.rules()}), learn=True) as box:
+    with Sandbox(make_policy(network={"allow": outside.rules()}), learn=True) as box:
         result = run(box, code)
     assert len(outside.web.requests) + len(outside.secure.requests) + outside.raw.connections == asked
     assert {(denial.kind, denial.host, denial.port, denial.path) for denial in result.denials} == {
@@ -323,7 +321,7 @@ def test_what_was_learned_works(make_policy: Callable[..., Policy], outside: Out
 print(len(get("http://open.example:{outside.web.port}/one")), len(get("https://secure.example:{outside.secure.port}/two")))
 """
     # Only the ports are taken from it: those of the tests' servers are not among the usual ones.
-    with SyncSandbox(make_policy(network={"allow": outside.rules()}), learn=True) as box:
+    with Sandbox(make_policy(network={"allow": outside.rules()}), learn=True) as box:
         learned = learn(make_policy(), run(box, code).denials)
     rules = [rule.model_dump(exclude_none=True) for rule in Policy.loads(learned.to_yaml()).network.allow]
     assert [(rule["host"], rule["methods"], rule["paths"]) for rule in rules] == [
@@ -332,14 +330,14 @@ print(len(get("http://open.example:{outside.web.port}/one")), len(get("https://s
     ]
     # A name says nothing of where it leads, and learning asks nobody: that these are on this machine is for people.
     reviewed = make_policy(network={"allow": [{**rule, "private": True} for rule in rules]})
-    with SyncSandbox(reviewed) as box:
+    with Sandbox(reviewed) as box:
         result = run(box, code)
     assert result.denials == ()
     assert "0" not in result.stdout.split()
 
 
 def test_more_connections_than_a_sandbox_may_have_are_refused_and_the_rest_goes_on(
-    travelling: SyncSandbox, outside: Outside
+    travelling: Sandbox, outside: Outside
 ) -> None:
     code = f"""
 import resource
@@ -367,7 +365,7 @@ print(json.loads(get("http://open.example:{outside.web.port}/after"))["path"])
     assert run(travelling, code).stdout == "True True\n/after\n"
 
 
-def test_runs_at_the_same_time_are_each_told(travelling: SyncSandbox) -> None:
+def test_runs_at_the_same_time_are_each_told(travelling: Sandbox) -> None:
     waiting = TOOLS + "print(flush=True); sys.stdin.readline(); get(f'http://{sys.argv[1]}.example/')"
     runs = [travelling.start(waiting, args=[name]) for name in ("one", "two")]
     for going in runs:
@@ -385,9 +383,7 @@ MISSES = {
 
 
 @pytest.mark.parametrize("code", MISSES.values(), ids=MISSES)
-def test_a_program_that_finds_no_network_is_told_how_to_open_one(
-    open_box: Callable[..., SyncSandbox], code: str
-) -> None:
+def test_a_program_that_finds_no_network_is_told_how_to_open_one(open_box: Callable[..., Sandbox], code: str) -> None:
     box = open_box()
     *_, finished = box.stream(code)
     for result in (box.run(code), finished.result):  # type: ignore[union-attr]
@@ -395,7 +391,7 @@ def test_a_program_that_finds_no_network_is_told_how_to_open_one(
 
 
 def test_nobody_is_told_of_a_closed_network_who_did_not_fail_for_it(
-    open_box: Callable[..., SyncSandbox], sections: dict[str, object]
+    open_box: Callable[..., Sandbox], sections: dict[str, object]
 ) -> None:
     words = "import sys; print('Could not resolve host', file=sys.stderr)"
     assert open_box().run(words).detail == ""

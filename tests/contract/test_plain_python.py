@@ -9,28 +9,28 @@ from contract.plain_python import Behaviour, run_plainly
 from contract.programs import ENDING, TRACEBACKS
 from contract.programs_at_exit import AT_EXIT, PATCHED, STACK_WALKS, STATE
 
-from fumehood import SyncSandbox
+from fumehood import Sandbox
 
 STDIN = "first line\nzwölf\n".encode()
 PROGRAMS = {**ENDING, **TRACEBACKS, **STATE, **AT_EXIT}
 
 
 @pytest.mark.parametrize("source", PROGRAMS.values(), ids=PROGRAMS.keys())
-def test_a_program_behaves_as_under_plain_python(box: SyncSandbox, tmp_path: Path, source: str) -> None:
+def test_a_program_behaves_as_under_plain_python(box: Sandbox, tmp_path: Path, source: str) -> None:
     expected = run_plainly(tmp_path, source, stdin=STDIN)
     assert Behaviour.of(box.run(source, stdin=STDIN)) == expected
 
 
 @pytest.mark.parametrize("source", PATCHED.values(), ids=PATCHED.keys())
 def test_a_program_that_patches_the_interpreter_ends_as_under_plain_python(
-    box: SyncSandbox, tmp_path: Path, source: str
+    box: Sandbox, tmp_path: Path, source: str
 ) -> None:
     assert Behaviour.of(box.run(source)) == run_plainly(tmp_path, source)
 
 
 @pytest.mark.parametrize("source", STACK_WALKS.values(), ids=STACK_WALKS.keys())
 def test_a_walk_over_the_stack_ends_as_under_plain_python_though_it_sees_more(
-    box: SyncSandbox, tmp_path: Path, source: str
+    box: Sandbox, tmp_path: Path, source: str
 ) -> None:
     assert box.run(source).exit_code == run_plainly(tmp_path, source).exit_code
 
@@ -45,7 +45,7 @@ def test_a_walk_over_the_stack_ends_as_under_plain_python_though_it_sees_more(
     ],
 )
 def test_arguments_arrive_as_under_plain_python(
-    box: SyncSandbox, tmp_path: Path, args: tuple[str, ...], source: str
+    box: Sandbox, tmp_path: Path, args: tuple[str, ...], source: str
 ) -> None:
     assert Behaviour.of(box.run(source, args=args)) == run_plainly(tmp_path, source, args=args)
 
@@ -63,7 +63,5 @@ def test_arguments_arrive_as_under_plain_python(
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_variables_work_as_under_plain_python(
-    box: SyncSandbox, tmp_path: Path, env: dict[str, str], source: str
-) -> None:
+def test_variables_work_as_under_plain_python(box: Sandbox, tmp_path: Path, env: dict[str, str], source: str) -> None:
     assert Behaviour.of(box.run(source, env=env)) == run_plainly(tmp_path, source, env=env)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from fumehood import (
+    AsyncSandbox,
     DangerousPolicyWarning,
     DeniedError,
     FumehoodError,
     Policy,
     Sandbox,
-    SyncSandbox,
     UnenforceableError,
 )
 
@@ -26,7 +26,7 @@ NOT_YET: dict[str, tuple[dict[str, object], str]] = {
 def test_a_control_without_a_mechanism_is_refused_by_name(
     make_policy: Callable[..., Policy], backend: str, sections: dict[str, object], control: str
 ) -> None:
-    with pytest.raises(UnenforceableError) as caught, SyncSandbox(make_policy(**sections)):
+    with pytest.raises(UnenforceableError) as caught, Sandbox(make_policy(**sections)):
         pytest.fail("it opened")
     assert (caught.value.control, caught.value.backend) == (control, backend)
     assert f"{control}: not enforced by backend {backend}: " in str(caught.value)
@@ -36,7 +36,7 @@ def test_a_control_without_a_mechanism_is_refused_by_name(
 
 @pytest.mark.anyio
 async def test_a_refused_sandbox_is_not_open(make_policy: Callable[..., Policy]) -> None:
-    box = Sandbox(make_policy(approvals=[{"tool": "shell"}]))
+    box = AsyncSandbox(make_policy(approvals=[{"tool": "shell"}]))
     with pytest.raises(UnenforceableError):
         await box.__aenter__()
     with pytest.raises(Exception, match="not open"):
@@ -45,7 +45,7 @@ async def test_a_refused_sandbox_is_not_open(make_policy: Callable[..., Policy])
 
 def test_a_strict_policy_opens_only_where_every_control_is_whole(make_policy: Callable[..., Policy]) -> None:
     try:
-        with SyncSandbox(make_policy(strict=True)) as box:
+        with Sandbox(make_policy(strict=True)) as box:
             said = box.run("print('strict')").stdout + " ".join(box.enforcement.values())
     except UnenforceableError as error:
         said = str(error)
@@ -55,7 +55,7 @@ def test_a_strict_policy_opens_only_where_every_control_is_whole(make_policy: Ca
 
 def test_a_fraction_of_a_processor_is_held_or_refused(make_policy: Callable[..., Policy]) -> None:
     try:
-        with SyncSandbox(make_policy(resources={"cpus": 0.5})) as box:
+        with Sandbox(make_policy(resources={"cpus": 0.5})) as box:
             said = box.enforcement["resources.cpus"] + box.run("print(': half')").stdout
     except UnenforceableError as error:
         said = str(error)
@@ -64,17 +64,17 @@ def test_a_fraction_of_a_processor_is_held_or_refused(make_policy: Callable[...,
 
 def test_a_module_that_cannot_be_preloaded_is_named(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(environment={"preload": ["no_such_module_here"]})
-    with pytest.raises(FumehoodError, match="no_such_module_here"), SyncSandbox(policy):
+    with pytest.raises(FumehoodError, match="no_such_module_here"), Sandbox(policy):
         pytest.fail("it opened")
 
 
 def test_naming_and_testing_a_policy_needs_no_mechanism(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(name="named", tests=[{"read": "/etc/shadow", "expect": "deny"}])
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         assert box.run("pass").ok
 
 
 def test_whoever_opens_a_dangerous_policy_is_warned(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(network={"allow": [{"host": "*", "ports": [443]}]})
-    with pytest.warns(DangerousPolicyWarning, match="opens every host"), SyncSandbox(policy):
+    with pytest.warns(DangerousPolicyWarning, match="opens every host"), Sandbox(policy):
         pass

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 from fumehood.policy import Resources, controls
 
 MIB = 1024 * 1024
 
 
-def test_cpu_time_is_what_the_program_used(box: SyncSandbox) -> None:
+def test_cpu_time_is_what_the_program_used(box: Sandbox) -> None:
     busy = "import time\nwhile time.process_time() < {seconds}: pass"
     result = box.run(busy.format(seconds=0.3))
     assert 250 <= result.cpu_ms <= result.duration_ms * 4 + 1000
@@ -21,33 +21,33 @@ def test_cpu_time_is_what_the_program_used(box: SyncSandbox) -> None:
     assert idle.cpu_ms < result.cpu_ms
 
 
-def test_cpu_time_of_children_counts(box: SyncSandbox) -> None:
+def test_cpu_time_of_children_counts(box: Sandbox) -> None:
     busy = "import time\nwhile time.process_time() < 0.3: pass"
     assert box.run(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])").cpu_ms >= 250
 
 
-def test_the_duration_covers_the_program(box: SyncSandbox) -> None:
+def test_the_duration_covers_the_program(box: Sandbox) -> None:
     assert box.run("import time; time.sleep(0.2)").duration_ms >= 200
 
 
-def test_peak_memory_is_what_the_program_had(box: SyncSandbox) -> None:
+def test_peak_memory_is_what_the_program_had(box: Sandbox) -> None:
     small, large = (box.run(f"x = bytearray(b'x' * ({size} * 1024 ** 2))").peak_memory_bytes for size in (1, 100))
     assert 0 < small < 100 * MIB <= large <= 512 * MIB
 
 
-def test_every_run_has_an_id_of_its_own(box: SyncSandbox) -> None:
+def test_every_run_has_an_id_of_its_own(box: Sandbox) -> None:
     ids = [box.run("pass").run_id for _ in range(10)]
     assert len(set(ids)) == 10
     assert all(ids)
 
 
-def test_a_result_names_the_policy_it_ran_under(open_box: Callable[..., SyncSandbox]) -> None:
+def test_a_result_names_the_policy_it_ran_under(open_box: Callable[..., Sandbox]) -> None:
     box, other = open_box(), open_box(resources={"memory": "256M"})
     assert box.run("pass").policy_digest == box.policy.digest
     assert other.run("pass").policy_digest == other.policy.digest != box.policy.digest
 
 
-def test_a_result_can_be_written_as_json(box: SyncSandbox) -> None:
+def test_a_result_can_be_written_as_json(box: Sandbox) -> None:
     told = json.loads(json.dumps(box.run("import os; print('ü'); os.write(2, b'\\xff')").to_dict()))
     assert (told["status"], told["cause"], told["exit_code"]) == ("success", "exit", 0)
     assert (told["stdout"], told["stderr"]) == ("ü\n", "\ufffd")
@@ -63,7 +63,7 @@ POLICIES: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("sections", POLICIES.values(), ids=POLICIES.keys())
 def test_the_enforcement_report_has_every_control(
-    open_box: Callable[..., SyncSandbox], make_policy: Callable[..., Policy], sections: dict[str, object]
+    open_box: Callable[..., Sandbox], make_policy: Callable[..., Policy], sections: dict[str, object]
 ) -> None:
     report = open_box(**sections).enforcement
     policy = make_policy(**sections)
@@ -75,7 +75,7 @@ def test_the_enforcement_report_has_every_control(
     assert all(report.values())
 
 
-def test_preloaded_modules_are_there_and_fresh_for_every_run(open_box: Callable[..., SyncSandbox]) -> None:
+def test_preloaded_modules_are_there_and_fresh_for_every_run(open_box: Callable[..., Sandbox]) -> None:
     box = open_box(environment={"preload": ["decimal", "xml.etree.ElementTree"]})
     source = (
         "import sys\nprint('decimal' in sys.modules)\nimport decimal\n"

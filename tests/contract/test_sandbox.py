@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import fumehood
-from fumehood import Policy, RunResult, Sandbox, Status, SyncSandbox, UsageError
+from fumehood import AsyncSandbox, Policy, RunResult, Sandbox, Status, UsageError
 
 LEAVE_THINGS = """
 import os, pathlib, signal, socket, sys
@@ -29,7 +29,7 @@ print(oct(os.umask(0)), [int(n) for n in os.listdir("/proc") if n.isdigit() and 
 """
 
 
-def test_the_workspace_is_shared_by_the_runs_of_a_sandbox(box: SyncSandbox) -> None:
+def test_the_workspace_is_shared_by_the_runs_of_a_sandbox(box: Sandbox) -> None:
     box.run("open('file', 'w').write('kept')")
     assert box.run("print(open('file').read())").stdout == "kept\n"
     assert box.run(argv=["cat", "/workspace/file"]).stdout == "kept"
@@ -37,7 +37,7 @@ def test_the_workspace_is_shared_by_the_runs_of_a_sandbox(box: SyncSandbox) -> N
     assert box.run("import os; print(os.listdir())").stdout == "[]\n"
 
 
-def test_the_workspace_of_another_sandbox_is_another(open_box: Callable[..., SyncSandbox]) -> None:
+def test_the_workspace_of_another_sandbox_is_another(open_box: Callable[..., Sandbox]) -> None:
     first, second = open_box(), open_box()
     first.run("open('file', 'w')")
     assert second.run("import os; print(os.listdir())").stdout == "[]\n"
@@ -46,11 +46,11 @@ def test_the_workspace_of_another_sandbox_is_another(open_box: Callable[..., Syn
 def test_a_sandbox_that_is_opened_again_starts_afresh(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy()
     for _ in range(3):
-        with SyncSandbox(policy) as box:
+        with Sandbox(policy) as box:
             assert box.run("import os; print(os.listdir()); open('file', 'w')").stdout == "[]\n"
 
 
-def test_nothing_but_the_workspace_is_shared(box: SyncSandbox) -> None:
+def test_nothing_but_the_workspace_is_shared(box: Sandbox) -> None:
     assert box.run(LEAVE_THINGS).ok
     assert box.run(LOOK_FOR_THINGS).stdout == "[] False False\n0o22 True\n"
 
@@ -71,7 +71,7 @@ async def test_two_runs_of_one_sandbox_at_once_can_meet(make_policy: Callable[..
     async def run(name: str, source: str) -> None:
         results[name] = await box.run(source)
 
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         assert (await box.run("import os; os.mkfifo('a'); os.mkfifo('b')")).ok
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run, "first", "open('a', 'w').write('ping'); print(open('b').read())")
@@ -92,7 +92,7 @@ async def test_a_limit_on_processes_is_each_runs_own(make_policy: Callable[..., 
     async def run() -> None:
         results.append(await box.run(source, timeout=10))
 
-    async with Sandbox(make_policy(resources={"processes": 6})) as box, anyio.create_task_group() as tasks:
+    async with AsyncSandbox(make_policy(resources={"processes": 6})) as box, anyio.create_task_group() as tasks:
         for _ in range(6):
             tasks.start_soon(run)
     assert [(result.stdout, result.stderr) for result in results] == [("all here\n", "")] * 6
@@ -100,7 +100,7 @@ async def test_a_limit_on_processes_is_each_runs_own(make_policy: Callable[..., 
 
 @pytest.mark.anyio
 async def test_a_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Policy]) -> None:
-    box = Sandbox(make_policy())
+    box = AsyncSandbox(make_policy())
     with pytest.raises(UsageError, match="not open"):
         await box.run("pass")
     with pytest.raises(UsageError, match="not open"):
@@ -114,7 +114,7 @@ async def test_a_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Pol
 
 
 def test_a_blocking_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Policy]) -> None:
-    box = SyncSandbox(make_policy())
+    box = Sandbox(make_policy())
     with pytest.raises(UsageError, match="not open"):
         box.run("pass")
     with pytest.raises(UsageError, match="not open"):
@@ -124,7 +124,7 @@ def test_a_blocking_sandbox_that_is_not_open_says_so(make_policy: Callable[..., 
 
 
 def test_a_blocking_sandbox_that_was_closed_says_so(make_policy: Callable[..., Policy]) -> None:
-    with SyncSandbox(make_policy()) as box:
+    with Sandbox(make_policy()) as box:
         assert box.run("pass").ok
     with pytest.raises(UsageError, match="not open"):
         box.run("pass")
@@ -132,14 +132,14 @@ def test_a_blocking_sandbox_that_was_closed_says_so(make_policy: Callable[..., P
 
 @pytest.mark.anyio
 async def test_a_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="open already"):
             await box.__aenter__()
         assert (await box.run("print('on')")).stdout == "on\n"
 
 
 def test_a_blocking_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Policy]) -> None:
-    with SyncSandbox(make_policy()) as box:
+    with Sandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="open already"), box:
             pass
         assert box.run("print('on')").stdout == "on\n"
@@ -147,7 +147,7 @@ def test_a_blocking_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Po
 
 @pytest.mark.anyio
 async def test_an_exception_in_the_block_closes_the_sandbox_and_propagates(make_policy: Callable[..., Policy]) -> None:
-    box = Sandbox(make_policy())
+    box = AsyncSandbox(make_policy())
     with pytest.raises(ZeroDivisionError):
         async with box:
             raise ZeroDivisionError
@@ -155,7 +155,7 @@ async def test_an_exception_in_the_block_closes_the_sandbox_and_propagates(make_
         await box.run("pass")
 
 
-def test_the_blocking_sandbox_works_from_many_threads(box: SyncSandbox) -> None:
+def test_the_blocking_sandbox_works_from_many_threads(box: Sandbox) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(8) as pool:
@@ -165,5 +165,5 @@ def test_the_blocking_sandbox_works_from_many_threads(box: SyncSandbox) -> None:
 
 @pytest.mark.anyio
 async def test_the_blocking_sandbox_works_inside_an_event_loop(make_policy: Callable[..., Policy]) -> None:
-    with SyncSandbox(make_policy()) as box:
+    with Sandbox(make_policy()) as box:
         assert box.run("print(1)").status is Status.SUCCESS

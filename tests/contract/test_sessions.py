@@ -14,6 +14,8 @@ import anyio.lowlevel
 import pytest
 
 from fumehood import (
+    AsyncSandbox,
+    AsyncSession,
     Cause,
     DeniedError,
     Display,
@@ -21,10 +23,8 @@ from fumehood import (
     Policy,
     RunResult,
     Sandbox,
-    Session,
     Status,
     Stdout,
-    SyncSandbox,
     UsageError,
 )
 
@@ -33,8 +33,8 @@ MakePolicy = Callable[..., Policy]
 
 
 @pytest.fixture
-async def session(make_policy: MakePolicy) -> AsyncIterator[Session]:
-    async with Sandbox(make_policy()) as box, box.session() as opened:
+async def session(make_policy: MakePolicy) -> AsyncIterator[AsyncSession]:
+    async with AsyncSandbox(make_policy()) as box, box.session() as opened:
         yield opened
 
 
@@ -44,14 +44,14 @@ def shown(result: RunResult) -> str:
     return cast("str", display.data["text/plain"])
 
 
-async def test_state_lives_on_between_runs(session: Session) -> None:
+async def test_state_lives_on_between_runs(session: AsyncSession) -> None:
     assert (await session.run("import math\nx = 6")).displays == ()
     assert (await session.run("def double(n): return n * 2")).ok
     assert shown(await session.run("double(x) + math.pi")) == str(12 + math.pi)
 
 
 async def test_two_sessions_of_a_sandbox_share_the_workspace_and_nothing_else(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box, box.session() as one, box.session() as two:
+    async with AsyncSandbox(make_policy()) as box, box.session() as one, box.session() as two:
         await one.run("x = 1\nopen('here', 'w').write('a')\nopen('/tmp/there', 'w').write('b')")
         assert shown(await two.run("'x' in globals(), open('here').read(), __import__('os').listdir('/tmp')")) == (
             "(False, 'a', [])"
@@ -59,7 +59,7 @@ async def test_two_sessions_of_a_sandbox_share_the_workspace_and_nothing_else(ma
         assert (await box.run("print(open('here').read())")).stdout == "a\n"
 
 
-async def test_a_failure_leaves_the_state_as_it_is(session: Session) -> None:
+async def test_a_failure_leaves_the_state_as_it_is(session: AsyncSession) -> None:
     await session.run("x = 1")
     result = await session.run("x = 2\nraise ValueError('no')")
     assert (result.status, result.cause, result.exit_code) == (Status.ERROR, Cause.EXIT, 1)
@@ -70,7 +70,7 @@ async def test_a_failure_leaves_the_state_as_it_is(session: Session) -> None:
     assert (shown(after), after.restarted) == ("2", False)
 
 
-async def test_output_displays_and_the_result_arrive_in_order(session: Session) -> None:
+async def test_output_displays_and_the_result_arrive_in_order(session: AsyncSession) -> None:
     events = [event async for event in session.stream("print('first')\ndisplay('second')\n'third'")]
     # Output comes in as many pieces as the pipe was read in.
     kinds = [kind for kind, _ in itertools.groupby(events, type)]
@@ -79,7 +79,7 @@ async def test_output_displays_and_the_result_arrive_in_order(session: Session) 
     assert [event.data["text/plain"] for event in events if isinstance(event, Display)] == ["'second'", "'third'"]
 
 
-async def test_rich_results_come_with_all_their_media_types(session: Session) -> None:
+async def test_rich_results_come_with_all_their_media_types(session: AsyncSession) -> None:
     source = (
         "class Rich:\n"
         "    def __repr__(self): return 'plain'\n"
@@ -97,12 +97,12 @@ async def test_rich_results_come_with_all_their_media_types(session: Session) ->
     }
 
 
-async def test_input_is_given_to_each_run(session: Session) -> None:
+async def test_input_is_given_to_each_run(session: AsyncSession) -> None:
     assert (await session.run("print(input(), input())", stdin="a\nb\n")).stdout == "a b\n"
     assert "EOFError" in (await session.run("input()")).stderr
 
 
-async def test_a_run_can_be_interrupted_and_the_state_is_kept(session: Session) -> None:
+async def test_a_run_can_be_interrupted_and_the_state_is_kept(session: AsyncSession) -> None:
     await session.run("n = 0")
     results = []
 
@@ -119,12 +119,12 @@ async def test_a_run_can_be_interrupted_and_the_state_is_kept(session: Session) 
     assert (shown(after), after.restarted) == ("True", False)
 
 
-async def test_an_interrupt_between_runs_changes_nothing(session: Session) -> None:
+async def test_an_interrupt_between_runs_changes_nothing(session: AsyncSession) -> None:
     await session.interrupt()
     assert shown(await session.run("1 + 1")) == "2"
 
 
-async def test_a_run_out_of_time_is_interrupted_and_the_state_is_kept(session: Session) -> None:
+async def test_a_run_out_of_time_is_interrupted_and_the_state_is_kept(session: AsyncSession) -> None:
     await session.run("x = 'kept'")
     result = await session.run("while True: pass", timeout=0.3)
     assert (result.status, result.cause, result.exit_code) == (Status.TIMEOUT, Cause.WALL_TIME, 124)
@@ -132,7 +132,7 @@ async def test_a_run_out_of_time_is_interrupted_and_the_state_is_kept(session: S
     assert (shown(after), after.restarted) == ("'kept'", False)
 
 
-async def test_a_run_that_will_not_be_interrupted_is_ended_and_the_next_one_says_so(session: Session) -> None:
+async def test_a_run_that_will_not_be_interrupted_is_ended_and_the_next_one_says_so(session: AsyncSession) -> None:
     deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
     result = await session.run(deaf, timeout=0.3)
     assert (result.status, result.cause) == (Status.TIMEOUT, Cause.WALL_TIME)
@@ -151,7 +151,7 @@ async def test_a_run_that_will_not_be_interrupted_is_ended_and_the_next_one_says
     ],
 )
 async def test_a_session_that_ends_says_why_and_the_next_run_begins_anew(
-    session: Session, source: str, cause: Cause, code: int
+    session: AsyncSession, source: str, cause: Cause, code: int
 ) -> None:
     await session.run("x = 1")
     result = await session.run(source)
@@ -162,14 +162,14 @@ async def test_a_session_that_ends_says_why_and_the_next_run_begins_anew(
 
 
 async def test_a_session_out_of_memory_says_so(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy(resources={"memory": "64M"})) as box, box.session() as session:
+    async with AsyncSandbox(make_policy(resources={"memory": "64M"})) as box, box.session() as session:
         result = await session.run("kept = []\nwhile True: kept.append(bytearray(1 << 20))")
         assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.MEMORY)
         assert (await session.run("1")).status is Status.SUCCESS
 
 
 async def test_too_much_output_stops_the_run_and_not_the_session(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy(resources={"output": "4K"})) as box, box.session() as session:
+    async with AsyncSandbox(make_policy(resources={"output": "4K"})) as box, box.session() as session:
         await session.run("x = 'kept'")
         for flood in ("while True: print('y' * 100)", "while True: display('y' * 100)"):
             result = await session.run(flood)
@@ -178,7 +178,7 @@ async def test_too_much_output_stops_the_run_and_not_the_session(make_policy: Ma
         assert shown(await session.run("x")) == "'kept'"
 
 
-async def test_a_cancelled_run_leaves_a_session_that_works(session: Session) -> None:
+async def test_a_cancelled_run_leaves_a_session_that_works(session: AsyncSession) -> None:
     await session.run("x = 'kept'")
     for _ in range(3):
         with anyio.move_on_after(0.1):
@@ -186,13 +186,13 @@ async def test_a_cancelled_run_leaves_a_session_that_works(session: Session) -> 
     assert shown(await session.run("x")) == "'kept'"
 
 
-async def test_leaving_a_stream_interrupts_its_run(session: Session) -> None:
+async def test_leaving_a_stream_interrupts_its_run(session: AsyncSession) -> None:
     async with aclosing(cast("Any", session.stream("n = 0\nprint('up')\nwhile True: n += 1"))) as events:
         assert isinstance(await anext(events), Stdout)
     assert (await session.run("n >= 0")).ok
 
 
-async def test_runs_of_a_session_wait_for_each_other(session: Session) -> None:
+async def test_runs_of_a_session_wait_for_each_other(session: AsyncSession) -> None:
     await session.run("log = []")
     async with anyio.create_task_group() as tasks:
         for _ in range(10):
@@ -200,19 +200,19 @@ async def test_runs_of_a_session_wait_for_each_other(session: Session) -> None:
     assert shown(await session.run("log == ['in', 'out'] * 10")) == "True"
 
 
-async def test_restarting_forgets_everything(session: Session) -> None:
+async def test_restarting_forgets_everything(session: AsyncSession) -> None:
     await session.run("x = 1")
     await session.restart()
     after = await session.run("'x' in globals()")
     assert (shown(after), after.restarted) == ("False", False)
 
 
-async def test_background_work_of_a_session_goes_on_between_runs(session: Session) -> None:
+async def test_background_work_of_a_session_goes_on_between_runs(session: AsyncSession) -> None:
     await session.run("import subprocess\nchild = subprocess.Popen(['cat'], stdin=-1, stdout=-1)")
     assert shown(await session.run("child.communicate(b'still here')[0]")) == "b'still here'"
 
 
-async def test_what_a_session_cannot_have_is_refused(session: Session) -> None:
+async def test_what_a_session_cannot_have_is_refused(session: AsyncSession) -> None:
     for options in ({"env": {"A": "1"}}, {"cwd": "x"}, {"args": ["a"]}, {"language": "sh"}, {"stdin": 0}):
         with pytest.raises(UsageError, match=r"session|stdin"):
             await session.run("1", **cast("Any", options))
@@ -221,7 +221,7 @@ async def test_what_a_session_cannot_have_is_refused(session: Session) -> None:
 
 
 async def test_a_closed_session_says_so(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         async with box.session() as session:
             await session.run("1")
         with pytest.raises(UsageError, match="closed"):
@@ -229,21 +229,21 @@ async def test_a_closed_session_says_so(make_policy: MakePolicy) -> None:
 
 
 async def test_a_sandbox_can_be_one_session(make_policy: MakePolicy) -> None:
-    async with Sandbox(make_policy(), session=True) as box:
+    async with AsyncSandbox(make_policy(), session=True) as box:
         await box.run("x = 5")
         assert shown(await box.run("x")) == "5"
         assert [type(event) async for event in box.stream("x")] == [Display, Finished]
         assert (await box.run("echo no state here", language="sh")).stdout == "no state here\n"
 
 
-def test_the_blocking_api_has_sessions(open_box: Callable[..., SyncSandbox], make_policy: MakePolicy) -> None:
+def test_the_blocking_api_has_sessions(open_box: Callable[..., Sandbox], make_policy: MakePolicy) -> None:
     with open_box().session() as session:
         session.run("x = 1")
         assert shown(session.run("x")) == "1"
         session.interrupt()
         assert [type(event) for event in session.stream("x")] == [Display, Finished]
         session.restart()
-    with SyncSandbox(make_policy(), session=True) as box:
+    with Sandbox(make_policy(), session=True) as box:
         box.run("y = 2")
         assert shown(box.run("y")) == "2"
 
@@ -259,7 +259,9 @@ def test_the_blocking_api_has_sessions(open_box: Callable[..., SyncSandbox], mak
         ),
     ],
 )
-async def test_a_program_that_misuses_its_link_loses_its_session_and_no_more(session: Session, forgery: str) -> None:
+async def test_a_program_that_misuses_its_link_loses_its_session_and_no_more(
+    session: AsyncSession, forgery: str
+) -> None:
     result = await session.run(forgery)
     assert (result.status, result.cause) == (Status.ERROR, Cause.LOST)
     assert "misused" in result.detail
@@ -267,7 +269,7 @@ async def test_a_program_that_misuses_its_link_loses_its_session_and_no_more(ses
     assert (after.ok, after.restarted) == (True, True)
 
 
-async def test_a_forged_end_does_not_stop_the_clock_of_the_next_run(session: Session) -> None:
+async def test_a_forged_end_does_not_stop_the_clock_of_the_next_run(session: AsyncSession) -> None:
     """The program says that it is done and goes on; the next run finds the session busy, and its time runs."""
     forged = (
         "import os, json, struct; h = json.dumps({'done': 1, 'ended': 'ok', 'code': 0, 'exhausted': ''}).encode()\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fumehood import Cause, Status, SyncSandbox, UsageError
+from fumehood import Cause, Sandbox, Status, UsageError
 
 BOTH = {
     "output": ("echo hello", "hello\n", 0),
@@ -37,27 +37,27 @@ ARGS = ("one", "two words", "")
 
 @pytest.mark.parametrize("language", ["sh", "bash"])
 @pytest.mark.parametrize(("script", "stdout", "code"), BOTH.values(), ids=BOTH.keys())
-def test_a_shell_script_runs(box: SyncSandbox, language: str, script: str, stdout: str, code: int) -> None:
+def test_a_shell_script_runs(box: Sandbox, language: str, script: str, stdout: str, code: int) -> None:
     result = box.run(script, language=language, args=ARGS)
     assert (result.stdout, result.exit_code) == (stdout.replace("{suffix}", language), code)
 
 
 @pytest.mark.parametrize(("script", "stdout", "code"), BASH_ONLY.values(), ids=BASH_ONLY.keys())
-def test_bash_is_bash(box: SyncSandbox, script: str, stdout: str, code: int) -> None:
+def test_bash_is_bash(box: Sandbox, script: str, stdout: str, code: int) -> None:
     result = box.run(script, language="bash")
     assert (result.stdout, result.exit_code) == (stdout, code)
 
 
-def test_a_shell_error_names_the_script_and_line(box: SyncSandbox) -> None:
+def test_a_shell_error_names_the_script_and_line(box: Sandbox) -> None:
     assert "/run/main.bash: line 2:" in box.run("true\nno_such_command_here", language="bash").stderr
 
 
-def test_a_signal_ends_a_shell_as_it_ends_a_program(box: SyncSandbox) -> None:
+def test_a_signal_ends_a_shell_as_it_ends_a_program(box: Sandbox) -> None:
     result = box.run("kill -TERM $$", language="sh")
     assert (result.cause, result.signal, result.exit_code) == (Cause.SIGNAL, "SIGTERM", 143)
 
 
-def test_a_writer_into_a_closed_pipe_is_ended_quietly(box: SyncSandbox) -> None:
+def test_a_writer_into_a_closed_pipe_is_ended_quietly(box: Sandbox) -> None:
     result = box.run("yes | head -n 1", language="sh")
     assert (result.stdout, result.stderr, result.exit_code) == ("y\n", "", 0)
 
@@ -74,32 +74,32 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(("argv", "stdout", "code"), COMMANDS.values(), ids=COMMANDS.keys())
-def test_a_command_runs(box: SyncSandbox, argv: list[str], stdout: str, code: int) -> None:
+def test_a_command_runs(box: Sandbox, argv: list[str], stdout: str, code: int) -> None:
     result = box.run(argv=argv)
     assert (result.stdout, result.exit_code, result.cause) == (stdout, code, Cause.EXIT)
 
 
 @pytest.mark.parametrize("name", ["no-such-program", "/no/such/program", "./missing", "bin/missing"])
-def test_a_program_that_is_not_there_gives_127(box: SyncSandbox, name: str) -> None:
+def test_a_program_that_is_not_there_gives_127(box: Sandbox, name: str) -> None:
     result = box.run(argv=[name])
     assert (result.status, result.exit_code) == (Status.ERROR, 127)
     assert name in result.stderr
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "/usr", "./plain"])
-def test_a_program_that_is_none_gives_126(box: SyncSandbox, name: str) -> None:
+def test_a_program_that_is_none_gives_126(box: Sandbox, name: str) -> None:
     box.run("open('plain', 'w').write('echo hi')")
     result = box.run(argv=[name])
     assert (result.status, result.exit_code) == (Status.ERROR, 126)
     assert name in result.stderr
 
 
-def test_a_program_in_the_workspace_can_be_started(box: SyncSandbox) -> None:
+def test_a_program_in_the_workspace_can_be_started(box: Sandbox) -> None:
     box.run("import os\nopen('tool', 'w').write('#!/bin/sh\\necho tool $1\\n')\nos.chmod('tool', 0o755)")
     assert box.run(argv=["./tool", "x"]).stdout == "tool x\n"
 
 
-def test_an_argument_list_beyond_the_kernels_limit_is_a_result(box: SyncSandbox) -> None:
+def test_an_argument_list_beyond_the_kernels_limit_is_a_result(box: Sandbox) -> None:
     result = box.run(argv=["true", *["x" * 100_000] * 60])
     assert (result.status, result.exit_code) == (Status.ERROR, 126)
 
@@ -123,7 +123,7 @@ def test_an_argument_list_beyond_the_kernels_limit_is_a_result(box: SyncSandbox)
     ids=str,
 )
 def test_a_request_that_makes_no_sense_is_one_clear_error(
-    box: SyncSandbox, code: str | None, options: dict[str, object], text: str
+    box: Sandbox, code: str | None, options: dict[str, object], text: str
 ) -> None:
     with pytest.raises(UsageError, match=text):
         box.run(code, **options)  # type: ignore[arg-type]

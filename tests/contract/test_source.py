@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fumehood import Cause, Status, SyncSandbox, UsageError
+from fumehood import Cause, Sandbox, Status, UsageError
 
 FINE = {
     "text": ("print('grüße 日本 🎉')", "grüße 日本 🎉\n"),
@@ -44,13 +44,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("source", "stdout"), FINE.values(), ids=FINE.keys())
-def test_source_that_python_takes_runs(box: SyncSandbox, source: str | bytes, stdout: str) -> None:
+def test_source_that_python_takes_runs(box: Sandbox, source: str | bytes, stdout: str) -> None:
     result = box.run(source)
     assert (result.stdout, result.stderr, result.status) == (stdout, "", Status.SUCCESS)
 
 
 @pytest.mark.parametrize("source", BROKEN.values(), ids=BROKEN.keys())
-def test_source_that_python_refuses_is_a_syntax_error(box: SyncSandbox, source: str | bytes) -> None:
+def test_source_that_python_refuses_is_a_syntax_error(box: Sandbox, source: str | bytes) -> None:
     result = box.run(source)
     assert (result.status, result.cause, result.exit_code, result.stdout) == (Status.ERROR, Cause.EXIT, 1, "")
     assert "SyntaxError" in result.stderr
@@ -58,28 +58,28 @@ def test_source_that_python_refuses_is_a_syntax_error(box: SyncSandbox, source: 
 
 
 @pytest.mark.parametrize("source", ["print(1)\n\0", b"\0", "x = '\0'"])
-def test_a_nul_byte_is_the_callers_mistake(box: SyncSandbox, source: str | bytes) -> None:
+def test_a_nul_byte_is_the_callers_mistake(box: Sandbox, source: str | bytes) -> None:
     with pytest.raises(UsageError, match="NUL byte in line"):
         box.run(source)
 
 
-def test_five_megabytes_of_source_run(box: SyncSandbox) -> None:
+def test_five_megabytes_of_source_run(box: Sandbox) -> None:
     line = "x = 1  # " + "padding " * 100 + "\n"
     source = line * (5 * 1024 * 1024 // len(line) + 1) + "print('end')\n"
     assert box.run(source, timeout=30).stdout == "end\n"
 
 
-def test_five_megabytes_of_shell_script_run(box: SyncSandbox) -> None:
+def test_five_megabytes_of_shell_script_run(box: Sandbox) -> None:
     source = ("# " + "padding " * 100 + "\n") * 6500 + "echo end\n"
     assert box.run(source, language="sh").stdout == "end\n"
 
 
-def test_source_beyond_all_reason_is_refused(box: SyncSandbox) -> None:
+def test_source_beyond_all_reason_is_refused(box: Sandbox) -> None:
     with pytest.raises(UsageError, match="more than 32M"):
         box.run(b" " * (32 * 1024 * 1024 + 1))
 
 
-def test_source_that_does_not_fit_on_the_disk_is_told_so(open_box: Callable[..., SyncSandbox]) -> None:
+def test_source_that_does_not_fit_on_the_disk_is_told_so(open_box: Callable[..., Sandbox]) -> None:
     box = open_box(resources={"disk": "64K"})
     try:
         said = box.run("#" * 256 * 1024 + "\nprint('ran')").detail
@@ -88,17 +88,17 @@ def test_source_that_does_not_fit_on_the_disk_is_told_so(open_box: Callable[...,
     assert "resources.disk" in said
 
 
-def test_the_line_number_of_an_error_counts_windows_line_ends_once(box: SyncSandbox) -> None:
+def test_the_line_number_of_an_error_counts_windows_line_ends_once(box: Sandbox) -> None:
     assert 'File "/run/main.py", line 3' in box.run("x = 1\r\ny = 2\r\n1 / 0\r\n").stderr
 
 
-def test_from_future_imports_work_and_ours_do_not_leak(box: SyncSandbox) -> None:
+def test_from_future_imports_work_and_ours_do_not_leak(box: Sandbox) -> None:
     source = "def f(x: undefined): pass"
     assert "NameError" in box.run(source).stderr
     assert box.run("from __future__ import annotations\n" + source).ok
 
 
-def test_an_unknown_language_names_those_that_exist(box: SyncSandbox) -> None:
+def test_an_unknown_language_names_those_that_exist(box: Sandbox) -> None:
     with pytest.raises(UsageError, match=r"unknown language 'perl'; available: .*python.*sh.*bash"):
         box.run("print 1", language="perl")
 
@@ -106,7 +106,7 @@ def test_an_unknown_language_names_those_that_exist(box: SyncSandbox) -> None:
 WHERE_AM_I = "import os, sys\nimport neighbour\nprint(__file__, sys.argv[0], sys.path[0], os.getcwd())\n1 / 0\n"
 
 
-def test_a_script_that_lies_in_the_workspace_finds_itself_there(box: SyncSandbox) -> None:
+def test_a_script_that_lies_in_the_workspace_finds_itself_there(box: Sandbox) -> None:
     box.write("sub/neighbour.py", "")
     box.write("sub/script.py", WHERE_AM_I)
     result = box.run(WHERE_AM_I, name="/workspace/sub/script.py")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fumehood import FumehoodError, Status, SyncSandbox
+from fumehood import FumehoodError, Sandbox, Status
 
 COUNT = "import sys\ndata = sys.stdin.buffer.read()\nprint(len(data), data[:4], data[-4:])"
 MEGABYTE = 1024 * 1024
@@ -25,16 +25,16 @@ MEGABYTE = 1024 * 1024
     ],
     ids=["none", "empty", "binary", "text", "4 MiB"],
 )
-def test_data_arrives_as_it_is_and_then_ends(box: SyncSandbox, stdin: bytes | str | None, stdout: str) -> None:
+def test_data_arrives_as_it_is_and_then_ends(box: Sandbox, stdin: bytes | str | None, stdout: str) -> None:
     assert box.run(COUNT, stdin=stdin).stdout == stdout
 
 
-def test_commands_and_shells_read_it_too(box: SyncSandbox) -> None:
+def test_commands_and_shells_read_it_too(box: Sandbox) -> None:
     assert box.run(argv=["cat"], stdin=b"for a command").stdout == "for a command"
     assert box.run("read line; echo got $line", language="sh", stdin="one\ntwo\n").stdout == "got one\n"
 
 
-def test_without_any_a_reader_is_at_the_end_at_once(box: SyncSandbox) -> None:
+def test_without_any_a_reader_is_at_the_end_at_once(box: Sandbox) -> None:
     result = box.run("input()")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "EOFError: EOF when reading a line")
 
@@ -43,12 +43,12 @@ def test_without_any_a_reader_is_at_the_end_at_once(box: SyncSandbox) -> None:
     "source",
     ["print('done')", "import sys; sys.stdin.read(10); print('done')", "import os; os.close(0); print('done')"],
 )
-def test_input_that_nobody_reads_does_not_hold_up_the_end(box: SyncSandbox, source: str) -> None:
+def test_input_that_nobody_reads_does_not_hold_up_the_end(box: Sandbox, source: str) -> None:
     result = box.run(source, stdin=b"x" * 16 * MEGABYTE)
     assert (result.status, result.stdout) == (Status.SUCCESS, "done\n")
 
 
-def test_a_program_that_answers_as_it_reads(box: SyncSandbox) -> None:
+def test_a_program_that_answers_as_it_reads(box: Sandbox) -> None:
     """Both directions at once, more than any pipe holds: neither side may wait for the other for ever."""
     data = b"0123456789abcde\n" * 30_000
     box_output = box.run(argv=["cat"], stdin=data).stdout_bytes
@@ -62,7 +62,7 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(read)
 
 
-def test_a_pipe_can_be_passed(box: SyncSandbox, pipe: tuple[int, int]) -> None:
+def test_a_pipe_can_be_passed(box: Sandbox, pipe: tuple[int, int]) -> None:
     read, write = pipe
     os.write(write, b"through a pipe")
     os.close(write)
@@ -70,7 +70,7 @@ def test_a_pipe_can_be_passed(box: SyncSandbox, pipe: tuple[int, int]) -> None:
     os.fstat(read)  # still the caller's
 
 
-def test_a_pipe_with_an_open_writer_that_nobody_reads(box: SyncSandbox, pipe: tuple[int, int]) -> None:
+def test_a_pipe_with_an_open_writer_that_nobody_reads(box: Sandbox, pipe: tuple[int, int]) -> None:
     read, write = pipe
     try:
         assert box.run("print('done')", stdin=read).stdout == "done\n"
@@ -78,7 +78,7 @@ def test_a_pipe_with_an_open_writer_that_nobody_reads(box: SyncSandbox, pipe: tu
         os.close(write)
 
 
-def test_a_pipe_that_is_written_while_the_program_runs(box: SyncSandbox, pipe: tuple[int, int]) -> None:
+def test_a_pipe_that_is_written_while_the_program_runs(box: Sandbox, pipe: tuple[int, int]) -> None:
     read, write = pipe
     received = b""
     for event in box.stream("import sys\nprint('ready')\nprint(input() + input())", stdin=read):
@@ -91,14 +91,14 @@ def test_a_pipe_that_is_written_while_the_program_runs(box: SyncSandbox, pipe: t
 
 
 @pytest.mark.parametrize("size", [0, 10, MEGABYTE], ids=["empty", "small", "large"])
-def test_a_file_can_be_passed(box: SyncSandbox, tmp_path: Path, size: int) -> None:
+def test_a_file_can_be_passed(box: Sandbox, tmp_path: Path, size: int) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"x" * size)
     with path.open("rb") as stream:
         assert box.run("import sys; print(len(sys.stdin.buffer.read()))", stdin=stream.fileno()).stdout == f"{size}\n"
 
 
-def test_a_file_is_read_from_where_the_caller_left_it(box: SyncSandbox, tmp_path: Path) -> None:
+def test_a_file_is_read_from_where_the_caller_left_it(box: Sandbox, tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"skipped kept")
     with path.open("rb", buffering=0) as stream:
@@ -106,12 +106,12 @@ def test_a_file_is_read_from_where_the_caller_left_it(box: SyncSandbox, tmp_path
         assert box.run(argv=["cat"], stdin=stream.fileno()).stdout == "kept"
 
 
-def test_dev_null_can_be_passed(box: SyncSandbox) -> None:
+def test_dev_null_can_be_passed(box: Sandbox) -> None:
     with open(os.devnull, "rb") as stream:
         assert box.run(COUNT, stdin=stream.fileno()).stdout == "0 b'' b''\n"
 
 
-def test_the_program_does_not_get_the_callers_descriptor(box: SyncSandbox, tmp_path: Path) -> None:
+def test_the_program_does_not_get_the_callers_descriptor(box: Sandbox, tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"data")
     with path.open("r+b") as stream:
@@ -120,7 +120,7 @@ def test_the_program_does_not_get_the_callers_descriptor(box: SyncSandbox, tmp_p
 
 
 @pytest.mark.parametrize("case", ["closed", "negative", "folder", "not readable"])
-def test_a_descriptor_that_cannot_be_read_is_one_clear_error(box: SyncSandbox, tmp_path: Path, case: str) -> None:
+def test_a_descriptor_that_cannot_be_read_is_one_clear_error(box: Sandbox, tmp_path: Path, case: str) -> None:
     before = len(os.listdir("/proc/self/fd"))
     write_only = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
     folder = os.open(tmp_path, os.O_RDONLY)
@@ -135,6 +135,6 @@ def test_a_descriptor_that_cannot_be_read_is_one_clear_error(box: SyncSandbox, t
     assert box.run("print('on')").stdout == "on\n"
 
 
-def test_text_that_cannot_be_encoded_is_one_clear_error(box: SyncSandbox) -> None:
+def test_text_that_cannot_be_encoded_is_one_clear_error(box: Sandbox) -> None:
     with pytest.raises(FumehoodError, match="stdin"):
         box.run("input()", stdin="lone \ud800")

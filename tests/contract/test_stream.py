@@ -8,14 +8,14 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from fumehood import DeniedError, Finished, Policy, Sandbox, Status, Stderr, Stdout, SyncSandbox, UsageError
+from fumehood import AsyncSandbox, DeniedError, Finished, Policy, Sandbox, Status, Stderr, Stdout, UsageError
 
 pytestmark = pytest.mark.anyio
 WORD_THEN_ANSWER = "print('question')\nprint(input())"
 
 
 async def test_events_come_in_order_and_the_result_last(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         events = [event async for event in box.stream("import sys\nprint('a')\nprint('b', file=sys.stderr)")]
     assert b"".join(event.data for event in events if isinstance(event, Stdout)) == b"a\n"
     assert b"".join(event.data for event in events if isinstance(event, Stderr)) == b"b\n"
@@ -27,20 +27,20 @@ async def test_events_come_in_order_and_the_result_last(make_policy: Callable[..
 
 
 async def test_output_arrives_before_the_program_ends(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         events = box.stream("import threading\nimport sys; sys.stdout.write('first\\n')\nthreading.Event().wait()")
         async with aclosing(events):
             assert await anext(events) == Stdout(b"first\n")
 
 
 async def test_a_run_that_fails_streams_its_result(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         events = [event async for event in box.stream("import sys; sys.exit(3)")]
     assert [event.result.exit_code for event in events if isinstance(event, Finished)] == [3]
 
 
 async def test_a_mistake_is_raised_before_the_first_event(make_policy: Callable[..., Policy]) -> None:
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         with pytest.raises(UsageError):
             await anext(box.stream("pass", language="cobol"))
         with pytest.raises(DeniedError):
@@ -53,7 +53,7 @@ async def test_leaving_early_ends_the_run(make_policy: Callable[..., Policy]) ->
         "import os\nn = 0\nwhile True:\n    n += 1\n"
         "    open('alive', 'w').write(str(n))\n    if n == 1: os.write(1, b'going\\n')"
     )
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         async with aclosing(box.stream(endless)) as events:
             assert await anext(events) == Stdout(b"going\n")
         first = await box.run(argv=["cat", "alive"])
@@ -64,7 +64,7 @@ async def test_leaving_early_ends_the_run(make_policy: Callable[..., Policy]) ->
 async def test_a_slow_consumer_gets_everything(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(resources={"output": "8M"})
     received = 0
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         async for event in box.stream("import sys\nfor _ in range(64): sys.stdout.write('x' * 65536)"):
             await anyio.sleep(0.002)
             received += len(event.data) if isinstance(event, Stdout) else 0
@@ -73,7 +73,7 @@ async def test_a_slow_consumer_gets_everything(make_policy: Callable[..., Policy
 
 async def test_a_consumer_slower_than_the_time_limit_still_gets_the_end(make_policy: Callable[..., Policy]) -> None:
     """The limit is the program's, not the caller's: a program that ended in time has succeeded."""
-    async with Sandbox(make_policy()) as box:
+    async with AsyncSandbox(make_policy()) as box:
         events = []
         async for event in box.stream("import os\nos.write(1, b'a')\nos.write(2, b'b' * 1000)", timeout=0.5):
             if not events:
@@ -86,7 +86,7 @@ async def test_a_consumer_slower_than_the_time_limit_still_gets_the_end(make_pol
 
 async def test_a_program_blocked_by_its_consumer_is_out_of_time(make_policy: Callable[..., Policy]) -> None:
     """A consumer that takes nothing cannot keep a program alive beyond its limit."""
-    async with Sandbox(make_policy(resources={"output": "8M"})) as box:
+    async with AsyncSandbox(make_policy(resources={"output": "8M"})) as box:
         events = []
         async for event in box.stream("import sys\nwhile True: sys.stdout.write('x' * 1000)", timeout=0.5):
             if not events:
@@ -97,24 +97,24 @@ async def test_a_program_blocked_by_its_consumer_is_out_of_time(make_policy: Cal
 
 
 async def test_two_streams_at_once_do_not_mix(make_policy: Callable[..., Policy]) -> None:
-    async def collect(box: Sandbox, letter: str) -> None:
+    async def collect(box: AsyncSandbox, letter: str) -> None:
         source = f"for _ in range(1000): print('{letter}' * 10)"
         collected[letter] = b"".join([e.data async for e in box.stream(source) if isinstance(e, Stdout)])
 
     collected: dict[str, bytes] = {}
-    async with Sandbox(make_policy()) as box, anyio.create_task_group() as tasks:
+    async with AsyncSandbox(make_policy()) as box, anyio.create_task_group() as tasks:
         for letter in "abc":
             tasks.start_soon(collect, box, letter)
     assert collected == {letter: (letter.encode() * 10 + b"\n") * 1000 for letter in "abc"}
 
 
-def test_the_blocking_stream_is_the_same(box: SyncSandbox) -> None:
+def test_the_blocking_stream_is_the_same(box: Sandbox) -> None:
     events = list(box.stream("import sys; sys.stdout.write('a\\n')"))
     assert events[0] == Stdout(b"a\n")
     assert isinstance(events[-1], Finished)
 
 
-def test_leaving_the_blocking_stream_early_ends_the_run(box: SyncSandbox) -> None:
+def test_leaving_the_blocking_stream_early_ends_the_run(box: Sandbox) -> None:
     for event in box.stream("import threading\nimport sys; sys.stdout.write('going\\n')\nthreading.Event().wait()"):
         assert event == Stdout(b"going\n")
         break

@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import pytest
 
-from fumehood import FumehoodError, SyncSandbox, UsageError
+from fumehood import FumehoodError, Sandbox, UsageError
 
 BASE_ENVIRONMENT = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "PYTHONUNBUFFERED"}
 BASE_ENVIRONMENT |= {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOMAXPROCS", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"}
 SHOW_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
-def test_the_environment_holds_the_known_variables_and_no_others(box: SyncSandbox) -> None:
+def test_the_environment_holds_the_known_variables_and_no_others(box: Sandbox) -> None:
     assert set(json.loads(box.run(SHOW_ENVIRONMENT).stdout)) == BASE_ENVIRONMENT
     command = box.run(argv=["env"]).stdout
     assert {line.partition("=")[0] for line in command.splitlines()} == BASE_ENVIRONMENT
 
 
 def test_no_variable_of_the_host_reaches_a_run(
-    open_box: Callable[..., SyncSandbox], monkeypatch: pytest.MonkeyPatch
+    open_box: Callable[..., Sandbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONTRACT_SECRET", "hunter2")
     monkeypatch.setenv("LD_PRELOAD_NOT", "x")
@@ -32,7 +32,7 @@ def test_no_variable_of_the_host_reaches_a_run(
         assert "PYTHONSTARTUP" not in result.stdout
 
 
-def test_variables_are_passed_and_override_the_base(box: SyncSandbox) -> None:
+def test_variables_are_passed_and_override_the_base(box: Sandbox) -> None:
     env = {"A": "1", "LANG": "C", "ÜMLAUT": "ä = b", "EMPTY": "", "lower.case": "x"}
     seen = json.loads(box.run(SHOW_ENVIRONMENT, env=env).stdout)
     assert {key: seen[key] for key in env} == env
@@ -40,18 +40,18 @@ def test_variables_are_passed_and_override_the_base(box: SyncSandbox) -> None:
     assert "A=1" in box.run(argv=["env"], env=env).stdout.splitlines()
 
 
-def test_variables_last_for_one_run(box: SyncSandbox) -> None:
+def test_variables_last_for_one_run(box: Sandbox) -> None:
     box.run("import os; os.environ['B'] = '2'", env={"A": "1"})
     assert set(json.loads(box.run(SHOW_ENVIRONMENT).stdout)) == BASE_ENVIRONMENT
 
 
-def test_path_in_the_environment_decides_which_command_runs(box: SyncSandbox) -> None:
+def test_path_in_the_environment_decides_which_command_runs(box: Sandbox) -> None:
     box.run("import os\nopen('ls', 'w').write('#!/bin/sh\\necho mine')\nos.chmod('ls', 0o755)")
     assert box.run(argv=["ls"], env={"PATH": "/workspace:/usr/bin:/bin"}).stdout == "mine\n"
 
 
 @pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": "\ud800"}, {"\ud800": "x"}])
-def test_variables_that_cannot_exist_are_one_clear_error(box: SyncSandbox, env: dict[str, str]) -> None:
+def test_variables_that_cannot_exist_are_one_clear_error(box: Sandbox, env: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="environment variable"):
         box.run("pass", env=env)
 
@@ -68,7 +68,7 @@ def test_variables_that_cannot_exist_are_one_clear_error(box: SyncSandbox, env: 
         ("mit leerzeichen/ü", "/workspace/mit leerzeichen/ü"),
     ],
 )
-def test_the_working_folder_is_where_the_caller_wants(box: SyncSandbox, cwd: str, seen: str) -> None:
+def test_the_working_folder_is_where_the_caller_wants(box: Sandbox, cwd: str, seen: str) -> None:
     box.run("import os\nos.makedirs('sub')\nos.makedirs('mit leerzeichen/ü')")
     assert box.run("import os; print(os.getcwd())", cwd=cwd).stdout == f"{seen}\n"
     assert box.run(argv=["pwd"], cwd=cwd).stdout == f"{seen}\n"
@@ -77,7 +77,7 @@ def test_the_working_folder_is_where_the_caller_wants(box: SyncSandbox, cwd: str
 @pytest.mark.parametrize(
     "cwd", ["missing", "/no/such/folder", "file", "file/below", "closed", "loop", "a\0b", "x" * 5000]
 )
-def test_a_working_folder_that_cannot_be_entered_is_one_clear_error(box: SyncSandbox, cwd: str) -> None:
+def test_a_working_folder_that_cannot_be_entered_is_one_clear_error(box: Sandbox, cwd: str) -> None:
     box.run("import os\nopen('file', 'w')\nos.mkdir('closed', 0)\nos.symlink('loop', 'loop')")
     with pytest.raises(UsageError, match="cwd"):
         box.run("print('ran')", cwd=cwd)
@@ -152,13 +152,13 @@ WORKING = {
 
 
 @pytest.mark.parametrize(("program", "stdout"), WORKING.values(), ids=WORKING.keys())
-def test_ordinary_surroundings_work(box: SyncSandbox, program: str | list[str], stdout: str) -> None:
+def test_ordinary_surroundings_work(box: Sandbox, program: str | list[str], stdout: str) -> None:
     result = box.run(program) if isinstance(program, str) else box.run(argv=program)
     assert (result.stdout, result.stderr, result.exit_code) == (stdout, "", 0)
 
 
 @pytest.mark.parametrize("path", ["/", "/etc", "/usr/lib", "/run/../etc", "/proc/sys/kernel/hostname", "/dev"])
-def test_only_the_workspace_and_scratch_folders_are_writable(box: SyncSandbox, path: str) -> None:
+def test_only_the_workspace_and_scratch_folders_are_writable(box: Sandbox, path: str) -> None:
     result = box.run(
         f"import os\ntry:\n    open(os.path.join({path!r}, 'x') if os.path.isdir({path!r}) else {path!r}, 'w')\n"
         "except OSError:\n    print('refused')"
@@ -166,19 +166,19 @@ def test_only_the_workspace_and_scratch_folders_are_writable(box: SyncSandbox, p
     assert result.stdout == "refused\n"
 
 
-def test_the_command_line_of_the_program_tells_nothing_of_the_host(box: SyncSandbox) -> None:
+def test_the_command_line_of_the_program_tells_nothing_of_the_host(box: Sandbox) -> None:
     seen = box.run("import sys; print(sys.orig_argv, open('/proc/self/cmdline').read())").stdout
     assert "fumehood" not in seen
     assert "sys.path" not in seen
 
 
-def test_what_is_wrong_with_a_request_is_said_before_anything_runs(box: SyncSandbox) -> None:
+def test_what_is_wrong_with_a_request_is_said_before_anything_runs(box: Sandbox) -> None:
     with pytest.raises(FumehoodError):
         box.run("open('ran', 'w')", cwd="missing")
     assert box.run("import os; print(os.listdir())").stdout == "[]\n"
 
 
-def test_no_program_is_on_the_path_whose_package_is_not_there(box: SyncSandbox) -> None:
+def test_no_program_is_on_the_path_whose_package_is_not_there(box: Sandbox) -> None:
     told = box.run(
         "import shutil, subprocess\npip = shutil.which('pip')\nprint(pip and subprocess.call([pip, '--version']))"
     )

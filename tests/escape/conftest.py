@@ -16,7 +16,7 @@ import engine
 import pytest
 from requirements import require
 
-from fumehood import Policy, Sandbox
+from fumehood import AsyncSandbox, Policy
 
 pytest.register_assert_rewrite("escape.laboratory")
 
@@ -25,7 +25,7 @@ BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
 SECONDS_OF_TRIES = 4.0
 _unused_inode_limits = itertools.count(40_000)
 
-MakeSandbox = Callable[..., Sandbox]
+MakeSandbox = Callable[..., AsyncSandbox]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,20 +54,20 @@ def tries() -> Callable[[int], Iterator[int]]:
 def make_sandbox(backend: str) -> MakeSandbox:
     """A sandbox, not yet open, under a policy with these keys. Equal policies share a warm cell."""
 
-    def make(**policy: object) -> Sandbox:
-        return Sandbox(Policy(backend=backend, **policy))
+    def make(**policy: object) -> AsyncSandbox:
+        return AsyncSandbox(Policy(backend=backend, **policy))
 
     return make
 
 
 @pytest.fixture
-def make_cold_sandbox(make_sandbox: MakeSandbox) -> Callable[[], Sandbox]:
+def make_cold_sandbox(make_sandbox: MakeSandbox) -> Callable[[], AsyncSandbox]:
     """Its cell is started now: nothing of it was there before the test prepared the host."""
     return lambda: make_sandbox(resources={"inodes": next(_unused_inode_limits)})
 
 
 @pytest.fixture
-async def sandbox(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+async def sandbox(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
     """Everything denied that can be."""
     async with make_sandbox() as opened:
         yield opened

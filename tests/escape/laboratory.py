@@ -17,7 +17,7 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from fumehood import Cause, Finished, RunResult, Sandbox, Stdout
+from fumehood import AsyncSandbox, Cause, Finished, RunResult, Stdout
 from fumehood.guest.isolation.seccomp import numbers_aarch64, numbers_x86_64
 
 ENDED = "the attack ran to its end: "
@@ -98,12 +98,12 @@ def told(stdout: str) -> Any:
     return json.loads(stdout.rpartition(ENDED)[2])
 
 
-async def attack(sandbox: Sandbox, code: str, **known: object) -> Any:
+async def attack(sandbox: AsyncSandbox, code: str, **known: object) -> Any:
     return booty(await sandbox.run(program(code, **known)))
 
 
 @asynccontextmanager
-async def lingering_attack(sandbox: Sandbox, code: str, **known: object) -> AsyncIterator[Any]:
+async def lingering_attack(sandbox: AsyncSandbox, code: str, **known: object) -> AsyncIterator[Any]:
     """What an attack found; its processes live on until the block ends."""
     read, write = os.pipe()
 

@@ -15,7 +15,7 @@ from escape.bypasses import BACKENDS, BYPASSES, Outcome, anonymous, outcomes, pr
 from outside import SECRET_VARIABLE, Outside, open_outside
 from requirements import require
 
-from fumehood import Policy, Sandbox
+from fumehood import AsyncSandbox, Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -36,15 +36,15 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-async def box(backend: str, outside: Outside) -> AsyncIterator[Sandbox]:
+async def box(backend: str, outside: Outside) -> AsyncIterator[AsyncSandbox]:
     policy = Policy(backend=backend, network={"allow": outside.rules()}, secrets=outside.secrets())
-    async with Sandbox(policy) as opened:
+    async with AsyncSandbox(policy) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("attempt", BYPASSES)
 async def test_there_is_no_way_around_the_gateway_by(
-    box: Sandbox, backend: str, outside: Outside, attempt: str
+    box: AsyncSandbox, backend: str, outside: Outside, attempt: str
 ) -> None:
     ports = {"WEB": outside.web.port, "SECURE": outside.secure.port, "RAW": outside.raw.port}
     result = await box.run(program(BYPASSES[attempt], ports))

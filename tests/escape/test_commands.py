@@ -20,7 +20,7 @@ import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import attack
 
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ if not os.path.exists(loader):
 
 
 @pytest.fixture
-async def guarded(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+async def guarded(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
     async with make_sandbox(commands=COMMANDS) as opened:
         yield opened
 
@@ -87,11 +87,11 @@ UNNAMED = {
 
 
 @pytest.mark.parametrize("code", UNNAMED.values(), ids=UNNAMED)
-async def test_an_unnamed_program_cannot_be_executed(guarded: Sandbox, code: str) -> None:
+async def test_an_unnamed_program_cannot_be_executed(guarded: AsyncSandbox, code: str) -> None:
     assert await attack(guarded, program(textwrap.dedent(code))) == "EACCES"
 
 
-async def test_a_shell_that_is_named_starts_nothing_that_is_not(guarded: Sandbox) -> None:
+async def test_a_shell_that_is_named_starts_nothing_that_is_not(guarded: AsyncSandbox) -> None:
     code = program('found = run("bash", "-c", "id; /usr/bin/id; exec /usr/bin/id; command -p id")')
     assert await attack(guarded, code) == ""
 
@@ -109,13 +109,13 @@ found = "".join(run(loader, "--verify", path) or path for path in deeper if is_m
 
 
 @pytest.mark.parametrize("code", LOADED.values(), ids=LOADED)
-async def test_the_loader_cannot_be_made_to_run(guarded: Sandbox, code: str) -> None:
+async def test_the_loader_cannot_be_made_to_run(guarded: AsyncSandbox, code: str) -> None:
     assert await attack(guarded, program(code)) == ""
 
 
 @pytest.mark.parametrize("folder", ["/workspace", "/tmp", "/dev/shm", "/run"])
 @pytest.mark.parametrize("way", ["executed", "loaded"])
-async def test_what_was_written_is_not_code(guarded: Sandbox, folder: str, way: str) -> None:
+async def test_what_was_written_is_not_code(guarded: AsyncSandbox, folder: str, way: str) -> None:
     """A copy of a program that may be executed where it lies."""
     code = program("""
 import shutil
@@ -130,7 +130,7 @@ except OSError:
     assert await attack(guarded, code, path=f"{folder}/copy", way=way) == ""
 
 
-async def test_a_script_that_was_written_cannot_be_executed(guarded: Sandbox) -> None:
+async def test_a_script_that_was_written_cannot_be_executed(guarded: AsyncSandbox) -> None:
     code = program("""
 with open("script", "w") as stream:
     stream.write("#!/bin/bash\\necho GOT it\\n")
@@ -184,7 +184,7 @@ async def test_what_an_allowed_program_is_told_to_start_is_not_executed(
         assert await attack(box, 'found = os.path.exists("got") and os.path.getsize("got")') in (False, 0)
 
 
-async def test_a_file_in_memory_cannot_be_executed(guarded: Sandbox) -> None:
+async def test_a_file_in_memory_cannot_be_executed(guarded: AsyncSandbox) -> None:
     code = program("""
 def from_memory():
     descriptor = os.memfd_create("x", 0)

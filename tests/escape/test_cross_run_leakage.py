@@ -25,7 +25,7 @@ import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import SCAN_MEMORY, attack, lingering_attack, number_of
 
-from fumehood import Policy, Sandbox
+from fumehood import AsyncSandbox, Policy
 from fumehood.backends.native.blueprint import STANDBYS
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ CALLS = ("shmget", "semget", "msgget")
 
 
 @pytest.mark.parametrize(("leave", "look"), LEFTOVERS.values(), ids=LEFTOVERS)
-async def test_the_next_run_does_not_find(sandbox: Sandbox, leave: str, look: str) -> None:
+async def test_the_next_run_does_not_find(sandbox: AsyncSandbox, leave: str, look: str) -> None:
     numbers = {name: number_of(name) for name in CALLS}
     search = f"""
         def look():
@@ -75,7 +75,7 @@ async def test_the_next_run_does_not_find(sandbox: Sandbox, leave: str, look: st
     assert await attack(sandbox, search, **numbers) == "ENOENT"
 
 
-async def test_the_workspace_is_what_runs_of_one_sandbox_share(sandbox: Sandbox) -> None:
+async def test_the_workspace_is_what_runs_of_one_sandbox_share(sandbox: AsyncSandbox) -> None:
     await attack(sandbox, "found = open('/workspace/kept', 'w').write('x')")
     assert await attack(sandbox, "found = os.listdir('/workspace')") == ["kept"]
 
@@ -118,7 +118,7 @@ async def test_two_policies_never_share_a_cell(make_sandbox: MakeSandbox) -> Non
 
 
 @pytest.mark.parametrize("kind", ["mnt", "pid", "net", "ipc", "user", "cgroup"])
-async def test_two_runs_have_each_their_own_namespace(sandbox: Sandbox, kind: str) -> None:
+async def test_two_runs_have_each_their_own_namespace(sandbox: AsyncSandbox, kind: str) -> None:
     code = "found = os.stat(path).st_ino"
     async with lingering_attack(sandbox, code, path=f"/proc/self/ns/{kind}") as first:
         assert await attack(sandbox, code, path=f"/proc/self/ns/{kind}") != first
@@ -139,17 +139,17 @@ RANDOMNESS = {
 
 
 @pytest.mark.parametrize("code", RANDOMNESS.values(), ids=RANDOMNESS)
-async def test_two_runs_do_not_share(sandbox: Sandbox, code: str) -> None:
+async def test_two_runs_do_not_share(sandbox: AsyncSandbox, code: str) -> None:
     assert await attack(sandbox, code) != await attack(sandbox, code)
 
 
 @pytest.mark.parametrize("code", RANDOMNESS.values(), ids=RANDOMNESS)
-async def test_two_runs_at_the_same_time_do_not_share(sandbox: Sandbox, code: str) -> None:
+async def test_two_runs_at_the_same_time_do_not_share(sandbox: AsyncSandbox, code: str) -> None:
     async with lingering_attack(sandbox, code) as first:
         assert await attack(sandbox, code) != first
 
 
-async def test_the_source_of_a_run_is_not_in_the_memory_of_the_next(sandbox: Sandbox, canary: str) -> None:
+async def test_the_source_of_a_run_is_not_in_the_memory_of_the_next(sandbox: AsyncSandbox, canary: str) -> None:
     head, tail = canary[:20].encode(), canary[20:].encode()
     await sandbox.run(f"secret = {canary!r}", args=[canary], env={"SECRET": canary}, stdin=canary)
     for _ in range(2 * STANDBYS):  # those that were already standing by are older than the secret
@@ -192,13 +192,13 @@ SIMULTANEOUS = {
 
 
 @pytest.mark.parametrize(("hold", "look", "nothing"), SIMULTANEOUS.values(), ids=SIMULTANEOUS)
-async def test_two_runs_do_not_see_each_others(sandbox: Sandbox, hold: str, look: str, nothing: object) -> None:
+async def test_two_runs_do_not_see_each_others(sandbox: AsyncSandbox, hold: str, look: str, nothing: object) -> None:
     number = number_of("shmget")
     async with lingering_attack(sandbox, hold, shmget=number):
         assert await attack(sandbox, look, shmget=number) == nothing
 
 
-async def test_a_process_of_another_run_cannot_be_signalled(sandbox: Sandbox) -> None:
+async def test_a_process_of_another_run_cannot_be_signalled(sandbox: AsyncSandbox) -> None:
     code = """
         child = os.fork()
         if child == 0:
@@ -211,12 +211,12 @@ async def test_a_process_of_another_run_cannot_be_signalled(sandbox: Sandbox) ->
 
 
 @pytest.mark.xfail(reason="all runs of a cell are forks of one interpreter, which has one hash seed", strict=True)
-async def test_two_runs_do_not_share_the_seed_of_hashes(sandbox: Sandbox) -> None:
+async def test_two_runs_do_not_share_the_seed_of_hashes(sandbox: AsyncSandbox) -> None:
     assert await attack(sandbox, "found = hash('hood')") != await attack(sandbox, "found = hash('hood')")
 
 
 @pytest.mark.xfail(reason="all runs of a cell are forks of one process, which has one layout", strict=True)
-async def test_two_runs_do_not_share_the_layout_of_memory(sandbox: Sandbox) -> None:
+async def test_two_runs_do_not_share_the_layout_of_memory(sandbox: AsyncSandbox) -> None:
     code = "found = [line.split()[0] for line in open('/proc/self/maps') if 'libc' in line]"
     assert await attack(sandbox, code) != await attack(sandbox, code)
 
@@ -232,9 +232,9 @@ async def test_a_lock_on_a_system_file_is_not_seen_by_others(make_sandbox: MakeS
 
 async def test_a_kept_tmp_is_of_one_sandbox_alone(backend: str) -> None:
     policy = Policy(backend=backend)
-    async with Sandbox(policy, keep_tmp=True) as one, Sandbox(policy, keep_tmp=True) as other:
+    async with AsyncSandbox(policy, keep_tmp=True) as one, AsyncSandbox(policy, keep_tmp=True) as other:
         assert (await one.run(argv=["touch", "/tmp/left"])).ok
         found = [(await other.run(argv=["ls", "/tmp"])).stdout]
-    async with Sandbox(policy, keep_tmp=True) as later:
+    async with AsyncSandbox(policy, keep_tmp=True) as later:
         found.append((await later.run(argv=["ls", "/tmp"])).stdout)
     assert found == ["", ""]

@@ -23,7 +23,7 @@ import pytest
 from escape.laboratory import attack
 
 import fumehood
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
-async def test_a_host_file_cannot_be_read(sandbox: Sandbox, host_secret: Path, spelling: str) -> None:
+async def test_a_host_file_cannot_be_read(sandbox: AsyncSandbox, host_secret: Path, spelling: str) -> None:
     path = spelling.format(path=host_secret)
     assert await attack(sandbox, "found = outcome(lambda: open(path).read())", path=path) == "ENOENT"
 
@@ -68,12 +68,12 @@ INDIRECTIONS = {
 
 
 @pytest.mark.parametrize("code", INDIRECTIONS.values(), ids=INDIRECTIONS)
-async def test_a_host_file_cannot_be_had_through(sandbox: Sandbox, host_secret: Path, code: str) -> None:
+async def test_a_host_file_cannot_be_had_through(sandbox: AsyncSandbox, host_secret: Path, code: str) -> None:
     assert await attack(sandbox, code, path=str(host_secret)) in ("ENOENT", "ENOTDIR")
 
 
 @pytest.mark.parametrize("name", ["root", "cwd"])
-async def test_process_1_lends_nobody_its_folders(sandbox: Sandbox, host_secret: Path, name: str) -> None:
+async def test_process_1_lends_nobody_its_folders(sandbox: AsyncSandbox, host_secret: Path, name: str) -> None:
     code = "found = outcome(lambda: open(way + path).read())"
     assert await attack(sandbox, code, way=f"/proc/1/{name}", path=str(host_secret)) in ("EACCES", "ENOENT")
 
@@ -95,17 +95,17 @@ PLACES = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_place_of_the_host_is_not_there(sandbox: Sandbox, place: str) -> None:
+async def test_a_place_of_the_host_is_not_there(sandbox: AsyncSandbox, place: str) -> None:
     assert await attack(sandbox, "found = outcome(lambda: os.stat(place))", place=place) == "ENOENT"
 
 
-async def test_fumehood_and_its_repository_are_not_there(sandbox: Sandbox) -> None:
+async def test_fumehood_and_its_repository_are_not_there(sandbox: AsyncSandbox) -> None:
     paths = [str(ROOT / "pyproject.toml"), str(ROOT / ".git"), str(fumehood.__file__), str(anyio.__file__)]
     code = "found = [outcome(lambda: os.stat(path)) for path in paths]"
     assert await attack(sandbox, code, paths=paths) == ["ENOENT"] * len(paths)
 
 
-async def test_the_hosts_packages_are_hidden(sandbox: Sandbox) -> None:
+async def test_the_hosts_packages_are_hidden(sandbox: AsyncSandbox) -> None:
     code = """
         import sysconfig
         found = [name for kind in ("purelib", "platlib") for name in os.listdir(sysconfig.get_path(kind))]
@@ -113,20 +113,20 @@ async def test_the_hosts_packages_are_hidden(sandbox: Sandbox) -> None:
     assert await attack(sandbox, code) == []
 
 
-async def test_the_root_holds_nothing_but_the_system(sandbox: Sandbox) -> None:
+async def test_the_root_holds_nothing_but_the_system(sandbox: AsyncSandbox) -> None:
     system = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
     own = {"etc", "dev", "proc", "run", "tmp", "var", "workspace"}
     interpreter = {PREFIX.parts[1]}
     assert set(await attack(sandbox, "found = os.listdir('/')")) <= system | own | interpreter
 
 
-async def test_the_way_to_the_interpreter_has_no_side_doors(sandbox: Sandbox) -> None:
+async def test_the_way_to_the_interpreter_has_no_side_doors(sandbox: AsyncSandbox) -> None:
     ways = [] if PREFIX.is_relative_to("/usr") else PREFIX.parents[:-1]
     found = await attack(sandbox, "found = [os.listdir(way) for way in ways]", ways=[str(way) for way in ways])
     assert found == [[step.name] for step in (PREFIX, *ways)[:-1]]
 
 
-async def test_the_hosts_accounts_are_not_listed(sandbox: Sandbox) -> None:
+async def test_the_hosts_accounts_are_not_listed(sandbox: AsyncSandbox) -> None:
     found = await attack(sandbox, "import pwd; found = [entry.pw_name for entry in pwd.getpwall()]")
     assert set(found) == {"root", "sandbox", "nobody"}
 
@@ -150,7 +150,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("code", WRITES.values(), ids=WRITES)
-async def test_the_root_cannot_be_changed(sandbox: Sandbox, code: str) -> None:
+async def test_the_root_cannot_be_changed(sandbox: AsyncSandbox, code: str) -> None:
     assert await attack(sandbox, f"found = {code}") in ("EROFS", "EACCES")
 
 
@@ -158,14 +158,14 @@ SYSTEM_FILES = ["/usr/bin/env", "/usr/bin/sh", "/etc/ld.so.cache", "/usr/lib/os-
 
 
 @pytest.mark.parametrize("path", SYSTEM_FILES)
-async def test_a_system_file_of_the_host_cannot_be_changed(sandbox: Sandbox, path: str) -> None:
+async def test_a_system_file_of_the_host_cannot_be_changed(sandbox: AsyncSandbox, path: str) -> None:
     """Opening is the whole attack: nothing is written, in case it works."""
     found = await attack(sandbox, "found = outcome(lambda: os.open(path, os.O_WRONLY))", path=path)
     assert found in ("EROFS", "EACCES")
 
 
 @pytest.mark.parametrize("folder", ["/usr", "/usr/bin", "/usr/local/bin", "/etc/alternatives"])
-async def test_nothing_can_be_added_to_a_system_folder_of_the_host(sandbox: Sandbox, folder: str) -> None:
+async def test_nothing_can_be_added_to_a_system_folder_of_the_host(sandbox: AsyncSandbox, folder: str) -> None:
     code = """
         def ask():
             if libc.access(folder.encode(), os.W_OK) < 0:
@@ -176,19 +176,19 @@ async def test_nothing_can_be_added_to_a_system_folder_of_the_host(sandbox: Sand
     assert await attack(sandbox, code, folder=folder) in ("EROFS", "EACCES")
 
 
-async def test_the_interpreter_cannot_be_changed(sandbox: Sandbox) -> None:
+async def test_the_interpreter_cannot_be_changed(sandbox: AsyncSandbox) -> None:
     found = await attack(sandbox, "found = outcome(lambda: os.open(os.__file__, os.O_WRONLY))")
     assert found in ("EROFS", "EACCES")
 
 
 @pytest.mark.parametrize("device", ["null", "zero", "full", "random", "urandom", "tty"])
-async def test_a_device_of_the_host_cannot_be_touched(sandbox: Sandbox, device: str) -> None:
+async def test_a_device_of_the_host_cannot_be_touched(sandbox: AsyncSandbox, device: str) -> None:
     """The node is the host's own: a time that one sandbox can set and all others can read is a way to talk."""
     found = await attack(sandbox, "found = outcome(lambda: os.utime(path))", path=f"/dev/{device}")
     assert found in ("EROFS", "EACCES", "EPERM")
 
 
-async def test_no_mount_honours_set_uid_and_only_device_nodes_are_devices(sandbox: Sandbox) -> None:
+async def test_no_mount_honours_set_uid_and_only_device_nodes_are_devices(sandbox: AsyncSandbox) -> None:
     code = """
         found = []
         for line in open("/proc/self/mountinfo"):
@@ -201,7 +201,7 @@ async def test_no_mount_honours_set_uid_and_only_device_nodes_are_devices(sandbo
     assert await attack(sandbox, code) == []
 
 
-async def test_a_socket_of_the_host_has_no_path_inside(sandbox: Sandbox, host_folder: Path) -> None:
+async def test_a_socket_of_the_host_has_no_path_inside(sandbox: AsyncSandbox, host_folder: Path) -> None:
     path = str(host_folder / "agent.sock")
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(path)

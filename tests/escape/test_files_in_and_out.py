@@ -25,7 +25,7 @@ from escape.conftest import MakeSandbox
 from escape.laboratory import lingering_attack, number_of
 from ordinary import own
 
-from fumehood import Policy, Sandbox, SandboxError, UsageError
+from fumehood import AsyncSandbox, Policy, SandboxError, UsageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -80,7 +80,7 @@ FOR_EVER = """
 
 
 @pytest.fixture
-async def box(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+async def box(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
     async with make_sandbox(filesystem={"outputs": ["**"]}, resources={"timeout": 280}) as sandbox:
         yield sandbox
 
@@ -97,7 +97,7 @@ def known(host_secret: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS.keys())
 async def test_nothing_but_the_inside_comes_out_during(
-    box: Sandbox, host_secret: Path, downloads: Path, swap: str, tries: Callable[[int], Iterator[int]]
+    box: AsyncSandbox, host_secret: Path, downloads: Path, swap: str, tries: Callable[[int], Iterator[int]]
 ) -> None:
     async with lingering_attack(box, dedent(swap) + dedent(FOR_EVER), **known(host_secret)) as found:
         assert found == "at work"
@@ -125,7 +125,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("plant", WRITES.values(), ids=WRITES.keys())
-async def test_an_upload_goes_nowhere_else(box: Sandbox, host_secret: Path, canary: str, plant: str) -> None:
+async def test_an_upload_goes_nowhere_else(box: AsyncSandbox, host_secret: Path, canary: str, plant: str) -> None:
     async with lingering_attack(box, f"{plant}\nfound = True", secret=str(host_secret)):
         with pytest.raises(UsageError, match="leads out of the workspace"):
             await box.write("in/secret.txt", b"overwritten")
@@ -144,21 +144,21 @@ async def test_a_link_in_a_kept_tmp_does_not_bring_out_what_no_output_names(back
     own(host_folder / "shown")
     mounts = [{"source": str(host_folder / "shown"), "target": "/data"}]
     policy = Policy(backend=backend, filesystem={"mounts": mounts, "outputs": ["/tmp/**"]})
-    async with Sandbox(policy, keep_tmp=True) as box:
+    async with AsyncSandbox(policy, keep_tmp=True) as box:
         assert (await box.run(argv=["ln", "-s", "/data/secret", "/data", "/tmp"])).ok
         for path in ("/tmp/secret", "/tmp/data/secret"):
             with pytest.raises(UsageError, match="leads out"):
                 print("GOT", await box.read(path))
 
 
-async def test_a_secret_of_the_host_has_no_path_in_the_sandbox(box: Sandbox, host_secret: Path) -> None:
+async def test_a_secret_of_the_host_has_no_path_in_the_sandbox(box: AsyncSandbox, host_secret: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         await box.stat(str(host_secret))
     with pytest.raises(UsageError, match="does not exist"):
         await box.list(str(host_secret.parent))
 
 
-async def test_the_service_cannot_be_seen_traced_or_stopped(box: Sandbox) -> None:
+async def test_the_service_cannot_be_seen_traced_or_stopped(box: AsyncSandbox) -> None:
     """It is a process beside the run's; from inside the run there is no such process."""
     await box.write("x", b"")
     code = """
@@ -173,7 +173,7 @@ async def test_the_service_cannot_be_seen_traced_or_stopped(box: Sandbox) -> Non
         assert answer == b""
 
 
-async def test_a_tree_made_to_exhaust_comes_out_bounded(box: Sandbox, downloads: Path) -> None:
+async def test_a_tree_made_to_exhaust_comes_out_bounded(box: AsyncSandbox, downloads: Path) -> None:
     code = """
         os.mkdir("out"); os.chdir("out")
         for _ in range(3000):

@@ -27,7 +27,7 @@ from escape.conftest import MakeSandbox
 from escape.laboratory import attack, number_of
 from ordinary import own
 
-from fumehood import FumehoodError, Sandbox
+from fumehood import AsyncSandbox, FumehoodError
 
 pytestmark = pytest.mark.anyio
 
@@ -46,14 +46,14 @@ def shared_folder(host_folder: Path, canary: str) -> Path:
 
 
 @pytest.fixture
-async def reading_sandbox(make_sandbox: MakeSandbox, shared_folder: Path) -> AsyncIterator[Sandbox]:
+async def reading_sandbox(make_sandbox: MakeSandbox, shared_folder: Path) -> AsyncIterator[AsyncSandbox]:
     mount = {"source": str(shared_folder), "target": "/data", "mode": "ro"}
     async with make_sandbox(filesystem={"mounts": [mount]}) as sandbox:
         yield sandbox
 
 
 @pytest.fixture
-async def writing_sandbox(make_sandbox: MakeSandbox, shared_folder: Path) -> AsyncIterator[Sandbox]:
+async def writing_sandbox(make_sandbox: MakeSandbox, shared_folder: Path) -> AsyncIterator[AsyncSandbox]:
     mount = {"source": str(shared_folder), "target": "/data", "mode": "rw"}
     async with make_sandbox(filesystem={"mounts": [mount]}) as sandbox:
         yield sandbox
@@ -104,7 +104,7 @@ REFUSALS = ("EROFS", "EACCES", "EPERM", "EXDEV", "EBUSY", "ENOTSUP")
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_read_only_mount_cannot_be_changed_by(
-    reading_sandbox: Sandbox, shared_folder: Path, change: str
+    reading_sandbox: AsyncSandbox, shared_folder: Path, change: str
 ) -> None:
     before = snapshot(shared_folder)
     found = await attack(reading_sandbox, f"found = outcome(lambda: {change})")
@@ -124,7 +124,7 @@ WAYS_OUT = {
 
 
 @pytest.mark.parametrize("way", WAYS_OUT.values(), ids=WAYS_OUT)
-async def test_a_mount_has_no_way_out(writing_sandbox: Sandbox, way: str) -> None:
+async def test_a_mount_has_no_way_out(writing_sandbox: AsyncSandbox, way: str) -> None:
     assert await attack(writing_sandbox, f"found = outcome(lambda: {way})") == "ENOENT"
 
 
@@ -147,7 +147,7 @@ SET_ID_FILES = {
 
 @pytest.mark.parametrize("way", SET_ID_FILES.values(), ids=SET_ID_FILES)
 async def test_a_set_uid_file_cannot_be_left_on_the_host_by(
-    writing_sandbox: Sandbox, shared_folder: Path, way: str
+    writing_sandbox: AsyncSandbox, shared_folder: Path, way: str
 ) -> None:
     """Without this, whoever runs it on the host runs it as the owner of the folder."""
     numbers = {name: number_of(name) for name in ("creat", "mkdirat", "fchmodat") if name in way}
@@ -167,12 +167,12 @@ NODES = {
 
 
 @pytest.mark.parametrize("way", NODES.values(), ids=NODES)
-async def test_a_writable_mount_takes_no_special_files(writing_sandbox: Sandbox, way: str) -> None:
+async def test_a_writable_mount_takes_no_special_files(writing_sandbox: AsyncSandbox, way: str) -> None:
     assert await attack(writing_sandbox, f"found = outcome(lambda: {way})") in ("EPERM", "EACCES", "ENOTSUP")
 
 
 async def test_what_is_written_belongs_to_the_owner_of_the_folder(
-    writing_sandbox: Sandbox, shared_folder: Path
+    writing_sandbox: AsyncSandbox, shared_folder: Path
 ) -> None:
     os.chmod(shared_folder, 0o777)  # so that a stranger could write as well, and leave files of his own
     await attack(writing_sandbox, "found = open('/data/new', 'w').write('x')")
@@ -234,7 +234,9 @@ SOCKETS = {
 
 
 @pytest.mark.parametrize("way", SOCKETS.values(), ids=SOCKETS)
-async def test_no_socket_can_be_left_in_a_mount_by(writing_sandbox: Sandbox, shared_folder: Path, way: str) -> None:
+async def test_no_socket_can_be_left_in_a_mount_by(
+    writing_sandbox: AsyncSandbox, shared_folder: Path, way: str
+) -> None:
     """The mount would be refused from then on: a program could lock its owner out of it."""
     await attack(writing_sandbox, f"found = outcome(lambda: {way})")
     assert not os.path.lexists(shared_folder / "evil")

@@ -18,7 +18,7 @@ import pytest
 from escape.gates import copies, descendants, gates
 from escape.laboratory import SCAN_MEMORY, attack, booty, lingering_attack, number_of, program
 
-from fumehood import Policy, Sandbox
+from fumehood import AsyncSandbox, Policy
 
 pytestmark = [
     pytest.mark.anyio,
@@ -34,8 +34,8 @@ UNREST = """
 
 
 @pytest.fixture
-async def native() -> AsyncIterator[Sandbox]:
-    async with Sandbox(Policy(backend="native", resources={"inodes": 39_999})) as opened:
+async def native() -> AsyncIterator[AsyncSandbox]:
+    async with AsyncSandbox(Policy(backend="native", resources={"inodes": 39_999})) as opened:
         assert (await opened.run("pass")).exit_code == 0
         yield opened
 
@@ -45,7 +45,7 @@ def halves(secret: bytes) -> dict[str, bytes]:
     return {"head": secret[:4], "tail": secret[4:]}
 
 
-async def test_a_program_has_no_copy_of_the_secret(native: Sandbox, tries: Callable[[int], Iterator[int]]) -> None:
+async def test_a_program_has_no_copy_of_the_secret(native: AsyncSandbox, tries: Callable[[int], Iterator[int]]) -> None:
     secrets = {gate.secret for gate in gates()}
     assert secrets
     for secret in secrets:
@@ -54,14 +54,14 @@ async def test_a_program_has_no_copy_of_the_secret(native: Sandbox, tries: Calla
             assert await attack(native, UNREST + SCAN_MEMORY, **halves(secret)) == 0
 
 
-async def test_a_session_has_no_copy_of_the_secret(native: Sandbox) -> None:
+async def test_a_session_has_no_copy_of_the_secret(native: AsyncSandbox) -> None:
     async with native.session() as session:
         for secret in {gate.secret for gate in gates()}:
             assert booty(await session.run(program(SCAN_MEMORY, **halves(secret)))) == 0
 
 
 async def test_there_is_one_copy_of_the_secret_and_it_is_the_cells(
-    native: Sandbox, tries: Callable[[int], Iterator[int]]
+    native: AsyncSandbox, tries: Callable[[int], Iterator[int]]
 ) -> None:
     await native.write("file", b"what the file service was asked to write")
     async with native.session() as session, lingering_attack(native, "found = os.getpid()"):
@@ -97,7 +97,9 @@ WITH_THE_SECRET = {
 
 
 @pytest.mark.parametrize(("name", "arguments", "error"), WITH_THE_SECRET.values(), ids=WITH_THE_SECRET)
-async def test_whoever_has_the_secret_still_gets_no(native: Sandbox, name: str, arguments: str, error: str) -> None:
+async def test_whoever_has_the_secret_still_gets_no(
+    native: AsyncSandbox, name: str, arguments: str, error: str
+) -> None:
     code = f"""
         filled = (*({arguments},), 0, 0, 0, 0, 0)[:5]
         found = outcome(lambda: call(number, *filled, secret))
@@ -107,7 +109,7 @@ async def test_whoever_has_the_secret_still_gets_no(native: Sandbox, name: str, 
         assert await attack(native, code, secret=secret, number=number_of(name)) in (error, "EPERM")
 
 
-async def test_the_secret_is_what_opens_the_gate(native: Sandbox) -> None:
+async def test_the_secret_is_what_opens_the_gate(native: AsyncSandbox) -> None:
     """Or the attacks above would show nothing: with it the kernel itself answers, and without it the filter."""
     code = """
         found = [outcome(lambda: call(number, 0x10000000, 0, 0, 0, 0, word)) for word in (0, secret ^ 1, -1, secret)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import pytest
 from escape.laboratory import attack, number_of
 
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ UNCOUNTED = {
 
 
 @pytest.mark.parametrize(("option", "value"), SOCKET_PROGRAMS.values(), ids=SOCKET_PROGRAMS)
-async def test_a_socket_takes_no_program_for_the_kernel(sandbox: Sandbox, option: int, value: str) -> None:
+async def test_a_socket_takes_no_program_for_the_kernel(sandbox: AsyncSandbox, option: int, value: str) -> None:
     code = f"""{ONE_FILTER}
     line = socket.socket(type=socket.SOCK_DGRAM)
     line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -54,7 +54,7 @@ async def test_a_socket_takes_no_program_for_the_kernel(sandbox: Sandbox, option
 
 
 @pytest.mark.parametrize("option", [26 | 1 << 32, 26 | 1 << 63])
-async def test_upper_bits_do_not_hide_a_socket_option(sandbox: Sandbox, option: int) -> None:
+async def test_upper_bits_do_not_hide_a_socket_option(sandbox: AsyncSandbox, option: int) -> None:
     code = f"""{ONE_FILTER}
     line = socket.socket(type=socket.SOCK_DGRAM)
     found = outcome(lambda: call(number, line.fileno(), 1, option, one_filter, len(one_filter)))
@@ -63,7 +63,7 @@ async def test_upper_bits_do_not_hide_a_socket_option(sandbox: Sandbox, option: 
 
 
 @pytest.mark.parametrize("kind", ["AF_UNIX", "AF_INET6"])
-async def test_no_kind_of_socket_takes_a_filter(sandbox: Sandbox, kind: str) -> None:
+async def test_no_kind_of_socket_takes_a_filter(sandbox: AsyncSandbox, kind: str) -> None:
     code = f"""{ONE_FILTER}
     line = socket.socket(getattr(socket, kind), socket.SOCK_DGRAM)
     found = outcome(lambda: line.setsockopt(socket.SOL_SOCKET, 26, one_filter))
@@ -71,19 +71,19 @@ async def test_no_kind_of_socket_takes_a_filter(sandbox: Sandbox, kind: str) -> 
     assert await attack(sandbox, code, kind=kind) == "ENOPROTOOPT"
 
 
-async def test_a_program_cannot_have_its_own_filter_by_prctl(sandbox: Sandbox) -> None:
+async def test_a_program_cannot_have_its_own_filter_by_prctl(sandbox: AsyncSandbox) -> None:
     code = f"{ONE_FILTER}\n    found = outcome(lambda: call(number, 22, 2, one_filter, 0, 0))"
     assert await attack(sandbox, code, number=number_of("prctl")) == "EINVAL"
 
 
 @pytest.mark.parametrize("flags", [0, 1, 8])
-async def test_a_program_cannot_have_its_own_filter_by_seccomp(sandbox: Sandbox, flags: int) -> None:
+async def test_a_program_cannot_have_its_own_filter_by_seccomp(sandbox: AsyncSandbox, flags: int) -> None:
     code = f"{ONE_FILTER}\n    found = outcome(lambda: call(number, 1, flags, one_filter))"
     assert await attack(sandbox, code, flags=flags, number=number_of("seccomp")) == "ENOSYS"
 
 
 @pytest.mark.parametrize("arguments", UNCOUNTED.values(), ids=UNCOUNTED)
-async def test_no_limit_is_passed_by_kernel_memory_for(sandbox: Sandbox, arguments: str) -> None:
+async def test_no_limit_is_passed_by_kernel_memory_for(sandbox: AsyncSandbox, arguments: str) -> None:
     code = f"""
     group = struct.pack('=HH4s120x', socket.AF_INET, 0, bytes([224, 0, 0, 9]))
     family, *rest = {arguments}

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import pytest
 from escape.laboratory import attack
 
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -38,13 +38,13 @@ def host_listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
 
 
 async def test_a_listener_on_the_hosts_loopback_cannot_be_reached(
-    sandbox: Sandbox, host_listener: socket.socket
+    sandbox: AsyncSandbox, host_listener: socket.socket
 ) -> None:
     code = "found = outcome(lambda: socket.create_connection(address, 1))"
     assert await attack(sandbox, code, address=host_listener.getsockname()[:2]) == "ECONNREFUSED"
 
 
-async def test_a_listener_of_the_host_is_not_listed(sandbox: Sandbox, host_listener: socket.socket) -> None:
+async def test_a_listener_of_the_host_is_not_listed(sandbox: AsyncSandbox, host_listener: socket.socket) -> None:
     code = """
         found = [int(line.split()[1].rpartition(":")[2], 16) for table in ("tcp", "tcp6")
                  for line in open(f"/proc/net/{table}").readlines()[1:]]
@@ -52,7 +52,7 @@ async def test_a_listener_of_the_host_is_not_listed(sandbox: Sandbox, host_liste
     assert host_listener.getsockname()[1] not in await attack(sandbox, code)
 
 
-async def test_a_datagram_socket_of_the_host_cannot_be_reached(sandbox: Sandbox) -> None:
+async def test_a_datagram_socket_of_the_host_cannot_be_reached(sandbox: AsyncSandbox) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.setblocking(False)
@@ -76,7 +76,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("address", OUTSIDE.values(), ids=OUTSIDE)
-async def test_there_is_no_route_to(sandbox: Sandbox, address: str) -> None:
+async def test_there_is_no_route_to(sandbox: AsyncSandbox, address: str) -> None:
     code = """
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         seeker = socket.socket(family, socket.SOCK_DGRAM)
@@ -86,7 +86,7 @@ async def test_there_is_no_route_to(sandbox: Sandbox, address: str) -> None:
     assert await attack(sandbox, code, address=address) in ("ENETUNREACH", "EADDRNOTAVAIL")
 
 
-async def test_the_loopback_is_the_only_device(sandbox: Sandbox) -> None:
+async def test_the_loopback_is_the_only_device(sandbox: AsyncSandbox) -> None:
     code = """
         lines = open("/proc/net/dev").readlines()[2:]
         plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -96,11 +96,11 @@ async def test_the_loopback_is_the_only_device(sandbox: Sandbox) -> None:
     assert await attack(sandbox, code) == [["ENODEV"] * 3, ["lo"]]
 
 
-async def test_the_routing_table_is_empty(sandbox: Sandbox) -> None:
+async def test_the_routing_table_is_empty(sandbox: AsyncSandbox) -> None:
     assert await attack(sandbox, "found = open('/proc/net/route').readlines()[1:]") == []
 
 
-async def test_names_cannot_be_resolved(sandbox: Sandbox) -> None:
+async def test_names_cannot_be_resolved(sandbox: AsyncSandbox) -> None:
     code = """
         try:
             found = repr(socket.getaddrinfo("example.com", 80))
@@ -110,7 +110,7 @@ async def test_names_cannot_be_resolved(sandbox: Sandbox) -> None:
     assert await attack(sandbox, code) in (socket.EAI_AGAIN, socket.EAI_NONAME)
 
 
-async def test_the_hosts_name_servers_are_unknown(sandbox: Sandbox) -> None:
+async def test_the_hosts_name_servers_are_unknown(sandbox: AsyncSandbox) -> None:
     found = await attack(sandbox, "found = open('/etc/resolv.conf').read().split()")
     assert "nameserver" not in found
 
@@ -145,7 +145,7 @@ SOCKETS = {
 
 
 @pytest.mark.parametrize("arguments", SOCKETS.values(), ids=SOCKETS)
-async def test_there_are_no_sockets_for(sandbox: Sandbox, arguments: str) -> None:
+async def test_there_are_no_sockets_for(sandbox: AsyncSandbox, arguments: str) -> None:
     found = await attack(sandbox, f"found = outcome(lambda: socket.socket({arguments}))")
     assert found in ("EPERM", "EAFNOSUPPORT", "EPROTONOSUPPORT")
 
@@ -172,7 +172,7 @@ ADMINISTRATION = {
 
 
 @pytest.mark.parametrize("code", ADMINISTRATION.values(), ids=ADMINISTRATION)
-async def test_the_network_cannot_be_administered_by(sandbox: Sandbox, code: str) -> None:
+async def test_the_network_cannot_be_administered_by(sandbox: AsyncSandbox, code: str) -> None:
     tools = """
         plain, address = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bytes([10, 9, 8, 7])
 

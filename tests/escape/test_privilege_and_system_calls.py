@@ -19,7 +19,7 @@ import signal
 import pytest
 from escape.laboratory import attack, number_of
 
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -107,29 +107,29 @@ TOOLS = """
 """
 
 
-async def refusal(sandbox: Sandbox, name: str, arguments: str) -> str:
+async def refusal(sandbox: AsyncSandbox, name: str, arguments: str) -> str:
     return await attack(
         sandbox, f"{TOOLS}\n    found = outcome(lambda: call(number, {arguments}))", number=number_of(name)
     )
 
 
 @pytest.mark.parametrize(("name", "arguments"), UNPRIVILEGED.values(), ids=UNPRIVILEGED)
-async def test_sandboxed_code_has_no_use_for(sandbox: Sandbox, name: str, arguments: str) -> None:
+async def test_sandboxed_code_has_no_use_for(sandbox: AsyncSandbox, name: str, arguments: str) -> None:
     assert await refusal(sandbox, name, arguments) in ("EPERM", "ENOSYS")
 
 
 @pytest.mark.parametrize(("name", "arguments"), NAMESPACED.values(), ids=NAMESPACED)
-async def test_namespaces_and_mounts_stay_as_they_are_despite(sandbox: Sandbox, name: str, arguments: str) -> None:
+async def test_namespaces_and_mounts_stay_as_they_are_despite(sandbox: AsyncSandbox, name: str, arguments: str) -> None:
     assert await refusal(sandbox, name, arguments) == "EPERM"
 
 
 @pytest.mark.parametrize(("name", "arguments"), ADMINISTRATIVE.values(), ids=ADMINISTRATIVE)
-async def test_the_machine_cannot_be_administered_by(sandbox: Sandbox, name: str, arguments: str) -> None:
+async def test_the_machine_cannot_be_administered_by(sandbox: AsyncSandbox, name: str, arguments: str) -> None:
     assert await refusal(sandbox, name, arguments) in ("EPERM", "ENOSYS")
 
 
 @pytest.mark.parametrize("kind", ["net", "mnt", "pid", "user", "ipc", "uts", "cgroup"])
-async def test_the_namespace_of_process_1_cannot_be_joined(sandbox: Sandbox, kind: str) -> None:
+async def test_the_namespace_of_process_1_cannot_be_joined(sandbox: AsyncSandbox, kind: str) -> None:
     code = "found = outcome(lambda: call(number, os.open(path, os.O_RDONLY), 0))"
     answer = await attack(sandbox, code, path=f"/proc/1/ns/{kind}", number=number_of("setns"))
     assert answer in ("EACCES", "EPERM", "ENOENT")
@@ -139,7 +139,7 @@ NAMESPACE_QUESTIONS = {"the owner": "net", "the parent of the users": "user", "t
 
 
 @pytest.mark.parametrize(("question", "kind"), NAMESPACE_QUESTIONS.items(), ids=NAMESPACE_QUESTIONS)
-async def test_a_namespace_does_not_lead_to(sandbox: Sandbox, question: str, kind: str) -> None:
+async def test_a_namespace_does_not_lead_to(sandbox: AsyncSandbox, question: str, kind: str) -> None:
     request = 0xB701 if question == "the owner" else 0xB702
     code = "found = outcome(lambda: fcntl.ioctl(os.open(path, os.O_RDONLY), request))"
     assert await attack(sandbox, code, path=f"/proc/self/ns/{kind}", request=request) == "EPERM"
@@ -153,7 +153,7 @@ MACHINE_CODE = {
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="other machines have one set of system calls")
 @pytest.mark.parametrize("instructions", MACHINE_CODE.values(), ids=MACHINE_CODE)
-async def test_calls_of_another_set_end_the_process(sandbox: Sandbox, instructions: bytes) -> None:
+async def test_calls_of_another_set_end_the_process(sandbox: AsyncSandbox, instructions: bytes) -> None:
     code = """
         page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         page.write(instructions)

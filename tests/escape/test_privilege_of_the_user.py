@@ -19,7 +19,7 @@ import signal
 import pytest
 from escape.laboratory import attack, booty, number_of, program
 
-from fumehood import Cause, Sandbox
+from fumehood import AsyncSandbox, Cause
 
 pytestmark = pytest.mark.anyio
 
@@ -40,19 +40,19 @@ BECOMING = {
 
 
 @pytest.mark.parametrize("way", BECOMING.values(), ids=BECOMING)
-async def test_the_program_cannot_become_somebody_else_by(sandbox: Sandbox, way: str) -> None:
+async def test_the_program_cannot_become_somebody_else_by(sandbox: AsyncSandbox, way: str) -> None:
     found = await attack(sandbox, f"found = [outcome(lambda: {way}), os.getresuid(), os.getresgid()]")
     assert found[0] in ("EPERM", "EINVAL")  # EINVAL: there is no such user inside
     assert found[1:] == [[1000] * 3, [1000] * 3]
 
 
-async def test_there_is_one_user_in_the_map(sandbox: Sandbox) -> None:
+async def test_there_is_one_user_in_the_map(sandbox: AsyncSandbox) -> None:
     found = await attack(sandbox, "found = [open(f'/proc/self/{kind}_map').read().split() for kind in ('uid', 'gid')]")
     assert [[inside, count] for inside, _, count in found] == [["1000", "1"]] * 2
 
 
 @pytest.mark.parametrize("kind", ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"])
-async def test_a_capability_set_is_empty(sandbox: Sandbox, kind: str) -> None:
+async def test_a_capability_set_is_empty(sandbox: AsyncSandbox, kind: str) -> None:
     assert int(await attack(sandbox, f"{STATUS}\n    found = status[kind]", kind=kind), 16) == 0
 
 
@@ -65,7 +65,7 @@ CAPABILITY_CALLS = {
 
 
 @pytest.mark.parametrize("way", CAPABILITY_CALLS.values(), ids=CAPABILITY_CALLS)
-async def test_capabilities_cannot_be_had_by(sandbox: Sandbox, way: str) -> None:
+async def test_capabilities_cannot_be_had_by(sandbox: AsyncSandbox, way: str) -> None:
     code = """
         def prctl(result):
             if result < 0:
@@ -79,7 +79,7 @@ async def test_capabilities_cannot_be_had_by(sandbox: Sandbox, way: str) -> None
     assert await attack(sandbox, code, way=way) == "EPERM"
 
 
-async def test_new_privileges_are_forbidden_also_after_executing(sandbox: Sandbox) -> None:
+async def test_new_privileges_are_forbidden_also_after_executing(sandbox: AsyncSandbox) -> None:
     code = """
         import subprocess
         script = "grep -E '^(NoNewPrivs|Seccomp|CapBnd)' /proc/self/status"
@@ -89,7 +89,7 @@ async def test_new_privileges_are_forbidden_also_after_executing(sandbox: Sandbo
     assert await attack(sandbox, code) == expected
 
 
-async def test_landlock_holds_after_executing(sandbox: Sandbox) -> None:
+async def test_landlock_holds_after_executing(sandbox: AsyncSandbox) -> None:
     """Its scope is what keeps signals from process 1 where that is the same user's."""
     code = """
         import subprocess
@@ -99,7 +99,7 @@ async def test_landlock_holds_after_executing(sandbox: Sandbox) -> None:
     assert await attack(sandbox, code) == ["PermissionError: [Errno 1] Operation not permitted"]
 
 
-async def test_a_set_uid_program_gives_no_root(sandbox: Sandbox) -> None:
+async def test_a_set_uid_program_gives_no_root(sandbox: AsyncSandbox) -> None:
     code = """
         import glob, subprocess
         files = filter(os.path.isfile, glob.glob("/usr/bin/*"))
@@ -130,20 +130,20 @@ DISTURBANCES = {
 
 
 @pytest.mark.parametrize("way", DISTURBANCES.values(), ids=DISTURBANCES)
-async def test_process_1_is_not_disturbed_by(sandbox: Sandbox, way: str) -> None:
+async def test_process_1_is_not_disturbed_by(sandbox: AsyncSandbox, way: str) -> None:
     numbers = {name: number_of(name) for name in ("rt_sigqueueinfo", "ioprio_set")}
     assert await attack(sandbox, f"found = outcome(lambda: {way})", **numbers) == "EPERM"
 
 
 @pytest.mark.parametrize("number", [*range(1, 32), *range(34, 65)], ids=lambda number: f"signal {number}")
-async def test_process_1_outlives(sandbox: Sandbox, number: signal.Signals) -> None:
+async def test_process_1_outlives(sandbox: AsyncSandbox, number: signal.Signals) -> None:
     result = await sandbox.run(program("found = outcome(lambda: os.kill(1, number))", number=number))
     assert result.cause is Cause.EXIT  # the end of process 1 would be that of the run
     assert booty(result) in ("EPERM", "GOT None")
 
 
 @pytest.mark.parametrize("limit", ["NOFILE", "AS", "CPU", "NPROC", "SIGPENDING"])
-async def test_limits_of_process_1_are_no_way_to_an_ending_without_a_cause(sandbox: Sandbox, limit: str) -> None:
+async def test_limits_of_process_1_are_no_way_to_an_ending_without_a_cause(sandbox: AsyncSandbox, limit: str) -> None:
     """Where it is the same user's, the program may set them, as long as that ends nothing but its own run."""
     code = "found = outcome(lambda: resource.prlimit(1, getattr(resource, f'RLIMIT_{limit}'), (0, 0)))"
     result = await sandbox.run(program(code, limit=limit) + "os._exit(7)")
@@ -162,7 +162,7 @@ PRIORITIES = {
 
 
 @pytest.mark.parametrize("way", PRIORITIES.values(), ids=PRIORITIES)
-async def test_priority_cannot_be_had_by(sandbox: Sandbox, way: str) -> None:
+async def test_priority_cannot_be_had_by(sandbox: AsyncSandbox, way: str) -> None:
     found = await attack(sandbox, f"found = outcome(lambda: {way})", number=number_of("sched_setattr"))
     assert found in ("EPERM", "EACCES")
 
@@ -171,7 +171,7 @@ LIMITS = ["NPROC", "NOFILE", "FSIZE", "MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO", "
 
 
 @pytest.mark.parametrize("name", LIMITS)
-async def test_a_limit_cannot_be_raised(sandbox: Sandbox, name: str) -> None:
+async def test_a_limit_cannot_be_raised(sandbox: AsyncSandbox, name: str) -> None:
     code = """
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
@@ -184,7 +184,7 @@ async def test_a_limit_cannot_be_raised(sandbox: Sandbox, name: str) -> None:
     assert await attack(sandbox, code, name=name) == "refused"
 
 
-async def test_memory_cannot_be_locked_past_the_limit(sandbox: Sandbox) -> None:
+async def test_memory_cannot_be_locked_past_the_limit(sandbox: AsyncSandbox) -> None:
     code = """
         page = mmap.mmap(-1, 32 << 20)
         found = outcome(lambda: call(number, ctypes.addressof(ctypes.c_char.from_buffer(page)), 32 << 20))

@@ -26,7 +26,7 @@ import pytest
 from escape.laboratory import attack
 
 import fumehood
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -40,13 +40,13 @@ FACTS = [
 
 
 @pytest.mark.parametrize("name", FACTS)
-async def test_a_fact_about_the_host_is_empty(sandbox: Sandbox, name: str) -> None:
+async def test_a_fact_about_the_host_is_empty(sandbox: AsyncSandbox, name: str) -> None:
     found = await attack(sandbox, "found = outcome(lambda: open(path, 'rb').read(4096))", path=f"/proc/{name}")
     assert found in ("GOT b''", "ENOENT", "EACCES")
 
 
 @pytest.mark.parametrize("name", ["acpi", "bus", "driver", "fs", "irq", "pressure", "scsi", "tty"])
-async def test_a_folder_about_the_host_is_empty(sandbox: Sandbox, name: str) -> None:
+async def test_a_folder_about_the_host_is_empty(sandbox: AsyncSandbox, name: str) -> None:
     found = await attack(sandbox, "found = outcome(lambda: os.listdir(path))", path=f"/proc/{name}")
     assert found in ("GOT []", "ENOENT")
 
@@ -55,7 +55,7 @@ NAMESPACE_SWITCHES = ["fs/mqueue/msg_max", "fs/mqueue/queues_max", "kernel/shmma
 
 
 @pytest.mark.parametrize("switch", NAMESPACE_SWITCHES)
-async def test_a_switch_of_the_namespace_cannot_be_turned(sandbox: Sandbox, switch: str) -> None:
+async def test_a_switch_of_the_namespace_cannot_be_turned(sandbox: AsyncSandbox, switch: str) -> None:
     code = "found = outcome(lambda: os.open(path, os.O_WRONLY))"
     assert await attack(sandbox, code, path=f"/proc/sys/{switch}") in ("EROFS", "EACCES", "ENOENT")
 
@@ -69,7 +69,7 @@ HOST_SWITCHES = [
 
 
 @pytest.mark.parametrize("switch", HOST_SWITCHES)
-async def test_a_switch_of_the_host_cannot_be_turned(sandbox: Sandbox, switch: str) -> None:
+async def test_a_switch_of_the_host_cannot_be_turned(sandbox: AsyncSandbox, switch: str) -> None:
     """Opening is the whole attack: nothing is written, in case it works. A mask can be opened, but leads nowhere."""
     code = """
         def turn():
@@ -82,11 +82,11 @@ async def test_a_switch_of_the_host_cannot_be_turned(sandbox: Sandbox, switch: s
 
 
 @pytest.mark.parametrize("path", ["/sys/fs/cgroup", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/class/net"])
-async def test_sysfs_is_not_there(sandbox: Sandbox, path: str) -> None:
+async def test_sysfs_is_not_there(sandbox: AsyncSandbox, path: str) -> None:
     assert await attack(sandbox, "found = outcome(lambda: os.listdir(path))", path=path) == "ENOENT"
 
 
-async def test_only_harmless_kinds_of_file_systems_are_mounted(sandbox: Sandbox) -> None:
+async def test_only_harmless_kinds_of_file_systems_are_mounted(sandbox: AsyncSandbox) -> None:
     code = """
         mounts = (line.split() for line in open("/proc/self/mounts"))
         found = [(place, kind) for _, place, kind, *_ in mounts
@@ -96,13 +96,13 @@ async def test_only_harmless_kinds_of_file_systems_are_mounted(sandbox: Sandbox)
     assert await attack(sandbox, code, own=own) == []
 
 
-async def test_only_own_processes_are_in_proc(sandbox: Sandbox) -> None:
+async def test_only_own_processes_are_in_proc(sandbox: AsyncSandbox) -> None:
     found = await attack(sandbox, "found = [os.getpid(), sorted(n for n in os.listdir('/proc') if n.isdigit())]")
     own, seen = found
     assert seen == [str(own)]
 
 
-async def test_the_process_numbers_of_the_host_are_not_there(sandbox: Sandbox) -> None:
+async def test_the_process_numbers_of_the_host_are_not_there(sandbox: AsyncSandbox) -> None:
     code = "found = [outcome(lambda: os.stat(f'/proc/{pid}')), outcome(lambda: os.kill(pid, 0))]"
     assert await attack(sandbox, code, pid=os.getpid()) == ["ENOENT", "ESRCH"]
 
@@ -132,11 +132,11 @@ PROCESS_1_SECRETS = {
 
 
 @pytest.mark.parametrize("secret", PROCESS_1_SECRETS.values(), ids=PROCESS_1_SECRETS)
-async def test_process_1_keeps_to_itself_its(sandbox: Sandbox, secret: str) -> None:
+async def test_process_1_keeps_to_itself_its(sandbox: AsyncSandbox, secret: str) -> None:
     assert await attack(sandbox, f"found = outcome(lambda: {secret})") in ("EACCES", "EPERM", "ENOENT")
 
 
-async def test_no_command_line_names_a_folder_of_the_host(sandbox: Sandbox) -> None:
+async def test_no_command_line_names_a_folder_of_the_host(sandbox: AsyncSandbox) -> None:
     code = """
         lines = [outcome(lambda: open(f"/proc/{pid}/cmdline").read()) for pid in (1, "self")]
         found = [*lines, " ".join(sys.orig_argv)]
@@ -145,29 +145,29 @@ async def test_no_command_line_names_a_folder_of_the_host(sandbox: Sandbox) -> N
     assert not [line for line in await attack(sandbox, code) if package in line]
 
 
-async def test_the_own_cgroup_looks_like_the_top(sandbox: Sandbox) -> None:
+async def test_the_own_cgroup_looks_like_the_top(sandbox: AsyncSandbox) -> None:
     code = "found = [line.strip().split(':', 2)[2] for line in open('/proc/self/cgroup')]"
     assert set(await attack(sandbox, code)) == {"/"}
 
 
-async def test_the_hosts_name_is_unknown(sandbox: Sandbox) -> None:
+async def test_the_hosts_name_is_unknown(sandbox: AsyncSandbox) -> None:
     code = "found = [os.uname().nodename, open('/proc/sys/kernel/hostname').read().strip(), socket.gethostname()]"
     assert socket.gethostname() not in await attack(sandbox, code)
 
 
 @pytest.mark.parametrize("value", ["999", "0", "-1", "-1000"])
-async def test_the_program_cannot_save_itself_from_the_out_of_memory_killer(sandbox: Sandbox, value: str) -> None:
+async def test_the_program_cannot_save_itself_from_the_out_of_memory_killer(sandbox: AsyncSandbox, value: str) -> None:
     code = "found = outcome(lambda: write('/proc/self/oom_score_adj', value))"
     assert await attack(sandbox, code, value=value) == "EACCES"
 
 
 @pytest.mark.parametrize("table", ["uid_map", "gid_map", "projid_map"])
 @pytest.mark.parametrize("users", ["0 0 4294967295", "0 0 1", "0 1000 1"])
-async def test_the_user_map_cannot_be_widened(sandbox: Sandbox, users: str, table: str) -> None:
+async def test_the_user_map_cannot_be_widened(sandbox: AsyncSandbox, users: str, table: str) -> None:
     code = "found = outcome(lambda: write(path, users))"
     assert await attack(sandbox, code, path=f"/proc/self/{table}", users=users) in ("EACCES", "EPERM")
 
 
-async def test_groups_stay_given_up(sandbox: Sandbox) -> None:
+async def test_groups_stay_given_up(sandbox: AsyncSandbox) -> None:
     code = "found = [outcome(lambda: write('/proc/self/setgroups', 'allow')), outcome(lambda: os.setgroups([0]))]"
     assert await attack(sandbox, code) == ["EACCES", "EPERM"]

@@ -27,7 +27,7 @@ import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import ENDED, attack, booty, lingering_attack, number_of, program
 
-from fumehood import Cause, Sandbox, Status, UsageError
+from fumehood import AsyncSandbox, Cause, Status, UsageError
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ LIES = [
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: repr(lie[:30]))
-async def test_no_descriptor_takes_a_lie(sandbox: Sandbox, lie: str) -> None:
+async def test_no_descriptor_takes_a_lie(sandbox: AsyncSandbox, lie: str) -> None:
     code = """
         found = {}
         for number in range(3, 1024):
@@ -58,7 +58,7 @@ async def test_no_descriptor_takes_a_lie(sandbox: Sandbox, lie: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [1, 2], ids=["stdout", "stderr"])
-async def test_a_lie_that_is_printed_is_text(sandbox: Sandbox, stream: int) -> None:
+async def test_a_lie_that_is_printed_is_text(sandbox: AsyncSandbox, stream: int) -> None:
     text = "\n".join(LIES)
     result = await sandbox.run(f"import os; os.write({stream}, {text.encode()!r}); os._exit(7)")
     assert (result.status, result.cause, result.exit_code) == (Status.ERROR, Cause.EXIT, 7)
@@ -69,20 +69,20 @@ FORGED_NOTES = ["memory", "disk", "processes"]
 
 
 @pytest.mark.parametrize("note", FORGED_NOTES)
-async def test_a_forged_note_does_not_turn_success_into_failure(sandbox: Sandbox, note: str) -> None:
+async def test_a_forged_note_does_not_turn_success_into_failure(sandbox: AsyncSandbox, note: str) -> None:
     result = await sandbox.run(program("os.symlink(note, '/run/.exhausted'); found = 0", note=note))
     assert (booty(result), result.status, result.cause) == (0, Status.SUCCESS, Cause.EXIT)
 
 
 @pytest.mark.parametrize("note", ["", "wall_time", "../../etc/shadow", "x" * 4000, "memory\n", "\udcff"], ids=ascii)
-async def test_an_unknown_note_is_not_believed(sandbox: Sandbox, note: str) -> None:
+async def test_an_unknown_note_is_not_believed(sandbox: AsyncSandbox, note: str) -> None:
     code = "outcome(lambda: os.symlink(note, '/run/.exhausted')); found = 0"
     result = await sandbox.run(program(code, note=note) + "os._exit(5)")
     assert (booty(result), result.status, result.cause, result.exit_code) == (0, Status.ERROR, Cause.EXIT, 5)
 
 
 @pytest.mark.parametrize("kind", ["mkfifo", "mkdir"])
-async def test_a_note_that_cannot_be_read_holds_nobody_up(sandbox: Sandbox, kind: str) -> None:
+async def test_a_note_that_cannot_be_read_holds_nobody_up(sandbox: AsyncSandbox, kind: str) -> None:
     result = await sandbox.run(program(f"os.{kind}('/run/.exhausted'); found = 0") + "os._exit(5)")
     assert (booty(result), result.status, result.exit_code) == (0, Status.ERROR, 5)
 
@@ -104,13 +104,13 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(("code", "expected"), ENDINGS.values(), ids=ENDINGS)
-async def test_the_exit_code_is_right_after(sandbox: Sandbox, code: str, expected: int) -> None:
+async def test_the_exit_code_is_right_after(sandbox: AsyncSandbox, code: str, expected: int) -> None:
     result = await sandbox.run(program(f"print({ENDED!r}, flush=True)\n{code}"))
     assert result.stdout.startswith(ENDED), "it never started"
     assert (result.cause, result.exit_code) == (Cause.EXIT, expected)
 
 
-async def test_a_program_that_will_not_let_the_interpreter_end_is_ended(sandbox: Sandbox) -> None:
+async def test_a_program_that_will_not_let_the_interpreter_end_is_ended(sandbox: AsyncSandbox) -> None:
     """It runs on in the frames that called it, with no descriptor and no right that they had."""
     code = """
         found, frame = [], sys._getframe()
@@ -130,14 +130,14 @@ DEADLY = [1, 2, 3, 4, 6, 7, 8, 9, 11, 13, 14, 15, 16, 29, 30, 31, 34, 35, 40, 63
 
 
 @pytest.mark.parametrize("number", DEADLY, ids=lambda number: f"signal {number}")
-async def test_death_by_a_signal_is_reported(sandbox: Sandbox, number: int) -> None:
+async def test_death_by_a_signal_is_reported(sandbox: AsyncSandbox, number: int) -> None:
     code = "libc.signal(number, 0); os.kill(os.getpid(), number); signal.pause()"
     result = await sandbox.run(program(f"print({ENDED!r}, flush=True)\n{code}", number=number))
     assert result.stdout.startswith(ENDED), "it never started"
     assert (result.status, result.cause, result.exit_code) == (Status.ERROR, Cause.SIGNAL, 128 + number)
 
 
-async def test_output_that_is_taken_back_cannot_make_the_host_wait(sandbox: Sandbox) -> None:
+async def test_output_that_is_taken_back_cannot_make_the_host_wait(sandbox: AsyncSandbox) -> None:
     """A program can open its end of a pipe anew to read. What the host was promised is then gone, and a read that may
     block stops the whole application, until the program lets it go on."""
     async with lingering_attack(sandbox, "found = [os.fstat(n).st_ino for n in (1, 2)]") as inodes:
@@ -157,14 +157,14 @@ def open_descriptors() -> list[int]:
     return found
 
 
-async def test_binary_output_arrives_as_it_is(sandbox: Sandbox) -> None:
+async def test_binary_output_arrives_as_it_is(sandbox: AsyncSandbox) -> None:
     data = bytes(range(256)) * 512
     result = await sandbox.run("import os; data = bytes(range(256)) * 512\nwhile data: data = data[os.write(1, data):]")
     arrived = result.stdout_bytes == data  # apart, because a long comparison takes pytest minutes to show
     assert arrived
 
 
-async def test_two_streams_do_not_mix(sandbox: Sandbox) -> None:
+async def test_two_streams_do_not_mix(sandbox: AsyncSandbox) -> None:
     code = "import os\nfor _ in range(3000):\n  os.write(1, b'o' * 99 + b'\\n'); os.write(2, b'e' * 99 + b'\\n')"
     result = await sandbox.run(code)
     streams = ((result.stdout_bytes, b"o"), (result.stderr_bytes, b"e"))
@@ -174,17 +174,17 @@ async def test_two_streams_do_not_mix(sandbox: Sandbox) -> None:
 ARGUMENTS = ["", " ", "\n", "a\nb", "\t\r\x1b[31m", "\x7f", "-c", "--", '{"go": true}', "äöü\u2028", "\udcff\udc80"]
 
 
-async def test_odd_arguments_arrive_as_they_are(sandbox: Sandbox) -> None:
+async def test_odd_arguments_arrive_as_they_are(sandbox: AsyncSandbox) -> None:
     result = await sandbox.run("import sys; sys.stdout.write(ascii(sys.argv[1:]))", args=ARGUMENTS)
     assert result.stdout == ascii(ARGUMENTS)
 
 
-async def test_odd_arguments_of_a_command_arrive_as_they_are(sandbox: Sandbox) -> None:
+async def test_odd_arguments_of_a_command_arrive_as_they_are(sandbox: AsyncSandbox) -> None:
     result = await sandbox.run(argv=["printf", "%s\\0", *ARGUMENTS])
     assert result.stdout_bytes.split(b"\0")[:-1] == [os.fsencode(argument) for argument in ARGUMENTS]
 
 
-async def test_odd_variables_arrive_as_they_are(sandbox: Sandbox) -> None:
+async def test_odd_variables_arrive_as_they_are(sandbox: AsyncSandbox) -> None:
     variables = {"A B": "c\nd", "\n": "\t", "ä": "\udcff", "1": "", '{"x"': "}", "LD_PRELOAD": "/none", "IFS": "x"}
     code = "import os, sys; sys.stdout.write(ascii({k: os.environ[k] for k in sorted(os.environ) if k in names}))"
     result = await sandbox.run(f"names = {sorted(variables)!a}\n{code}", env=variables)
@@ -192,7 +192,7 @@ async def test_odd_variables_arrive_as_they_are(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("place", ["args", "env", "name", "cwd"])
-async def test_text_that_is_no_text_is_one_clear_error(sandbox: Sandbox, place: str) -> None:
+async def test_text_that_is_no_text_is_one_clear_error(sandbox: AsyncSandbox, place: str) -> None:
     text = "a\ud800"
     value = {"args": [text], "env": {"A": text}, "name": text, "cwd": text}[place]
     with pytest.raises(UsageError):
@@ -204,20 +204,20 @@ SCRIPT_NAMES = ["a\nb", "-c", ".exhausted", "\x1b[31m", "'; exit 1; '", "$(exit 
 
 @pytest.mark.parametrize("name", SCRIPT_NAMES, ids=ascii)
 @pytest.mark.parametrize("language", ["python", "sh"])
-async def test_an_odd_script_name_is_a_name(sandbox: Sandbox, language: str, name: str) -> None:
+async def test_an_odd_script_name_is_a_name(sandbox: AsyncSandbox, language: str, name: str) -> None:
     code = "import os; os.write(1, b'ran')" if language == "python" else "printf ran"
     result = await sandbox.run(code, name=name, language=language)
     assert (result.status, result.stdout) == (Status.SUCCESS, "ran")
 
 
-async def test_source_that_looks_like_a_request_is_source(sandbox: Sandbox) -> None:
+async def test_source_that_looks_like_a_request_is_source(sandbox: AsyncSandbox) -> None:
     request = '{"interpreter": ["/bin/sh"], "script": "x", "arguments": [], "environment": {}, "cwd": "/"}'
     result = await sandbox.run(f"{request}\nprint('ran')")
     assert result.stdout == "ran\n"
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444], ids=oct)
-async def test_a_workspace_that_was_closed_is_an_error_with_a_reason(sandbox: Sandbox, mode: int) -> None:
+async def test_a_workspace_that_was_closed_is_an_error_with_a_reason(sandbox: AsyncSandbox, mode: int) -> None:
     """Otherwise the caller sees a program that failed without a word, though it never ran."""
     assert await attack(sandbox, "found = outcome(lambda: os.chmod('/workspace', mode))", mode=mode) == "GOT None"
     try:
@@ -241,7 +241,7 @@ async def test_a_child_that_is_given_to_the_supervisor_does_not_hold_it_up(make_
         assert await attack(neighbour, "found = 42") == 42
 
 
-async def test_signals_that_the_program_sends_to_its_group_end_the_program_alone(sandbox: Sandbox) -> None:
+async def test_signals_that_the_program_sends_to_its_group_end_the_program_alone(sandbox: AsyncSandbox) -> None:
     async with lingering_attack(sandbox, "found = 0"):
         result = await sandbox.run(program(f"print({ENDED!r}, flush=True); os.killpg(0, signal.SIGKILL)"))
     assert (result.cause, result.signal) == (Cause.SIGNAL, signal.SIGKILL.name)

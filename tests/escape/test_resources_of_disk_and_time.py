@@ -21,7 +21,7 @@ import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import ENDED, attack, program
 
-from fumehood import Cause, Sandbox, Status
+from fumehood import AsyncSandbox, Cause, Status
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ DISK, INODES, OUTPUT = 8 * MIB, 300, 64 * 1024
 
 
 @pytest.fixture
-async def tight(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+async def tight(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
     resources = {"disk": DISK, "inodes": INODES, "output": OUTPUT, "memory": "256M", "timeout": 20, "cpu_time": 5}
     async with make_sandbox(resources=resources) as sandbox:
         yield sandbox
@@ -54,7 +54,7 @@ FILLING = {
 
 
 @pytest.mark.parametrize("code", FILLING.values(), ids=FILLING)
-async def test_a_disk_cannot_be_overfilled_by(tight: Sandbox, code: str) -> None:
+async def test_a_disk_cannot_be_overfilled_by(tight: AsyncSandbox, code: str) -> None:
     tools = """
         def fill(path):
             written = 0
@@ -69,7 +69,7 @@ async def test_a_disk_cannot_be_overfilled_by(tight: Sandbox, code: str) -> None
 
 
 @pytest.mark.parametrize("size", [DISK + 1, 1 << 40], ids=["just too large", "a terabyte"])
-async def test_a_sparse_file_has_a_size_limit(tight: Sandbox, size: int) -> None:
+async def test_a_sparse_file_has_a_size_limit(tight: AsyncSandbox, size: int) -> None:
     code = "open('evil', 'w').close(); found = outcome(lambda: os.truncate('evil', size))"
     assert await attack(tight, code, size=size) == "EFBIG"
 
@@ -88,12 +88,12 @@ COUNTLESS = {
 
 
 @pytest.mark.parametrize("code", COUNTLESS.values(), ids=COUNTLESS)
-async def test_there_cannot_be_countless(tight: Sandbox, code: str) -> None:
+async def test_there_cannot_be_countless(tight: AsyncSandbox, code: str) -> None:
     loop = "found = next((n for n in range(1000) if not outcome(lambda: {code}).startswith('GOT')), 1000)"
     assert await attack(tight, loop.format(code=code)) <= INODES
 
 
-async def test_a_full_disk_is_named_as_what_it_is(tight: Sandbox) -> None:
+async def test_a_full_disk_is_named_as_what_it_is(tight: AsyncSandbox) -> None:
     result = await tight.run("with open('evil', 'wb') as stream:\n  for _ in range(32): stream.write(bytes(1 << 20))")
     assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.DISK)
 
@@ -110,7 +110,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("code", FLOODS.values(), ids=FLOODS)
-async def test_output_cannot_flood_the_host_by(tight: Sandbox, code: str) -> None:
+async def test_output_cannot_flood_the_host_by(tight: AsyncSandbox, code: str) -> None:
     result = await tight.run(program(f"found = {code} and 0"))
     assert (result.status, result.cause, result.truncated) == (Status.RESOURCE_EXCEEDED, Cause.OUTPUT, True)
     assert len(result.stdout_bytes) + len(result.stderr_bytes) <= OUTPUT
@@ -155,7 +155,7 @@ STAYING = {
 
 
 @pytest.mark.parametrize("code", STAYING.values(), ids=STAYING)
-async def test_time_ends_also_for_a_program_with(sandbox: Sandbox, code: str) -> None:
+async def test_time_ends_also_for_a_program_with(sandbox: AsyncSandbox, code: str) -> None:
     result = await sandbox.run(program(f"print({ENDED!r}, flush=True)\nfound = 0\n{dedent(code)}"), timeout=0.5)
     assert result.stdout.startswith(ENDED), "it never started"
     assert (result.status, result.cause) == (Status.TIMEOUT, Cause.WALL_TIME)
@@ -167,12 +167,12 @@ async def test_cpu_time_runs_out_also_when_the_signal_is_ignored(make_sandbox: M
     assert (result.status, result.cause) == (Status.TIMEOUT, Cause.CPU_TIME)
 
 
-async def test_too_many_arguments_are_an_error_of_the_command(sandbox: Sandbox) -> None:
+async def test_too_many_arguments_are_an_error_of_the_command(sandbox: AsyncSandbox) -> None:
     result = await sandbox.run(argv=["true", *["x" * 100_000] * 40])
     assert (result.status, result.cause, result.exit_code) == (Status.ERROR, Cause.EXIT, 126)
 
 
-async def test_endless_recursion_ends_the_program_alone(sandbox: Sandbox) -> None:
+async def test_endless_recursion_ends_the_program_alone(sandbox: AsyncSandbox) -> None:
     result = await sandbox.run("def deeper(): deeper()\ndeeper()")
     assert (result.status, result.exit_code) == (Status.ERROR, 1)
     assert "RecursionError" in result.stderr

@@ -16,7 +16,7 @@ import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import attack, booty, program
 
-from fumehood import Cause, Sandbox, Status, UnenforceableError
+from fumehood import AsyncSandbox, Cause, Status, UnenforceableError
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ MEMORY = 64 << 20
 
 
 @pytest.fixture
-async def roomy(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+async def roomy(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
     """So much disk that memory runs out first."""
     async with make_sandbox(resources={"memory": MEMORY, "disk": "256M", "processes": 32, "timeout": 20}) as sandbox:
         yield sandbox
@@ -54,7 +54,7 @@ HOARDING = {
 
 
 @pytest.mark.parametrize("code", HOARDING.values(), ids=HOARDING)
-async def test_a_process_cannot_hoard_memory_in(roomy: Sandbox, code: str) -> None:
+async def test_a_process_cannot_hoard_memory_in(roomy: AsyncSandbox, code: str) -> None:
     result = await roomy.run(program(code))
     assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.MEMORY)
     assert result.peak_memory_bytes <= MEMORY
@@ -146,7 +146,7 @@ SHARED_HOARDING = {
 
 
 @pytest.mark.parametrize("code", SHARED_HOARDING.values(), ids=SHARED_HOARDING)
-async def test_a_run_cannot_hoard_memory_in(make_sandbox: MakeSandbox, roomy: Sandbox, code: str) -> None:
+async def test_a_run_cannot_hoard_memory_in(make_sandbox: MakeSandbox, roomy: AsyncSandbox, code: str) -> None:
     """Only a cgroup counts what belongs to no process, or to many; without one a strict policy is refused."""
     if "cgroup" not in roomy.enforcement["resources.memory"]:
         with pytest.raises(UnenforceableError, match=r"resources\.memory"):
@@ -158,7 +158,7 @@ async def test_a_run_cannot_hoard_memory_in(make_sandbox: MakeSandbox, roomy: Sa
     assert was_stopped or booty(result) <= MEMORY
 
 
-async def test_no_access_list_takes_memory_of_the_kernel(roomy: Sandbox) -> None:
+async def test_no_access_list_takes_memory_of_the_kernel(roomy: AsyncSandbox) -> None:
     code = """
     entries = b"".join(struct.pack("<HHI", tag, 6, 0xFFFFFFFF) for tag in (1, 4, 16, 32))
     open("file", "w").close()
@@ -167,6 +167,6 @@ async def test_no_access_list_takes_memory_of_the_kernel(roomy: Sandbox) -> None
     assert await attack(roomy, code) in ("ENOTSUP", "EOPNOTSUPP")
 
 
-async def test_no_answers_can_pile_up_in_netlink_sockets(roomy: Sandbox) -> None:
+async def test_no_answers_can_pile_up_in_netlink_sockets(roomy: AsyncSandbox) -> None:
     code = "found = outcome(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))"
     assert await attack(roomy, code) == "EAFNOSUPPORT"

@@ -17,7 +17,7 @@ import pytest
 from escape.conftest import MakeSandbox
 from escape.laboratory import attack
 
-from fumehood import Cause, Sandbox, Status
+from fumehood import AsyncSandbox, Cause, Status
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ PROCESSES, FILES = 12, 64
 
 
 @pytest.fixture
-async def tight(make_sandbox: MakeSandbox) -> AsyncIterator[Sandbox]:
+async def tight(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
     async with make_sandbox(resources={"processes": PROCESSES, "open_files": FILES, "timeout": 20}) as sandbox:
         yield sandbox
 
@@ -89,11 +89,11 @@ MULTIPLYING = {
 
 
 @pytest.mark.parametrize("code", MULTIPLYING.values(), ids=MULTIPLYING)
-async def test_a_program_cannot_multiply_by(tight: Sandbox, code: str) -> None:
+async def test_a_program_cannot_multiply_by(tight: AsyncSandbox, code: str) -> None:
     assert await attack(tight, code) <= PROCESSES
 
 
-async def test_a_fork_bomb_is_named_as_what_it_is(tight: Sandbox) -> None:
+async def test_a_fork_bomb_is_named_as_what_it_is(tight: AsyncSandbox) -> None:
     # Each of them goes on until it is refused, the first one too, whose end is the run's.
     result = await tight.run("import os\nwhile True: os.fork()")
     assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.PROCESSES)
@@ -108,7 +108,7 @@ SURVIVING = {
 
 
 @pytest.mark.parametrize("code", SURVIVING.values(), ids=SURVIVING)
-async def test_nothing_survives_its_run(sandbox: Sandbox, code: str) -> None:
+async def test_nothing_survives_its_run(sandbox: AsyncSandbox, code: str) -> None:
     name = f"hood{secrets.token_hex(4)}"
     await attack(
         sandbox,
@@ -139,7 +139,7 @@ def process_names() -> set[str]:
     return names
 
 
-async def test_open_files_are_counted(tight: Sandbox) -> None:
+async def test_open_files_are_counted(tight: AsyncSandbox) -> None:
     code = """
         found, held = 0, []
         while found < 2 * 64 and outcome(lambda: held.append(os.dup(0))) == "GOT None":

@@ -26,7 +26,7 @@ from escape.conftest import MakeSandbox
 from escape.laboratory import attack, lingering_attack, number_of
 from ordinary import own
 
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 from fumehood.guest.contract.limits import MOST_TERMINALS
 from fumehood.guest.isolation.run import MOST_PENDING_SIGNALS
 
@@ -56,7 +56,7 @@ QUEUEING = {
 
 
 @pytest.mark.parametrize("code", QUEUEING.values(), ids=QUEUEING)
-async def test_what_waits_is_counted(sandbox: Sandbox, code: str) -> None:
+async def test_what_waits_is_counted(sandbox: AsyncSandbox, code: str) -> None:
     count = """
         found = 0
         while found < 1000 and outcome(queue) == "GOT 0":
@@ -76,7 +76,9 @@ HUGE_PAGES = {
 
 
 @pytest.mark.parametrize(("name", "arguments", "answer"), HUGE_PAGES.values(), ids=HUGE_PAGES)
-async def test_the_hosts_huge_pages_cannot_be_had_by(sandbox: Sandbox, name: str, arguments: str, answer: str) -> None:
+async def test_the_hosts_huge_pages_cannot_be_had_by(
+    sandbox: AsyncSandbox, name: str, arguments: str, answer: str
+) -> None:
     found = await attack(sandbox, f"found = outcome(lambda: call(number, {arguments}))", number=number_of(name))
     assert found == answer
 
@@ -89,7 +91,7 @@ def shared_folder(host_folder: Path) -> Path:
 
 
 @pytest.fixture
-async def reading_sandbox(make_sandbox: MakeSandbox, shared_folder: Path) -> AsyncIterator[Sandbox]:
+async def reading_sandbox(make_sandbox: MakeSandbox, shared_folder: Path) -> AsyncIterator[AsyncSandbox]:
     mount = {"source": str(shared_folder), "target": "/data", "mode": "ro"}
     async with make_sandbox(filesystem={"mounts": [mount]}) as sandbox:
         yield sandbox
@@ -103,7 +105,7 @@ LEASES = {
 
 
 @pytest.mark.parametrize("way", LEASES.values(), ids=LEASES)
-async def test_a_read_only_mount_gives_no(reading_sandbox: Sandbox, way: str) -> None:
+async def test_a_read_only_mount_gives_no(reading_sandbox: AsyncSandbox, way: str) -> None:
     """Whoever writes the file on the host would have to wait for its holder."""
     code = f"file = os.open('/data/data.txt', os.O_RDONLY)\n        found = outcome(lambda: {way})"
     assert await attack(reading_sandbox, f"\n        {code}", number=number_of("fcntl")) == "EINVAL"
@@ -126,7 +128,7 @@ PRIORITIES = {
 
 
 @pytest.mark.parametrize("way", PRIORITIES.values(), ids=PRIORITIES)
-async def test_a_program_has_no_say_about_all_processes_of_its_user_at(sandbox: Sandbox, way: str) -> None:
+async def test_a_program_has_no_say_about_all_processes_of_its_user_at(sandbox: AsyncSandbox, way: str) -> None:
     assert await attack(sandbox, f"found = outcome(lambda: {way})", number=number_of("ioprio_set")) == "EPERM"
 
 
@@ -168,7 +170,7 @@ CHANGING_THE_LIMIT = {
 
 
 @pytest.mark.parametrize("way", CHANGING_THE_LIMIT.values(), ids=CHANGING_THE_LIMIT)
-async def test_the_hosts_handler_of_core_dumps_is_not_started_despite(sandbox: Sandbox, way: str) -> None:
+async def test_the_hosts_handler_of_core_dumps_is_not_started_despite(sandbox: AsyncSandbox, way: str) -> None:
     """The kernel starts none for a process whose limit is exactly 1."""
     code = """
         import subprocess

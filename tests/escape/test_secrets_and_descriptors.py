@@ -28,7 +28,7 @@ from escape.conftest import MakeSandbox
 from escape.laboratory import SCAN_MEMORY, attack, booty, number_of, program, told
 
 import fumehood
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +102,7 @@ async def test_the_environment_does_not_come_along(seen: dict[str, Any]) -> None
 
 
 async def test_a_secret_of_the_host_is_not_in_the_memory_of_a_run(
-    make_cold_sandbox: Callable[[], Sandbox], canary: str, monkeypatch: pytest.MonkeyPatch
+    make_cold_sandbox: Callable[[], AsyncSandbox], canary: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOD_CANARY", canary)
     head, tail = canary[:20].encode(), canary[20:].encode()
@@ -111,7 +111,7 @@ async def test_a_secret_of_the_host_is_not_in_the_memory_of_a_run(
 
 
 async def test_no_process_shows_a_secret_of_the_host(
-    make_cold_sandbox: Callable[[], Sandbox], canary: str, monkeypatch: pytest.MonkeyPatch
+    make_cold_sandbox: Callable[[], AsyncSandbox], canary: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOD_CANARY", canary)
     code = """
@@ -128,12 +128,12 @@ async def test_no_process_shows_a_secret_of_the_host(
 SCAN_DESCRIPTORS = "found = [n for n in range(1024) if outcome(lambda: os.fstat(n)).startswith('GOT')]"
 
 
-async def test_a_run_has_three_descriptors(sandbox: Sandbox) -> None:
+async def test_a_run_has_three_descriptors(sandbox: AsyncSandbox) -> None:
     assert await attack(sandbox, SCAN_DESCRIPTORS) == [0, 1, 2]
 
 
 async def test_an_inheritable_descriptor_of_the_host_stays_there(
-    make_cold_sandbox: Callable[[], Sandbox], host_secret: Path
+    make_cold_sandbox: Callable[[], AsyncSandbox], host_secret: Path
 ) -> None:
     with host_secret.open() as stream:
         os.set_inheritable(stream.fileno(), True)
@@ -141,7 +141,7 @@ async def test_an_inheritable_descriptor_of_the_host_stays_there(
             assert await attack(sandbox, SCAN_DESCRIPTORS) == [0, 1, 2]
 
 
-async def test_a_command_has_three_descriptors(sandbox: Sandbox) -> None:
+async def test_a_command_has_three_descriptors(sandbox: AsyncSandbox) -> None:
     """Asked without opening anything, as a folder listing would."""
     script = "n=0; while [ $n -lt 256 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n + 1)); done; echo end"
     result = await sandbox.run(argv=["sh", "-c", script])
@@ -174,12 +174,12 @@ KEY_CALLS = {
 
 
 @pytest.mark.parametrize(("name", "arguments"), KEY_CALLS.values(), ids=KEY_CALLS)
-async def test_key_rings_are_out_of_reach(sandbox: Sandbox, name: str, arguments: str) -> None:
+async def test_key_rings_are_out_of_reach(sandbox: AsyncSandbox, name: str, arguments: str) -> None:
     code = f"found = outcome(lambda: call(number, {arguments}))"
     assert await attack(sandbox, code, number=number_of(name)) == "EPERM"
 
 
-async def test_an_abstract_socket_of_the_host_is_out_of_reach(sandbox: Sandbox, canary: str) -> None:
+async def test_an_abstract_socket_of_the_host_is_out_of_reach(sandbox: AsyncSandbox, canary: str) -> None:
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(f"\0{canary}")
         agent.listen()
@@ -191,7 +191,7 @@ TERMINAL_CALLS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C, "TIOCCONS": 0x541D, "T
 
 
 @pytest.mark.parametrize("request_code", TERMINAL_CALLS.values(), ids=TERMINAL_CALLS)
-async def test_nothing_can_be_typed_into_a_terminal(sandbox: Sandbox, request_code: int) -> None:
+async def test_nothing_can_be_typed_into_a_terminal(sandbox: AsyncSandbox, request_code: int) -> None:
     code = """
         import pty
         _, terminal = pty.openpty()
@@ -200,7 +200,7 @@ async def test_nothing_can_be_typed_into_a_terminal(sandbox: Sandbox, request_co
     assert await attack(sandbox, code, request_code=request_code) == "EPERM"
 
 
-async def test_upper_bits_do_not_hide_a_terminal_call(sandbox: Sandbox) -> None:
+async def test_upper_bits_do_not_hide_a_terminal_call(sandbox: AsyncSandbox) -> None:
     code = """
         import pty
         _, terminal = pty.openpty()
@@ -209,12 +209,12 @@ async def test_upper_bits_do_not_hide_a_terminal_call(sandbox: Sandbox) -> None:
     assert await attack(sandbox, code, number=number_of("ioctl")) == "EPERM"
 
 
-async def test_the_kernels_messages_are_out_of_reach(sandbox: Sandbox) -> None:
+async def test_the_kernels_messages_are_out_of_reach(sandbox: AsyncSandbox) -> None:
     code = "found = outcome(lambda: call(number, 3, ctypes.create_string_buffer(4096), 4096))"
     assert await attack(sandbox, code, number=number_of("syslog")) == "EPERM"
 
 
-async def test_a_crash_leaves_no_core(sandbox: Sandbox) -> None:
+async def test_a_crash_leaves_no_core(sandbox: AsyncSandbox) -> None:
     code = """
         def crash():
             most = resource.getrlimit(resource.RLIMIT_CORE)[1]

@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 from escape.conftest import MakeSandbox
 
-from fumehood import Cause, Sandbox, Session, Status
+from fumehood import AsyncSandbox, AsyncSession, Cause, Status
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -45,7 +45,7 @@ GREEDY = {
 }
 
 
-async def run(session: Session, code: str) -> tuple[Status, Cause, str, int]:
+async def run(session: AsyncSession, code: str) -> tuple[Status, Cause, str, int]:
     result = await session.run(SPEAK + dedent(code) + "\ntime.sleep(60)", timeout=30)
     return result.status, result.cause, result.detail, len(result.displays)
 
@@ -80,7 +80,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("code", WRONG.values(), ids=WRONG.keys())
-async def test_a_message_ends_the_run_and_is_named_if_it_is(sandbox: Sandbox, code: str) -> None:
+async def test_a_message_ends_the_run_and_is_named_if_it_is(sandbox: AsyncSandbox, code: str) -> None:
     async with sandbox.session() as session:
         status, cause, detail, displays = await run(session, code)
         assert (status, cause, displays) == (Status.ERROR, Cause.LOST, 0)

@@ -18,7 +18,7 @@ async def one(box, n):
 async def main():
     async with anyio.create_task_group() as tasks:
         for policy in (fumehood.Policy(), fumehood.Policy(resources={"memory": "200M"})):
-            box = await fumehood.Sandbox(policy).__aenter__()
+            box = await fumehood.AsyncSandbox(policy).__aenter__()
             for n in range(10):
                 tasks.start_soon(one, box, n)
 anyio.run(main)
@@ -26,7 +26,7 @@ anyio.run(main)
 
 FORKING = """
 import os, signal, sys, fumehood
-box = fumehood.SyncSandbox().__enter__()
+box = fumehood.Sandbox().__enter__()
 stream = box.stream("import threading\\nprint('up', flush=True)\\nthreading.Event().wait()")
 next(stream)
 child = os.fork()

@@ -13,20 +13,20 @@ from typing import cast
 
 import pytest
 
-from fumehood import Policy, Status, SyncSandbox, SyncSession
+from fumehood import Policy, Sandbox, Session, Status
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "analyst"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[SyncSandbox]:
-    with SyncSandbox(Policy.load(EXAMPLE / "policy.yaml")) as opened:
+def box() -> Iterator[Sandbox]:
+    with Sandbox(Policy.load(EXAMPLE / "policy.yaml")) as opened:
         yield opened
 
 
 @pytest.fixture
-def session(box: SyncSandbox) -> Iterator[SyncSession]:
+def session(box: Sandbox) -> Iterator[Session]:
     with box.session() as opened:
         yield opened
 
@@ -51,7 +51,7 @@ def test_the_example_brings_out_a_table_and_a_picture(tmp_path: Path) -> None:
         assert word in told.stdout
 
 
-def test_frames_and_figures_are_shown_in_rich_forms(session: SyncSession) -> None:
+def test_frames_and_figures_are_shown_in_rich_forms(session: Session) -> None:
     frame = session.run("import pandas as pd\npd.DataFrame({'a': [1, 2]})").displays[0].data
     assert "<table" in cast("str", frame["text/html"])
     assert frame["text/plain"] == "   a\n0  1\n1  2"
@@ -61,7 +61,7 @@ def test_frames_and_figures_are_shown_in_rich_forms(session: SyncSession) -> Non
     assert [cast("bytes", display.data["image/png"])[:8] == PNG for display in left_open] == [True]
 
 
-def test_artifacts_are_what_the_outputs_name(box: SyncSandbox, session: SyncSession) -> None:
+def test_artifacts_are_what_the_outputs_name(box: Sandbox, session: Session) -> None:
     session.run("import os\nos.makedirs('out', exist_ok=True)")
     (artifact,) = session.run("open('out/x.csv', 'w').write('1')\nopen('out/y.txt', 'w').write('2')").artifacts
     assert (artifact.path, artifact.media_type, artifact.size) == ("out/x.csv", "text/csv", 1)
@@ -78,7 +78,7 @@ def test_artifacts_are_what_the_outputs_name(box: SyncSandbox, session: SyncSess
         ("open('/etc/shadow')", "No such file or directory: '/etc/shadow'"),
     ],
 )
-def test_what_is_forbidden_fails_at_once_with_a_clear_word(session: SyncSession, source: str, words: str) -> None:
+def test_what_is_forbidden_fails_at_once_with_a_clear_word(session: Session, source: str, words: str) -> None:
     result = session.run(source)
     assert result.status is Status.ERROR
     assert words in result.stderr.splitlines()[-1]
@@ -86,6 +86,6 @@ def test_what_is_forbidden_fails_at_once_with_a_clear_word(session: SyncSession,
 
 def test_the_snapshot_is_as_it_was() -> None:
     before = subprocess.run(["sha256sum", EXAMPLE / "snapshots" / "sales.csv"], capture_output=True).stdout
-    with SyncSandbox(Policy.load(EXAMPLE / "policy.yaml"), session=True) as box:
+    with Sandbox(Policy.load(EXAMPLE / "policy.yaml"), session=True) as box:
         assert "Read-only" in box.run("import os\nos.truncate('/data/sales.csv', 0)").stderr
     assert subprocess.run(["sha256sum", EXAMPLE / "snapshots" / "sales.csv"], capture_output=True).stdout == before

@@ -152,13 +152,13 @@ async def recovered(folder: Path, texts: list[str]) -> int:
 
 FULL = """
 import os, pathlib, sys, anyio
-from fumehood import AuditError, Sandbox
+from fumehood import AuditError, AsyncSandbox
 from fumehood.audit import AuditLog, Query
 from fumehood.audit.reading import check
 
 async def main(folder):
     log, ran, filling = AuditLog.at(folder), 0, os.path.join(folder, "..", "filler")
-    async with Sandbox(audit=log) as box:
+    async with AsyncSandbox(audit=log) as box:
         await box.run("pass")
         with open(filling, "wb", buffering=0) as filler:
             try:

@@ -24,7 +24,7 @@ from requirements import require
 from upstreams import Authority, Shelf, Web, serving
 from websockets.sync.server import ServerConnection, serve
 
-from fumehood import Policy, RunResult, SyncSandbox
+from fumehood import Policy, RunResult, Sandbox
 from fumehood.policy.egress import Address
 
 DIRECT = {"no_proxy": "*", "NO_PROXY": "*"}
@@ -33,7 +33,7 @@ WAYS = pytest.mark.parametrize("env", [{}, DIRECT], ids=["by proxy", "directly"]
 
 @dataclass(frozen=True)
 class World:
-    box: SyncSandbox
+    box: Sandbox
     web: int
     files: int
     live: int
@@ -65,7 +65,7 @@ def world() -> Iterator[World]:
         database = stack.enter_context(postgres(folder)) if POSTGRES else 1
         cache = stack.enter_context(redis()) if shutil.which("redis-server") else 2
         stack.enter_context(using_gateway(everything_is_here, authority))
-        box = stack.enter_context(SyncSandbox(_policy(web.port, shelf.port, live, database, cache)))
+        box = stack.enter_context(Sandbox(_policy(web.port, shelf.port, live, database, cache)))
         yield World(box, web.port, shelf.port, live, database, cache)
 
 

@@ -17,7 +17,7 @@ from escape.gates import descendants, parent
 from escape.laboratory import lingering_attack
 from requirements import require
 
-from fumehood import Policy, Sandbox, SyncSandbox
+from fumehood import AsyncSandbox, Policy, Sandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -46,8 +46,8 @@ def named() -> int:
 
 
 @pytest.fixture
-async def native() -> AsyncIterator[Sandbox]:
-    async with Sandbox(Policy(backend="native")) as opened:
+async def native() -> AsyncIterator[AsyncSandbox]:
+    async with AsyncSandbox(Policy(backend="native")) as opened:
         yield opened
 
 
@@ -57,20 +57,20 @@ def docker_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", engine.use())
 
 
-async def test_a_native_run_has_the_one_filter_of_its_cell(native: Sandbox) -> None:
+async def test_a_native_run_has_the_one_filter_of_its_cell(native: AsyncSandbox) -> None:
     async with lingering_attack(native, f"found = libc.prctl(15, {NAME.encode()!r}, 0, 0, 0)"):
         program = named()
         assert filters(program) == filters(parent(program)) == filters(os.getpid()) + 1
 
 
-async def test_a_command_has_the_one_filter_of_its_cell(native: Sandbox) -> None:
+async def test_a_command_has_the_one_filter_of_its_cell(native: AsyncSandbox) -> None:
     counted = await native.run(argv=["grep", "Seccomp_filters", "/proc/self/status"])
     assert int(counted.stdout.split()[1]) == filters(os.getpid()) + 1
 
 
 @pytest.mark.usefixtures("docker_host")
 def test_a_run_in_a_container_has_the_filters_of_the_process_that_it_was_born_of() -> None:
-    with SyncSandbox(Policy(backend="docker")) as box:
+    with Sandbox(Policy(backend="docker")) as box:
         program, supervisor, forker = json.loads(box.run(COUNT_INSIDE).stdout)
     own_and_the_engines = 2
     assert program == supervisor == forker >= own_and_the_engines

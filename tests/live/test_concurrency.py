@@ -18,7 +18,7 @@ from live.hosts import run_host
 from live.traces import cells_of, is_alive, wait_until
 
 import fumehood
-from fumehood import Policy, RunResult, Sandbox, Status, Stdout, SyncSandbox
+from fumehood import AsyncSandbox, Policy, RunResult, Sandbox, Status, Stdout
 
 LOOPS = ["asyncio", *(["trio"] if importlib.util.find_spec("trio") else [])]
 
@@ -26,7 +26,7 @@ LOOPS = ["asyncio", *(["trio"] if importlib.util.find_spec("trio") else [])]
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_sandbox_works_on_any_event_loop(loop: str) -> None:
     async def main() -> None:
-        async with Sandbox() as box:
+        async with AsyncSandbox() as box:
             assert (await box.run("print(6 * 7)")).stdout == "42\n"
             events = [event async for event in box.stream("import os; os.write(1, b'1')")]
             assert events[0] == Stdout(b"1")
@@ -42,7 +42,7 @@ def test_one_event_loop_after_another_shares_warm_cells() -> None:
     policy = Policy(resources={"memory": "221M"})
 
     async def main() -> str:
-        async with Sandbox(policy) as box:
+        async with AsyncSandbox(policy) as box:
             return (await box.run("print('on')")).stdout
 
     before = set(cells_of(os.getpid()))
@@ -67,7 +67,7 @@ def test_event_loops_in_many_threads_work_at_once() -> None:
     def one(number: int) -> list[str]:
         async def main() -> list[str]:
             policy = Policy(resources={"memory": f"{223 + number % 3}M"})
-            async with Sandbox(policy) as box:
+            async with AsyncSandbox(policy) as box:
                 return [(await box.run(f"print({number}, {n})")).stdout for n in range(5)]
 
         return asyncio.run(main())
@@ -83,7 +83,7 @@ async def test_sandboxes_of_many_policies_work_at_once() -> None:
 
     async def one(number: int) -> None:
         policy = Policy(resources={"open_files": 40 + number})
-        async with Sandbox(policy) as box:
+        async with AsyncSandbox(policy) as box:
             source = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
             outputs[number] = (await box.run(source)).stdout
 
@@ -99,7 +99,7 @@ async def test_a_policy_that_many_open_at_once_gets_one_cell() -> None:
     before = set(cells_of(os.getpid()))
 
     async def one() -> None:
-        async with Sandbox(policy) as box:
+        async with AsyncSandbox(policy) as box:
             assert (await box.run("print(1)")).ok
 
     async with anyio.create_task_group() as tasks:
@@ -115,7 +115,7 @@ async def test_two_hundred_runs_at_once_finish() -> None:
     async def one(number: int) -> None:
         results[number] = await box.run(f"import os\nprint({number}, len(os.listdir('/proc/self/fd')))")
 
-    async with Sandbox() as box, anyio.create_task_group() as tasks:
+    async with AsyncSandbox() as box, anyio.create_task_group() as tasks:
         for number in range(200):
             tasks.start_soon(one, number)
     assert {result.status for result in results.values()} == {Status.SUCCESS}
@@ -137,7 +137,7 @@ async def test_two_hundred_runs_that_all_stay_for_a_while_finish() -> None:
         outputs.append(result.stdout or result.stderr or result.detail)
 
     policy = Policy(resources={"timeout": "60s"})
-    async with Sandbox(policy) as box, anyio.create_task_group() as tasks:
+    async with AsyncSandbox(policy) as box, anyio.create_task_group() as tasks:
         for _ in range(200):
             tasks.start_soon(one)
     assert outputs == ["all\n"] * 200
@@ -151,7 +151,7 @@ async def test_runs_that_wait_for_their_turn_do_not_lose_their_time() -> None:
     async def one() -> None:
         results.append(await box.run("pass", timeout=0.2))
 
-    async with Sandbox() as box, anyio.create_task_group() as tasks:
+    async with AsyncSandbox() as box, anyio.create_task_group() as tasks:
         for _ in range(800):
             tasks.start_soon(one)
     assert len(results) == 800
@@ -163,7 +163,7 @@ def test_the_blocking_sandbox_works_inside_a_running_loop_with_threads_around() 
 
     async def main() -> list[str]:
         def work(number: int) -> str:
-            with SyncSandbox() as box:
+            with Sandbox() as box:
                 return box.run(f"print({number})").stdout
 
         inline = fumehood.run("print('inline')").stdout
@@ -186,11 +186,11 @@ FORK_AND_USE = """
 import multiprocessing, fumehood
 def work(queue):
     queue.put(fumehood.run("print('child')").stdout)
-    with fumehood.SyncSandbox() as box:
+    with fumehood.Sandbox() as box:
         queue.put(box.run("print('again')").stdout)
 if __name__ == "__main__":
     context = multiprocessing.get_context("{method}")
-    with fumehood.SyncSandbox() as box:
+    with fumehood.Sandbox() as box:
         box.run("open('file', 'w').write('kept')")
         queue = context.Queue()
         children = [context.Process(target=work, args=(queue,)) for _ in range(2)]
@@ -218,7 +218,7 @@ def test_a_forked_child_that_ends_leaves_the_parents_sandbox_alone(leaving: str)
     """`sys.exit` leaves the block in which the parent opened its sandbox; the child must neither wait nor close it."""
     program = (
         "import os, sys, fumehood\n"
-        "with fumehood.SyncSandbox() as box:\n"
+        "with fumehood.Sandbox() as box:\n"
         '    box.run(\'open("file", "w")\')\n'
         "    child = os.fork()\n"
         f"    if child == 0: {leaving}\n"
@@ -231,7 +231,7 @@ def test_a_forked_child_that_ends_leaves_the_parents_sandbox_alone(leaving: str)
 def test_importing_and_opening_starts_no_child_of_the_application_but_cells() -> None:
     before = set(cells_of(os.getpid()))
     policy = Policy(resources={"memory": "232M"})
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         box.run("pass")
         assert len(set(cells_of(os.getpid())) - before) == 1
     wait_until(lambda: len(set(cells_of(os.getpid())) - before) <= 1, 2, "no further child")

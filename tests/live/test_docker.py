@@ -18,7 +18,7 @@ from live.relays import relay_to
 from live.traces import containers, has_process, wait_for_removal
 from requirements import require
 
-from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, SyncSandbox, UnenforceableError
+from fumehood import AsyncSandbox, Cause, FumehoodError, Policy, Sandbox, Status, UnenforceableError
 from fumehood.backends.docker import profile
 from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.docker.ownership import OWNER, labels
@@ -26,8 +26,8 @@ from fumehood.host.processes import is_gone
 
 OWNER_OF_TEN = """
 import sys, threading
-from fumehood import Policy, SyncSandbox
-boxes = [SyncSandbox(Policy(backend="docker", resources={"memory": "77M"})) for _ in range(10)]
+from fumehood import Policy, Sandbox
+boxes = [Sandbox(Policy(backend="docker", resources={"memory": "77M"})) for _ in range(10)]
 threads = [threading.Thread(target=box.__enter__) for box in boxes]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
@@ -61,10 +61,10 @@ def test_nothing_is_left_of_a_host_that_was_killed_with_ten_containers(place: Pa
 
 SILENT_OWNER = """
 import os, signal
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 from fumehood.backends.docker import configuration
 configuration.PATIENCE_SECONDS = 6.0
-with SyncSandbox(Policy(backend="docker", resources={"memory": "76M"})) as box:
+with Sandbox(Policy(backend="docker", resources={"memory": "76M"})) as box:
     print(box.run("print('open')").stdout, end="", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 """
@@ -86,7 +86,7 @@ def test_a_guest_that_is_left_alone_ends_although_nobody_hung_up(place: Path) ->
 @pytest.mark.anyio
 async def test_a_container_that_is_killed_from_outside_is_lost_and_says_so(place: Path) -> None:
     policy = Policy(backend="docker", resources={"memory": "78M"})
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         run = await box.start("print('here', flush=True)\nimport signal\nsignal.pause()")
         async for _ in run.stream():
             break
@@ -106,7 +106,7 @@ async def test_an_opening_that_is_cancelled_leaves_no_container(place: Path) -> 
     policies = [Policy(backend="docker", resources={"memory": f"{50 + number}M"}) for number in range(12)]
     for number, policy in enumerate(policies):
         with anyio.move_on_after(0.02 * number):
-            async with Sandbox(policy):
+            async with AsyncSandbox(policy):
                 pass
     for policy in policies:
         wait_for_removal(place, policy.digest)
@@ -118,14 +118,14 @@ def test_a_container_that_runs_out_of_memory_as_a_whole_says_so(place: Path) -> 
         "import os, signal\nfor _ in range(4):\n    if os.fork() == 0:\n        x = b'x' * (90 * 2**20)\n"
         "        signal.pause()\nsignal.pause()"
     )
-    with SyncSandbox(Policy(backend="gvisor", resources={"memory": "100M", "timeout": "60s"})) as box:
+    with Sandbox(Policy(backend="gvisor", resources={"memory": "100M", "timeout": "60s"})) as box:
         result = box.run(hoard)
     assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.MEMORY)
 
 
 def test_a_closed_sandbox_leaves_no_container(place: Path) -> None:
     policy = Policy(backend="docker", resources={"memory": "79M"})
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         assert box.run("print(1)").ok
         assert len(containers(place, f"fumehood.policy={policy.digest}")) == 1
     wait_for_removal(place, policy.digest)
@@ -134,7 +134,7 @@ def test_a_closed_sandbox_leaves_no_container(place: Path) -> None:
 def test_a_sandbox_is_closed_when_nothing_of_its_programs_is_left(place: Path) -> None:
     """The container may still be there; what ran in it is not, however it was left."""
     mark = secrets.token_hex(8)
-    with SyncSandbox(Policy(backend="docker", resources={"memory": "75M"})) as box:
+    with Sandbox(Policy(backend="docker", resources={"memory": "75M"})) as box:
         running = box.start(argv=["sh", "-c", f"setsid sh -c 'sleep 600; : {mark}' & echo up; sleep 600; : {mark}"])
         next(iter(running.stream()))
         assert has_process(mark)
@@ -173,7 +173,7 @@ def test_an_engine_is_reached_over_tcp(place: Path) -> None:
     """By way of a relay: what counts is that nothing but the address is local."""
     with (
         relay_to(place / "engine.sock") as port,
-        SyncSandbox(Policy(backend="docker", docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
+        Sandbox(Policy(backend="docker", docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
     ):
         assert box.run("print(6 * 7)").stdout == "42\n"
         box.write("file", b"x" * 300_000)
@@ -195,13 +195,13 @@ WRONG = {
 
 @pytest.mark.parametrize(("section", "message"), WRONG.values(), ids=WRONG.keys())
 def test_what_is_wrong_with_an_engine_is_one_clear_error(section: dict[str, str], message: str) -> None:
-    with pytest.raises(FumehoodError, match=message), SyncSandbox(Policy(backend="docker", docker=section)):
+    with pytest.raises(FumehoodError, match=message), Sandbox(Policy(backend="docker", docker=section)):
         pytest.fail("it opened")
 
 
 def test_a_runtime_that_is_missing_is_refused_with_what_is_there() -> None:
     policy = Policy(backend="docker", docker={"runtime": "kata"})
-    with pytest.raises(UnenforceableError, match=r"no runtime 'kata'.*runsc"), SyncSandbox(policy):
+    with pytest.raises(UnenforceableError, match=r"no runtime 'kata'.*runsc"), Sandbox(policy):
         pytest.fail("it opened")
 
 
@@ -222,7 +222,7 @@ def test_an_engine_that_is_too_old_is_told_apart() -> None:
     with HTTPServer(("127.0.0.1", 0), _OldEngine) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         policy = Policy(backend="docker", docker={"host": f"tcp://127.0.0.1:{server.server_port}"})
-        with pytest.raises(FumehoodError, match=r"speaks API 1\.24.*Docker 20\.10"), SyncSandbox(policy):
+        with pytest.raises(FumehoodError, match=r"speaks API 1\.24.*Docker 20\.10"), Sandbox(policy):
             pytest.fail("it opened")
         server.shutdown()
 
@@ -230,7 +230,7 @@ def test_an_engine_that_is_too_old_is_told_apart() -> None:
 def test_a_sandbox_that_comes_from_the_pool_is_as_new(place: Path) -> None:
     policy = Policy(backend="docker", resources={"memory": "81M"})
     for _ in range(3):
-        with SyncSandbox(policy) as box:
+        with Sandbox(policy) as box:
             assert box.run("import os; print(os.listdir()); open('x', 'w')").stdout == "[]\n"
 
 
@@ -239,7 +239,7 @@ def test_parallel_opens_do_not_wait_for_each_other(place: Path) -> None:
         said: list[str] = []
 
         async def one() -> None:
-            async with Sandbox(Policy(backend="docker", resources={"memory": "82M"})) as box:
+            async with AsyncSandbox(Policy(backend="docker", resources={"memory": "82M"})) as box:
                 said.append((await box.run("print('here')")).stdout)
 
         async with anyio.create_task_group() as tasks:
@@ -255,7 +255,7 @@ def test_the_engines_profile_leaves_one_rule_to_the_guests_own_filter() -> None:
 
 
 def test_a_signal_to_the_guest_does_nothing(place: Path) -> None:
-    with SyncSandbox(Policy(backend="docker")) as box:
+    with Sandbox(Policy(backend="docker")) as box:
         kill = (
             "import os, signal\nfor n in sorted(int(n) for n in os.listdir('/proc') if n.isdigit()):\n"
             "    if n != os.getpid():\n        try: os.kill(n, signal.SIGKILL); print('reached', n)\n"

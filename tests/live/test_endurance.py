@@ -9,7 +9,7 @@ import anyio
 import pytest
 from live.traces import Footprint, cells_of, mounts, private_kib, wait_until
 
-from fumehood import Policy, Sandbox, StepFailedError
+from fumehood import AsyncSandbox, Policy, StepFailedError
 
 RUNS, AT_ONCE = 2000, 20
 # SQLite keeps 2 MiB of the audit log's pages; what grows after that does not stop.
@@ -24,7 +24,7 @@ POLICY = Policy(resources={"memory": "201M"})
 
 async def run_many(count: int) -> None:
     async def one() -> None:
-        async with Sandbox(POLICY) as box:
+        async with AsyncSandbox(POLICY) as box:
             assert (await box.run("print(1)", stdin=b"x")).stdout == "1\n"
 
     for _ in range(count // AT_ONCE):
@@ -37,7 +37,7 @@ async def run_many(count: int) -> None:
 @pytest.mark.anyio
 async def test_two_thousand_runs_leave_everything_as_it_was() -> None:
     others = set(cells_of(os.getpid()))
-    async with Sandbox(POLICY) as box:
+    async with AsyncSandbox(POLICY) as box:
         await box.run("pass")
         (outer,) = set(cells_of(os.getpid())) - others
         (cell,) = cells_of(outer)
@@ -62,7 +62,7 @@ async def test_two_thousand_runs_leave_everything_as_it_was() -> None:
 @pytest.mark.anyio
 async def test_failures_of_every_kind_leave_everything_as_it_was() -> None:
     programs = ["1 / 0", "import os; os.abort()", "x = bytearray(10 ** 10)", "while True: print('x' * 100)", "def"]
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         for program in programs:
             await box.run(program)
         before = Footprint.at_rest()
@@ -75,11 +75,11 @@ async def test_failures_of_every_kind_leave_everything_as_it_was() -> None:
 @pytest.mark.anyio
 async def test_sandboxes_that_cannot_open_leave_everything_as_it_was() -> None:
     broken = Policy(environment={"preload": ["no_such_module"]})
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         await box.run("pass")
         for n in range(12):
             if n == 2:
                 before = Footprint.at_rest()
             with pytest.raises(StepFailedError, match="no_such_module"):
-                await Sandbox(broken).__aenter__()
+                await AsyncSandbox(broken).__aenter__()
         before.wait_until_it_is_so_again(SECONDS_TO_SETTLE)

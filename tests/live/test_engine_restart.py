@@ -14,7 +14,7 @@ import engine
 import pytest
 from requirements import require
 
-from fumehood import Cause, Policy, Sandbox, Status
+from fumehood import AsyncSandbox, Cause, Policy, Status
 
 _SECONDS = 60
 ENDLESS = "print('here', flush=True)\nimport signal\nsignal.pause()"
@@ -82,7 +82,7 @@ def own_engine() -> Iterator[OwnEngine]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_run_is_lost_with_its_engine_and_leaves_nothing(own_engine: OwnEngine, number: int) -> None:
     policy = Policy(backend="docker", docker={"host": engine.address(own_engine.place)})
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         run = await box.start(ENDLESS)
         async for _ in run.stream():
             break
@@ -91,5 +91,5 @@ async def test_a_run_is_lost_with_its_engine_and_leaves_nothing(own_engine: OwnE
         assert (result.status, result.cause) == (Status.ERROR, Cause.LOST)
         own_engine.start()
         wait_until(lambda: not own_engine.containers())
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         assert (await box.run("print(1)")).stdout == "1\n"

@@ -23,18 +23,18 @@ from live.traces import descendants, wait_until
 from requirements import require
 from unit.images.archives import file, link, write_archive
 
-from fumehood import FumehoodError, Policy, SyncSandbox, UsageError
+from fumehood import FumehoodError, Policy, Sandbox, UsageError
 from fumehood.backends.docker.ssh import ssh_argv
 from fumehood.images import Recipe, build_image, list_images
 from fumehood.sandbox.sandbox import sandboxed_installer
 
 AS_NOBODY = """
 import os, sys
-from fumehood import FumehoodError, Policy, SyncSandbox
+from fumehood import FumehoodError, Policy, Sandbox
 
 def refusal(host):
     try:
-        SyncSandbox(Policy(backend="docker", docker={"host": host})).__enter__()
+        Sandbox(Policy(backend="docker", docker={"host": host})).__enter__()
     except FumehoodError as error:
         return str(error)
 
@@ -69,7 +69,7 @@ def _collected() -> Iterator[None]:
 
 
 def refusal(**section: str) -> str:
-    with pytest.raises(FumehoodError) as refused, SyncSandbox(Policy(backend="docker", docker=section)):
+    with pytest.raises(FumehoodError) as refused, Sandbox(Policy(backend="docker", docker=section)):
         pytest.fail("it opened")
     return str(refused.value)
 
@@ -147,7 +147,7 @@ def test_a_sandbox_works_over_tls(place: Path, tmp_path: Path) -> None:
     context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
     with relay_to(place / "engine.sock", context) as port:
         section = {"host": f"tcp://127.0.0.1:{port}", **certificates(tmp_path)}
-        with SyncSandbox(Policy(backend="docker", docker=section)) as box:
+        with Sandbox(Policy(backend="docker", docker=section)) as box:
             box.write("file", b"x" * 300_000)
             assert box.run("import os; print(os.stat('file').st_size)").stdout == "300000\n"
 
@@ -247,8 +247,8 @@ def _answers(port: int) -> bool:
 
 def test_an_engine_is_reached_over_ssh_and_no_ssh_is_left(ssh_host: str) -> None:
     program = (
-        "import sys\nfrom fumehood import Policy, SyncSandbox\n"
-        "with SyncSandbox(Policy(backend='docker', docker={'host': sys.argv[1]})) as box:\n"
+        "import sys\nfrom fumehood import Policy, Sandbox\n"
+        "with Sandbox(Policy(backend='docker', docker={'host': sys.argv[1]})) as box:\n"
         "    box.write('file', b'x' * 300_000)\n"
         "    print(box.run('import os; print(os.stat(\"file\").st_size)').stdout, end='')\n"
         "print('closed', flush=True)\n"

@@ -16,7 +16,7 @@ import pytest
 from live.package_index import PackageIndex, make_wheel, open_index
 from upstreams import Authority
 
-from fumehood import DeniedError, FumehoodError, Policy, SyncSandbox, run
+from fumehood import DeniedError, FumehoodError, Policy, Sandbox, run
 from fumehood.audit import AuditLog, Query
 from fumehood.environments import EnvironmentStore
 from fumehood.errors import StepFailedError
@@ -71,7 +71,7 @@ with open("/opt/build/packages/found.txt", "w") as file:
     print(attempt(lambda: os.listdir({str(home)!r})), file=file)
     print(os.environ.get("CANARY"), sorted(os.listdir("/opt")), os.listdir("/workspace"), file=file)
 """)
-    with open_index(GREETER) as index, SyncSandbox(policy_for(index)):
+    with open_index(GREETER) as index, Sandbox(policy_for(index)):
         pass
     (environment,) = EnvironmentStore(home).list()
     assert (environment.folder / "found.txt").read_text().splitlines() == [
@@ -103,7 +103,7 @@ found = [
 ]
 open("/opt/build/packages/found.txt", "w").write(repr(found))
 """)
-        with SyncSandbox(policy_for(index), progress=told.append):
+        with Sandbox(policy_for(index), progress=told.append):
             pass
         assert other.paths == []
     (environment,) = EnvironmentStore(home).list()
@@ -186,7 +186,7 @@ def test_links_of_an_index_without_tls_open_no_other_host(
 
 def test_a_wheel_that_climbs_out_of_its_folder_stays_in_it(home: Path, tmp_path: Path) -> None:
     climbing = make_wheel("greeter", {"../climbed.py": "", "../../../climbed.py": "", "/opt/build/climbed.py": ""})
-    with open_index(climbing) as index, suppress(FumehoodError), SyncSandbox(policy_for(index)):
+    with open_index(climbing) as index, suppress(FumehoodError), Sandbox(policy_for(index)):
         (environment,) = EnvironmentStore(home).list()
         assert not list(environment.folder.parent.glob("climbed.py"))
     assert not [path for path in tmp_path.rglob("climbed.py") if "packages" not in path.parts]
@@ -264,7 +264,7 @@ time.sleep(60)
 
 
 def test_a_build_is_recorded_like_any_run(tmp_path: Path) -> None:
-    with open_index(GREETER) as index, SyncSandbox(policy_for(index), audit=tmp_path / "log"):
+    with open_index(GREETER) as index, Sandbox(policy_for(index), audit=tmp_path / "log"):
         kinds = [record.kind for record in AuditLog.at(tmp_path / "log").find(Query())]
     assert "egress.allowed" in kinds
     assert [kind for kind in kinds if not kind.startswith(("log.", "egress."))] == [

@@ -18,13 +18,13 @@ from live.package_index import PackageIndex, make_wheel, open_index
 from live.traces import descendants, is_alive, wait_until
 from requirements import require
 
-from fumehood import DeniedError, FumehoodError, Policy, Sandbox, SyncSandbox, UsageError, run
+from fumehood import AsyncSandbox, DeniedError, FumehoodError, Policy, Sandbox, UsageError, run
 from fumehood.environments import EnvironmentStore
 
 GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n\nmain.__module__\n"})
 HOST = """
 import sys, fumehood
-box = fumehood.SyncSandbox(fumehood.Policy.load(sys.argv[1]), progress=lambda line: print(line, flush=True))
+box = fumehood.Sandbox(fumehood.Policy.load(sys.argv[1]), progress=lambda line: print(line, flush=True))
 with box:
     print(box.run("import greeter; greeter.main()").stdout, end="")
 """
@@ -53,7 +53,7 @@ def installers_of(process: int) -> set[int]:
 
 
 def test_packages_are_there_for_the_program_and_for_what_it_starts() -> None:
-    with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter")) as box:
+    with open_index(GREETER) as index, Sandbox(policy_for(index, "greeter")) as box:
         assert box.run("import greeter; greeter.main(); print(greeter.__file__)").stdout == (
             "hello\n/opt/environment/greeter.py\n"
         )
@@ -79,7 +79,7 @@ attempt(lambda: os.rename('/opt/environment/greeter.py', '/opt/environment/x.py'
 attempt(lambda: os.chmod('/opt/environment', 0o777))
 attempt(lambda: os.utime('/opt/environment/greeter.py'))
 """
-    with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter")) as box:
+    with open_index(GREETER) as index, Sandbox(policy_for(index, "greeter")) as box:
         answers = box.run(attack).stdout.splitlines()
         assert len(answers) == 6
         assert set(answers) <= {"Read-only file system", "Permission denied"}
@@ -88,11 +88,11 @@ attempt(lambda: os.utime('/opt/environment/greeter.py'))
 def test_a_second_sandbox_needs_no_index() -> None:
     with open_index(GREETER) as index:
         policy = policy_for(index, "greeter")
-        with SyncSandbox(policy):
+        with Sandbox(policy):
             pass
         asked = len(index.paths)
         assert asked
-        with SyncSandbox(policy) as box:
+        with Sandbox(policy) as box:
             assert box.run("import greeter").ok
         assert len(index.paths) == asked
 
@@ -120,13 +120,13 @@ def test_a_module_that_cannot_be_preloaded_is_named(module: str, words: str) -> 
     broken = make_wheel("broken", {"broken/__init__.py": "1 / 0\n"})
     with open_index(GREETER, broken) as index:
         policy = policy_for(index, "greeter", "broken", preload=[module])
-        with pytest.raises(FumehoodError, match=f"{words}.*environment.preload"), SyncSandbox(policy):
+        with pytest.raises(FumehoodError, match=f"{words}.*environment.preload"), Sandbox(policy):
             pytest.fail("it opened")
 
 
 def test_progress_is_told() -> None:
     told: list[str] = []
-    with open_index(GREETER) as index, SyncSandbox(policy_for(index, "greeter"), progress=told.append):
+    with open_index(GREETER) as index, Sandbox(policy_for(index, "greeter"), progress=told.append):
         assert told[0] == "installing greeter"
         assert any(line.startswith("Installed 1 package") for line in told)
 
@@ -168,7 +168,7 @@ def test_many_threads_build_once() -> None:
     results, told = list[str](), list[str]()
 
     def open_and_run() -> None:
-        with SyncSandbox(policy, progress=told.append) as box:
+        with Sandbox(policy, progress=told.append) as box:
             results.append(box.run("import greeter; greeter.main()").stdout)
 
     with open_index(GREETER) as index:
@@ -224,7 +224,7 @@ async def test_opening_a_sandbox_can_be_cancelled_while_it_builds(home: Path) ->
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_cancel_when, index.asked, scope)
-                async with Sandbox(policy_for(index, "greeter")):
+                async with AsyncSandbox(policy_for(index, "greeter")):
                     pytest.fail("it opened")
         assert scope.cancelled_caught
         assert installers_of(os.getpid()) == set()
@@ -301,7 +301,7 @@ def test_an_index_that_nobody_serves_is_a_clear_error(home: Path, monkeypatch: p
 def test_an_environment_that_was_pruned_and_built_anew_works_although_an_old_cell_is_warm(home: Path) -> None:
     with open_index(GREETER) as index:
         policy = policy_for(index, "greeter")
-        with SyncSandbox(policy) as box:
+        with Sandbox(policy) as box:
             assert box.run("pass").ok
             assert EnvironmentStore(home).prune() == []
         assert len(EnvironmentStore(home).prune()) == 1
@@ -312,7 +312,7 @@ def test_the_same_packages_have_the_same_digest_whenever_they_are_built(home: Pa
     digests: list[str] = []
     with open_index(GREETER) as index:
         for _ in range(2):
-            with SyncSandbox(policy_for(index, "greeter")) as box:
+            with Sandbox(policy_for(index, "greeter")) as box:
                 digests.append(box.enforcement["environment.packages"])
             EnvironmentStore(home).prune()
     assert digests[0] == digests[1]
@@ -360,7 +360,7 @@ def test_wheels_of_the_machines_own_index_work(package: str, reaches_index: Call
 
 def test_pandas_is_loaded_once_and_its_randomness_is_new_in_every_run(reaches_index: Callable[[], bool]) -> None:
     require(reaches_index(), "no package index is configured or reachable")
-    with SyncSandbox(Policy(environment={"packages": ["pandas"], "preload": ["pandas"]})) as box:
+    with Sandbox(Policy(environment={"packages": ["pandas"], "preload": ["pandas"]})) as box:
         assert box.run("import pandas as pd; print(pd.DataFrame({'a': [1, 2]}).a.sum())").stdout == "3\n"
         program = "import numpy as np; print(np.random.random(), np.random.default_rng().random())"
         assert len({number for _ in range(4) for number in box.run(program).stdout.split()}) == 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from fumehood import Policy, Sandbox
+from fumehood import AsyncSandbox, Policy
 
 HOLDS = """
 import os, socket
@@ -33,7 +33,7 @@ print("mine")
 
 @pytest.mark.anyio
 async def test_a_run_is_over_although_another_holds_its_streams() -> None:
-    async with Sandbox(Policy(resources={"timeout": "20s"})) as box:
+    async with AsyncSandbox(Policy(resources={"timeout": "20s"})) as box:
         holder = await box.start(HOLDS, env={"PYTHONWARNINGS": "ignore"})
         async for _ in holder.stream():
             break

@@ -17,7 +17,7 @@ from live.traces import descendants, is_alive, wait_until
 from requirements import require
 from unit.images.archives import file, link, write_archive
 
-from fumehood import DeniedError, FumehoodError, Policy, SyncSandbox, UnenforceableError, UsageError
+from fumehood import DeniedError, FumehoodError, Policy, Sandbox, UnenforceableError, UsageError
 from fumehood.images import Recipe, build_image, inspect_image, list_images, remove_image
 from fumehood.sandbox.sandbox import sandboxed_installer
 
@@ -85,13 +85,13 @@ def on(backend: str, policy: Policy, **changes: object) -> Policy:
 
 @pytest.mark.parametrize("backend", engine.BACKENDS)
 def test_an_image_has_nothing_that_could_be_used_against_others(policy: Policy, backend: str) -> None:
-    with SyncSandbox(on(backend, policy)) as box:
+    with Sandbox(on(backend, policy)) as box:
         assert box.run(LOOK).stdout == "1000 sandbox\n"
 
 
 @pytest.mark.parametrize("backend", engine.BACKENDS)
 def test_an_image_has_the_packages_of_its_policy(policy: Policy, backend: str) -> None:
-    with SyncSandbox(on(backend, policy)) as box:
+    with Sandbox(on(backend, policy)) as box:
         assert "the image" in box.enforcement["environment.packages"]
         result = box.run("import greeter; greeter.main(); print(greeter.__file__)")
         assert result.stdout == "hello\n/opt/environment/greeter.py\n"
@@ -102,7 +102,7 @@ def test_an_image_has_the_packages_of_its_policy(policy: Policy, backend: str) -
 
 def test_packages_that_an_image_was_not_made_with_are_not_taken_from_it(policy: Policy) -> None:
     other = policy.override({"environment": {"packages": ["greeter<9"]}})
-    with SyncSandbox(other) as box:
+    with Sandbox(other) as box:
         assert "read-only mount" in box.enforcement["environment.packages"]
 
 
@@ -111,7 +111,7 @@ def test_the_tests_own_image_was_made_by_the_same_builder(place: Path) -> None:
     listed = inspect_image(Policy(), engine.IMAGE)
     assert {"python3", "gcc", "libc6", "tzdata"} <= {name for name, _ in listed.components("deb")}
     assert {"apt", "dpkg", "curl"}.isdisjoint(name for name, _ in listed.components("deb"))
-    with SyncSandbox(Policy(backend="docker")) as box:
+    with Sandbox(Policy(backend="docker")) as box:
         assert box.run("int main(void) { return 3; }", language="c").exit_code == 3
 
 
@@ -139,7 +139,7 @@ def test_an_image_that_was_made_elsewhere_can_be_inspected_and_is_not_ours_to_re
 @pytest.mark.parametrize("backend", engine.BACKENDS)
 def test_a_result_says_which_image_it_ran_in_and_a_pin_holds(policy: Policy, backend: str) -> None:
     digest = inspect_image(policy, NAME).facts.digest
-    with SyncSandbox(on(backend, policy, image=f"{NAME}@{digest}")) as box:
+    with Sandbox(on(backend, policy, image=f"{NAME}@{digest}")) as box:
         result = box.run("print(1)")
     assert (result.stdout, result.image_digest) == ("1\n", digest)
     assert result.to_dict()["image_digest"] == digest
@@ -147,7 +147,7 @@ def test_a_result_says_which_image_it_ran_in_and_a_pin_holds(policy: Policy, bac
 
 def test_an_image_that_is_not_the_pinned_one_is_refused(policy: Policy) -> None:
     pinned = policy.override({"image": f"{NAME}@sha256:{'0' * 64}"})
-    with pytest.raises(DeniedError, match=r"is sha256:.*the policy pins sha256:000"), SyncSandbox(pinned):
+    with pytest.raises(DeniedError, match=r"is sha256:.*the policy pins sha256:000"), Sandbox(pinned):
         pytest.fail("it opened")
 
 
@@ -166,7 +166,7 @@ def test_an_image_for_another_machine_is_refused(tiny: str, monkeypatch: pytest.
         foreign = Policy(backend="docker", image="fumehood-test-foreign:1")
         with (
             pytest.raises(UnenforceableError, match=r"is for aarch64 and the engine.*is on x86_64"),
-            SyncSandbox(foreign),
+            Sandbox(foreign),
         ):
             pytest.fail("it opened")
     finally:

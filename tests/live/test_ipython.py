@@ -6,26 +6,26 @@ from collections.abc import Iterator
 
 import pytest
 
-from fumehood import Policy, Status, SyncSandbox, SyncSession
+from fumehood import Policy, Sandbox, Session, Status
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[SyncSandbox]:
-    with SyncSandbox(Policy(environment={"packages": ["ipython"]}, resources={"memory": "1G"})) as opened:
+def box() -> Iterator[Sandbox]:
+    with Sandbox(Policy(environment={"packages": ["ipython"]}, resources={"memory": "1G"})) as opened:
         yield opened
 
 
 @pytest.fixture
-def session(box: SyncSandbox) -> Iterator[SyncSession]:
+def session(box: Sandbox) -> Iterator[Session]:
     with box.session() as opened:
         yield opened
 
 
-def text_of(session: SyncSession, source: str) -> object:
+def text_of(session: Session, source: str) -> object:
     return session.run(source).displays[-1].data["text/plain"]
 
 
-def test_it_is_ipython(session: SyncSession) -> None:
+def test_it_is_ipython(session: Session) -> None:
     assert session.run("get_ipython().run_line_magic").ok
     assert session.run("!echo from a shell").stdout == "from a shell\n"
     assert session.run("%who_ls").displays[0].data["text/plain"] == "[]"
@@ -33,7 +33,7 @@ def test_it_is_ipython(session: SyncSession) -> None:
     assert text_of(session, "Out[4] * 2") == "84"
 
 
-def test_state_failures_and_endings_are_as_in_the_plain_shell(session: SyncSession) -> None:
+def test_state_failures_and_endings_are_as_in_the_plain_shell(session: Session) -> None:
     session.run("x = 1")
     failed = session.run("1 / 0")
     assert (failed.status, failed.exit_code) == (Status.ERROR, 1)
@@ -45,21 +45,21 @@ def test_state_failures_and_endings_are_as_in_the_plain_shell(session: SyncSessi
     assert (after.displays[0].data["text/plain"], after.restarted) == ("1", False)
 
 
-def test_rich_results_go_through_its_formatters(session: SyncSession) -> None:
+def test_rich_results_go_through_its_formatters(session: Session) -> None:
     source = "from IPython.display import HTML, Markdown, display\ndisplay(HTML('<i>x</i>'))\nMarkdown('# y')"
     first, second = session.run(source).displays
     assert first.data["text/html"] == "<i>x</i>"
     assert second.data["text/markdown"] == "# y"
 
 
-def test_awaiting_works_at_the_top(session: SyncSession) -> None:
+def test_awaiting_works_at_the_top(session: Session) -> None:
     assert text_of(session, "import asyncio\nawait asyncio.sleep(0, 'slept')") == "'slept'"
 
 
-def test_nothing_of_it_is_left_in_the_workspace(session: SyncSession) -> None:
+def test_nothing_of_it_is_left_in_the_workspace(session: Session) -> None:
     session.run("%config")
     assert text_of(session, "import os\nos.listdir('/workspace')") == "[]"
 
 
-def test_runs_that_are_not_in_a_session_are_plain_python(box: SyncSandbox) -> None:
+def test_runs_that_are_not_in_a_session_are_plain_python(box: Sandbox) -> None:
     assert "NameError" in box.run("get_ipython()").stderr

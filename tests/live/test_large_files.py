@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from live.traces import descendants
 
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 
 pytestmark = pytest.mark.serial
 MIB = 1024 * 1024
@@ -44,7 +44,7 @@ def peak_mib(process: int) -> float:
 def test_a_gigabyte_goes_in_and_out_in_constant_memory(large_file: Path, tmp_path: Path) -> None:
     policy = Policy(filesystem={"workspace": {"size": "1100M"}, "outputs": ["out/**"]}, resources={"memory": "256M"})
     before, others = peak_mib(os.getpid()), set(descendants(os.getpid()))
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         assert box.upload(large_file, "out/large").bytes == FILE_MIB * MIB
         (digest,) = box.run(argv=["sha256sum", "out/large"]).stdout.split()[:1]
         assert box.download("out/large", tmp_path / "back").bytes == FILE_MIB * MIB

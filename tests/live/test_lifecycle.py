@@ -25,7 +25,7 @@ from live.traces import (
     wait_until,
 )
 
-from fumehood import Cause, Finished, Policy, Sandbox, SandboxError, Status, Stdout, SyncSandbox
+from fumehood import AsyncSandbox, Cause, Finished, Policy, Sandbox, SandboxError, Status, Stdout
 
 WAIT = "import threading\nimport os; os.write(1, b'up\\n')\nthreading.Event().wait()"
 
@@ -84,12 +84,12 @@ def test_an_ordinary_end_leaves_nothing() -> None:
 
 
 def test_a_host_that_never_closes_its_sandbox_ends_without_complaint() -> None:
-    program = "import fumehood\nbox = fumehood.SyncSandbox().__enter__()\nprint(box.run('print(1)').stdout)"
+    program = "import fumehood\nbox = fumehood.Sandbox().__enter__()\nprint(box.run('print(1)').stdout)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n\n", "")
 
 
-async def _run_until_refused(box: Sandbox) -> None:
+async def _run_until_refused(box: AsyncSandbox) -> None:
     """A run is lost while the end of its cell is not known here yet."""
     with anyio.fail_after(5):
         while True:
@@ -100,7 +100,7 @@ async def _run_until_refused(box: Sandbox) -> None:
 async def test_cells_that_are_killed_end_their_runs_as_lost_and_new_sandboxes_work() -> None:
     policy = Policy(resources={"memory": "211M"})
     before = set(cells_of(os.getpid()))
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         stream = box.stream(WAIT)
         assert await anext(stream) == Stdout(b"up\n")
         (cell,) = set(cells_of(os.getpid())) - before
@@ -111,7 +111,7 @@ async def test_cells_that_are_killed_end_their_runs_as_lost_and_new_sandboxes_wo
         assert (events[-1].result.status, events[-1].result.cause) == (Status.ERROR, Cause.LOST)
         with pytest.raises(SandboxError, match="open a new one"):
             await _run_until_refused(box)
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         assert (await box.run("print('new')")).stdout == "new\n"
 
 
@@ -119,7 +119,7 @@ async def test_cells_that_are_killed_end_their_runs_as_lost_and_new_sandboxes_wo
 async def test_the_outer_process_of_a_cell_is_killed() -> None:
     policy = Policy(resources={"memory": "212M"})
     before = set(cells_of(os.getpid()))
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         stream = box.stream(WAIT)
         await anext(stream)
         (cell,) = set(cells_of(os.getpid())) - before
@@ -127,7 +127,7 @@ async def test_the_outer_process_of_a_cell_is_killed() -> None:
         events = [event async for event in stream]
         assert isinstance(events[-1], Finished)
         assert events[-1].result.cause is Cause.LOST
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         assert (await box.run("print('new')")).stdout == "new\n"
 
 
@@ -135,7 +135,7 @@ async def test_the_outer_process_of_a_cell_is_killed() -> None:
 async def test_a_sandbox_that_was_not_used_yet_moves_to_a_new_cell() -> None:
     policy = Policy(resources={"memory": "213M"})
     before = set(cells_of(os.getpid()))
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         (cell,) = set(cells_of(os.getpid())) - before
         os.kill(cell, signal.SIGKILL)
         wait_until(lambda: not is_alive(cell), 2.0, "the cell is gone")
@@ -146,7 +146,7 @@ async def test_a_sandbox_that_was_not_used_yet_moves_to_a_new_cell() -> None:
 @pytest.mark.anyio
 async def test_runs_cancelled_at_random_moments_leave_nothing() -> None:
     dice = random.Random(20)
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         for _ in range(5):
             await box.run("pass")
         before = Footprint.at_rest()
@@ -163,12 +163,12 @@ async def test_runs_cancelled_at_random_moments_leave_nothing() -> None:
 @pytest.mark.anyio
 async def test_opening_cancelled_at_random_moments_leaves_nothing() -> None:
     dice = random.Random(21)
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         await box.run("pass")
         before = Footprint.at_rest()
         for n in range(6):
             with anyio.move_on_after(dice.uniform(0, 0.2)):
-                async with Sandbox(Policy(resources={"memory": f"{300 + n}M"})) as other:
+                async with AsyncSandbox(Policy(resources={"memory": f"{300 + n}M"})) as other:
                     await other.run("while True: pass")
         assert (await box.run("print('on')")).stdout == "on\n"
         extra = len(set(cells_of(os.getpid()))) - 1
@@ -178,7 +178,7 @@ async def test_opening_cancelled_at_random_moments_leaves_nothing() -> None:
 
 @pytest.mark.anyio
 async def test_cancellation_propagates_and_is_never_a_result() -> None:
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         with anyio.CancelScope() as scope:
             async for _ in box.stream(WAIT):
                 scope.cancel()
@@ -191,7 +191,7 @@ async def test_cancellation_propagates_and_is_never_a_result() -> None:
 
 @pytest.mark.anyio
 async def test_closing_a_sandbox_ends_the_runs_in_it() -> None:
-    box = await Sandbox().__aenter__()
+    box = await AsyncSandbox().__aenter__()
     stream = box.stream(WAIT)
     assert await anext(stream) == Stdout(b"up\n")
     await box.__aexit__(None, None, None)
@@ -204,12 +204,12 @@ async def test_closing_a_sandbox_ends_the_runs_in_it() -> None:
 @pytest.mark.anyio
 async def test_closing_a_sandbox_with_a_run_in_it_does_no_harm_to_another_sandbox() -> None:
     """Both are in the same cell, as sandboxes with the same policy are."""
-    async with Sandbox() as other:
+    async with AsyncSandbox() as other:
         stream = other.stream(
             "import os; os.write(1, b'up\\n')\nos.write(1, input().encode() + b'\\n')", stdin=(pipe := os.pipe())[0]
         )
         assert await anext(stream) == Stdout(b"up\n")
-        box = await Sandbox().__aenter__()
+        box = await AsyncSandbox().__aenter__()
         left = box.stream(WAIT)
         await anext(left)
         await box.__aexit__(None, None, None)
@@ -224,7 +224,7 @@ async def test_closing_a_sandbox_with_a_run_in_it_does_no_harm_to_another_sandbo
 
 @pytest.mark.anyio
 async def test_a_stream_that_is_dropped_without_closing_ends_its_run() -> None:
-    async with Sandbox(Policy(resources={"memory": "214M"})) as box:
+    async with AsyncSandbox(Policy(resources={"memory": "214M"})) as box:
         await box.run("pass")
         stream = box.stream(
             "import os, threading\nos.write(1, b'up\\n')\nos.closerange(0, 3)\nthreading.Event().wait()"
@@ -252,7 +252,7 @@ def test_a_blocking_sandbox_closed_by_one_thread_while_another_runs_in_it() -> N
             outcome.append(error)
 
     started = threading.Event()
-    with SyncSandbox() as box:
+    with Sandbox() as box:
         thread = threading.Thread(target=work)
         thread.start()
         assert started.wait(10)
@@ -262,7 +262,7 @@ def test_a_blocking_sandbox_closed_by_one_thread_while_another_runs_in_it() -> N
 
 def test_process_1_of_a_run_holds_no_descriptor() -> None:
     """Nobody inside can reach it; if somebody could, there would be nothing to find."""
-    with SyncSandbox() as box:
+    with Sandbox() as box:
         run = box.start("input()")
         reapers = [pid for pid in descendants(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "reaper\n"]
         assert len(reapers) >= 1

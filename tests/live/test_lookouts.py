@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from fumehood import Policy, Sandbox, Stdout
+from fumehood import AsyncSandbox, Policy, Stdout
 from fumehood.guest.cell.supervision import MOST_LOOKOUTS
 
 POLICY = Policy(network={"allow": [{"host": "a.example", "ports": [443]}]}, resources={"memory": "64M"})
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 
 async def test_only_so_many_runs_of_a_cell_are_watched_and_the_others_run_all_the_same() -> None:
-    async with Sandbox(POLICY) as box:
+    async with AsyncSandbox(POLICY) as box:
         runs = [await box.start(SENDS) for _ in range(MOST_LOOKOUTS + 8)]
         for run in runs:
             async with aclosing(run.stream()) as events:
@@ -29,7 +29,7 @@ async def test_only_so_many_runs_of_a_cell_are_watched_and_the_others_run_all_th
     watched = [result for result in results if result.denials]
     assert 1 <= len(watched) <= MOST_LOOKOUTS
     # Places are given back; runs that were on standby meanwhile have none.
-    async with Sandbox(POLICY) as box:
+    async with AsyncSandbox(POLICY) as box:
         for _ in range(6):
             run = await box.start(SENDS)
             await run.write("go\n")

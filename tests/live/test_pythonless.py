@@ -17,7 +17,7 @@ from ordinary import own
 from requirements import require
 from unit.images.archives import file, link, write_archive
 
-from fumehood import Cause, FumehoodError, Policy, Status, SyncSandbox, UsageError
+from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, UsageError
 from fumehood.backends.docker import DockerBackend
 from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.docker.interpreter import LABEL, PLACE
@@ -78,8 +78,8 @@ def make_policy(backend: str, image: str) -> Callable[..., Policy]:
 
 
 @pytest.fixture
-def box(make_policy: Callable[..., Policy]) -> Iterator[SyncSandbox]:
-    with SyncSandbox(make_policy(filesystem={"outputs": ["**"]}, resources={"output": "64K"})) as opened:
+def box(make_policy: Callable[..., Policy]) -> Iterator[Sandbox]:
+    with Sandbox(make_policy(filesystem={"outputs": ["**"]}, resources={"output": "64K"})) as opened:
         yield opened
 
 
@@ -89,7 +89,7 @@ def volumes(place: Path) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_commands_and_shells_run_with_the_images_own_programs(box: SyncSandbox) -> None:
+def test_commands_and_shells_run_with_the_images_own_programs(box: Sandbox) -> None:
     assert box.run(argv=["echo", "hello"]).stdout == "hello\n"
     assert box.run(argv=["sh", "-c", "exit 7"]).exit_code == 7
     assert box.run("echo $1; exit 3", language="sh", args=["word"]).exit_code == 3
@@ -99,7 +99,7 @@ def test_commands_and_shells_run_with_the_images_own_programs(box: SyncSandbox) 
     assert (missing.exit_code, missing.stderr) == (127, "python3: command not found in the sandbox\n")
 
 
-def test_limits_hold(box: SyncSandbox) -> None:
+def test_limits_hold(box: Sandbox) -> None:
     result = box.run(argv=["sleep", "600"], timeout=1)
     assert (result.status, result.cause) == (Status.TIMEOUT, Cause.WALL_TIME)
     result = box.run(argv=["yes"])
@@ -107,7 +107,7 @@ def test_limits_hold(box: SyncSandbox) -> None:
     assert box.run(argv=["id", "-u"]).stdout != "0\n"
 
 
-def test_files_go_in_and_out(box: SyncSandbox, tmp_path: Path) -> None:
+def test_files_go_in_and_out(box: Sandbox, tmp_path: Path) -> None:
     box.write("in.txt", b"x" * 300_000)
     assert box.run("wc -c < in.txt; echo made > out.txt", language="sh").stdout.strip() == "300000"
     assert box.read("out.txt") == b"made\n"
@@ -119,7 +119,7 @@ def test_files_go_in_and_out(box: SyncSandbox, tmp_path: Path) -> None:
     assert (tmp_path / "back" / "leaf").read_text() == "leaf"
 
 
-def test_runs_in_the_background_and_in_terminals(box: SyncSandbox) -> None:
+def test_runs_in_the_background_and_in_terminals(box: Sandbox) -> None:
     run = box.start(argv=["cat"])
     run.write("typed\n")
     run.close_stdin()
@@ -128,7 +128,7 @@ def test_runs_in_the_background_and_in_terminals(box: SyncSandbox) -> None:
     assert "17 91" in terminal.wait().stdout
 
 
-def test_python_is_refused_before_anything_starts(box: SyncSandbox, image: str) -> None:
+def test_python_is_refused_before_anything_starts(box: Sandbox, image: str) -> None:
     words = f"image '{image}' has no python3: Python code cannot run in it.*`hood image build`"
     with pytest.raises(UsageError, match=words):
         box.run("open('made', 'w')")
@@ -143,14 +143,14 @@ def test_python_is_refused_before_anything_starts(box: SyncSandbox, image: str) 
 
 def test_what_is_for_python_is_refused_when_the_sandbox_opens(make_policy: Callable[..., Policy]) -> None:
     with pytest.raises(UsageError, match=r"has no python3: environment.preload"):
-        SyncSandbox(make_policy(environment={"preload": ["json"]})).__enter__()
+        Sandbox(make_policy(environment={"preload": ["json"]})).__enter__()
 
 
 def test_a_mount_does_not_come_where_the_interpreter_is(make_policy: Callable[..., Policy], tmp_path: Path) -> None:
     own(tmp_path)
     mount = {"source": str(tmp_path), "target": f"{PLACE}/usr"}
     with pytest.raises(UsageError, match=f"mount target '{PLACE}/usr'"):
-        SyncSandbox(make_policy(filesystem={"mounts": [mount]})).__enter__()
+        Sandbox(make_policy(filesystem={"mounts": [mount]})).__enter__()
 
 
 READING = f"""
@@ -164,23 +164,23 @@ echo done
 """
 
 
-def test_programs_cannot_use_the_interpreter(box: SyncSandbox, backend: str) -> None:
+def test_programs_cannot_use_the_interpreter(box: Sandbox, backend: str) -> None:
     require(backend == "gvisor" or landlock_abi(), "needs Landlock")
     assert box.run(READING, language="sh").stdout == "done\n"
 
 
 def test_only_named_programs_run_where_the_kernel_sees_to_that(image: str) -> None:
     commands = {"allow": ["busybox", "echo", "/.fumehood/usr/bin/env"], "enforce": "kernel"}
-    with SyncSandbox(Policy(backend="docker", image=image, commands=commands)) as box:
+    with Sandbox(Policy(backend="docker", image=image, commands=commands)) as box:
         assert box.run(argv=["echo", "hello"]).stdout == "hello\n"
         assert box.run(argv=["/.fumehood/usr/bin/env"]).exit_code == 126
 
 
 def test_two_sandboxes_share_one_interpreter_and_nothing_else(place: Path, make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(filesystem={"outputs": ["**"]})
-    with SyncSandbox(policy) as first:
+    with Sandbox(policy) as first:
         before = volumes(place)
-        with SyncSandbox(policy) as second:
+        with Sandbox(policy) as second:
             first.write("own", b"first")
             assert second.list() == []
             assert (first.run(argv=["cat", "own"]).stdout, second.run(argv=["echo", "2"]).stdout) == ("first", "2\n")
@@ -193,7 +193,7 @@ def test_two_sandboxes_share_one_interpreter_and_nothing_else(place: Path, make_
 def test_an_unused_interpreter_is_collected_and_made_again(place: Path, image: str) -> None:
     remove_ownerless()
     policy = Policy(backend="docker", image=image, resources={"memory": "81M"})
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         used = volumes(place)
         assert b"fumehood-python" not in hood("gc").stdout
         assert volumes(place) == used
@@ -202,7 +202,7 @@ def test_an_unused_interpreter_is_collected_and_made_again(place: Path, image: s
     done = hood("gc")
     assert all(f"removed {name}".encode() in done.stdout for name in used)
     assert volumes(place) == set()
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         assert box.run(argv=["echo", "1"]).ok
     assert len(volumes(place)) == 2
 
@@ -215,7 +215,7 @@ def test_those_who_need_it_first_at_the_same_time_get_one(place: Path, image: st
 
     def use(number: int) -> None:
         policy = Policy(backend="docker", image=image, resources={"memory": f"{82 + number}M"})
-        with SyncSandbox(policy) as box:
+        with Sandbox(policy) as box:
             answers.append(box.run(argv=["echo", "1"]).stdout)
 
     threads = [threading.Thread(target=use, args=(number,)) for number in range(3)]
@@ -231,12 +231,12 @@ def test_those_who_need_it_first_at_the_same_time_get_one(place: Path, image: st
 @pytest.mark.usefixtures("no_spares")
 def test_one_that_was_emptied_by_somebody_is_made_again(place: Path, image: str) -> None:
     policy = Policy(backend="docker", image=image, resources={"memory": "86M"})
-    with SyncSandbox(policy):
+    with Sandbox(policy):
         (holder,) = (name for name in volumes(place) if name.count("-") == 3)
     wait_for_removal(place, policy.digest)
     engine.docker(place, "volume", "rm", holder)
     engine.docker(place, "volume", "create", "--label", f"{LABEL}=x", holder)
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         assert box.run(argv=["echo", "1"]).ok
     wait_for_removal(place, policy.digest)
     remove_ownerless()
@@ -247,7 +247,7 @@ def test_an_engine_elsewhere_does_it_all_by_itself(place: Path, image: str) -> N
     """By way of a relay: what counts is that nothing but the address is local."""
     with (
         relay_to(place / "engine.sock") as port,
-        SyncSandbox(Policy(backend="docker", image=image, docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
+        Sandbox(Policy(backend="docker", image=image, docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
     ):
         assert box.run(argv=["echo", "1"]).stdout == "1\n"
 
@@ -255,7 +255,7 @@ def test_an_engine_elsewhere_does_it_all_by_itself(place: Path, image: str) -> N
 def test_without_an_image_to_borrow_from_the_error_says_how_to_get_one(image: str) -> None:
     policy = Policy(backend="docker", image=image, docker={"interpreter": "no-such-image:1"})
     words = r"has no python3.*'no-such-image:1'.* is not there.*`hood image build`.*docker\.interpreter"
-    with pytest.raises(FumehoodError, match=words), SyncSandbox(policy):
+    with pytest.raises(FumehoodError, match=words), Sandbox(policy):
         pytest.fail("it opened")
 
 
@@ -264,7 +264,7 @@ def test_an_image_that_has_none_itself_lends_none(place: Path, image: str) -> No
     engine.docker(place, "tag", image, other)
     try:
         policy = Policy(backend="docker", image=image, docker={"interpreter": other})
-        with pytest.raises(FumehoodError, match="is not one that it could take it from"), SyncSandbox(policy):
+        with pytest.raises(FumehoodError, match="is not one that it could take it from"), Sandbox(policy):
             pytest.fail("it opened")
     finally:
         engine.docker(place, "image", "rm", other)

@@ -14,7 +14,7 @@ import pytest
 from live.traces import cells_of, containers, wait_until
 from requirements import require
 
-from fumehood import Cause, Policy, Sandbox, SandboxError, Status, Stdout
+from fumehood import AsyncSandbox, Cause, Policy, SandboxError, Status, Stdout
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -67,10 +67,10 @@ def stop(policy: Policy) -> Iterator[Stop]:
 
 
 async def test_its_runs_are_lost_soon_after_their_time_and_a_new_sandbox_works(policy: Policy, stop: Stop) -> None:
-    async with Sandbox(policy) as box, AsyncExitStack() as stack:
+    async with AsyncSandbox(policy) as box, AsyncExitStack() as stack:
         # Where sandboxes of a policy share a guest; a container has one alone.
         is_shared = policy.backend == "native"
-        other = await stack.enter_async_context(Sandbox(policy)) if is_shared else box
+        other = await stack.enter_async_context(AsyncSandbox(policy)) if is_shared else box
         background = await other.start(WAIT)
         run = await box.start(WAIT, timeout=1)
         for each in (background, run):
@@ -82,12 +82,12 @@ async def test_its_runs_are_lost_soon_after_their_time_and_a_new_sandbox_works(p
         assert "did not answer" in results[0].detail
         with pytest.raises(SandboxError, match="open a new one"):
             await box.run("pass")
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         assert (await box.run("print(1)")).stdout == "1\n"
 
 
 async def test_its_session_is_lost_soon_after_the_time_of_a_run(policy: Policy, stop: Stop) -> None:
-    async with Sandbox(policy) as box, box.session() as session:
+    async with AsyncSandbox(policy) as box, box.session() as session:
         await session.run("x = 1")
         stop()
         with anyio.fail_after(SECONDS):
@@ -97,7 +97,7 @@ async def test_its_session_is_lost_soon_after_the_time_of_a_run(policy: Policy, 
 
 @pytest.mark.parametrize("limit", [1])
 async def test_its_file_service_is_lost_soon(policy: Policy, stop: Stop) -> None:
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         await box.run("pass")
         stop()
         with anyio.fail_after(SECONDS + 11), pytest.raises(SandboxError, match="did not answer"):
@@ -105,7 +105,7 @@ async def test_its_file_service_is_lost_soon(policy: Policy, stop: Stop) -> None
 
 
 async def test_cancelling_its_run_does_not_take_long(policy: Policy, stop: Stop) -> None:
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(box.run, "import signal\nopen('up', 'w').close()\nsignal.pause()")

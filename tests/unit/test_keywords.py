@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fumehood
-from fumehood import Policy, Sandbox, Session, SyncSandbox, SyncSession, UnknownKeywordError
+from fumehood import AsyncSandbox, AsyncSession, Policy, Sandbox, Session, UnknownKeywordError
 from fumehood.agents import (
     Asking,
     AssistantAgent,
@@ -41,11 +41,11 @@ from fumehood.tools.filters import Pipeline
 
 RUNS: dict[str, Callable[..., Any]] = {
     "fumehood.run": fumehood.run,
-    "Sandbox.run": Sandbox().run,
-    "Sandbox.stream": Sandbox().stream,
-    "Sandbox.start": Sandbox().start,
-    "Session.run": Sandbox().session().run,
-    "Session.stream": Sandbox().session().stream,
+    "AsyncSandbox.run": AsyncSandbox().run,
+    "AsyncSandbox.stream": AsyncSandbox().stream,
+    "AsyncSandbox.start": AsyncSandbox().start,
+    "AsyncSession.run": AsyncSandbox().session().run,
+    "AsyncSession.stream": AsyncSandbox().session().stream,
 }
 
 
@@ -64,7 +64,7 @@ def test_a_limit_is_refused_with_its_place_in_the_policy(name: str) -> None:
 
 
 def test_the_blocking_methods_refuse_the_same() -> None:
-    with SyncSandbox() as box, box.session() as session:
+    with Sandbox() as box, box.session() as session:
         for method in (box.run, box.start, session.run):
             with pytest.raises(UnknownKeywordError, match="did you mean 'timeout'"):
                 method("print(1)", timout=1)
@@ -72,7 +72,7 @@ def test_the_blocking_methods_refuse_the_same() -> None:
             list(box.stream("print(1)", timout=1))
 
 
-@pytest.mark.parametrize("kind", [Sandbox, SyncSandbox])
+@pytest.mark.parametrize("kind", [AsyncSandbox, Sandbox])
 def test_a_sandbox_refuses_what_it_does_not_take(kind: Callable[..., Any]) -> None:
     with pytest.raises(UnknownKeywordError, match=r"Sandbox\(\) has no keyword 'polcy': did you mean 'policy'\?"):
         kind(polcy=Policy())
@@ -138,7 +138,7 @@ def test_an_agent_is_told_where_a_limit_belongs(kind: Callable[..., Any]) -> Non
 
 def test_what_has_no_name_is_asked_for_without_it() -> None:
     with pytest.raises(UnknownKeywordError, match=r"Toolbox\(\) has no keyword 'tools': give it without its name"):
-        Toolbox(Sandbox(), tools=[PYTHON])  # type: ignore[call-arg]
+        Toolbox(AsyncSandbox(), tools=[PYTHON])  # type: ignore[call-arg]
 
 
 def test_it_is_a_type_error_as_for_every_python_function() -> None:
@@ -148,7 +148,15 @@ def test_it_is_a_type_error_as_for_every_python_function() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [fumehood.run, Sandbox.run, Sandbox.stream, Sandbox.start, Session.run, SyncSandbox.run, SyncSession.run],
+    [
+        fumehood.run,
+        AsyncSandbox.run,
+        AsyncSandbox.stream,
+        AsyncSandbox.start,
+        AsyncSession.run,
+        Sandbox.run,
+        Session.run,
+    ],
 )
 def test_help_shows_every_option(function: Callable[..., Any]) -> None:
     shown = inspect.signature(function).parameters

@@ -9,13 +9,13 @@ import sys
 import pytest
 
 import fumehood
-from fumehood import Sandbox, SyncSandbox
+from fumehood import AsyncSandbox, Sandbox
 
 PROMISED = {
     "run",
     "Policy",
+    "AsyncSandbox",
     "Sandbox",
-    "SyncSandbox",
     "Status",
     "Cause",
     "RunResult",
@@ -79,7 +79,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_importing_the_package_prints_and_makes_nothing(tmp_path: object) -> None:
-    code = "import os, fumehood; from fumehood import Sandbox, Policy, SyncSandbox; print(os.listdir())"
+    code = "import os, fumehood; from fumehood import AsyncSandbox, Policy, Sandbox; print(os.listdir())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=str(tmp_path), check=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
@@ -92,10 +92,10 @@ def test_results_and_errors_need_no_pydantic() -> None:
     assert python(code) == "False\n"
 
 
-@pytest.mark.parametrize("name", [name for name in vars(Sandbox) if not name.startswith("_")])
+@pytest.mark.parametrize("name", [name for name in vars(AsyncSandbox) if not name.startswith("_")])
 def test_the_blocking_sandbox_has_every_method(name: str) -> None:
-    twin = getattr(SyncSandbox, name)
-    original = getattr(Sandbox, name)
+    twin = getattr(Sandbox, name)
+    original = getattr(AsyncSandbox, name)
     assert callable(twin) == callable(original)
     if callable(original):
         assert inspect.signature(twin).parameters == inspect.signature(original).parameters

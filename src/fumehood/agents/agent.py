@@ -39,7 +39,7 @@ from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.sandbox.opening import AuditChoice
 from fumehood.sandbox.request import place_in_policy
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.approvals import Ask
 from fumehood.tools.filters import Direction, FilterStream, Pipeline
 from fumehood.tools.functions import Function, as_tools
@@ -131,7 +131,7 @@ class AssistantAgent(Performer):
         return self._place.policy
 
     @property
-    def sandbox(self) -> Sandbox | None:
+    def sandbox(self) -> AsyncSandbox | None:
         """While a task is under way, or inside of `async with agent:`; None without tools."""
         return self._room.sandbox if self._room else None
 

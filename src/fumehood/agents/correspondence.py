@@ -21,7 +21,7 @@ from fumehood.tools.shaping import MOST_CHARACTERS, shortened
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 class Task(Message, name="fumehood.task"):
@@ -59,7 +59,7 @@ class PublishArguments(Arguments):
     text: str
 
 
-async def _nobody(_: Sandbox, given: Any) -> ToolResult:
+async def _nobody(_: AsyncSandbox, given: Any) -> ToolResult:
     return ToolResult("There is nobody to write to: this agent is in no runtime.", ToolStatus.ERROR)
 
 
@@ -80,10 +80,10 @@ def connected(tool: Tool, context: Context) -> Tool | None:
     return None
 
 
-def _telling(act: Callable[[Any], Awaitable[str]]) -> Callable[[Sandbox, Any], Awaitable[ToolResult]]:
+def _telling(act: Callable[[Any], Awaitable[str]]) -> Callable[[AsyncSandbox, Any], Awaitable[ToolResult]]:
     """What was refused, or did not get there, is told in words; a model can do something else then."""
 
-    async def carry_out(_: Sandbox, given: Any) -> ToolResult:
+    async def carry_out(_: AsyncSandbox, given: Any) -> ToolResult:
         try:
             return ToolResult(await act(given))
         except NotGrantedError as error:

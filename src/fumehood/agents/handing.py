@@ -12,7 +12,7 @@ from fumehood.tools.result import ToolResult
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import AsyncSandbox
 
 HAND_OFF = "hand_off"
 
@@ -31,7 +31,7 @@ def hand_off_tool(targets: Sequence[str]) -> Tool:
     }
     arguments = create_model("hand_off_arguments", __base__=Arguments, **fields)
 
-    async def hand_over(_: Sandbox, given: Any) -> ToolResult:
+    async def hand_over(_: AsyncSandbox, given: Any) -> ToolResult:
         return ToolResult(f"{given.to} takes over.", value=HandOff(given.to, given.message))
 
     return Tool(

@@ -15,7 +15,7 @@ from fumehood.audit.log import current_user
 from fumehood.audit.trail import Trail
 from fumehood.policy import Policy
 from fumehood.sandbox.opening import AuditChoice, find_trail
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.gate import Gate
 from fumehood.tools.tool import Tool
@@ -26,7 +26,7 @@ class Room(Protocol):
     """An open sandbox."""
 
     @property
-    def sandbox(self) -> Sandbox: ...
+    def sandbox(self) -> AsyncSandbox: ...
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
         """For one turn of an agent that was made with these tools."""
@@ -45,7 +45,7 @@ class Premises(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OwnRoom:
-    sandbox: Sandbox
+    sandbox: AsyncSandbox
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
         return Toolbox(self.sandbox, *tools, gate=gate, filters=filters, trail=trail)
@@ -58,7 +58,7 @@ class OwnPremises:
 
     @asynccontextmanager
     async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[OwnRoom]:
-        async with Sandbox(policy, session=session, audit=trail if trail.is_on else False, gated=True) as box:
+        async with AsyncSandbox(policy, session=session, audit=trail if trail.is_on else False, gated=True) as box:
             yield OwnRoom(box)
 
 

@@ -29,7 +29,7 @@ from fumehood.runtime.context import Context
 from fumehood.runtime.identity import AgentId
 from fumehood.runtime.toolboxes import GrantedRoom
 from fumehood.sandbox.opening import AuditChoice
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.gate import Gate
 from fumehood.tools.shaping import head_and_tail
@@ -113,7 +113,7 @@ class RuntimeRoom:
     _context: Context
 
     @property
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> AsyncSandbox:
         return self._room.sandbox
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:

@@ -23,7 +23,7 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.results import Artifact
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.approvals import Approvals, ApprovalStore
 from fumehood.tools.events import ToolRefused
 from fumehood.tools.filters import Pipeline
@@ -91,7 +91,7 @@ class Desk:
     _agent: str
     _work: Work
     filters: Pipeline
-    _box: Sandbox | None
+    _box: AsyncSandbox | None
     _toolbox: Toolbox | None
     _gate: Gate | None
     _fresh: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
@@ -158,7 +158,7 @@ class OutFolder:
         except OSError as error:
             raise UsageError(f"the folder {str(path)!r} cannot be made: {error.strerror}") from error
 
-    async def take(self, box: Sandbox, path: str) -> None:
+    async def take(self, box: AsyncSandbox, path: str) -> None:
         target = self.path / path
         await anyio.to_thread.run_sync(self._make_room, path, target)
         await box.download(path, target)

@@ -12,7 +12,7 @@ from fumehood.cli.outlet import Outlet
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, format_size
 from fumehood.results import Artifact, Display
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "application/pdf": ".pdf"}
 
@@ -53,7 +53,7 @@ class Harvest:
             file.write(data)
         self._put(draft, path)
 
-    async def gather(self, box: Sandbox, artifacts: tuple[Artifact, ...]) -> None:
+    async def gather(self, box: AsyncSandbox, artifacts: tuple[Artifact, ...]) -> None:
         if self._folder is None:
             return
         for artifact in artifacts:

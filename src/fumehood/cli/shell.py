@@ -19,8 +19,8 @@ from fumehood.errors import UsageError
 from fumehood.events import Event, Stdout
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox.background import BackgroundRun
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.background import AsyncBackgroundRun
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _USAGE = "hood shell [options] [-- COMMAND ...]"
 _DETAILS = """\
@@ -63,7 +63,7 @@ def execute(arguments: list[str]) -> int:
 async def _converse(policy: Policy, command: list[str], environment: dict[str, str]) -> RunResult:
     size = os.get_terminal_size(1)
     environment = {"TERM": os.environ.get("TERM", "dumb"), **environment}
-    async with Sandbox(policy, progress=say) as box:
+    async with AsyncSandbox(policy, progress=say) as box:
         run = await box.start(argv=command, env=environment, terminal=(size.columns or 80, size.lines or 24))
         with _raw_terminal():
             async with anyio.create_task_group() as tasks:
@@ -85,7 +85,7 @@ def _raw_terminal() -> Iterator[None]:
         termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-async def _type(run: BackgroundRun) -> None:
+async def _type(run: AsyncBackgroundRun) -> None:
     """What is typed, until our own terminal is gone: then so is the reason for the program to go on."""
     while True:
         await anyio.wait_readable(0)
@@ -99,7 +99,7 @@ async def _type(run: BackgroundRun) -> None:
         await run.write(data)
 
 
-async def _follow_size(run: BackgroundRun) -> None:
+async def _follow_size(run: AsyncBackgroundRun) -> None:
     with anyio.open_signal_receiver(signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP) as signals:
         async for number in signals:
             if number != signal.SIGWINCH:

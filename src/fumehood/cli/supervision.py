@@ -19,12 +19,12 @@ from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Policy
 from fumehood.results import Display, RunResult
 from fumehood.sandbox.request import RunOptions
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 if TYPE_CHECKING:
     from fumehood.audit import Trail
 
-Work = Callable[[Sandbox, bytes], Awaitable[RunResult]]
+Work = Callable[[AsyncSandbox, bytes], Awaitable[RunResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Job:
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
     """The output is in the result."""
 
-    async def work(box: Sandbox, code: bytes) -> RunResult:
+    async def work(box: AsyncSandbox, code: bytes) -> RunResult:
         return await box.run(code, **job.options)
 
     return _supervise(job, work, interruption)
@@ -51,7 +51,7 @@ def run_live(job: Job, interruption: Interruption) -> RunResult:
     """The output appears while the program runs; the result is without it."""
     outlets = (Outlet(2 if job.learn else 1, interruption), Outlet(2, interruption))
 
-    async def work(box: Sandbox, code: bytes) -> RunResult:
+    async def work(box: AsyncSandbox, code: bytes) -> RunResult:
         return await _show(box.stream(code, **job.options), job.harvest, *outlets)
 
     try:
@@ -100,7 +100,9 @@ def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
         with anyio.CancelScope() as scope, interruption.cancelling(scope):
             code, audit = await _admitted(job)
-            box = Sandbox(job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True)
+            box = AsyncSandbox(
+                job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True
+            )
             async with box:
                 result = await work(box, code)
                 await job.harvest.gather(box, result.artifacts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from fumehood.errors import FumehoodError
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _PROGRAM = "print(6 * 7)"
 _EXPECTED = "42\n"
@@ -35,7 +35,7 @@ def run_trial() -> Trial:
 
 async def _try() -> Trial:
     started = time.perf_counter()
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         first = await box.run(_PROGRAM)
         cold_ms = (time.perf_counter() - started) * 1000
         second = await box.run(_PROGRAM)

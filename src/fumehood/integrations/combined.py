@@ -10,7 +10,7 @@ from fumehood.integrations.policies import shortened_timeout
 from fumehood.policy import Seconds
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Combined:
     """None when it never began."""
 
 
-async def run_combined(box: Sandbox, command: str, timeout: Seconds | None) -> Combined:
+async def run_combined(box: AsyncSandbox, command: str, timeout: Seconds | None) -> Combined:
     """A command line for bash. What makes no sense or is denied is told in the output, where a model can read it."""
     written, result = bytearray(), None
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import Answer, ToolCall, ToolResult
 from fumehood.tools import approvals as asking
 
@@ -20,7 +20,9 @@ _REFUSAL = "a person has to approve it, and none has"
 class Consent:
     """A gate. `stop` makes the exception that tells the framework to ask; without it an unasked call is denied."""
 
-    def __init__(self, sandbox: Sandbox, framework: str, stop: Callable[[ToolCall], Exception] | None = None) -> None:
+    def __init__(
+        self, sandbox: AsyncSandbox, framework: str, stop: Callable[[ToolCall], Exception] | None = None
+    ) -> None:
         self._approvals = asking.Approvals(lambda: sandbox.policy, ask=self._pass_on, trail=sandbox.trail)
         self._framework = framework
         self._stop = stop

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 from fumehood.integrations.consent import Consent
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import STANDARD, Tool, Toolbox, ToolCall
 
 
 class AskingToolbox(Toolbox):
     """One whose approvals come from the framework around it."""
 
-    def __init__(self, sandbox: Sandbox, tools: Sequence[Tool], consent: Consent) -> None:
+    def __init__(self, sandbox: AsyncSandbox, tools: Sequence[Tool], consent: Consent) -> None:
         super().__init__(sandbox, *tools, gate=consent)
         self.sandbox, self.consent = sandbox, consent
 
@@ -29,5 +29,5 @@ async def open_toolbox(
     stop: Callable[[ToolCall], Exception] | None = None,
 ) -> AsyncIterator[AskingToolbox]:
     """Without a policy nothing is allowed; approvals are asked for by the framework, which `stop` stops."""
-    async with Sandbox(read_policy(policy) or Policy(), session=session, gated=True, keep_tmp=True) as box:
+    async with AsyncSandbox(read_policy(policy) or Policy(), session=session, gated=True, keep_tmp=True) as box:
         yield AskingToolbox(box, tools, Consent(box, framework, stop))

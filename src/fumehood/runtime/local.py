@@ -70,7 +70,7 @@ class _Phase(Enum):
 class LocalRuntime(Runtime):
     """`async with LocalRuntime() as runtime`: leaving the block lets what is under way end; an error cancels it.
 
-    `audit` chooses the log as it does for a `Sandbox`; `keep` says what becomes of the messages' content in it. `tools`
+    `audit` chooses the log as it does for a sandbox; `keep` says what becomes of the messages' content in it. `tools`
     are what can be granted, and `gate` makes who is asked about their calls.
     """
 

@@ -14,11 +14,11 @@ from fumehood.policy import Policy
 from fumehood.runtime.events import GrantDenied
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStatus
 from fumehood.tools.filters import Pipeline
 
-MakeGate = Callable[[AgentId, Sandbox], Gate]
+MakeGate = Callable[[AgentId, AsyncSandbox], Gate]
 """Who is asked about the calls of this agent in this sandbox, such as `Approvals`."""
 
 _MOST_TOLD = 200
@@ -31,7 +31,7 @@ class GrantedToolbox(Toolbox):
         self,
         agent: AgentId,
         grants: Callable[[], Grants],
-        sandbox: Sandbox,
+        sandbox: AsyncSandbox,
         tools: Sequence[Tool],
         *,
         gate: Gate | None,
@@ -42,7 +42,7 @@ class GrantedToolbox(Toolbox):
         self._agent, self._grants, self._box, self._records = agent, grants, sandbox, trail
 
     @property
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> AsyncSandbox:
         """Where calls are carried out; its files are the agent's to read and write."""
         return self._box
 
@@ -75,7 +75,7 @@ class GrantedRoom:
         self,
         agent: AgentId,
         grants: Callable[[], Grants],
-        sandbox: Sandbox,
+        sandbox: AsyncSandbox,
         tools: Sequence[Tool],
         gate: Gate | None,
     ) -> None:
@@ -132,5 +132,5 @@ async def open_room(
     trail: Trail,
 ) -> AsyncIterator[GrantedRoom]:
     """`gated` is the agent's promise that its toolboxes have a gate; one without is refused by the toolbox itself."""
-    async with Sandbox(policy, session=session, audit=trail, gated=gated or make_gate is not None) as box:
+    async with AsyncSandbox(policy, session=session, audit=trail, gated=gated or make_gate is not None) as box:
         yield GrantedRoom(agent, grants, box, tools, make_gate(agent, box) if make_gate else None)

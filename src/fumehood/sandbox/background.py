@@ -25,8 +25,8 @@ class NewOutput:
     stderr: bytes
 
 
-class BackgroundRun:
-    """Made by `Sandbox.start`; lives until it ends, or its sandbox is closed.
+class AsyncBackgroundRun:
+    """Made by `AsyncSandbox.start`; lives until it ends, or its sandbox is closed.
 
     No task of ours reads ahead: output that nobody asks for waits in a pipe of up to 1 MiB, and then the program waits.
     """

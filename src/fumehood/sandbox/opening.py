@@ -54,7 +54,7 @@ def refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
             "approvals",
             backend=backend,
             reason="a sandbox alone asks nobody",
-            remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and Sandbox(policy, gated=True).",
+            remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and AsyncSandbox(policy, gated=True).",
         )
 
 

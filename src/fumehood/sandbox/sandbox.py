@@ -1,4 +1,4 @@
-"""The facade: `Sandbox`, where the caller's wishes meet a policy and a backend.
+"""The facade: `AsyncSandbox`, where the caller's wishes meet a policy and a backend.
 
 A sandbox is one place with one policy and one workspace. Every run in it is a fresh process in fresh namespaces; what
 runs of one sandbox share is the workspace, and nothing else.
@@ -28,7 +28,7 @@ from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
 from fumehood.results import Cause, Record, RunResult, Status
 from fumehood.sandbox.audit import Journal, RunEntry
-from fumehood.sandbox.background import BackgroundRun
+from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
 from fumehood.sandbox.egress import LAST_WORDS_BYTES, Outing, Outings, closed_network_hint, wait_for_gateway
@@ -44,15 +44,15 @@ from fumehood.sandbox.opening import (
 )
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
-from fumehood.sandbox.session import Session
+from fumehood.sandbox.session import AsyncSession
 
 if TYPE_CHECKING:
     from fumehood.egress import WayOut
     from fumehood.environments import Lease, Runner
 
 
-class Sandbox(Files):
-    """`async with Sandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
+class AsyncSandbox(Files):
+    """`async with AsyncSandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
     With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
     Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
@@ -88,11 +88,11 @@ class Sandbox(Files):
         self._way_out: WayOut | None = None
         self._outings: Outings | None = None
         self._stack = AsyncExitStack()
-        self._background: list[BackgroundRun] = []
+        self._background: list[AsyncBackgroundRun] = []
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
-            raise UsageError("this sandbox is open already; make another Sandbox for a second place")
+            raise UsageError("this sandbox is open already; make another AsyncSandbox for a second place")
         trail = open_trail(self.policy, self._audit)
         async with telling_refusals(trail, self.policy), AsyncExitStack() as stack:
             backend = select_backend(self.policy)
@@ -256,7 +256,7 @@ class Sandbox(Files):
             result = await entry.concluded(self._result(Record(outcome), entry.run_id, outing, last_words))
         yield Finished(result)
 
-    def session(self) -> Session:
+    def session(self) -> AsyncSession:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
         current = Outing()
 
@@ -270,12 +270,12 @@ class Sandbox(Files):
         async def report(taken: Record, run_id: str) -> RunResult:
             return await self._report(current, taken, run_id)
 
-        return Session(self.policy, open_session, lambda: self._journal, report, lambda: current.follow())
+        return AsyncSession(self.policy, open_session, lambda: self._journal, report, lambda: current.follow())
 
     @options_of_runs()
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
-    ) -> BackgroundRun:
+    ) -> AsyncBackgroundRun:
         """As `run`, without waiting for the end; its input stays open for `write`.
 
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
@@ -293,7 +293,7 @@ class Sandbox(Files):
             execution = await stack.enter_async_context(opened.start(_equipped(request, outing)))
             entry.started()
             await entry.tell_started()
-            run = BackgroundRun(execution, stack.pop_all(), entry, partial(self._report, outing))
+            run = AsyncBackgroundRun(execution, stack.pop_all(), entry, partial(self._report, outing))
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
@@ -317,7 +317,7 @@ class Sandbox(Files):
 
     def _backend_sandbox(self) -> BackendSandbox:
         if self._opened is None:
-            raise UsageError("the sandbox is not open; use it inside `async with Sandbox(policy) as box:`")
+            raise UsageError("the sandbox is not open; use it inside `async with AsyncSandbox(policy) as box:`")
         return self._opened
 
 
@@ -331,7 +331,7 @@ def sandboxed_installer(audit: AuditChoice = None) -> Runner:
     """For a store of environments: installs in a sandbox of its own, which is recorded like any other."""
     from fumehood.sandbox.packages import SandboxedInstaller
 
-    return SandboxedInstaller(lambda policy: Sandbox(policy, audit=audit))
+    return SandboxedInstaller(lambda policy: AsyncSandbox(policy, audit=audit))
 
 
 def _use_environment(section: Environment, progress: Callable[[str], None] | None, trail: Trail) -> Lease:

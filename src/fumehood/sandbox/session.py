@@ -22,8 +22,8 @@ from fumehood.sandbox.request import RunOptions, make_session_request, options_o
 _STATE_IS_LOST = "the session's state is lost, and the next run begins with a new one"
 
 
-class Session:
-    """Made by `Sandbox.session`. Runs wait for each other; one that fails leaves the state as it is.
+class AsyncSession:
+    """Made by `AsyncSandbox.session`. Runs wait for each other; one that fails leaves the state as it is.
 
     When its process ends, by a crash or for want of memory, the result says why, and the next run gets a new one:
     `restarted` is true in its result.

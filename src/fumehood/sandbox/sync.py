@@ -1,5 +1,6 @@
-"""The blocking API: the same methods as `Sandbox`, through one generic wrapper. Works inside a running event loop too,
-because the sandbox's own loop runs in a thread of its own.
+"""The blocking API: the same methods as `AsyncSandbox`, through one generic wrapper.
+
+Works inside a running event loop too, because the sandbox's own loop runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy
 from fumehood.results import RunResult
-from fumehood.sandbox.background import BackgroundRun
+from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.opening import AuditChoice
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
-from fumehood.sandbox.sandbox import Sandbox
-from fumehood.sandbox.session import Session
+from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.session import AsyncSession
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,22 +92,22 @@ class _Part(Generic[Target]):
         self.portal, self.target = portal, target
 
 
-class SyncBackgroundRun(_Part[BackgroundRun]):
-    """A `BackgroundRun` whose methods block."""
+class BackgroundRun(_Part[AsyncBackgroundRun]):
+    """An `AsyncBackgroundRun` whose methods block."""
 
-    poll = _blocking(BackgroundRun.poll)
-    read = _blocking(BackgroundRun.read)
-    stream = _blocking_iterator(BackgroundRun.stream)
-    wait = _blocking(BackgroundRun.wait)
-    write = _blocking(BackgroundRun.write)
-    close_stdin = _blocking(BackgroundRun.close_stdin)
-    send_signal = _blocking(BackgroundRun.send_signal)
-    resize = _blocking(BackgroundRun.resize)
-    kill = _blocking(BackgroundRun.kill)
+    poll = _blocking(AsyncBackgroundRun.poll)
+    read = _blocking(AsyncBackgroundRun.read)
+    stream = _blocking_iterator(AsyncBackgroundRun.stream)
+    wait = _blocking(AsyncBackgroundRun.wait)
+    write = _blocking(AsyncBackgroundRun.write)
+    close_stdin = _blocking(AsyncBackgroundRun.close_stdin)
+    send_signal = _blocking(AsyncBackgroundRun.send_signal)
+    resize = _blocking(AsyncBackgroundRun.resize)
+    kill = _blocking(AsyncBackgroundRun.kill)
 
 
-class SyncSession(_Part[Session]):
-    """A `Session` whose methods block."""
+class Session(_Part[AsyncSession]):
+    """An `AsyncSession` whose methods block."""
 
     def __enter__(self) -> Self:
         self.portal.call(self.target.__aenter__)
@@ -117,14 +118,14 @@ class SyncSession(_Part[Session]):
     ) -> None:
         self.portal.call(self.target.close)
 
-    run = _blocking(Session.run)
-    stream = _blocking_iterator(Session.stream)
-    interrupt = _blocking(Session.interrupt)
-    restart = _blocking(Session.restart)
+    run = _blocking(AsyncSession.run)
+    stream = _blocking_iterator(AsyncSession.stream)
+    interrupt = _blocking(AsyncSession.interrupt)
+    restart = _blocking(AsyncSession.restart)
 
 
-class SyncSandbox:
-    """`with SyncSandbox(policy) as box`: every method blocks and otherwise is that of `Sandbox`."""
+class Sandbox:
+    """`with Sandbox(policy) as box`: every method blocks and otherwise is that of `AsyncSandbox`."""
 
     @known_keywords(elsewhere=place_in_policy)
     def __init__(
@@ -138,7 +139,7 @@ class SyncSandbox:
         gated: bool = False,
         keep_tmp: bool = False,
     ) -> None:
-        self.target = Sandbox(
+        self.target = AsyncSandbox(
             policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated, keep_tmp=keep_tmp
         )
         self._portal: BlockingPortal | None = None
@@ -147,7 +148,7 @@ class SyncSandbox:
 
     def __enter__(self) -> Self:
         if self._portal is not None:
-            raise UsageError("this sandbox is open already; make another SyncSandbox for a second place")
+            raise UsageError("this sandbox is open already; make another Sandbox for a second place")
         with ExitStack() as stack:
             portal = stack.enter_context(LoopThread()).portal
             stack.enter_context(portal.wrap_async_context_manager(self.target))
@@ -165,7 +166,7 @@ class SyncSandbox:
     @property
     def portal(self) -> BlockingPortal:
         if self._portal is None:
-            raise UsageError("the sandbox is not open; use it inside `with SyncSandbox(policy) as box:`")
+            raise UsageError("the sandbox is not open; use it inside `with Sandbox(policy) as box:`")
         return self._portal
 
     @property
@@ -180,28 +181,28 @@ class SyncSandbox:
     def enforcement(self) -> Mapping[str, str]:
         return self.target.enforcement
 
-    run = _blocking(Sandbox.run)
-    stream = _blocking_iterator(Sandbox.stream)
-    change_policy = _blocking(Sandbox.change_policy)
-    write = _blocking(Sandbox.write)
-    read = _blocking(Sandbox.read)
-    list = _blocking(Sandbox.list)
-    outputs = _blocking(Sandbox.outputs)
-    stat = _blocking(Sandbox.stat)
-    remove = _blocking(Sandbox.remove)
-    mkdir = _blocking(Sandbox.mkdir)
-    upload = _blocking(Sandbox.upload)
-    download = _blocking(Sandbox.download)
+    run = _blocking(AsyncSandbox.run)
+    stream = _blocking_iterator(AsyncSandbox.stream)
+    change_policy = _blocking(AsyncSandbox.change_policy)
+    write = _blocking(AsyncSandbox.write)
+    read = _blocking(AsyncSandbox.read)
+    list = _blocking(AsyncSandbox.list)
+    outputs = _blocking(AsyncSandbox.outputs)
+    stat = _blocking(AsyncSandbox.stat)
+    remove = _blocking(AsyncSandbox.remove)
+    mkdir = _blocking(AsyncSandbox.mkdir)
+    upload = _blocking(AsyncSandbox.upload)
+    download = _blocking(AsyncSandbox.download)
 
-    @wraps(Sandbox.session)
-    def session(self) -> SyncSession:
-        return SyncSession(self.portal, self.target.session())
+    @wraps(AsyncSandbox.session)
+    def session(self) -> Session:
+        return Session(self.portal, self.target.session())
 
-    start = _blocking_part(Sandbox.start, SyncBackgroundRun)
+    start = _blocking_part(AsyncSandbox.start, BackgroundRun)
 
 
 @options_of_runs()
 def run(code: str | bytes | None = None, policy: AnyPolicy | None = None, **options: Unpack[RunOptions]) -> RunResult:
     """Run code in a fresh sandbox and wait for it. Without a policy everything is denied."""
-    with SyncSandbox(policy) as box:
+    with Sandbox(policy) as box:
         return box.run(code, **options)

@@ -1,6 +1,6 @@
 """What a model may call: tools with schemas, carried out in a sandbox, with results shaped for a model.
 
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         toolbox = Toolbox(box, PYTHON, SHELL, READ_FILE)
         toolbox.schemas()                                      # for the model
         result = await toolbox.call("shell", {"command": "ls"})  # what it asked for

@@ -20,7 +20,7 @@ from fumehood.tools.source import apart
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import AsyncSandbox
 
 _MOST_ENTRIES = 500
 
@@ -101,15 +101,15 @@ answer(work)
 """
 
 
-async def _read(sandbox: Sandbox, given: ReadArguments) -> ToolResult:
+async def _read(sandbox: AsyncSandbox, given: ReadArguments) -> ToolResult:
     return await _ask(sandbox, _READ, given, f"{given.path} cannot be read")
 
 
-async def _edit(sandbox: Sandbox, given: EditArguments) -> ToolResult:
+async def _edit(sandbox: AsyncSandbox, given: EditArguments) -> ToolResult:
     return await _ask(sandbox, _EDIT, given, f"{given.path} cannot be edited")
 
 
-async def _ask(sandbox: Sandbox, program: str, given: Arguments, failure: str) -> ToolResult:
+async def _ask(sandbox: AsyncSandbox, program: str, given: Arguments, failure: str) -> ToolResult:
     result = await sandbox.run(apart(program), stdin=given.model_dump_json())
     if not result.ok:
         return shaped(result)
@@ -131,13 +131,13 @@ def _answer(result: RunResult) -> dict[str, str]:
     raise SandboxError("the program that reads files in the sandbox gave no answer that makes sense")
 
 
-async def _write(sandbox: Sandbox, given: WriteArguments) -> ToolResult:
+async def _write(sandbox: AsyncSandbox, given: WriteArguments) -> ToolResult:
     data = given.content.encode()
     await sandbox.write(given.path, data)
     return ToolResult(f"Wrote {format_size(len(data))} to {given.path}.")
 
 
-async def _list(sandbox: Sandbox, given: ListArguments) -> ToolResult:
+async def _list(sandbox: AsyncSandbox, given: ListArguments) -> ToolResult:
     entries = await sandbox.list(given.path)
     lines = [f"{entry.kind.value:6} {format_size(entry.size):>8}  {entry.name}" for entry in entries[:_MOST_ENTRIES]]
     if len(entries) > _MOST_ENTRIES:

@@ -21,7 +21,7 @@ from fumehood.tools.source import apart, function_source
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import AsyncSandbox
 
 Function = Callable[..., Any]
 
@@ -145,7 +145,7 @@ def _program(function: Function, name: str, imports: tuple[str, ...]) -> str:
     )
 
 
-async def _call_here(function: Function, sandbox: Sandbox, given: BaseModel) -> ToolResult:
+async def _call_here(function: Function, sandbox: AsyncSandbox, given: BaseModel) -> ToolResult:
     values = {field: getattr(given, field) for field in type(given).model_fields}
     try:
         if inspect.iscoroutinefunction(function):
@@ -157,7 +157,7 @@ async def _call_here(function: Function, sandbox: Sandbox, given: BaseModel) -> 
     return _returned(value)
 
 
-async def _call_inside(program: str, sandbox: Sandbox, given: BaseModel) -> ToolResult:
+async def _call_inside(program: str, sandbox: AsyncSandbox, given: BaseModel) -> ToolResult:
     mark = f"<{secrets.token_hex(16)}>"
     result = await sandbox.run(apart(program.replace("{mark!r}", repr(mark))), stdin=given.model_dump_json())
     printed, found, returned = result.stdout.rpartition(mark)

@@ -14,7 +14,7 @@ from fumehood.tools.tool import Arguments, Risk, Tool
 from fumehood.tools.watching import run_watched
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import AsyncSandbox
 
 Seconds = Annotated[
     Annotated[float, Field(gt=0)] | None,
@@ -33,16 +33,16 @@ class ShellArguments(Arguments):
     timeout: Seconds = None
 
 
-async def _run_python(sandbox: Sandbox, given: PythonArguments) -> ToolResult:
+async def _run_python(sandbox: AsyncSandbox, given: PythonArguments) -> ToolResult:
     return shaped(await run_watched(sandbox, given.code, **limits(sandbox, given.timeout)))
 
 
-async def _run_shell(sandbox: Sandbox, given: ShellArguments) -> ToolResult:
+async def _run_shell(sandbox: AsyncSandbox, given: ShellArguments) -> ToolResult:
     options: RunOptions = {"language": "bash", "cwd": given.cwd, **limits(sandbox, given.timeout)}
     return shaped(await run_watched(sandbox, given.command, **options))
 
 
-def limits(sandbox: Sandbox, timeout: float | None) -> RunOptions:
+def limits(sandbox: AsyncSandbox, timeout: float | None) -> RunOptions:
     """A model that asks for too much gets what there is: it cannot know the policy."""
     return {} if timeout is None else {"timeout": min(timeout, sandbox.policy.resources.timeout)}
 

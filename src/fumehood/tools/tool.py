@@ -14,7 +14,7 @@ from fumehood.tools.result import ToolResult
 
 if TYPE_CHECKING:
     from fumehood.policy import Policy
-    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 class Risk(StrEnum):
@@ -49,7 +49,7 @@ class Tool:
     description: str
     arguments: type[BaseModel]
     risk: Risk
-    carry_out: Callable[[Sandbox, Any], Awaitable[ToolResult]]
+    carry_out: Callable[[AsyncSandbox, Any], Awaitable[ToolResult]]
     parallel: bool = True
     """Whether it may be carried out at the same time as other calls of the same answer of a model."""
     about: Callable[[Policy], str] | None = None

@@ -24,7 +24,7 @@ from fumehood.tools.shaping import cleaning
 from fumehood.tools.tool import Tool, ToolSchema
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import Sandbox
+    from fumehood.sandbox.sandbox import AsyncSandbox
 
 _MOST_PROBLEMS = 5
 # Names and reasons that a model wrote, as they go to the audit log.
@@ -41,7 +41,7 @@ class Toolbox:
     @known_keywords()
     def __init__(
         self,
-        sandbox: Sandbox,
+        sandbox: AsyncSandbox,
         *tools: Tool | Function,
         gate: Gate | None = None,
         filters: Pipeline | None = None,

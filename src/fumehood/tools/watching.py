@@ -13,8 +13,8 @@ from fumehood.results import Display, RunResult
 from fumehood.sandbox.request import RunOptions
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import Sandbox
-    from fumehood.sandbox.session import Session
+    from fumehood.sandbox.sandbox import AsyncSandbox
+    from fumehood.sandbox.session import AsyncSession
 
 Watch = Callable[[Stdout | Stderr], None]
 """Is told as soon as something was written; must not wait."""
@@ -31,7 +31,7 @@ def watching(watch: Watch) -> Iterator[None]:
         _WATCH.reset(token)
 
 
-async def run_watched(place: Sandbox | Session, code: str, **options: Unpack[RunOptions]) -> RunResult:
+async def run_watched(place: AsyncSandbox | AsyncSession, code: str, **options: Unpack[RunOptions]) -> RunResult:
     """As `place.run`, with the same result, whether anybody watches or not."""
     watch = _WATCH.get()
     if watch is None:

@@ -25,7 +25,7 @@ from fumehood.agents import (
 )
 from fumehood.agents.teams import CodingPair, HandOffTeam
 from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, Limits, RefusedError
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, SHELL, tool
 from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
 
@@ -229,7 +229,7 @@ async def test_a_gate_of_the_runtime_can_pause_a_task_too(make_runtime: MakeRunt
     elsewhere = Asking(store=ApprovalStore(witness.store.path.parent / "elsewhere"))
     kind = resident(Staff().hire(script, SHELL, policy=policy, approvals=elsewhere))
 
-    def gate(agent: AgentId, sandbox: Sandbox) -> Approvals:
+    def gate(agent: AgentId, sandbox: AsyncSandbox) -> Approvals:
         return Approvals(sandbox.policy, store=witness.store, trail=sandbox.trail, unanswered="pause")
 
     async with make_runtime(gate=gate) as runtime:

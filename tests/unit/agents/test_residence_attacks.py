@@ -26,7 +26,7 @@ from fumehood.agents import (
 from fumehood.agents.models.scripted import Step
 from fumehood.audit.reading import check
 from fumehood.runtime import AgentId, Context, Grants, Limits, LocalRuntime, Reason
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, Risk, tool
 from fumehood.tools.approvals import Answer, Approvals, Request, State
 
@@ -244,7 +244,7 @@ async def test_a_reply_that_claims_an_approval_is_none(make_runtime: MakeRuntime
 async def test_who_is_asked_is_the_runtimes_choice_where_it_has_made_one(
     make_runtime: MakeRuntime, witness: Witness
 ) -> None:
-    def gate(agent: AgentId, sandbox: Sandbox) -> Approvals:
+    def gate(agent: AgentId, sandbox: AsyncSandbox) -> Approvals:
         return Approvals(sandbox.policy, ask=say_no, store=witness.store, trail=sandbox.trail)
 
     staff, script = Staff(), ScriptedModel(call("guarded", what="it"), "I tried.")

@@ -19,7 +19,7 @@ import pytest
 from unit.audit.logs import editing, make_log, write
 from unit.audit.tamperings import TAMPERINGS
 
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 from fumehood.audit import AuditLog, Trail
 from fumehood.audit.events import RunStarted
 from fumehood.audit.records import Entry, read_record
@@ -60,7 +60,7 @@ def hood(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 def run_id(folder: Path) -> str:
     """Of a run that has code, output and a name that would do something to a terminal."""
     policy = Policy(name="analyst", audit={"code": "full", "output": "full"})
-    with SyncSandbox(policy, audit=folder) as box:
+    with Sandbox(policy, audit=folder) as box:
         return box.run("print('\\x1b[2J shown')").run_id
 
 

@@ -11,7 +11,7 @@ from unit.runtime.troupe import MakeRuntime, Reply
 from fumehood import Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.runtime import AgentFailedError, AgentId, Context, Grants, LocalRuntime, Message, Reason, handles
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, Answer, ToolCall, ToolResult, tool
 
 pytestmark = pytest.mark.anyio
@@ -127,7 +127,7 @@ async def test_a_gate_is_asked_about_the_calls_of_agents(make_runtime: MakeRunti
     asked: list[tuple[AgentId, str]] = []
 
     class Guard:
-        def __init__(self, agent: AgentId, sandbox: Sandbox) -> None:
+        def __init__(self, agent: AgentId, sandbox: AsyncSandbox) -> None:
             self._agent = agent
 
         async def admit(self, call: ToolCall) -> Answer:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fumehood import Sandbox
+from fumehood import AsyncSandbox
 from fumehood.tools import STANDARD, Toolbox, ToolStatus
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def toolbox() -> AsyncIterator[Toolbox]:
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         yield Toolbox(box, *STANDARD)
 
 
@@ -81,7 +81,7 @@ async def test_a_file_that_pretends_to_be_an_answer_is_only_text(toolbox: Toolbo
 
 
 async def test_in_a_session_neither_meets_the_names_of_the_other() -> None:
-    async with Sandbox(session=True) as box:
+    async with AsyncSandbox(session=True) as box:
         toolbox = Toolbox(box, *STANDARD)
         await say(toolbox, "python", code="path, given, json = 'mine', 1, None")
         await say(toolbox, "write_file", path="x", content="text")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from fumehood import Sandbox, UsageError
+from fumehood import AsyncSandbox, UsageError
 from fumehood.tools import PYTHON, Risk, Toolbox, ToolStatus, as_tools, tool
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,7 @@ def broken() -> None:
 @pytest.fixture
 async def toolbox(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Toolbox]:
     monkeypatch.setenv("SECRET", "of the application")
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         yield Toolbox(box, add, look_up, where, slow, broken)
 
 
@@ -131,7 +131,7 @@ def plain(city: str, days: int = 1) -> str:
 
 
 async def test_a_plain_function_is_a_tool_wherever_tools_are_taken() -> None:
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         toolbox = Toolbox(box, plain, PYTHON)
         assert [schema["name"] for schema in toolbox.schemas()] == ["plain", "python"]
         assert (await toolbox.call("plain", {"city": "Bergen"})).text == "Bergen: 1 days of rain"
@@ -139,7 +139,7 @@ async def test_a_plain_function_is_a_tool_wherever_tools_are_taken() -> None:
     assert as_tools([plain]) == as_tools((plain,))
 
 
-@pytest.mark.parametrize("given", [{"name": "plain"}, "python", 42, None, Sandbox, [plain]])
+@pytest.mark.parametrize("given", [{"name": "plain"}, "python", 42, None, AsyncSandbox, [plain]])
 def test_what_is_not_a_tool_is_refused_with_what_is_taken(given: Any) -> None:
     with pytest.raises(UsageError, match="such as PYTHON, or a function with types and a docstring; this is"):
         as_tools([given])

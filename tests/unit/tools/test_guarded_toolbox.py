@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fumehood import Policy, Sandbox, UnenforceableError, UsageError
+from fumehood import AsyncSandbox, Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.tools import PYTHON, STANDARD, Toolbox, ToolStatus
 from fumehood.tools.approvals import Answer, Approvals, ApprovalStore, Request
@@ -28,7 +28,7 @@ async def opened(folder: Path, answer: Answer, seen: list[Request] | None = None
         return answer
 
     log = AuditLog.at(folder / "audit")
-    async with Sandbox(POLICY, audit=log, gated=True) as box:
+    async with AsyncSandbox(POLICY, audit=log, gated=True) as box:
         store = ApprovalStore(folder / "approvals")
         yield Toolbox(box, *STANDARD, gate=Approvals(POLICY, ask=ask, store=store, trail=box.trail))
 
@@ -68,7 +68,7 @@ async def test_a_tool_without_a_rule_is_not_asked_about(tmp_path: Path) -> None:
 async def test_a_yes_under_a_policy_that_has_changed_meanwhile_is_none(tmp_path: Path) -> None:
     other = POLICY.override({"network": {"allow": [{"host": "a.example", "ports": [443]}]}})
 
-    async with Sandbox(
+    async with AsyncSandbox(
         POLICY.override({"network": {"allow": [{"host": "b.example", "ports": [443]}]}}), gated=True
     ) as box:
 
@@ -86,9 +86,9 @@ async def test_a_yes_under_a_policy_that_has_changed_meanwhile_is_none(tmp_path:
 
 async def test_rules_that_nobody_applies_open_nothing() -> None:
     with pytest.raises(UnenforceableError, match="a sandbox alone asks nobody"):
-        async with Sandbox(POLICY):
+        async with AsyncSandbox(POLICY):
             pytest.fail("it opened")
-    async with Sandbox(POLICY, gated=True) as box:
+    async with AsyncSandbox(POLICY, gated=True) as box:
         with pytest.raises(UsageError, match="nobody to ask"):
             Toolbox(box, PYTHON)
 
@@ -96,7 +96,7 @@ async def test_rules_that_nobody_applies_open_nothing() -> None:
 @asynccontextmanager
 async def filtered(**filters: object) -> AsyncIterator[tuple[Toolbox, list[Alarm]]]:
     alarms: list[Alarm] = []
-    async with Sandbox(Policy(filters=filters)) as box:
+    async with AsyncSandbox(Policy(filters=filters)) as box:
         values = {"secrets": {"A": SECRET}, "canaries": {"c": "KX83-canary-value-77"}}
         pipeline = Pipeline(box.policy, trail=box.trail, on_alarm=alarms.append, **values)
         yield Toolbox(box, *STANDARD, filters=pipeline), alarms

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fumehood import Policy, Sandbox
+from fumehood import AsyncSandbox, Policy
 from fumehood.tools import PYTHON, SHELL, STANDARD, Toolbox
 
 VERSION = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
@@ -42,6 +42,6 @@ def test_long_lists_are_cut() -> None:
 
 @pytest.mark.anyio
 async def test_a_toolbox_tells_of_the_policy_of_now() -> None:
-    async with Sandbox(Policy(resources={"timeout": "7s"})) as box:
+    async with AsyncSandbox(Policy(resources={"timeout": "7s"})) as box:
         toolbox = Toolbox(box, *STANDARD)
         assert "A run may take 7s" in toolbox.schemas()[0]["description"]

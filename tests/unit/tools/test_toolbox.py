@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fumehood import Policy, Sandbox, UsageError
+from fumehood import AsyncSandbox, Policy, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.tools import (
     PYTHON,
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def box() -> AsyncIterator[Sandbox]:
+async def box() -> AsyncIterator[AsyncSandbox]:
     policy = Policy(filesystem={"outputs": ["out/**"]}, commands={"allow": ["ls", "seq"]}, resources={"timeout": "20s"})
-    async with Sandbox(policy) as opened:
+    async with AsyncSandbox(policy) as opened:
         yield opened
 
 
 @pytest.fixture
-def toolbox(box: Sandbox) -> Toolbox:
+def toolbox(box: AsyncSandbox) -> Toolbox:
     return Toolbox(box, *STANDARD)
 
 
@@ -127,7 +127,7 @@ async def test_a_call_that_makes_no_sense_is_a_result_that_says_what_to_do(
     assert words in result.text
 
 
-async def test_two_tools_of_one_name_are_the_applications_mistake(box: Sandbox) -> None:
+async def test_two_tools_of_one_name_are_the_applications_mistake(box: AsyncSandbox) -> None:
     with pytest.raises(UsageError, match="same name"):
         Toolbox(box, PYTHON, PYTHON)
 
@@ -148,7 +148,7 @@ class Doorkeeper:
         self.told.append((call, result))
 
 
-async def test_a_gate_is_asked_about_exactly_what_would_be_done(box: Sandbox) -> None:
+async def test_a_gate_is_asked_about_exactly_what_would_be_done(box: AsyncSandbox) -> None:
     gate = Doorkeeper(Answer(allowed=True))
     toolbox = Toolbox(box, SHELL, gate=gate)
     await toolbox.call("shell", {"command": "ls"})
@@ -162,7 +162,7 @@ async def test_a_gate_is_asked_about_exactly_what_would_be_done(box: Sandbox) ->
     assert [result.status for _, result in gate.told] == [ToolStatus.SUCCESS] * 3
 
 
-async def test_a_gate_that_says_no_keeps_the_call_from_being_carried_out(box: Sandbox) -> None:
+async def test_a_gate_that_says_no_keeps_the_call_from_being_carried_out(box: AsyncSandbox) -> None:
     gate = Doorkeeper(Answer(allowed=False, reason="not today"))
     result = await Toolbox(box, *STANDARD, gate=gate).call("write_file", {"path": "x", "content": "y"})
     assert (result.status, result.text) == (ToolStatus.DENIED, "Denied: not today.")
@@ -170,7 +170,7 @@ async def test_a_gate_that_says_no_keeps_the_call_from_being_carried_out(box: Sa
     assert gate.told[0][1] is result
 
 
-async def test_edited_arguments_are_another_call(box: Sandbox) -> None:
+async def test_edited_arguments_are_another_call(box: AsyncSandbox) -> None:
     gate = Doorkeeper(Answer(allowed=True, arguments={"command": "seq 1"}))
     result = await Toolbox(box, SHELL, gate=gate).call("shell", {"command": "seq 5"})
     assert result.text == "Success.\nstdout:\n1"
@@ -180,7 +180,7 @@ async def test_edited_arguments_are_another_call(box: Sandbox) -> None:
         await Toolbox(box, SHELL, gate=gate).call("shell", {"command": "seq 5"})
 
 
-async def test_a_call_that_makes_no_sense_does_not_bother_the_gate(box: Sandbox) -> None:
+async def test_a_call_that_makes_no_sense_does_not_bother_the_gate(box: AsyncSandbox) -> None:
     gate = Doorkeeper(Answer(allowed=True))
     await Toolbox(box, SHELL, gate=gate).call("shell", {})
     assert gate.asked == []
@@ -188,7 +188,7 @@ async def test_a_call_that_makes_no_sense_does_not_bother_the_gate(box: Sandbox)
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", '"inf"', "1e999"])
 async def test_numbers_that_json_does_not_have_are_refused(number: str) -> None:
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         toolbox = Toolbox(box, PYTHON)
         for arguments in (f'{{"code": "1", "timeout": {number}}}', {"code": "1", "timeout": float(number.strip('"'))}):
             assert (await toolbox.call("python", arguments)).status is ToolStatus.INVALID
@@ -196,7 +196,7 @@ async def test_numbers_that_json_does_not_have_are_refused(number: str) -> None:
 
 async def test_a_call_that_makes_no_sense_is_on_record(tmp_path: Path) -> None:
     log = AuditLog.at(tmp_path)
-    async with Sandbox(audit=log) as box:
+    async with AsyncSandbox(audit=log) as box:
         await Toolbox(box, PYTHON).call("pyhton" * 1000, "{}")
         await Toolbox(box, PYTHON).call("\ud800", "{}")
         await Toolbox(box, PYTHON).call("python", '{"cod": 1}')

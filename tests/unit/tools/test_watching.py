@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from fumehood import Policy, Sandbox, Stderr, Stdout
+from fumehood import AsyncSandbox, Policy, Stderr, Stdout
 from fumehood.tools import PYTHON, SHELL, Toolbox
 from fumehood.tools.watching import run_watched, watching
 
@@ -16,18 +16,18 @@ CODE = "import os, sys\nprint('one', flush=True)\nprint('two', file=sys.stderr)\
 
 
 @pytest.fixture
-async def box() -> AsyncIterator[Sandbox]:
-    async with Sandbox(Policy(filesystem={"outputs": ["out/**"]}, commands={"allow": ["echo"]})) as opened:
+async def box() -> AsyncIterator[AsyncSandbox]:
+    async with AsyncSandbox(Policy(filesystem={"outputs": ["out/**"]}, commands={"allow": ["echo"]})) as opened:
         yield opened
 
 
-async def test_the_result_is_the_same_whether_anybody_watches(box: Sandbox) -> None:
+async def test_the_result_is_the_same_whether_anybody_watches(box: AsyncSandbox) -> None:
     seen: list[Stdout | Stderr] = []
     with watching(seen.append):
         watched = await Toolbox(box, PYTHON).call("python", {"code": CODE})
     assert b"".join(event.data for event in seen if isinstance(event, Stdout)) == b"one\n"
     assert b"".join(event.data for event in seen if isinstance(event, Stderr)) == b"two\n"
-    async with Sandbox(box.policy) as other:
+    async with AsyncSandbox(box.policy) as other:
         alone = await Toolbox(other, PYTHON).call("python", {"code": CODE})
     assert watched.text == alone.text
     assert watched.run is not None
@@ -36,7 +36,7 @@ async def test_the_result_is_the_same_whether_anybody_watches(box: Sandbox) -> N
     assert [item.path for item in watched.run.artifacts] == [item.path for item in alone.run.artifacts] == ["out/x"]
 
 
-async def test_output_is_seen_before_the_end(box: Sandbox) -> None:
+async def test_output_is_seen_before_the_end(box: AsyncSandbox) -> None:
     """The program ends when what it has written was seen."""
     seen = anyio.Event()
 
@@ -52,14 +52,14 @@ async def test_output_is_seen_before_the_end(box: Sandbox) -> None:
     assert result.ok
 
 
-async def test_displays_of_a_session_are_kept(box: Sandbox) -> None:
+async def test_displays_of_a_session_are_kept(box: AsyncSandbox) -> None:
     async with box.session() as session:
         with watching(lambda event: None):
             result = await run_watched(session, "print(1)\n6 * 7")
     assert (result.stdout, result.displays[0].data["text/plain"]) == ("1\n", "42")
 
 
-async def test_what_is_denied_shows_nothing(box: Sandbox) -> None:
+async def test_what_is_denied_shows_nothing(box: AsyncSandbox) -> None:
     seen: list[Stdout | Stderr] = []
     with watching(seen.append):
         result = await Toolbox(box, SHELL).call("shell", {"command": "echo x; rm y"})

@@ -11,7 +11,7 @@ import anyio
 
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns, per_second, private_memory_mib
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 PROGRAM = "print(1)"
 _AT_ONCE = 8
@@ -36,7 +36,7 @@ def compiled() -> dict[str, str]:
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
 
-def runner(box: Sandbox, code: str = PROGRAM) -> Callable[[], Awaitable[object]]:
+def runner(box: AsyncSandbox, code: str = PROGRAM) -> Callable[[], Awaitable[object]]:
     async def run() -> None:
         result = await box.run(code)
         if not result.ok:
@@ -46,20 +46,20 @@ def runner(box: Sandbox, code: str = PROGRAM) -> Callable[[], Awaitable[object]]
 
 
 async def measure(rounds: int) -> AsyncIterator[Row]:
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         for steps in (_latency, _throughput, _memory):
             async for row in steps(box, rounds):
                 yield row
 
 
-async def _latency(box: Sandbox, rounds: int) -> AsyncIterator[Row]:
+async def _latency(box: AsyncSandbox, rounds: int) -> AsyncIterator[Row]:
     ours, baseline = await in_turns(rounds, runner(box), command(plain_python()))
     yield Row("fresh run / python -I -S", ours, against=baseline, budget="<= 0.5x")
     ours, baseline = await in_turns(rounds, runner(box), command([interpreter(), "-c", PROGRAM]))
     yield Row("fresh run / python (with site)", ours, against=baseline)
 
 
-async def _throughput(box: Sandbox, rounds: int) -> AsyncIterator[Row]:
+async def _throughput(box: AsyncSandbox, rounds: int) -> AsyncIterator[Row]:
     processors = len(os.sched_getaffinity(0))
     ours = await per_second(runner(box), rounds * 4, _AT_ONCE)
     strict = await per_second(in_thread(plain_python()), rounds * 4, processors)
@@ -68,7 +68,7 @@ async def _throughput(box: Sandbox, rounds: int) -> AsyncIterator[Row]:
     yield Row("runs per second / python (with site)", ours, "/s", usual, ">= 2.5x")
 
 
-async def _memory(box: Sandbox, rounds: int) -> AsyncIterator[Row]:
+async def _memory(box: AsyncSandbox, rounds: int) -> AsyncIterator[Row]:
     await box.run(PROGRAM)
     await anyio.sleep(0.1)  # until the next runs stand by
     used = [private_memory_mib(process) for process in descendants(os.getpid())]

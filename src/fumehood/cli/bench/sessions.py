@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import command, descendants, in_turns, private_memory_mib
 from fumehood.events import Stdout
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _IDLE_SESSIONS = 200
 # Writes the time at which it writes, and waits in between: what is measured is the way out.
@@ -19,7 +19,7 @@ _TICKING = "import os, time\nfor n in range({}):\n  os.write(1, b'%d\\n' % time.
 
 
 async def measure(plain: list[str], rounds: int) -> AsyncIterator[Row]:
-    async with Sandbox() as box:
+    async with AsyncSandbox() as box:
         await box.run("pass")
         started, baseline = await in_turns(rounds, lambda: _open_and_close(box), command(plain))
         yield Row("start a session / python -I -S", started, against=baseline)
@@ -30,12 +30,12 @@ async def measure(plain: list[str], rounds: int) -> AsyncIterator[Row]:
         yield Row(f"memory of each of {_IDLE_SESSIONS} idle sessions", await _idle_mib(box), "M", budget="<= 6 M")
 
 
-async def _open_and_close(box: Sandbox) -> None:
+async def _open_and_close(box: AsyncSandbox) -> None:
     async with box.session():
         pass
 
 
-async def _delay_ms(box: Sandbox, rounds: int) -> float:
+async def _delay_ms(box: AsyncSandbox, rounds: int) -> float:
     delays: list[float] = []
     async for event in box.stream(_TICKING.format(rounds)):
         if isinstance(event, Stdout):
@@ -44,7 +44,7 @@ async def _delay_ms(box: Sandbox, rounds: int) -> float:
     return statistics.median(delays)
 
 
-async def _idle_mib(box: Sandbox) -> float:
+async def _idle_mib(box: AsyncSandbox) -> float:
     """Private memory of all their processes; each has run something."""
     before = _private_mib()
     async with AsyncExitStack() as stack:

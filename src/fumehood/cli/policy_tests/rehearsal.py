@@ -28,7 +28,7 @@ from fumehood.policy.rulings import places
 from fumehood.policy.testing import TestResult
 from fumehood.policy.urls import Request, parse_request
 from fumehood.results import RunResult, Status
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _FOLDER = Path(__file__).parent
 # What a run may print is the policy's to say, and can be little.
@@ -63,7 +63,7 @@ async def _rehearse(policy: Policy, results: list[TestResult]) -> dict[int, Seen
     plans = {result.index: plan(policy, result) for result in results}
     probes = [(index, found) for index, found in plans.items() if isinstance(found, Probe)]
     seen: dict[int, Seen] = {}
-    async with Sandbox(policy, progress=say) as box:
+    async with AsyncSandbox(policy, progress=say) as box:
         for start in range(0, len(probes), _AT_ONCE):
             seen |= await _try_probes(box, dict(probes[start : start + _AT_ONCE]))
     for index, found in plans.items():
@@ -76,7 +76,7 @@ async def _try_alone(policy: Policy, found: Demand | Command | Spared) -> Seen:
     """In a sandbox of its own: where the whole of it has the limit, one that asks for too much takes it along."""
     if isinstance(found, Spared):
         return Seen(None, found.reason)
-    async with Sandbox(policy) as box:
+    async with AsyncSandbox(policy) as box:
         return await (_try_demand(box, found) if isinstance(found, Demand) else _try_command(box, found))
 
 
@@ -120,7 +120,7 @@ def _plan_request(book: Rulebook, request: Request, *, is_allowed: bool) -> Prob
     return Probe("request", (request.method, request.secure, request.host, request.port, request.target))
 
 
-async def _try_probes(box: Sandbox, probes: dict[int, Probe]) -> dict[int, Seen]:
+async def _try_probes(box: AsyncSandbox, probes: dict[int, Probe]) -> dict[int, Seen]:
     entries = [[probe.kind, probe.target, probe.is_own] for probe in probes.values()]
     result = await box.run(_program("probe.py"), stdin=json.dumps(entries).encode())
     try:
@@ -133,7 +133,7 @@ async def _try_probes(box: Sandbox, probes: dict[int, Probe]) -> dict[int, Seen]
     }
 
 
-async def _try_demand(box: Sandbox, demand: Demand) -> Seen:
+async def _try_demand(box: AsyncSandbox, demand: Demand) -> Seen:
     result = await box.run(_program("demand.py"), args=[demand.resource, str(demand.amount)])
     if result.ok:
         return Seen("allow", "it was given")
@@ -142,7 +142,7 @@ async def _try_demand(box: Sandbox, demand: Demand) -> Seen:
     return Seen(None, f"the program that asks for it {_ending(result)}")
 
 
-async def _try_command(box: Sandbox, command: Command) -> Seen:
+async def _try_command(box: AsyncSandbox, command: Command) -> Seen:
     result = await box.run(command.line, language="bash")
     if result.status is Status.DENIED:
         return Seen("deny", result.detail)

@@ -14,7 +14,7 @@ from fumehood.integrations.combined import told
 from fumehood.integrations.policies import AnyPolicy, shortened_timeout, workshop_policy
 from fumehood.policy import Seconds
 from fumehood.results import Cause, Status
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _KIND = "shell"
 _DESCRIPTION = (
@@ -39,11 +39,11 @@ class SandboxShell:
         self._policy = workshop_policy(policy)
         self._approval_mode: Literal["always_require", "never_require"] = approval_mode
         self._turn = anyio.Lock()
-        self._sandbox: Sandbox | None = None
+        self._sandbox: AsyncSandbox | None = None
         self._lifetime = AsyncExitStack()
 
     @property
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> AsyncSandbox:
         """The open sandbox, to bring files in and out."""
         if self._sandbox is None:
             raise UsageError("the shell is not open; use it inside `async with shell:`, or start it first")
@@ -52,7 +52,7 @@ class SandboxShell:
     async def start(self) -> None:
         async with self._turn:
             if self._sandbox is None:
-                self._sandbox = await self._lifetime.enter_async_context(Sandbox(self._policy, keep_tmp=True))
+                self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -22,7 +22,7 @@ from fumehood.integrations.autogen.planning import make_plan
 from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
 from fumehood.integrations.autogen.reports import Report, SandboxCodeResult
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
@@ -54,7 +54,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         self._plan = make_plan(self._config, given, required_packages(self._functions))
         self._turn = anyio.Lock()
         self._calls = Calls()
-        self._opened: Sandbox | None = None
+        self._opened: AsyncSandbox | None = None
         self._lifetime = AsyncExitStack()
 
     @property
@@ -63,7 +63,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return self._plan.policy
 
     @property
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> AsyncSandbox:
         """The open sandbox, to bring files in and out."""
         if self._opened is None:
             raise ExecutorError(
@@ -128,7 +128,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             report.cancel()
         return report.conclude()
 
-    async def _run_blocks(self, box: Sandbox, blocks: Sequence[CodeBlock], report: Report) -> None:
+    async def _run_blocks(self, box: AsyncSandbox, blocks: Sequence[CodeBlock], report: Report) -> None:
         await anyio.lowlevel.checkpoint()  # a token that was cancelled before lets nothing begin
         for block in blocks:
             try:
@@ -138,7 +138,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             if report.has_failed:
                 return
 
-    async def _run_block(self, box: Sandbox, script: Script, report: Report) -> None:
+    async def _run_block(self, box: AsyncSandbox, script: Script, report: Report) -> None:
         await box.write(script.path, script.source)
         report.files.append(self._as_seen_outside(script.path))
         try:
@@ -163,11 +163,11 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         if self._plan.host_folder is not None:
             make_host_folder(self._plan.host_folder)
         async with AsyncExitStack() as stack:
-            box = await stack.enter_async_context(Sandbox(self.policy))
+            box = await stack.enter_async_context(AsyncSandbox(self.policy))
             await self._furnish(box)
             self._opened, self._lifetime = box, stack.pop_all()
 
-    async def _furnish(self, box: Sandbox) -> None:
+    async def _furnish(self, box: AsyncSandbox) -> None:
         source = self._functions_source
         modules = {} if source is None else {f"{self.functions_module}.py": source}
         await furnish(box, self._plan, modules, self._config.init_command)
@@ -187,7 +187,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return cls(**config.model_dump(exclude_none=True))
 
 
-async def _remove(box: Sandbox, path: str) -> None:
+async def _remove(box: AsyncSandbox, path: str) -> None:
     """Also when cancelled. A program may have removed it itself."""
     with anyio.CancelScope(shield=True), suppress(UsageError):
         await box.remove(path)

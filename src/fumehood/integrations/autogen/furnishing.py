@@ -11,7 +11,7 @@ from fumehood.integrations.autogen.planning import Plan
 from fumehood.integrations.autogen.refusals import OptionError
 from fumehood.policy.paths import WORKSPACE
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 def make_host_folder(path: str) -> None:
@@ -21,7 +21,7 @@ def make_host_folder(path: str) -> None:
         raise OptionError("work_dir", f"{path!r} cannot be made: {error.strerror}") from error
 
 
-async def furnish(box: Sandbox, plan: Plan, modules: Mapping[str, str], init_command: str | None) -> None:
+async def furnish(box: AsyncSandbox, plan: Plan, modules: Mapping[str, str], init_command: str | None) -> None:
     """Can be done again: a restart does."""
     if plan.host_folder is None:
         await box.mkdir(plan.folder)
@@ -50,7 +50,7 @@ find "$2" -mindepth 1 -maxdepth 1 ! -name 'tmp_code_*' -exec sh -c 'ln -s -- "$@
 _MOST_NAMES = 10
 
 
-async def share_workspace(box: Sandbox, plan: Plan) -> str:
+async def share_workspace(box: AsyncSandbox, plan: Plan) -> str:
     """Make /workspace show the folder that blocks work in. Returns what the model has to know, if anything."""
     if plan.host_folder is None:
         return ""
@@ -62,7 +62,7 @@ async def share_workspace(box: Sandbox, plan: Plan) -> str:
     return f"{WORKSPACE} is not {plan.folder}, and both have: {names}\n" if names else ""
 
 
-async def is_alive(box: Sandbox) -> bool:
+async def is_alive(box: AsyncSandbox) -> bool:
     """Whether it can still run something."""
     try:
         return (await box.run(argv=["true"])).cause is not Cause.LOST

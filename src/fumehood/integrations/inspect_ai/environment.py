@@ -28,7 +28,7 @@ from fumehood.integrations.policies import shortened_timeout, workshop_policy
 from fumehood.policy import Policy, format_size
 from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.files import Kind
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _SANDBOX_USERS = ("sandbox", "65534")
 _CANNOT_EXECUTE = 126
@@ -41,7 +41,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
     server that Inspect brings for its own tools is the exception.
     """
 
-    def __init__(self, sandbox: Sandbox, lifetime: AsyncExitStack) -> None:
+    def __init__(self, sandbox: AsyncSandbox, lifetime: AsyncExitStack) -> None:
         super().__init__()
         self.sandbox = sandbox
         """To do with it what Inspect's interface has no words for."""
@@ -67,7 +67,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         async with AsyncExitStack() as stack:
-            box = await stack.enter_async_context(Sandbox(_read_config(config), keep_tmp=True))
+            box = await stack.enter_async_context(AsyncSandbox(_read_config(config), keep_tmp=True))
             return {"default": cls(box, stack.pop_all())}
 
     @classmethod
@@ -138,7 +138,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
             data = await box.read(file, max_bytes=limit)
         return data.decode() if text else data
 
-    def _open_sandbox(self) -> Sandbox:
+    def _open_sandbox(self) -> AsyncSandbox:
         if self._is_over:
             raise SandboxUnavailableError("the sample is over, and its sandbox is closed")
         return self.sandbox
@@ -189,7 +189,7 @@ def _looks_unexecutable(result: RunResult, cmd: list[str]) -> bool:
     return result.exit_code == _CANNOT_EXECUTE and result.stderr == f"{cmd[0]}: {os.strerror(errno.EACCES)}\n"
 
 
-async def _is_executable(box: Sandbox, path: str, cwd: str) -> bool:
+async def _is_executable(box: AsyncSandbox, path: str, cwd: str) -> bool:
     """Asked apart: a program that did run can print and return what one that could not be started does."""
     test = '[ ! -d "$1" ] && { [ -x "$1" ] || [ "${1#*/}" = "$1" ]; }'
     return (await box.run(argv=["sh", "-c", test, "sh", path], cwd=cwd)).ok

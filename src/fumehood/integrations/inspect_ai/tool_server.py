@@ -11,8 +11,8 @@ from inspect_ai.util._sandbox._cli import SANDBOX_CLI
 
 from fumehood.events import Finished, Stdout
 from fumehood.results import RunResult
-from fumehood.sandbox.background import BackgroundRun
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.background import AsyncBackgroundRun
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 _READY = b"the tool server is up\n"
 # Waits for its standard input, which ends with the sandbox.
@@ -20,10 +20,10 @@ _KEEP = f'"$0" start-server >&2 || exit; echo "{_READY.decode().strip()}"; read 
 
 
 class ToolServer:
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: AsyncSandbox) -> None:
         self._sandbox = sandbox
         self._turn = anyio.Lock()
-        self._run: BackgroundRun | None = None
+        self._run: AsyncBackgroundRun | None = None
 
     @staticmethod
     def is_wanted(cmd: list[str]) -> bool:
@@ -48,7 +48,7 @@ class ToolServer:
                 raise
 
 
-async def _until_ready(run: BackgroundRun) -> RunResult | None:
+async def _until_ready(run: AsyncBackgroundRun) -> RunResult | None:
     written = b""
     async for event in run.stream():
         if isinstance(event, Stdout):

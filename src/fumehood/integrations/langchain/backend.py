@@ -25,8 +25,8 @@ from fumehood.integrations.combined import run_combined
 from fumehood.integrations.failures import as_os_error
 from fumehood.integrations.policies import workshop_policy
 from fumehood.policy import AnyPolicy
-from fumehood.sandbox.sandbox import Sandbox
-from fumehood.sandbox.sync import SyncSandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.sync import Sandbox
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class SandboxBackend(BaseSandbox):
     """
 
     def __init__(self, policy: AnyPolicy | None = None) -> None:
-        self._box = SyncSandbox(workshop_policy(policy), keep_tmp=True)
+        self._box = Sandbox(workshop_policy(policy), keep_tmp=True)
         self._id = f"fumehood-{secrets.token_hex(8)}"
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class SandboxBackend(BaseSandbox):
         return self._id
 
     @property
-    def sandbox(self) -> SyncSandbox:
+    def sandbox(self) -> Sandbox:
         """To do with it what deepagents have no words for."""
         return self._box
 
@@ -90,27 +90,27 @@ class SandboxBackend(BaseSandbox):
     async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
         return await self._reach(partial(_download, paths=paths))
 
-    def _wait(self, work: Callable[[Sandbox], Coroutine[Any, Any, T]]) -> T:
+    def _wait(self, work: Callable[[AsyncSandbox], Coroutine[Any, Any, T]]) -> T:
         return self._box.portal.call(work, self._box.target)
 
-    async def _reach(self, work: Callable[[Sandbox], Coroutine[Any, Any, T]]) -> T:
+    async def _reach(self, work: Callable[[AsyncSandbox], Coroutine[Any, Any, T]]) -> T:
         """In the sandbox's own loop, without a thread that waits. Cancelling ends what runs there."""
         return await asyncio.wrap_future(self._box.portal.start_task_soon(work, self._box.target))
 
 
-async def _execute(box: Sandbox, *, command: str, timeout: int | str | None) -> ExecuteResponse:
+async def _execute(box: AsyncSandbox, *, command: str, timeout: int | str | None) -> ExecuteResponse:
     # 0 is their word for no limit; here there always is the policy's.
     done = await run_combined(box, command, timeout or None)
     return ExecuteResponse(done.output, done.exit_code, done.truncated)
 
 
-async def _upload(box: Sandbox, *, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+async def _upload(box: AsyncSandbox, *, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
     return [
         FileUploadResponse(path, await _problem(path, box.write(path, data, as_program=True))) for path, data in files
     ]
 
 
-async def _download(box: Sandbox, *, paths: list[str]) -> list[FileDownloadResponse]:
+async def _download(box: AsyncSandbox, *, paths: list[str]) -> list[FileDownloadResponse]:
     responses: list[FileDownloadResponse] = []
     for path in paths:
         found = FileDownloadResponse(path)
@@ -119,7 +119,7 @@ async def _download(box: Sandbox, *, paths: list[str]) -> list[FileDownloadRespo
     return responses
 
 
-async def _fetch(box: Sandbox, response: FileDownloadResponse) -> None:
+async def _fetch(box: AsyncSandbox, response: FileDownloadResponse) -> None:
     response.content = await box.read(response.path)
 
 

@@ -11,14 +11,14 @@ import anyio
 from fumehood.integrations.mcp.consent import Consent
 from fumehood.integrations.mcp.sessions import Sessions
 from fumehood.integrations.mcp.settings import Settings
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import EDIT_FILE, LIST_FILES, READ_FILE, SHELL, WRITE_FILE, Tool, Toolbox
 from fumehood.tools.filters import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    sandbox: Sandbox
+    sandbox: AsyncSandbox
     toolbox: Toolbox
     filters: Pipeline
     consent: Consent | None
@@ -32,7 +32,7 @@ def tools(sessions: Sessions) -> tuple[Tool, ...]:
 @asynccontextmanager
 async def open_place(settings: Settings) -> AsyncIterator[Place]:
     sessions = Sessions()
-    async with Sandbox(settings.policy, gated=True, progress=settings.report) as box:
+    async with AsyncSandbox(settings.policy, gated=True, progress=settings.report) as box:
         consent = Consent(settings.policy, box.trail) if settings.policy.approvals else None
         filters = Pipeline(settings.policy, trail=box.trail)
         try:

@@ -11,8 +11,8 @@ from typing import Annotated
 from pydantic import Field
 
 from fumehood.errors import UsageError
-from fumehood.sandbox.sandbox import Sandbox
-from fumehood.sandbox.session import Session
+from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.session import AsyncSession
 from fumehood.tools import PYTHON, Risk, Tool, ToolResult, shaped
 from fumehood.tools.running import PythonArguments, limits
 from fumehood.tools.tool import Arguments
@@ -41,7 +41,7 @@ class NewSession(Arguments):
 
 class Sessions:
     def __init__(self) -> None:
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, AsyncSession] = {}
 
     def tools(self) -> tuple[Tool, ...]:
         return (
@@ -80,11 +80,11 @@ class Sessions:
         while self._open:
             await self._open.popitem()[1].close()
 
-    async def _run(self, sandbox: Sandbox, given: InSession) -> ToolResult:
+    async def _run(self, sandbox: AsyncSandbox, given: InSession) -> ToolResult:
         place = sandbox if given.session is None else self._find(given.session)
         return shaped(await run_watched(place, given.code, **limits(sandbox, given.timeout)))
 
-    async def _start(self, sandbox: Sandbox, given: NewSession) -> ToolResult:
+    async def _start(self, sandbox: AsyncSandbox, given: NewSession) -> ToolResult:
         if given.session in self._open:
             raise UsageError(f"there is a session {given.session!r} already; use it, or reset_session")
         if len(self._open) >= MOST_SESSIONS:
@@ -97,17 +97,17 @@ class Sessions:
             raise
         return ToolResult(f"Session {given.session} is open. Run code in it with python and session={given.session!r}.")
 
-    async def _reset(self, sandbox: Sandbox, given: OneSession) -> ToolResult:
+    async def _reset(self, sandbox: AsyncSandbox, given: OneSession) -> ToolResult:
         await self._find(given.session).restart()
         return ToolResult(f"Session {given.session} begins anew, without its state.")
 
-    async def _close(self, sandbox: Sandbox, given: OneSession) -> ToolResult:
+    async def _close(self, sandbox: AsyncSandbox, given: OneSession) -> ToolResult:
         session = self._find(given.session)
         del self._open[given.session]
         await session.close()
         return ToolResult(f"Session {given.session} is closed.")
 
-    def _find(self, name: str) -> Session:
+    def _find(self, name: str) -> AsyncSession:
         if name in self._open:
             return self._open[name]
         names = ", ".join(sorted(self._open)) or "none"

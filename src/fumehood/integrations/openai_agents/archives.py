@@ -12,7 +12,7 @@ import anyio
 
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.policy.paths import TMP
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.source import apart
 
 _PACK = """
@@ -35,7 +35,7 @@ with tarfile.open(given["archive"], "r:*") as archive:
 """
 
 
-async def pack(box: Sandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
+async def pack(box: AsyncSandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
     """Leaves as every file does: if `filesystem.outputs` of the policy names files of /tmp."""
     archive = _place()
     try:
@@ -45,7 +45,7 @@ async def pack(box: Sandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
         await _remove(box, archive)
 
 
-async def unpack(box: Sandbox, root: str, data: bytes) -> None:
+async def unpack(box: AsyncSandbox, root: str, data: bytes) -> None:
     archive = _place()
     try:
         await box.write(archive, data)
@@ -58,12 +58,12 @@ def _place() -> str:
     return f"{TMP}/workspace-{secrets.token_hex(8)}.tar"
 
 
-async def _run(box: Sandbox, program: str, given: dict[str, object]) -> None:
+async def _run(box: AsyncSandbox, program: str, given: dict[str, object]) -> None:
     result = await box.run(apart(program), stdin=json.dumps(given))
     if not result.ok:
         raise UsageError(f"the archive of the workspace could not be made or used: {result.detail or result.stderr}")
 
 
-async def _remove(box: Sandbox, path: str) -> None:
+async def _remove(box: AsyncSandbox, path: str) -> None:
     with anyio.CancelScope(shield=True), suppress(FumehoodError):
         await box.remove(path)

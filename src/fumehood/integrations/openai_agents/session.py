@@ -30,7 +30,7 @@ from fumehood.integrations.policies import shortened_timeout
 from fumehood.policy import Policy, Seconds
 from fumehood.results import Cause, Status
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 class FumehoodSandboxSessionState(SandboxSessionState):
@@ -50,18 +50,18 @@ class FumehoodSandboxSession(BaseSandboxSession):
         check_manifest(state.manifest)
         self.state = state
         self._policy = policy
-        self._sandbox: Sandbox | None = None
+        self._sandbox: AsyncSandbox | None = None
         self._lifetime = AsyncExitStack()
 
     @property
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> AsyncSandbox:
         if self._sandbox is None:
             raise UsageError("the session is not running; use it inside `async with session:`, or start it first")
         return self._sandbox
 
     async def _ensure_backend_started(self) -> None:
         if self._sandbox is None:
-            self._sandbox = await self._lifetime.enter_async_context(Sandbox(self._policy, keep_tmp=True))
+            self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
 
     async def _prepare_backend_workspace(self) -> None:
         await self.sandbox.mkdir(self.state.manifest.root)

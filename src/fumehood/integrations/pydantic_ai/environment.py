@@ -9,7 +9,7 @@ import anyio
 from pydantic_ai.workspaces import WorkspaceRef, WorkspaceUnavailableError
 
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 
 PROVIDER = "fumehood"
 
@@ -20,18 +20,18 @@ class Environment:
     def __init__(self, policy: Policy, *, lost: WorkspaceRef | None = None) -> None:
         self._policy = policy
         self._turn = anyio.Lock()
-        self._sandbox: Sandbox | None = None
+        self._sandbox: AsyncSandbox | None = None
         self._lifetime = AsyncExitStack()
         self.ref = lost
         """From its first use on, and for ever."""
         self.is_destroyed = lost is not None
 
-    async def sandbox(self) -> Sandbox:
+    async def sandbox(self) -> AsyncSandbox:
         async with self._turn:
             if self.is_destroyed:
                 raise gone(self.ref)
             if self._sandbox is None:
-                self._sandbox = await self._lifetime.enter_async_context(Sandbox(self._policy, keep_tmp=True))
+                self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
                 self.ref = WorkspaceRef(provider=PROVIDER, id=secrets.token_hex(16))
             return self._sandbox
 

@@ -27,7 +27,7 @@ from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.files import FileEntry as Entry
 from fumehood.sandbox.files import Kind
 from fumehood.sandbox.request import RunOptions
-from fumehood.sandbox.sandbox import Sandbox
+from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.source import apart
 
 _DENIED = 126
@@ -120,7 +120,7 @@ class SandboxWorkspaceBackend:
             return result.stdout_bytes.decode("utf-8", "surrogateescape")
 
     @asynccontextmanager
-    async def _using(self, path: str = "") -> AsyncIterator[Sandbox]:
+    async def _using(self, path: str = "") -> AsyncIterator[AsyncSandbox]:
         """The sandbox; a failure of ours means that it is gone, and one of a file's is told as Python tells it."""
         box = await self._environment.sandbox()
         try:
@@ -134,7 +134,7 @@ class SandboxWorkspaceBackend:
             raise
 
 
-async def _followed(box: Sandbox, path: str, entry: Entry) -> FileEntry:
+async def _followed(box: AsyncSandbox, path: str, entry: Entry) -> FileEntry:
     """A link is told as what it leads to; one that leads nowhere, or out of the workspace, is no folder."""
     if entry.kind is Kind.LINK:
         try:

@@ -16,7 +16,7 @@ from fumehood.integrations.smolagents.answers import read_answer
 from fumehood.integrations.smolagents.source import tools_source, variables_source
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.results import RunResult
-from fumehood.sandbox.sync import SyncSandbox, SyncSession
+from fumehood.sandbox.sync import Sandbox, Session
 
 
 class CodeFailedError(Exception):
@@ -35,8 +35,8 @@ class SandboxPythonExecutor(PythonExecutor):
         self._answer_type = f"application/x-answer-{secrets.token_hex(16)}"
         self._tools: Mapping[str, object] = {}
         self._variables: dict[str, object] = {}
-        self._session: SyncSession | None = None
-        self._sandbox: SyncSandbox | None = None
+        self._session: Session | None = None
+        self._sandbox: Sandbox | None = None
         self._lifetime = ExitStack()
 
     def __enter__(self) -> Self:
@@ -49,7 +49,7 @@ class SandboxPythonExecutor(PythonExecutor):
         self.cleanup()
 
     @property
-    def sandbox(self) -> SyncSandbox:
+    def sandbox(self) -> Sandbox:
         """The open sandbox, to bring files in and out."""
         if self._sandbox is None:
             raise UsageError("the executor is not open yet; use it, or `with executor:`")
@@ -83,13 +83,13 @@ class SandboxPythonExecutor(PythonExecutor):
             raise CodeFailedError(_failure(result))
         return CodeOutput(output=_value(result), logs=_joined(result.stdout, result.stderr), is_final_answer=False)
 
-    def _open(self) -> SyncSession:
+    def _open(self) -> Session:
         if self._session is None:
-            box = self._sandbox = self._lifetime.enter_context(SyncSandbox(self._policy, keep_tmp=True))
-            self._session = self._lifetime.enter_context(SyncSession(box.portal, box.target.session()))
+            box = self._sandbox = self._lifetime.enter_context(Sandbox(self._policy, keep_tmp=True))
+            self._session = self._lifetime.enter_context(Session(box.portal, box.target.session()))
         return self._session
 
-    def _prepare(self, session: SyncSession) -> None:
+    def _prepare(self, session: Session) -> None:
         if self._tools:
             _expect(session.run(tools_source(self._tools, self._answer_type)), "the agent's tools")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from fumehood import Policy, SyncSandbox
+from fumehood import Policy, Sandbox
 
 RECORDED_ONLY = (
     *("rm", "python", "python3", "perl", "ruby", "node", "php", "lua", "make", "npm", "npx", "pip"),
@@ -78,7 +78,7 @@ json.dump(found, sys.stdout)
 def started(lines: list[str]) -> list[list[list[str]]]:
     """For each line the commands that bash started, each with its words."""
     limits = {"timeout": "110s", "memory": "1G", "processes": 256, "output": "16M", "open_files": 256, "cpus": 2}
-    with SyncSandbox(Policy(resources=limits)) as box:
+    with Sandbox(Policy(resources=limits)) as box:
         box.write("task.json", json.dumps([RECORDED_ONLY, PASSED_ON, lines]).encode("utf-8", "surrogatepass"))
         result = box.run(_DRIVER)
     assert result.ok, (result.detail, result.stderr)
