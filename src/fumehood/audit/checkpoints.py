@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from fumehood.audit.keys import SigningKey, is_signed, write_durably
-from fumehood.audit.records import Entry, Record
+from fumehood.audit.records import Entry, Record, canonical
 from fumehood.errors import UsageError
 
 KIND = "log.checkpoint"
@@ -22,6 +22,10 @@ FILE = "checkpoint.json"
 # What is not yet signed can be rewritten by whoever can write the file; what is signed, only by who holds the key.
 EVERY_RECORDS = 256
 EVERY_SECONDS = 3600
+_PURPOSE = b"fumehood audit checkpoint 2\n"
+_FIELDS = {"log": str, "seq": int, "hash": str, "time": str, "who": str, "key": str, "signature": str}
+# Those that a record has in `data`; every record has the others.
+_OWN_FIELDS = ("log", "hash", "key", "signature")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,43 +36,50 @@ class Checkpoint:
     seq: int
     hash: str
     time: str
+    who: str
     key: str
     signature: str = ""
 
     def statement(self) -> bytes:
-        return f"fumehood audit checkpoint 1\n{self.log}\n{self.seq}\n{self.hash}\n{self.time}\n".encode(
-            "ascii", "replace"
-        )
+        """The signed text: every field but the signature."""
+        fields = asdict(self)
+        del fields["signature"]
+        return _PURPOSE + canonical(fields).encode("ascii")
 
     def is_signed_by(self, public: bytes) -> bool:
         try:
             signature = bytes.fromhex(self.signature)
         except ValueError:
             return False
-        return is_signed(public, self.statement(), signature)
+        # In its one spelling: nothing else signs the text of the signature.
+        is_canonical = self.signature == signature.hex() and self.key == public.hex()
+        return is_canonical and is_signed(public, self.statement(), signature)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def sign_checkpoint(log: str, seq: int, previous: bytes, time: str, key: SigningKey) -> Checkpoint:
-    unsigned = Checkpoint(log, seq, previous.hex(), time, key.public.hex())
-    return Checkpoint(log, seq, previous.hex(), time, key.public.hex(), key.sign(unsigned.statement()).hex())
+def sign_checkpoint(log: str, seq: int, previous: bytes, time: str, who: str, key: SigningKey) -> Checkpoint:
+    unsigned = Checkpoint(log, seq, previous.hex(), time, who, key.public.hex())
+    return replace(unsigned, signature=key.sign(unsigned.statement()).hex())
 
 
-def as_entry(checkpoint: Checkpoint, who: str) -> Entry:
-    data = {name: getattr(checkpoint, name) for name in ("log", "hash", "key", "signature")}
-    return Entry(checkpoint.time, KIND, who, None, {}, data)
+def as_entry(checkpoint: Checkpoint) -> Entry:
+    data = {name: getattr(checkpoint, name) for name in _OWN_FIELDS}
+    return Entry(checkpoint.time, KIND, checkpoint.who, None, {}, data)
 
 
 def of_record(record: Record) -> Checkpoint | None:
     """The checkpoint that a record holds, None when it holds none that is complete."""
-    return _checked({**record.data, "seq": record.seq, "time": record.time}) if record.kind == KIND else None
+    if record.kind != KIND:
+        return None
+    data = {name: record.data.get(name) for name in _OWN_FIELDS}
+    return _checked({**data, "seq": record.seq, "time": record.time, "who": record.parse().get("who")})
 
 
 def is_as_written(checkpoint: Checkpoint, record: Record) -> bool:
     """Whether the record holds the checkpoint and nothing else: only the next one signs what else is in it."""
-    return record.body == as_entry(checkpoint, str(record.parse().get("who"))).placed(record.seq)
+    return record.body == as_entry(checkpoint).placed(record.seq)
 
 
 def keep(checkpoint: Checkpoint, folder: Path) -> None:
@@ -81,21 +92,27 @@ def keep(checkpoint: Checkpoint, folder: Path) -> None:
 def read(path: Path) -> Checkpoint:
     """One that was kept, by us or elsewhere."""
     try:
-        fields: object = json.loads(path.read_bytes())
+        # Of a key that occurs twice, another reader may show the other value.
+        fields: object = json.loads(path.read_bytes(), object_pairs_hook=_without_repeats)
     except OSError as error:
         raise UsageError(f"the checkpoint {path} cannot be read: {error.strerror}") from error
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
-    checkpoint = _checked(cast("Mapping[str, Any]", fields)) if isinstance(fields, dict) else None
+    checkpoint = _checked(cast("dict[str, Any]", fields)) if isinstance(fields, dict) else None
     if checkpoint is None:
-        raise UsageError(f"{path} holds no checkpoint; `hood audit checkpoint` prints one")
+        raise UsageError(f"{path} is not a checkpoint; `hood audit checkpoint` prints one")
     return checkpoint
 
 
 def _checked(fields: Mapping[str, Any]) -> Checkpoint | None:
-    texts = [fields.get(name) for name in ("log", "hash", "time", "key", "signature")]
-    seq = fields.get("seq")
-    if type(seq) is not int or not all(isinstance(text, str) for text in texts):
+    """None unless these are the fields of a checkpoint, all of them and no others."""
+    if set(fields) != set(_FIELDS) or not all(type(fields[name]) is kind for name, kind in _FIELDS.items()):
         return None
-    log, hash, time, key, signature = cast("list[str]", texts)
-    return Checkpoint(log, seq, hash, time, key, signature)
+    return Checkpoint(**fields)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return fields

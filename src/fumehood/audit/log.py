@@ -81,8 +81,8 @@ class AuditLog:
         signed: list[Checkpoint] = []
 
         def conclude(head: Head) -> list[Record]:
-            signed.append(checkpoints.sign_checkpoint(name, head.seq + 1, head.hash, moment, key))
-            return follow(head, [checkpoints.as_entry(signed[-1], current_user())])
+            signed.append(checkpoints.sign_checkpoint(name, head.seq + 1, head.hash, moment, current_user(), key))
+            return follow(head, [checkpoints.as_entry(signed[-1])])
 
         (record,) = patiently(self.path, lambda: self._store.extend(conclude, {}, is_checkpoint=True))
         self._checkpoint_seq, self._checkpoint_moment = record.seq, time.time()

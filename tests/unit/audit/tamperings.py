@@ -146,7 +146,7 @@ def forge(connection: sqlite3.Connection) -> None:
     put(connection, list(rows.values()))
     (before,) = connection.execute("SELECT hash FROM records WHERE seq = 10").fetchone()
     old = read_record(rows[11], b"")
-    forged = sign_checkpoint(old.data["log"], 11, before, old.time, SigningKey(Ed25519PrivateKey.generate()))
+    forged = sign_checkpoint(old.data["log"], 11, before, old.time, "root", SigningKey(Ed25519PrivateKey.generate()))
     data = {**old.data, "hash": forged.hash, "key": forged.key, "signature": forged.signature}
     rows[11] = canonical({**old.parse(), "data": data})
     put(connection, list(rows.values()))
@@ -165,6 +165,14 @@ def write_into_checkpoint(connection: sqlite3.Connection) -> None:
 def rename_signer(connection: sqlite3.Connection) -> None:
     rows = bodies(connection)
     rows[11] = canonical({**read_record(rows[11], b"").parse(), "who": "mallory"})
+    put(connection, list(rows.values()))
+
+
+@tampering("spell the newest checkpoint's signature otherwise, and hash the rest anew")
+def respell_signature(connection: sqlite3.Connection) -> None:
+    rows = bodies(connection)
+    fields = read_record(rows[11], b"").parse()
+    rows[11] = canonical({**fields, "data": {**fields["data"], "signature": fields["data"]["signature"].upper()}})
     put(connection, list(rows.values()))
 
 

@@ -42,8 +42,8 @@ def chain(contents: list[Entry]) -> list[Record]:
     created = Entry(TIME, "log.created", "me", None, {}, {"log": "log_1", "key": KEY.public.hex()})
     records = follow(EMPTY, [created, *contents])
     last = records[-1]
-    signed = sign_checkpoint("log_1", last.seq + 1, last.hash, TIME, KEY)
-    return [*records, *follow(Head(last.seq, last.hash, 0, ""), [as_entry(signed, "me")])]
+    signed = sign_checkpoint("log_1", last.seq + 1, last.hash, TIME, "me", KEY)
+    return [*records, *follow(Head(last.seq, last.hash, 0, ""), [as_entry(signed)])]
 
 
 def judge(records: list[Record], head: Record) -> Report:

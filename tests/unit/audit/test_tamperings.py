@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from unit.audit.tamperings import TAMPERINGS, roll_back
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.audit.reading import check, open_store
 from fumehood.audit.retention import prune
-from fumehood.errors import AuditError
+from fumehood.errors import AuditError, UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"^\| ([a-z][^|]+?) \| (`[^|]+`|nothing[^|]*?) \|$", re.MULTILINE)
@@ -69,6 +70,27 @@ async def test_a_checkpoint_of_another_key_is_no_witness(tmp_path: Path) -> None
     ours, theirs = await make_log(tmp_path / "ours"), await make_log(tmp_path / "theirs")
     (tmp_path / "kept").write_text(theirs.checkpoint().to_json())
     assert "is not signed with the key" in verdict(ours.folder, tmp_path / "kept")[0]
+
+
+CHECKPOINT_FORGERIES: dict[str, Callable[[str], str]] = {
+    "another user": lambda text: text.replace('"who": "', '"who": "mallory '),
+    "another key": lambda text: re.sub(r'"key": "\w+"', f'"key": "{"0" * 64}"', text),
+    "a key twice": lambda text: text.replace('{"', '{"seq": 5, "'),
+    "a field more": lambda text: text.replace('{"', '{"approved": "yes", "'),
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINT_FORGERIES)
+async def test_every_field_of_a_kept_checkpoint_is_signed(name: str, tmp_path: Path) -> None:
+    log, kept = await make_log(tmp_path / "log"), tmp_path / "kept.json"
+    text = log.checkpoint().to_json()
+    kept.write_text(CHECKPOINT_FORGERIES[name](text))
+    assert kept.read_text() != text
+    try:
+        said = verdict(log.folder, kept)
+    except UsageError as error:
+        said = [str(error)]
+    assert "is not signed with the key" in said[0] or "not a checkpoint" in said[0]
 
 
 async def test_another_key_than_the_owners_signs_nothing(tmp_path: Path) -> None:
