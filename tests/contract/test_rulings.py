@@ -71,9 +71,9 @@ def disagreements(policy: Policy) -> list[str]:
     seen = rehearse(policy, results)
     assert set(seen) == set(range(len(results)))
     return [
-        f"{result.ruling.attempt}: said {result.ruling.verdict}, did {seen[result.index]}"
+        f"{result.decision.attempt}: said {result.decision.verdict}, did {seen[result.index]}"
         for result in results
-        if seen[result.index].verdict != result.ruling.verdict
+        if seen[result.index].verdict != result.decision.verdict
     ]
 
 
@@ -88,7 +88,7 @@ def test_nothing_of_a_process_is_written_in_proc_and_the_policy_says_so(make_pol
     attempts = ["write: /proc/self/comm", "write: /proc/self/oom_score_adj"]
     policy = make_policy(tests=expecting_nothing(attempts))
     assert disagreements(policy) == []
-    assert {result.ruling.verdict for result in run_tests(policy)} == {"deny"}
+    assert {result.decision.verdict for result in run_tests(policy)} == {"deny"}
 
 
 def test_a_sandbox_gives_as_much_as_the_policy_says(make_policy: Callable[..., Policy]) -> None:

@@ -15,8 +15,8 @@ from fumehood.cli.columns import wrapped
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns
 
+    from fumehood.policy.decision import Decision
     from fumehood.policy.file import PolicyFile
-    from fumehood.policy.rulings import Ruling
 
 _DETAILS = """\
 attempts:
@@ -58,9 +58,9 @@ def execute(chosen: Arguments) -> int:
 
     file = PolicyFile.load(chosen.file)
     attempt = parse_attempt(_joined(chosen.attempt))
-    ruling = Judge(file.policy).decide(attempt.kind, attempt.target)
-    print(json.dumps(_data(ruling, file)) if chosen.json else "\n".join(_lines(ruling, file)))
-    return 0 if ruling.allowed else exitcodes.PROBLEM_FOUND
+    decision = Judge(file.policy).decide(attempt.kind, attempt.target)
+    print(json.dumps(_data(decision, file)) if chosen.json else "\n".join(_lines(decision, file)))
+    return 0 if decision.allowed else exitcodes.PROBLEM_FOUND
 
 
 def _joined(words: list[str]) -> str:
@@ -70,12 +70,12 @@ def _joined(words: list[str]) -> str:
     return " ".join(words)
 
 
-def _lines(ruling: Ruling, file: PolicyFile) -> list[str]:
-    verdict = paint("allowed", GREEN) if ruling.allowed else paint("denied", RED)
-    lines = [f"{verdict}: {neutralise(ruling.attempt)}", *_labelled("why", ruling.why)]
-    lines += _labelled("rule", file.place_of(ruling.rule) if ruling.rule else "none; every sandbox is like that")
-    if not ruling.allowed:
-        lines += _labelled("change", ruling.remedy or "none would allow it")
+def _lines(decision: Decision[str], file: PolicyFile) -> list[str]:
+    verdict = paint("allowed", GREEN) if decision.allowed else paint("denied", RED)
+    lines = [f"{verdict}: {neutralise(decision.attempt)}", *_labelled("why", decision.reason)]
+    lines += _labelled("rule", file.place_of(decision.rule) if decision.rule else "none; every sandbox is like that")
+    if not decision.allowed:
+        lines += _labelled("change", decision.fix or "none would allow it")
     return lines
 
 
@@ -84,12 +84,12 @@ def _labelled(label: str, text: str) -> list[str]:
     return [f"  {paint(label, BOLD)}{' ' * (_LABELS - len(label))}{first.lstrip()}", *rest]
 
 
-def _data(ruling: Ruling, file: PolicyFile) -> dict[str, object]:
+def _data(decision: Decision[str], file: PolicyFile) -> dict[str, object]:
     return {
-        "attempt": ruling.attempt,
-        "verdict": ruling.verdict,
-        "why": ruling.why,
-        "rule": ruling.rule,
-        "rule_line": file.line_of(ruling.rule),
-        "remedy": ruling.remedy,
+        "attempt": decision.attempt,
+        "verdict": decision.verdict,
+        "why": decision.reason,
+        "rule": decision.rule,
+        "rule_line": file.line_of(decision.rule),
+        "remedy": decision.fix,
     }

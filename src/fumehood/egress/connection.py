@@ -20,7 +20,8 @@ from fumehood.egress.quotas import Lease
 from fumehood.egress.refusal import MUST_NOT_LEAVE, RefusedError, UnreachableError
 from fumehood.egress.relay import Relay
 from fumehood.egress.streams import PlainStream, reset, silence
-from fumehood.policy.egress import Attempt, Decision, Opening
+from fumehood.policy.decision import Decision, allow, deny
+from fumehood.policy.egress import Attempt, Route
 from fumehood.policy.hosts import endpoint
 from fumehood.secret_scan.canaries import CanaryWatch
 
@@ -38,7 +39,7 @@ class Connection:
     def __init__(self, visit: Visit, near: socket.socket) -> None:
         self.visit, self.way = visit, visit.way
         self.near = PlainStream(near, self._touch)
-        self.opening: Opening | None = None
+        self.route: Route | None = None
         self._far: socket.socket | None = None
         self._lease: Lease | None = None
         self._relay: Relay | None = None
@@ -59,46 +60,46 @@ class Connection:
     def idle_seconds(self) -> float:
         return time.monotonic() - self._touched
 
-    def judge(self, host: str, port: int, *, looked_up: bool) -> Opening:
+    def judge(self, host: str, port: int, *, looked_up: bool) -> Route:
         """What holds for a host and port; raises what the rules have against it.
 
         A name that did not come through the name server (`looked_up`) is counted here as it would have been there.
         """
         book = self.way.book
         decision = book.decide_connection(host, port)
-        opening = book.opening(decision.attempt.host, port)
-        if not decision.allowed or opening is None:
+        route = book.find_route(decision.attempt.host, port)
+        if not decision.allowed or route is None:
             raise RefusedError(decision)
-        self.opening = opening
+        self.route = route
         if not looked_up:
-            _, why = self.way.names.admit(opening.host, listed=book.lists(opening.host))
+            _, why = self.way.names.admit(route.host, listed=book.lists(route.host))
             if why:
-                raise RefusedError(Decision(decision.attempt, decision.rule, why))
-            if self.visit.holds_canary(opening.host):
-                raise RefusedError(Decision(Attempt("connect", "a name", port), decision.rule, MUST_NOT_LEAVE))
-        return opening
+                raise RefusedError(deny(decision.attempt, why, decision.rule))
+            if self.visit.holds_canary(route.host):
+                raise RefusedError(deny(Attempt("connect", "a name", port), MUST_NOT_LEAVE, decision.rule))
+        return route
 
     def inspect(self, data: bytes) -> None:
         """What is about to leave, before it does; raises if a canary is in it."""
-        if not self.way.canaries or self.opening is None:
+        if not self.way.canaries or self.route is None:
             return
-        place = endpoint(self.opening.host, self.opening.port)
+        place = endpoint(self.route.host, self.route.port)
         self._watch = self._watch or CanaryWatch(self.way.canaries, place)
         if alarms := self._watch.feed(data):
             for alarm in alarms:
                 self.visit.ledger.raise_alarm(alarm)
-            attempt = Attempt("connect", self.opening.host, self.opening.port)
-            raise RefusedError(Decision(attempt, self.opening.key, MUST_NOT_LEAVE))
+            attempt = Attempt("connect", self.route.host, self.route.port)
+            raise RefusedError(deny(attempt, MUST_NOT_LEAVE, self.route.key))
 
-    async def reach(self, opening: Opening) -> PlainStream:
-        """A connection to the server of an opening, in place of the one before, if any."""
+    async def reach(self, route: Route) -> PlainStream:
+        """A connection to the server of a route, in place of the one before, if any."""
         self.leave()
         if self.way.learns:
-            raise RefusedError(Decision(Attempt("connect", opening.host, opening.port), why="it is only learned from"))
-        self._lease = self.way.quotas.enter(opening)
-        allowed = Decision(Attempt("connect", opening.host, opening.port), opening.key)
+            raise RefusedError(deny(Attempt("connect", route.host, route.port), "it is only learned from"))
+        self._lease = self.way.quotas.enter(route)
+        allowed = allow(Attempt("connect", route.host, route.port), route.key)
         self._far = await dial(
-            opening,
+            route,
             self.way.book,
             self.way.look_up,
             self.way.limits.connect_seconds,
@@ -120,7 +121,7 @@ class Connection:
         )
         self._relay.start()
 
-    def refuse(self, decision: Decision) -> None:
+    def refuse(self, decision: Decision[Attempt]) -> None:
         self.visit.ledger.record(decision)
 
     def leave(self) -> None:
@@ -149,9 +150,9 @@ class Connection:
 
     def give_up(self, why: str) -> None:
         """End at once, and say why."""
-        host, port = ("?", 0) if self.opening is None else (self.opening.host, self.opening.port)
+        host, port = ("?", 0) if self.route is None else (self.route.host, self.route.port)
         self.is_ending = True
-        self.refuse(Decision(Attempt("connect", host, port), why=why))
+        self.refuse(deny(Attempt("connect", host, port), why))
         self.abort()
 
     async def wait(self) -> None:

@@ -1,4 +1,4 @@
-"""Reaching the server behind an opening: find its addresses, check each, connect to exactly one that was checked."""
+"""Reaching the server behind a route: find its addresses, check each, connect to exactly one that was checked."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from ipaddress import ip_address
 
 from fumehood.egress.refusal import RefusedError, UnreachableError
 from fumehood.egress.resolution import Resolver
-from fumehood.policy.egress import Address, Decision, Opening, Rulebook
+from fumehood.policy.decision import Decision
+from fumehood.policy.egress import Address, Attempt, Route, Rulebook
 from fumehood.policy.hosts import endpoint, is_address
 
 _MOST_ADDRESSES = 4
 
 
 async def dial(
-    opening: Opening, book: Rulebook, resolve: Resolver, seconds: float, on_allowed: Callable[[], None]
+    route: Route, book: Rulebook, resolve: Resolver, seconds: float, on_allowed: Callable[[], None]
 ) -> socket.socket:
-    """A connection to the opening's server, or why there is none. `on_allowed` is called before anything is sent."""
-    place = endpoint(opening.host, opening.port)
+    """A connection to the route's server, or why there is none. `on_allowed` is called before anything is sent."""
+    place = endpoint(route.host, route.port)
     try:
         async with asyncio.timeout(seconds):
-            found = [ip_address(opening.host)] if is_address(opening.host) else await resolve(opening.host)
-            addresses = _allowed(found, opening, book)
+            found = [ip_address(route.host)] if is_address(route.host) else await resolve(route.host)
+            addresses = _allowed(found, route, book)
             on_allowed()
-            return await _connect_first(addresses, opening, seconds)
+            return await _connect_first(addresses, route, seconds)
     except TimeoutError:
         raise UnreachableError(f"{place} does not answer") from None
     except OSError as error:
@@ -35,20 +36,20 @@ async def dial(
         raise UnreachableError(f"{place} cannot be reached: {reason}") from None
 
 
-def _allowed(found: Sequence[Address], opening: Opening, book: Rulebook) -> list[Address]:
-    decisions = [(address, _decide(address, opening, book)) for address in found]
+def _allowed(found: Sequence[Address], route: Route, book: Rulebook) -> list[Address]:
+    decisions = [(address, _decide(address, route, book)) for address in found]
     allowed = [address for address, decision in decisions if decision.allowed]
     if allowed:
         return allowed[:_MOST_ADDRESSES]
     if decisions:
         raise RefusedError(decisions[0][1])
-    raise UnreachableError(f"{opening.host} has no address")
+    raise UnreachableError(f"{route.host} has no address")
 
 
-def _decide(address: Address, opening: Opening, book: Rulebook) -> Decision:
-    decision = book.decide_address(opening, address)
-    if decision.allowed and _is_own(address, opening.port):
-        return book.decide_own_address(opening, address)
+def _decide(address: Address, route: Route, book: Rulebook) -> Decision[Attempt]:
+    decision = book.decide_address(route, address)
+    if decision.allowed and _is_own(address, route.port):
+        return book.decide_own_address(route, address)
     return decision
 
 
@@ -63,13 +64,13 @@ def _is_own(address: Address, port: int) -> bool:
         return ip_address(probe.getsockname()[0]) == address
 
 
-async def _connect_first(addresses: Sequence[Address], opening: Opening, seconds: float) -> socket.socket:
+async def _connect_first(addresses: Sequence[Address], route: Route, seconds: float) -> socket.socket:
     """The first that answers; each has its share of the time, the last all that is left."""
     for address in addresses[:-1]:
         with contextlib.suppress(OSError):
             async with asyncio.timeout(seconds / len(addresses)):
-                return await _connect(address, opening.port)
-    return await _connect(addresses[-1], opening.port)
+                return await _connect(address, route.port)
+    return await _connect(addresses[-1], route.port)
 
 
 async def _connect(address: Address, port: int) -> socket.socket:

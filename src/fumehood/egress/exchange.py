@@ -30,17 +30,11 @@ from fumehood.egress.http1 import (
 )
 from fumehood.egress.messages import CutOffError, Messages
 from fumehood.egress.refusal import RefusedError, UnreachableError
-from fumehood.egress.routes import Route
+from fumehood.egress.routes import RouteChoice
 from fumehood.egress.streams import PlainStream, Stream, TlsStream
 from fumehood.egress.websocket import UPGRADE, asks_for_websocket, opens_websocket
-from fumehood.policy.egress import (
-    METHODS_WITH_BODY,
-    Attempt,
-    Decision,
-    Opening,
-    canonical_header,
-    is_plain_header,
-)
+from fumehood.policy.decision import Decision, deny
+from fumehood.policy.egress import METHODS_WITH_BODY, Attempt, Route, canonical_header, is_plain_header, to_denial
 from fumehood.policy.hosts import endpoint
 
 _REASONS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
@@ -54,12 +48,12 @@ _PARTS = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.IM_USED)
 class Exchange:
     """All requests of one client."""
 
-    def __init__(self, connection: Connection, client: Stream, route: Route) -> None:
-        self._connection, self._route = connection, route
+    def __init__(self, connection: Connection, client: Stream, choose_route: RouteChoice) -> None:
+        self._connection, self._choose_route = connection, choose_route
         self._limits = connection.way.limits
         self._client = Messages(client)
         self._server: Messages | None = None
-        self._reached: Opening | None = None
+        self._reached: Route | None = None
         self._answered = False
 
     async def run(self) -> None:
@@ -87,9 +81,9 @@ class Exchange:
 
     async def _serve(self, request: Request) -> bool:
         """One request and its response; whether another may follow."""
-        opening, target = self._route(self._connection, request)
+        route, target = self._choose_route(self._connection, request)
         decision = self._connection.way.book.decide_request(
-            opening,
+            route,
             request.method,
             target,
             request.host,
@@ -101,12 +95,12 @@ class Exchange:
             raise RefusedError(decision)
         if self._connection.way.canaries:
             self._connection.inspect(serialise(f"{request.method} {target}", request.headers))
-        server = await self._reach(opening)
+        server = await self._reach(route)
         self._connection.visit.ledger.record(decision)
         # A change of policy may bring other values before the answer comes, which can only hold these.
         credentials = self._connection.way.credentials
-        redactor = credentials.redactor(opening.secrets)
-        await server.stream.write(self._request_head(request, opening, target, credentials))
+        redactor = credentials.redactor(route.secrets)
+        await server.stream.write(self._request_head(request, route, target, credentials))
         if request.awaits_continue:
             # Said here, because a server that refuses before the body may take the body for the next request.
             await self._client.stream.write(serialise(f"HTTP/1.1 100 {HTTPStatus.CONTINUE.phrase}", []))
@@ -115,51 +109,51 @@ class Exchange:
             if response.status == 101:
                 await self._switch(server, response, redactor)
                 return False
-            if opening.secrets:
+            if route.secrets:
                 _refuse_unreadable(response)
             await self._pass_back(server, request, response, redactor)
             finished = upload is None or (upload.done() and upload.result())
-        if not (finished and response.keeps_alive) or response.body is Body.UNTIL_CLOSE or _is_last(request, opening):
+        if not (finished and response.keeps_alive) or response.body is Body.UNTIL_CLOSE or _is_last(request, route):
             self._server = None
             self._connection.leave()
         return finished and request.keeps_alive and response.body is not Body.UNTIL_CLOSE
 
-    async def _reach(self, opening: Opening) -> Messages:
-        """The server of the opening: the one that is connected already, if it is the same and still there."""
-        current, same = self._server, self._reached == opening
+    async def _reach(self, route: Route) -> Messages:
+        """The server of the route: the one that is connected already, if it is the same and still there."""
+        current, same = self._server, self._reached == route
         if current is not None and same and current.is_empty and current.stream.is_fresh():
             return current
-        self._server, self._reached = None, opening
-        below = await self._connection.reach(opening)
-        stream = below if opening.protocol == "http" else await self._secure(below, opening)
+        self._server, self._reached = None, route
+        below = await self._connection.reach(route)
+        stream = below if route.protocol == "http" else await self._secure(below, route)
         self._server = Messages(stream)
         return self._server
 
-    async def _secure(self, below: PlainStream, opening: Opening) -> TlsStream:
+    async def _secure(self, below: PlainStream, route: Route) -> TlsStream:
         context = self._connection.way.upstream_context()
-        stream = TlsStream(below, context, server_name=opening.host, server=False)
+        stream = TlsStream(below, context, server_name=route.host, server=False)
         try:
             async with asyncio.timeout(self._limits.hello_seconds):
                 await stream.handshake()
         except ssl.SSLCertVerificationError as error:
-            raise UnreachableError(f"{opening.host} has no valid certificate: {error.verify_message}") from None
+            raise UnreachableError(f"{route.host} has no valid certificate: {error.verify_message}") from None
         except (OSError, TimeoutError):
-            raise UnreachableError(f"{opening.host} broke off the TLS handshake") from None
+            raise UnreachableError(f"{route.host} broke off the TLS handshake") from None
         return stream
 
-    def _request_head(self, request: Request, opening: Opening, target: str, credentials: Credentials) -> bytes:
-        added = credentials.headers(opening.secrets)
+    def _request_head(self, request: Request, route: Route, target: str, credentials: Credentials) -> bytes:
+        added = credentials.headers(route.secrets)
         replaced = {"host", *(canonical_header(name) for name, _ in added)}
         replaced.update(_ASK_FOR_PARTS if added else ())
         passed = forwarded(request.headers, replaced)
-        if opening.narrowing:
+        if route.narrowing:
             passed = [(name, value) for name, value in passed if is_plain_header(name, value)]
-        headers: Headers = [("Host", _host_header(opening)), *passed, *added]
+        headers: Headers = [("Host", _host_header(route)), *passed, *added]
         headers += [("Accept-Encoding", "identity")] if added else []
         headers += framing(request.body, always=request.method in ("POST", "PUT", "PATCH"))
         if asks_for_websocket(request):
             headers += UPGRADE
-        elif _is_last(request, opening):
+        elif _is_last(request, route):
             headers.append(("Connection", "close"))
         return serialise(f"{request.method} {target} HTTP/1.1", headers)
 
@@ -256,14 +250,14 @@ class Exchange:
             self._connection.hang_up()
             raise
 
-    def _unreadable(self, error: MalformedMessageError) -> Decision:
-        opening = self._route.opening
-        host, port, rule = ("the proxy", 0, "") if opening is None else (opening.host, opening.port, opening.key)
-        return Decision(Attempt("http", host, port), rule, f"the request could be read in two ways: {error}")
+    def _unreadable(self, error: MalformedMessageError) -> Decision[Attempt]:
+        route = self._choose_route.route
+        host, port, rule = ("the proxy", 0, "") if route is None else (route.host, route.port, route.key)
+        return deny(Attempt("http", host, port), f"the request could be read in two ways: {error}", rule)
 
-    async def _refuse(self, decision: Decision, status: int) -> None:
+    async def _refuse(self, decision: Decision[Attempt], status: int) -> None:
         self._connection.refuse(decision)
-        denial = decision.denial()
+        denial = to_denial(decision)
         content = {"error": "denied by the policy of this sandbox", "what": denial.what, "why": denial.why}
         await self._answer(status, {**content, "rule": denial.rule, "remedy": denial.remedy})
 
@@ -310,7 +304,7 @@ async def _redacted_body(pieces: AsyncIterator[bytes], redactor: Redactor) -> As
         yield rest
 
 
-def _is_last(request: Request, opening: Opening) -> bool:
+def _is_last(request: Request, route: Route) -> bool:
     """Whether the connection to the server ends with this request.
 
     A server that does not read the body would read it as a request; one that was asked for a WebSocket may have opened
@@ -318,7 +312,7 @@ def _is_last(request: Request, opening: Opening) -> bool:
     """
     if asks_for_websocket(request):
         return True
-    return request.body != 0 and bool(opening.narrowing or request.method not in METHODS_WITH_BODY)
+    return request.body != 0 and bool(route.narrowing or request.method not in METHODS_WITH_BODY)
 
 
 def _refuse_unreadable(response: Response) -> None:
@@ -346,7 +340,7 @@ def _chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-def _host_header(opening: Opening) -> str:
-    if opening.port == _USUAL_PORTS[opening.protocol]:
-        return f"[{opening.host}]" if ":" in opening.host else opening.host
-    return endpoint(opening.host, opening.port)
+def _host_header(route: Route) -> str:
+    if route.port == _USUAL_PORTS[route.protocol]:
+        return f"[{route.host}]" if ":" in route.host else route.host
+    return endpoint(route.host, route.port)

@@ -19,7 +19,8 @@ from fumehood.egress.routes import split_authority
 from fumehood.egress.streams import Stream, TlsStream
 from fumehood.egress.websocket import asks_for_websocket
 from fumehood.policy import Policy
-from fumehood.policy.egress import Attempt, Decision, Opening
+from fumehood.policy.decision import Decision, deny
+from fumehood.policy.egress import Attempt, Route
 
 # Where programs are likely to connect to. Elsewhere they are refused at once, and are seen only by a lookout.
 PORTS = (
@@ -42,13 +43,13 @@ def everything() -> Policy:
     return Policy(network={"allow": rules})
 
 
-def refusal(attempt: Attempt) -> Decision:
-    return Decision(attempt, why=WHY)
+def refusal(attempt: Attempt) -> Decision[Attempt]:
+    return deny(attempt, WHY)
 
 
-async def study(connection: Connection, opening: Opening) -> None:
+async def study(connection: Connection, route: Route) -> None:
     """A connection that would go out: read as much as tells what it is for, and end it."""
-    attempt = Attempt("connect", opening.host, opening.port)
+    attempt = Attempt("connect", route.host, route.port)
     try:
         async with asyncio.timeout(_SILENCE_SECONDS):
             first = await connection.near.read()
@@ -56,17 +57,17 @@ async def study(connection: Connection, opening: Opening) -> None:
         first = b""  # it waits for the server to speak first, as programs do with mail and some databases
     connection.near.put_back(first)
     if first[:1] == bytes([_HANDSHAKE]):
-        await _study_handshake(connection, opening)
+        await _study_handshake(connection, route)
     elif first[:1].isalpha():
         await _study_request(connection, connection.near, attempt, secure=False)
     else:
         connection.refuse(refusal(attempt))
 
 
-async def _study_handshake(connection: Connection, opening: Opening) -> None:
-    attempt = Attempt("tls", opening.host, opening.port)
+async def _study_handshake(connection: Connection, route: Route) -> None:
+    attempt = Attempt("tls", route.host, route.port)
     assert connection.way.authority is not None, "there is one for every way out that learns"
-    client = TlsStream(connection.near, connection.way.authority.context(opening.host), server_name=None, server=True)
+    client = TlsStream(connection.near, connection.way.authority.context(route.host), server_name=None, server=True)
     try:
         async with asyncio.timeout(connection.way.limits.hello_seconds):
             await client.handshake()
@@ -98,8 +99,8 @@ async def study_proxied(connection: Connection, request: Request) -> None:
     match = _ABSOLUTE.fullmatch(request.target)
     if match is None:
         raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
-    opening = connection.judge(*split_authority(match[1], 80), looked_up=False)
+    route = connection.judge(*split_authority(match[1], 80), looked_up=False)
     path = (match[2] or "/").partition("?")[0] or "/"
-    attempt = Attempt("http", opening.host, opening.port, request.method, path, websocket=asks_for_websocket(request))
+    attempt = Attempt("http", route.host, route.port, request.method, path, websocket=asks_for_websocket(request))
     connection.refuse(refusal(attempt))
     await connection.near.farewell(_EMPTY_SUCCESS)

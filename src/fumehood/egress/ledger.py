@@ -6,7 +6,8 @@ import threading
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from fumehood.policy.egress import Decision, Passage
+from fumehood.policy.decision import Decision
+from fumehood.policy.egress import AllowedAttempt, Attempt, to_allowed, to_denial
 from fumehood.results import Denial
 from fumehood.secret_scan.canaries import Alarm
 
@@ -35,16 +36,16 @@ class Ledger:
 
     def __init__(self, *, denials: int, passages: int) -> None:
         self._denials = Tally[Denial](denials)
-        self._passages = Tally[Passage](passages)
+        self._passages = Tally[AllowedAttempt](passages)
         self._alarms: dict[Alarm, None] = {}
         self._lock = threading.Lock()
 
-    def record(self, decision: Decision) -> None:
+    def record(self, decision: Decision[Attempt]) -> None:
         with self._lock:
             if decision.allowed:
-                self._passages.add(decision.passage())
+                self._passages.add(to_allowed(decision))
             else:
-                self._denials.add(decision.denial())
+                self._denials.add(to_denial(decision))
 
     def raise_alarm(self, alarm: Alarm) -> None:
         with self._lock:
@@ -59,11 +60,11 @@ class Ledger:
             found.append(Denial(kind="connect", what="others", why=why, count=further))
         return tuple(found)
 
-    def passages(self) -> tuple[Passage, ...]:
+    def passages(self) -> tuple[AllowedAttempt, ...]:
         with self._lock:
             found = [replace(passage, count=count) for passage, count in self._passages.counted()]
             further = self._passages.further
-        return (*found, Passage("connect", "others", "", further)) if further else tuple(found)
+        return (*found, AllowedAttempt("connect", "others", "", further)) if further else tuple(found)
 
     def alarms(self) -> tuple[Alarm, ...]:
         with self._lock:

@@ -11,9 +11,10 @@ from fumehood.egress.http1 import MalformedMessageError, parse_request
 from fumehood.egress.learning import study_proxied
 from fumehood.egress.messages import Messages
 from fumehood.egress.refusal import RefusedError, UnreachableError
-from fumehood.egress.routes import ProxyRoute, split_authority
+from fumehood.egress.routes import RequestedRoute, split_authority
 from fumehood.egress.tunnel import carry
-from fumehood.policy.egress import Attempt, Decision
+from fumehood.policy.decision import Decision, deny
+from fumehood.policy.egress import Attempt, to_denial
 
 PORT = 3128
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -41,16 +42,16 @@ async def _serve_http(connection: Connection) -> None:
         request = None if head is None else parse_request(head)
         destination = split_authority(request.target, None) if request and request.method == "CONNECT" else None
     except MalformedMessageError as error:
-        decision = Decision(Attempt("http", "the proxy"), why=f"the request could be read in two ways: {error}")
+        decision = deny(Attempt("http", "the proxy"), f"the request could be read in two ways: {error}")
         connection.refuse(decision)
-        return await connection.near.farewell(answer(400, {"error": "denied", "why": decision.why}))
+        return await connection.near.farewell(answer(400, {"error": "denied", "why": decision.reason}))
     if request is None or head is None:
         return None
     if destination is None and connection.way.learns:
         return await study_proxied(connection, request)
     if destination is None:
         connection.near.put_back(head + b"\r\n\r\n" + messages.rest())
-        return await Exchange(connection, connection.near, ProxyRoute()).run()
+        return await Exchange(connection, connection.near, RequestedRoute()).run()
     if request.body:
         raise MalformedMessageError("CONNECT has no body")
     connection.near.put_back(messages.rest())
@@ -69,7 +70,7 @@ async def _serve_socks(connection: Connection) -> None:
         port = int.from_bytes(await _exactly(connection, 2), "big")
     words = _SocksWords(connection)
     if (version, command) != (_SOCKS, 1):
-        connection.refuse(Decision(Attempt("connect", host or "?", port), why="SOCKS is for TCP connections only"))
+        connection.refuse(deny(Attempt("connect", host or "?", port), "SOCKS is for TCP connections only"))
         return await words.end(_SOCKS_UNKNOWN_COMMAND)
     if host is None:
         return await words.end(_SOCKS_UNKNOWN_ADDRESS)
@@ -113,8 +114,8 @@ class _HttpWords:
         self.said = True
         await self._near.write(_ESTABLISHED)
 
-    async def refused(self, decision: Decision) -> None:
-        denial = decision.denial()
+    async def refused(self, decision: Decision[Attempt]) -> None:
+        denial = to_denial(decision)
         content = {"error": "denied by the policy of this sandbox", "what": denial.what, "why": denial.why}
         await self._near.farewell(answer(403, {**content, "rule": denial.rule, "remedy": denial.remedy}))
 
@@ -131,7 +132,7 @@ class _SocksWords:
         self.said = True
         await self._near.write(_socks_reply(_SOCKS_OK))
 
-    async def refused(self, decision: Decision) -> None:
+    async def refused(self, decision: Decision[Attempt]) -> None:
         await self.end(_SOCKS_REFUSED)
 
     async def unreachable(self, why: str) -> None:

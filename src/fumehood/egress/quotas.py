@@ -7,12 +7,13 @@ changes, it goes on from there.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fumehood.egress.buckets import Bucket
 from fumehood.egress.refusal import RefusedError
 from fumehood.policy import NetworkRule, format_size
-from fumehood.policy.egress import Attempt, Decision, NumberedRule, Opening
+from fumehood.policy.decision import deny
+from fumehood.policy.egress import Attempt, NumberedRule, Route
 
 
 @dataclass(slots=True)
@@ -28,17 +29,15 @@ class Quotas:
         self._uses: defaultdict[tuple[str, int], _Use] = defaultdict(_Use)
         self._rates: dict[tuple[str, tuple[int, ...]], Bucket] = {}
 
-    def enter(self, opening: Opening) -> Lease:
-        """Count a new connection, or refuse it. Every rule of an opening has a say."""
-        limits = [
-            _Limit(rule, [self._uses[rule.rule.host, port] for port in rule.rule.ports]) for rule in opening.rules
-        ]
-        hosts = dict.fromkeys(rule.rule.host for rule in opening.rules)
-        lease = Lease(opening, limits, [self._uses[host, opening.port] for host in hosts])
+    def enter(self, route: Route) -> Lease:
+        """Count a new connection, or refuse it. Every rule of a route has a say."""
+        limits = [_Limit(rule, [self._uses[rule.rule.host, port] for port in rule.rule.ports]) for rule in route.rules]
+        hosts = dict.fromkeys(rule.rule.host for rule in route.rules)
+        lease = Lease(route, limits, [self._uses[host, route.port] for host in hosts])
         lease.check()
-        for rule in opening.rules:
+        for rule in route.rules:
             if (rate := rule.rule.max_rate) is not None and not self._bucket(rule.rule, rate).take():
-                raise _refusal(opening, rule, f"the rule allows {rate} new connections a second", "max_rate")
+                raise _refusal(route, rule, f"the rule allows {rate} new connections a second", "max_rate")
         lease.enter()
         return lease
 
@@ -69,8 +68,8 @@ class _Limit:
 class Lease:
     """One connection's share. Bytes are those that are exchanged with the outside, in both directions."""
 
-    def __init__(self, opening: Opening, limits: list[_Limit], own: list[_Use]) -> None:
-        self._opening, self._limits, self._own = opening, limits, own
+    def __init__(self, route: Route, limits: list[_Limit], own: list[_Use]) -> None:
+        self._opening, self._limits, self._own = route, limits, own
         self._entered = False
 
     def check(self) -> None:
@@ -110,6 +109,6 @@ class Lease:
         return _refusal(self._opening, rule, why, "max_bytes")
 
 
-def _refusal(opening: Opening, rule: NumberedRule, why: str, key: str) -> RefusedError:
-    attempt = Attempt("connect", opening.host, opening.port)
-    return RefusedError(replace(Decision(attempt, rule.key, why), remedy=f"raise {key} of {rule.key}"))
+def _refusal(route: Route, rule: NumberedRule, why: str, key: str) -> RefusedError:
+    attempt = Attempt("connect", route.host, route.port)
+    return RefusedError(deny(attempt, why, rule.key, f"raise {key} of {rule.key}"))

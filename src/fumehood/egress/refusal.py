@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fumehood.policy.egress import Decision
+from fumehood.policy.decision import Decision
+from fumehood.policy.egress import Attempt
 
 # Whoever meets a canary need not learn that there are any.
 MUST_NOT_LEAVE = "it holds what must not leave"
@@ -11,8 +12,8 @@ MUST_NOT_LEAVE = "it holds what must not leave"
 class RefusedError(Exception):
     """The policy does not allow it."""
 
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(decision.why)
+    def __init__(self, decision: Decision[Attempt]) -> None:
+        super().__init__(decision.reason)
         self.decision = decision
 
 

@@ -8,49 +8,50 @@ from typing import Protocol
 from fumehood.egress.connection import Connection
 from fumehood.egress.http1 import MalformedMessageError, Request
 from fumehood.egress.refusal import RefusedError
-from fumehood.policy.egress import Attempt, Decision, Opening
+from fumehood.policy.decision import deny
+from fumehood.policy.egress import Attempt, Route
 
 _ABSOLUTE = re.compile(r"http://([^/?#@\s]+)(/[^\s#]*|\?[^\s#]*)?", re.ASCII)
 
 
-class Route(Protocol):
-    """Where a request goes: its opening, and its target in origin form."""
+class RouteChoice(Protocol):
+    """Where a request goes: its route, and its target in origin form."""
 
     @property
-    def opening(self) -> Opening | None:
+    def route(self) -> Route | None:
         """The only one there is, if so."""
         ...
 
-    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]: ...
+    def __call__(self, connection: Connection, request: Request) -> tuple[Route, str]: ...
 
 
 class FixedRoute:
     """Every request of the connection goes to one server."""
 
-    def __init__(self, opening: Opening) -> None:
-        self.opening = opening
+    def __init__(self, route: Route) -> None:
+        self.route = route
 
-    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
-        return self.opening, request.target
+    def __call__(self, connection: Connection, request: Request) -> tuple[Route, str]:
+        return self.route, request.target
 
 
-class ProxyRoute:
+class RequestedRoute:
     """Each request says itself where it goes, as a proxy's client does: `GET http://host/path`."""
 
-    opening = None
+    route = None
 
-    def __call__(self, connection: Connection, request: Request) -> tuple[Opening, str]:
+    def __call__(self, connection: Connection, request: Request) -> tuple[Route, str]:
         match = _ABSOLUTE.fullmatch(request.target)
         if match is None:
             raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
         host, port = split_authority(match[1], 80)
-        opening = connection.judge(host, port, looked_up=False)
-        if opening.protocol != "http":
-            attempt = Attempt("http", opening.host, opening.port, request.method)
-            why = f"the rule is for {opening.protocol}, and this is plain http"
-            raise RefusedError(Decision(attempt, opening.key, why, f"set protocol: http in {opening.key}"))
+        route = connection.judge(host, port, looked_up=False)
+        if route.protocol != "http":
+            attempt = Attempt("http", route.host, route.port, request.method)
+            why = f"the rule is for {route.protocol}, and this is plain http"
+            raise RefusedError(deny(attempt, why, route.key, f"set protocol: http in {route.key}"))
         target = match[2] or "/"
-        return opening, target if target.startswith("/") else f"/{target}"
+        return route, target if target.startswith("/") else f"/{target}"
 
 
 def split_authority(text: str, usual_port: int | None) -> tuple[str, int]:

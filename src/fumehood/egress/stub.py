@@ -12,18 +12,19 @@ from dataclasses import replace
 from fumehood.egress import dns
 from fumehood.egress.names import Names
 from fumehood.egress.refusal import MUST_NOT_LEAVE
-from fumehood.policy.egress import Decision, Rulebook
+from fumehood.policy.decision import Decision, deny
+from fumehood.policy.egress import Attempt, Rulebook
 
 TTL_SECONDS = 30
 _REVERSE = ".in-addr.arpa"
 
 
 class Stub:
-    def __init__(self, book: Callable[[], Rulebook], names: Names, *, answers_all: bool = False) -> None:
-        self._book, self._names, self._answers_all = book, names, answers_all
+    def __init__(self, book: Callable[[], Rulebook], names: Names) -> None:
+        self._book, self._names = book, names
 
     def answer(
-        self, message: bytes, tell: Callable[[Decision], None], holds_canary: Callable[[str], bool]
+        self, message: bytes, tell: Callable[[Decision[Attempt]], None], holds_canary: Callable[[str], bool]
     ) -> bytes | None:
         """The reply to one message, if it deserves one; `tell` hears what was decided on each name."""
         try:
@@ -34,16 +35,14 @@ class Stub:
             return dns.reply_with_name(query, name, TTL_SECONDS)
         decision = self._book().decide_name(query.name)
         name = decision.attempt.host
-        if self._answers_all and decision.remedy:
-            decision = Decision(decision.attempt)
         if decision.allowed and holds_canary(name):
-            decision = replace(decision, attempt=replace(decision.attempt, host="a name"), why=MUST_NOT_LEAVE)
+            decision = deny(replace(decision.attempt, host="a name"), MUST_NOT_LEAVE, decision.rule)
         if not decision.allowed:
             tell(decision)
             return dns.reply(query, dns.Code.NO_SUCH_NAME)
         address, why = self._names.admit(name, listed=self._book().lists(name))
         if address is None:
-            tell(replace(decision, why=why))
+            tell(deny(decision.attempt, why, decision.rule))
             return dns.reply(query, dns.Code.REFUSED)
         tell(decision)
         return dns.reply_with_address(query, address, TTL_SECONDS) if query.kind == dns.A else dns.reply(query)

@@ -14,7 +14,8 @@ from fumehood.egress.learning import study
 from fumehood.egress.refusal import RefusedError, UnreachableError
 from fumehood.egress.routes import FixedRoute
 from fumehood.egress.streams import PlainStream, TlsStream
-from fumehood.policy.egress import Attempt, Decision, Opening
+from fumehood.policy.decision import deny
+from fumehood.policy.egress import Attempt, Route
 
 Announce = Callable[[], Awaitable[None]]
 
@@ -26,29 +27,29 @@ async def serve_destination(connection: Connection, destination: Destination) ->
     if host == "127.0.0.1" and not connection.way.book.lists(host):
         # Programs find this one in the hosts file and never ask for it.
         host = "localhost"
-    opening = connection.judge(host, port, looked_up=True)
-    await carry(connection, opening)
+    route = connection.judge(host, port, looked_up=True)
+    await carry(connection, route)
 
 
-async def carry(connection: Connection, opening: Opening, announce: Announce | None = None) -> None:
+async def carry(connection: Connection, route: Route, announce: Announce | None = None) -> None:
     """Everything that follows. `announce` tells a proxy's client that its way is open."""
     if connection.way.learns:
         await _announced(announce)
-        await study(connection, opening)
-    elif opening.protocol == "tls" and opening.reads_requests:
+        await study(connection, route)
+    elif route.protocol == "tls" and route.reads_requests:
         await _announced(announce)
-        await _intercept(connection, opening)
-    elif opening.protocol == "http":
+        await _intercept(connection, route)
+    elif route.protocol == "http":
         await _announced(announce)
-        await Exchange(connection, connection.near, FixedRoute(opening)).run()
+        await Exchange(connection, connection.near, FixedRoute(route)).run()
     else:
-        far = await connection.reach(opening)
+        far = await connection.reach(route)
         await _announced(announce)
-        if opening.protocol == "tcp" and connection.way.canaries:
+        if route.protocol == "tcp" and connection.way.canaries:
             await _carry_watched(connection, far)
         else:
-            if opening.protocol == "tls":
-                await _pass_hello(connection, opening, far)
+            if route.protocol == "tls":
+                await _pass_hello(connection, route, far)
             await far.write(connection.near.take_back())
             connection.hand_over()
 
@@ -75,28 +76,28 @@ async def _carry_watched(connection: Connection, far: PlainStream) -> None:
         await asyncio.gather(*ways, return_exceptions=True)
 
 
-async def _intercept(connection: Connection, opening: Opening) -> None:
-    connection.near.put_back(await _check_hello(connection, opening))
+async def _intercept(connection: Connection, route: Route) -> None:
+    connection.near.put_back(await _check_hello(connection, route))
     authority = connection.way.authority
     if authority is None:
         raise AssertionError("a rule about requests without an authority")
-    client = TlsStream(connection.near, authority.context(opening.host), server_name=None, server=True)
+    client = TlsStream(connection.near, authority.context(route.host), server_name=None, server=True)
     try:
         async with asyncio.timeout(connection.way.limits.hello_seconds):
             await client.handshake()
     except ssl.SSLError:
-        attempt = Attempt("tls", opening.host, opening.port)
+        attempt = Attempt("tls", route.host, route.port)
         why = "the client broke off the handshake with the gateway, which reads requests here"
         remedy = (
-            f"let the program trust the certificates in SSL_CERT_FILE, or leave methods and paths out of {opening.key}"
+            f"let the program trust the certificates in SSL_CERT_FILE, or leave methods and paths out of {route.key}"
         )
-        raise RefusedError(Decision(attempt, opening.key, why, remedy)) from None
-    await Exchange(connection, client, FixedRoute(opening)).run()
+        raise RefusedError(deny(attempt, why, route.key, remedy)) from None
+    await Exchange(connection, client, FixedRoute(route)).run()
 
 
-async def _pass_hello(connection: Connection, opening: Opening, far: PlainStream) -> None:
+async def _pass_hello(connection: Connection, route: Route, far: PlainStream) -> None:
     """The client's first message, and the one with which it answers a server that asks for another."""
-    await far.write(await _check_hello(connection, opening))
+    await far.write(await _check_hello(connection, route))
     answer = b""
     try:
         async with asyncio.timeout(connection.way.limits.hello_seconds):
@@ -106,10 +107,10 @@ async def _pass_hello(connection: Connection, opening: Opening, far: PlainStream
         raise UnreachableError(str(error)) from None
     await connection.near.write(answer)
     if again:
-        await far.write(await _check_hello(connection, opening, is_second=True))
+        await far.write(await _check_hello(connection, route, is_second=True))
 
 
-async def _check_hello(connection: Connection, opening: Opening, *, is_second: bool = False) -> bytes:
+async def _check_hello(connection: Connection, route: Route, *, is_second: bool = False) -> bytes:
     """The client's message, if its handshake may go on; otherwise it gets an alert. What follows is put back."""
     early = b""
     try:
@@ -120,11 +121,11 @@ async def _check_hello(connection: Connection, opening: Opening, *, is_second: b
                     raise ConnectionResetError
                 early += data
     except NoHelloError as error:
-        attempt = Attempt("tls", opening.host, opening.port)
-        remedy = "" if opening.reads_requests else f"set protocol in {opening.key} to what is spoken there"
-        raise RefusedError(Decision(attempt, opening.key, str(error), remedy)) from None
+        attempt = Attempt("tls", route.host, route.port)
+        remedy = "" if route.reads_requests else f"set protocol in {route.key} to what is spoken there"
+        raise RefusedError(deny(attempt, str(error), route.key, remedy)) from None
     decision = connection.way.book.decide_hello(
-        opening, hello.server_name, encrypted=hello.encrypted, protocols=hello.protocols
+        route, hello.server_name, encrypted=hello.encrypted, protocols=hello.protocols
     )
     if not decision.allowed:
         # In the books before the client hears of it, so that nobody sees an error without its reason.

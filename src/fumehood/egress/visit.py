@@ -21,7 +21,8 @@ from fumehood.egress.tunnel import serve_destination
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.limits import SHOWN_BYTES
-from fumehood.policy.egress import Attempt, Decision, Passage
+from fumehood.policy.decision import Decision, deny
+from fumehood.policy.egress import AllowedAttempt, Attempt
 from fumehood.results import Denial
 from fumehood.secret_scan.canaries import Alarm, CanaryWatch
 
@@ -84,7 +85,7 @@ class Visit:
         """What was refused so far."""
         return self.ledger.denials()
 
-    def passages(self) -> tuple[Passage, ...]:
+    def passages(self) -> tuple[AllowedAttempt, ...]:
         """What was let through so far."""
         return self.ledger.passages()
 
@@ -151,11 +152,11 @@ class Visit:
             if seen is not None and (decision := self._decide(seen)) is not None:
                 self.ledger.record(decision)
 
-    def _decide(self, seen: Sighting) -> Decision | None:
+    def _decide(self, seen: Sighting) -> Decision[Attempt] | None:
         """None for a connection that a door has taken: it is judged there."""
         host = self.way.names.host_at(seen.address)
         if seen.kind != "connect":
-            return Decision(Attempt(seen.kind, host, seen.port), why="only TCP goes out")
+            return deny(Attempt(seen.kind, host, seen.port), "only TCP goes out")
         if seen.port in self.way.ports:
             return None
         decision = self.way.book.decide_connection(host, seen.port)
@@ -195,7 +196,7 @@ class Visit:
             return
         if why := self._too_many():
             attempt = Attempt("connect", self.way.names.host_at(destination[0]), destination[1])
-            self.ledger.record(Decision(attempt, why=why))
+            self.ledger.record(deny(attempt, why))
             reset(connection)
             return
         if connection.family != socket.AF_UNIX:

@@ -17,7 +17,7 @@ from fumehood.egress.stub import Stub
 from fumehood.egress.visit import DNS_PORT, Visit
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
-from fumehood.policy.egress import Address, Opening, Rulebook
+from fumehood.policy.egress import Address, Route, Rulebook
 from fumehood.secret_scan.canaries import load_canaries
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ class WayOut:
             await connection.wait()
 
     def _outdated(self, connection: Connection) -> bool:
-        old = connection.opening
-        return old is not None and not _same(old, self.book.opening(old.host, old.port))
+        old = connection.route
+        return old is not None and not _same(old, self.book.find_route(old.host, old.port))
 
     def cut(self) -> None:
         """In the gateway's thread: end everything at once, and wait for nothing."""
@@ -145,7 +145,7 @@ class WayOut:
                     connection.abort()
 
 
-def _same(old: Opening, new: Opening | None) -> bool:
+def _same(old: Route, new: Route | None) -> bool:
     if new is None:
         return False
     return [rule.rule for rule in old.rules] == [rule.rule for rule in new.rules] and old.secrets == new.secrets

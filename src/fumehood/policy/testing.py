@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fumehood.policy.decision import Decision
 from fumehood.policy.expectation import Expectation
 from fumehood.policy.model import Policy
-from fumehood.policy.rulings import Judge, Ruling
+from fumehood.policy.rulings import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,11 @@ class TestResult:
 
     index: int
     expectation: Expectation
-    ruling: Ruling
+    decision: Decision[str]
 
     @property
     def passed(self) -> bool:
-        return self.ruling.verdict == self.expectation.expect
+        return self.decision.verdict == self.expectation.expect
 
 
 def run_tests(policy: Policy) -> Iterator[TestResult]:

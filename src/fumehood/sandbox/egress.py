@@ -21,7 +21,7 @@ from fumehood.guest.contract.paths import TRUST_FILE
 from fumehood.results import Cause, Denial, RunResult
 
 if TYPE_CHECKING:
-    from fumehood.policy.egress import Passage
+    from fumehood.policy.egress import AllowedAttempt
     from fumehood.secret_scan.canaries import Alarm
 
 # What programs write at last when they find no network: C libraries, curl, wget, Node, Go, Java, Rust.
@@ -34,7 +34,7 @@ _NO_NETWORK = re.compile(
 )
 _CLOSED = "the network is closed; add a rule such as {host: example.com, ports: [443]} to network.allow"
 T = TypeVar("T")
-Counted = TypeVar("Counted", Denial, "Passage")
+Counted = TypeVar("Counted", Denial, "AllowedAttempt")
 
 
 class GatewayVisit(Visit, Protocol):
@@ -44,7 +44,7 @@ class GatewayVisit(Visit, Protocol):
         """What was refused so far; the same things are counted."""
         ...
 
-    def passages(self) -> tuple[Passage, ...]:
+    def passages(self) -> tuple[AllowedAttempt, ...]:
         """What was let through so far, counted likewise."""
         ...
 
@@ -61,7 +61,7 @@ class Account(NamedTuple):
     """What has become of everything that was tried."""
 
     denials: tuple[Denial, ...] = ()
-    passages: tuple[Passage, ...] = ()
+    passages: tuple[AllowedAttempt, ...] = ()
     alarms: tuple[Alarm, ...] = ()
 
     @classmethod

@@ -13,22 +13,23 @@ from unit.egress.places import NAME, Open, Recorder, Serve, Trusted, read_all, r
 from fumehood.egress import http1
 from fumehood.egress.credentials import Redactor
 from fumehood.egress.names import Names
-from fumehood.policy.egress import Attempt, Decision, Rulebook
-from fumehood.policy.egress import opening as opening_module
+from fumehood.policy.decision import Decision, allow
+from fumehood.policy.egress import Attempt, Rulebook
+from fumehood.policy.egress import route as route_module
 from fumehood.policy.egress import rulebook as rulebook_module
 
 GET = b"GET /public/x HTTP/1.1\r\nHost: api.example.com\r\n\r\n"
-ALLOWED = Decision(Attempt("connect", NAME))
+ALLOWED = allow(Attempt("connect", NAME))
 NARROW: dict[str, Any] = {"protocol": "http", "methods": ["GET"], "paths": ["/public/**"]}
 
 
-def allow(*_: object, **__: object) -> Decision:
+def allow(*_: object, **__: object) -> Decision[Attempt]:
     return ALLOWED
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What a program sends to an opening, the check that refuses it, and how a gateway without the check is made."""
+    """What a program sends to a route, the check that refuses it, and how a gateway without the check is made."""
 
     name: str
     rule: dict[str, Any]
@@ -47,11 +48,11 @@ def remove_framing(patch: pytest.MonkeyPatch) -> None:
 
 
 def remove_host(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rulebook_module, "_same_host", lambda header, opening: True)
+    patch.setattr(rulebook_module, "_same_host", lambda header, route: True)
 
 
 def remove_overrides(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(opening_module, "is_harmless_header", lambda name: True)
+    patch.setattr(route_module, "is_harmless_header", lambda name: True)
 
 
 def remove_parameters(patch: pytest.MonkeyPatch) -> None:

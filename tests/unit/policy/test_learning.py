@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood.policy import Policy
-from fumehood.policy.egress import Attempt, Decision, Rulebook
+from fumehood.policy.decision import deny
+from fumehood.policy.egress import Attempt, Rulebook, to_denial
 from fumehood.policy.learning import learn
 from fumehood.results import Denial
 
@@ -78,7 +79,7 @@ def test_what_no_rule_can_allow_is_a_remark() -> None:
 
 def tried(method: str, path: str, host: str = "b.example") -> Denial:
     """As the gateway records it."""
-    return Decision(Attempt("http", host, 443, method, path, secure=True), why="no").denial()
+    return to_denial(deny(Attempt("http", host, 443, method, path, secure=True), "no"))
 
 
 @pytest.mark.parametrize(
@@ -101,11 +102,11 @@ def test_an_odd_request_is_a_remark_and_hides_nothing_else(method: str, path: st
 def test_a_path_that_looks_like_a_pattern_is_learned_as_itself(path: str) -> None:
     lesson = learn(Policy(), [tried("GET", path)])
     book = Rulebook(Policy.loads(lesson.to_yaml()))
-    opening = book.opening("b.example", 443)
-    assert opening is not None
-    assert book.decide_request(opening, "GET", path, "b.example").allowed
-    assert not book.decide_request(opening, "GET", "/a/other", "b.example").allowed
-    assert not book.decide_request(opening, "GET", "/k/x", "b.example").allowed
+    route = book.find_route("b.example", 443)
+    assert route is not None
+    assert book.decide_request(route, "GET", path, "b.example").allowed
+    assert not book.decide_request(route, "GET", "/a/other", "b.example").allowed
+    assert not book.decide_request(route, "GET", "/k/x", "b.example").allowed
 
 
 @pytest.mark.parametrize("host", ["t", "https", "wss", "ws"])
@@ -150,10 +151,10 @@ def test_what_was_learned_allows_what_was_tried(denials: list[Denial]) -> None:
     book = Rulebook(Policy.loads(lesson.to_yaml()))
     for denial in denials:
         assert book.decide_connection(denial.host, denial.port).allowed
-        opening = book.opening(denial.host, denial.port)
-        assert opening is not None
+        route = book.find_route(denial.host, denial.port)
+        assert route is not None
         if denial.kind == "http":
-            assert book.decide_request(opening, denial.method, denial.path, denial.host).allowed
+            assert book.decide_request(route, denial.method, denial.path, denial.host).allowed
     tried = {(denial.host, denial.port) for denial in denials}
     assert {(rule.host, port) for rule in lesson.policy.network.allow for port in rule.ports} == tried
 

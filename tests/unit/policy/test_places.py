@@ -39,5 +39,5 @@ def test_a_mount_can_never_open_what_is_closed_for_good() -> None:
     """Where no change is offered, the policy would refuse one."""
     judge = Judge(Policy())
     for path in (f"{owned}/nothing/of/ours" for owned in SYSTEM_PATHS):
-        ruling = judge.decide("write", path)
-        assert ruling.allowed or ruling.remedy == ""
+        decision = judge.decide("write", path)
+        assert decision.allowed or decision.fix == ""

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood import Policy, UsageError
+from fumehood.policy.decision import Decision
 from fumehood.policy.expectation import AttemptKind, Expectation
-from fumehood.policy.rulings import Judge, Ruling, parse_attempt
+from fumehood.policy.rulings import Judge, parse_attempt
 
 MOUNTS = [{"source": "/srv/data", "target": "/data"}, {"source": "/srv/out", "target": "/a/out", "mode": "rw"}]
 RULES = [
@@ -29,7 +30,7 @@ POLICY = Policy(
 )
 
 
-def ask(attempt: str, policy: Policy = POLICY) -> Ruling:
+def ask(attempt: str, policy: Policy = POLICY) -> Decision[str]:
     found = parse_attempt(attempt)
     return Judge(policy).decide(found.kind, found.target)
 
@@ -73,9 +74,9 @@ def ask(attempt: str, policy: Policy = POLICY) -> Ruling:
     ],
 )
 def test_what_a_policy_opens_is_allowed_by_that_key(attempt: str, rule: str) -> None:
-    ruling = ask(attempt)
-    assert (ruling.verdict, ruling.rule, ruling.remedy) == ("allow", rule, "")
-    assert ruling.why
+    decision = ask(attempt)
+    assert (decision.verdict, decision.rule, decision.fix) == ("allow", rule, "")
+    assert decision.reason
 
 
 @pytest.mark.parametrize(
@@ -129,11 +130,11 @@ def test_what_a_policy_opens_is_allowed_by_that_key(attempt: str, rule: str) -> 
 def test_a_denial_names_the_key_the_reason_and_the_smallest_change(
     attempt: str, rule: str, why: str, remedy: str
 ) -> None:
-    ruling = ask(attempt)
-    assert (ruling.verdict, ruling.rule) == ("deny", rule)
-    assert why in ruling.why
-    assert remedy in ruling.remedy
-    assert bool(ruling.remedy) is bool(remedy) or attempt.startswith("command")
+    decision = ask(attempt)
+    assert (decision.verdict, decision.rule) == ("deny", rule)
+    assert why in decision.reason
+    assert remedy in decision.fix
+    assert bool(decision.fix) is bool(remedy) or attempt.startswith("command")
 
 
 def test_without_rules_any_command_may_run() -> None:
@@ -143,9 +144,9 @@ def test_without_rules_any_command_may_run() -> None:
 def test_cpu_time_is_bounded_by_the_clock_too() -> None:
     """A limit of its own does not help a run that is over before."""
     policy = Policy(resources={"timeout": "10s", "cpus": 0.5, "cpu_time": "1h"})
-    ruling = ask("resource cpu_time=6s", policy)
-    assert (ruling.allowed, ruling.rule, ruling.remedy) == (False, "resources.timeout", "set resources.timeout: 12s")
-    assert ask("resource cpu_time=720h", Policy(resources={"cpus": 0.5})).remedy == ""
+    decision = ask("resource cpu_time=6s", policy)
+    assert (decision.allowed, decision.rule, decision.fix) == (False, "resources.timeout", "set resources.timeout: 12s")
+    assert ask("resource cpu_time=720h", Policy(resources={"cpus": 0.5})).fix == ""
 
 
 def test_packages_are_shown_only_if_the_policy_has_some() -> None:
@@ -217,8 +218,8 @@ def test_what_may_be_written_may_be_read(path: str) -> None:
 
 @given(FILE_KINDS, PATHS)
 def test_the_change_for_a_file_allows_it(kind: AttemptKind, path: str) -> None:
-    ruling = Judge(Policy()).decide(kind, path)
-    found = re.fullmatch(r"add (\{.*\}) to filesystem\.mounts", ruling.remedy)
+    decision = Judge(Policy()).decide(kind, path)
+    found = re.fullmatch(r"add (\{.*\}) to filesystem\.mounts", decision.fix)
     if found is not None:
         changed = Policy.loads(f"filesystem: {{mounts: [{found[1]}]}}")
         assert Judge(changed).decide(kind, path).allowed
@@ -227,10 +228,10 @@ def test_the_change_for_a_file_allows_it(kind: AttemptKind, path: str) -> None:
 @given(st.sampled_from(["memory", "disk", "output"]), SIZES, SIZES)
 def test_an_amount_is_allowed_up_to_the_limit_and_the_change_allows_it(name: str, limit: int, amount: int) -> None:
     policy = Policy(resources={name: max(limit, 2**24)})
-    ruling = Judge(policy).decide("resource", f"{name}={amount}")
-    assert ruling.allowed == (amount <= max(limit, 2**24))
-    if not ruling.allowed:
-        key, _, value = ruling.remedy.removeprefix("set resources.").partition(": ")
+    decision = Judge(policy).decide("resource", f"{name}={amount}")
+    assert decision.allowed == (amount <= max(limit, 2**24))
+    if not decision.allowed:
+        key, _, value = decision.fix.removeprefix("set resources.").partition(": ")
         assert Judge(Policy(resources={key: value})).decide("resource", f"{name}={amount}").allowed
 
 
@@ -238,20 +239,20 @@ def test_an_amount_is_allowed_up_to_the_limit_and_the_change_allows_it(name: str
 def test_the_change_for_cpu_time_allows_it(timeout: float, cpus: float, wanted: float) -> None:
     amount = f"{wanted:.3f}s"
     policy = Policy(resources={"timeout": timeout, "cpus": cpus})
-    ruling = Judge(policy).decide("resource", f"cpu_time={amount}")
-    assert ruling.allowed == (float(amount[:-1]) <= timeout * cpus)
-    assert ruling.allowed or ruling.remedy.startswith("set resources.timeout: ")
+    decision = Judge(policy).decide("resource", f"cpu_time={amount}")
+    assert decision.allowed == (float(amount[:-1]) <= timeout * cpus)
+    assert decision.allowed or decision.fix.startswith("set resources.timeout: ")
 
 
 @given(
     st.sampled_from(["api.example.com", "x.example.org", "evil.example", "10.0.0.1", "8.8.8.8"]), st.integers(1, 65535)
 )
 def test_the_change_for_a_name_allows_it(host: str, port: int) -> None:
-    ruling = ask(f"connect {host}:{port}")
-    found = re.fullmatch(r"add (\{.*\}) to network\.allow", ruling.remedy)
+    decision = ask(f"connect {host}:{port}")
+    found = re.fullmatch(r"add (\{.*\}) to network\.allow", decision.fix)
     if found is not None:
         assert ask(f"connect {host}:{port}", Policy.loads(f"network: {{allow: [{found[1]}]}}")).allowed
-    assert ruling.allowed or ruling.remedy
+    assert decision.allowed or decision.fix
 
 
 @given(
@@ -267,7 +268,7 @@ def test_the_change_for_a_request_allows_it_and_as_little_else_as_can_be(
     method: str, scheme: str, host: str, port: str, path: str
 ) -> None:
     attempt = f"http {method} {scheme}://{host}{port}{path}"
-    found = re.fullmatch(r"add (\{.*\}) to network\.allow", ask(attempt, Policy()).remedy)
+    found = re.fullmatch(r"add (\{.*\}) to network\.allow", ask(attempt, Policy()).fix)
     assert found is not None
     changed = Policy.loads(f"network: {{allow: [{found[1]}]}}")
     if "methods" not in found[1]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fumehood.audit.events import CanarySeen, EgressAllowed, EgressDenied
-from fumehood.policy.egress import Passage
+from fumehood.policy.egress import AllowedAttempt
 from fumehood.results import Denial
 from fumehood.sandbox.egress import Outing, Outings
 from fumehood.secret_scan.canaries import Alarm
@@ -26,7 +26,7 @@ class Visited:
 
     def __init__(self) -> None:
         self.refused: dict[Denial, int] = {}
-        self.let_through: dict[Passage, int] = {}
+        self.let_through: dict[AllowedAttempt, int] = {}
         self.seen: list[Alarm] = []
         self.is_over = False
 
@@ -36,10 +36,10 @@ class Visited:
     def denials(self) -> tuple[Denial, ...]:
         return tuple(replace(denial, count=count) for denial, count in self.refused.items())
 
-    def allow(self, passage: Passage) -> None:
+    def allow(self, passage: AllowedAttempt) -> None:
         self.let_through[passage] = self.let_through.get(passage, 0) + 1
 
-    def passages(self) -> tuple[Passage, ...]:
+    def passages(self) -> tuple[AllowedAttempt, ...]:
         return tuple(replace(passage, count=count) for passage, count in self.let_through.items())
 
     def alarms(self) -> tuple[Alarm, ...]:
@@ -112,7 +112,7 @@ async def test_a_session_is_told_after_each_run_what_is_new() -> None:
 
 
 async def test_who_follows_is_told_all_that_happened_since_also_when_it_is_over() -> None:
-    granted, passage = Granted(), Passage("connect", "connect a.example:443", "network.allow[0]")
+    granted, passage = Granted(), AllowedAttempt("connect", "connect a.example:443", "network.allow[0]")
     async with Outings(granted, is_shared=False).outing("session") as outing:
         visit = granted.visits[0]
         visit.allow(passage)

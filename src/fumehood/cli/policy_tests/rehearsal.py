@@ -82,7 +82,7 @@ async def _try_alone(policy: Policy, found: Demand | Command | Spared) -> Seen:
 
 def plan(policy: Policy, result: TestResult) -> Probe | Demand | Command | Spared:
     """How to try a test, or why it is not tried."""
-    expectation, is_allowed = result.expectation, result.ruling.allowed
+    expectation, is_allowed = result.expectation, result.decision.allowed
     target = expectation.target
     match expectation.kind:
         case "read" | "write":
@@ -109,13 +109,13 @@ def _plan_connection(host: str, port: int, *, is_allowed: bool) -> Probe | Spare
 
 
 def _plan_request(book: Rulebook, request: Request, *, is_allowed: bool) -> Probe | Spared:
-    opening = book.opening(request.host, request.port)
-    if opening is None or not book.decide_connection(request.host, request.port).allowed:
+    route = book.find_route(request.host, request.port)
+    if route is None or not book.decide_connection(request.host, request.port).allowed:
         return Probe("connect", endpoint(request.host, request.port))
     if is_allowed:
         return Spared("a request that is allowed would reach the server")
     spoken = "tls" if request.secure else "http"
-    if opening.protocol != spoken or (request.secure and not opening.reads_requests):
+    if route.protocol != spoken or (request.secure and not route.reads_requests):
         return Spared("the gateway reaches the server before it sees that this is no such protocol")
     return Probe("request", (request.method, request.secure, request.host, request.port, request.target))
 

@@ -72,14 +72,14 @@ class Summary:
 
 def failure_words(outcome: Outcome, file: PolicyFile) -> list[str]:
     """What was expected, what came, which rule decided, and what would change that."""
-    ruling, expected = outcome.result.ruling, outcome.result.expectation.expect
+    decision, expected = outcome.result.decision, outcome.result.expectation.expect
     words: list[str] = []
     if not outcome.result.passed:
-        decided = f"by {file.place_of(ruling.rule)}" if ruling.rule else "in every sandbox"
-        words.append(f"expected {expected}, got {ruling.verdict} {decided}: {ruling.why}")
-        if ruling.remedy and expected == "allow":
-            words.append(f"to allow it: {ruling.remedy}")
-    if outcome.is_seen_otherwise and outcome.seen is not None and outcome.seen.verdict != ruling.verdict:
+        decided = f"by {file.place_of(decision.rule)}" if decision.rule else "in every sandbox"
+        words.append(f"expected {expected}, got {decision.verdict} {decided}: {decision.reason}")
+        if decision.fix and expected == "allow":
+            words.append(f"to allow it: {decision.fix}")
+    if outcome.is_seen_otherwise and outcome.seen is not None and outcome.seen.verdict != decision.verdict:
         words.append(f"in a real sandbox: expected {expected}, got {outcome.seen.verdict}: {outcome.seen.detail}")
     return words
 
@@ -131,17 +131,17 @@ def _examination_data(found: Examination) -> dict[str, object]:
 
 
 def _outcome_data(outcome: Outcome, file: PolicyFile) -> dict[str, object]:
-    ruling, expectation = outcome.result.ruling, outcome.result.expectation
+    decision, expectation = outcome.result.decision, outcome.result.expectation
     data: dict[str, object] = {
         "line": outcome.line,
         "attempt": expectation.attempt,
         "expect": expectation.expect,
         "passed": outcome.passed,
-        "got": ruling.verdict,
-        "why": ruling.why,
-        "rule": ruling.rule,
-        "rule_line": file.line_of(ruling.rule),
-        "remedy": ruling.remedy,
+        "got": decision.verdict,
+        "why": decision.reason,
+        "rule": decision.rule,
+        "rule_line": file.line_of(decision.rule),
+        "remedy": decision.fix,
     }
     if outcome.seen is not None:
         data["live"] = {"verdict": outcome.seen.verdict, "detail": outcome.seen.detail}

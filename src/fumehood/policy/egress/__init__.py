@@ -5,27 +5,26 @@ sees them happen.
 
     book = Rulebook(policy)
     book.decide_name("api.github.com"), book.decide_connection("api.github.com", 443)
-    opening = book.opening("api.github.com", 443)
-    book.decide_address(opening, address), book.decide_hello(opening, "api.github.com")
-    book.decide_request(opening, "GET", "/repos/x?y=z", "api.github.com")
+    route = book.find_route("api.github.com", 443)
+    book.decide_address(route, address), book.decide_hello(route, "api.github.com")
+    book.decide_request(route, "GET", "/repos/x?y=z", "api.github.com")
 """
 
 from fumehood.policy.egress.addresses import Address, Reach, classify
-from fumehood.policy.egress.decision import Attempt, Decision, Passage, shown
+from fumehood.policy.egress.attempt import AllowedAttempt, Attempt, shown, to_allowed, to_denial
 from fumehood.policy.egress.headers import METHODS_WITH_BODY, canonical_header, is_plain_header
-from fumehood.policy.egress.opening import NumberedRule, Opening
+from fumehood.policy.egress.route import NumberedRule, Route
 from fumehood.policy.egress.rulebook import Rulebook, normalise
 from fumehood.policy.egress.targets import is_plain_path
 
 __all__ = [
     "METHODS_WITH_BODY",
     "Address",
+    "AllowedAttempt",
     "Attempt",
-    "Decision",
     "NumberedRule",
-    "Opening",
-    "Passage",
     "Reach",
+    "Route",
     "Rulebook",
     "canonical_header",
     "classify",
@@ -33,4 +32,6 @@ __all__ = [
     "is_plain_path",
     "normalise",
     "shown",
+    "to_allowed",
+    "to_denial",
 ]

@@ -16,10 +16,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 
+from fumehood.policy.decision import Decision, allow, deny
 from fumehood.policy.egress.addresses import Address, Reach, classify, plain
-from fumehood.policy.egress.decision import Attempt, Decision, shown
+from fumehood.policy.egress.attempt import Attempt, shown
 from fumehood.policy.egress.headers import METHODS_WITH_BODY, overriding_parameters
-from fumehood.policy.egress.opening import NumberedRule, Opening
+from fumehood.policy.egress.route import NumberedRule, Route
 from fumehood.policy.egress.targets import AmbiguousPathError, is_plain_path, readings, split_target
 from fumehood.policy.hosts import check_host, covers, is_address, specificity
 from fumehood.policy.model import Policy
@@ -54,102 +55,102 @@ class Rulebook:
         """Whether a rule spells this host out, rather than covering it with a wildcard."""
         return any(rule.rule.host == host for rule in self._rules)
 
-    def decide_name(self, name: str) -> Decision:
+    def decide_name(self, name: str) -> Decision[Attempt]:
         """May this name be looked up? It may if it is open on any port."""
         attempt = Attempt("dns", name)
         try:
             host = normalise(name)
         except ValueError as error:
-            return Decision(attempt, why=f"the name {error}")
+            return deny(attempt, f"the name {error}")
         attempt = replace(attempt, host=host)
         if is_address(host):
-            return Decision(attempt, why="is an address, which needs no look-up")
+            return deny(attempt, "is an address, which needs no look-up")
         covering = self._most_exact([rule for rule in self._rules if covers(rule.rule.host, host)])
         if not covering:
-            return Decision(attempt, why="no rule opens this name", remedy=_opens(host, 443))
+            return deny(attempt, "no rule opens this name", fix=_opens(host, 443))
         return self._check_length(attempt, covering[0])
 
-    def decide_connection(self, host: str, port: int) -> Decision:
-        """May a connection be made, as far as name and port can tell? `opening` gives what holds on it."""
+    def decide_connection(self, host: str, port: int) -> Decision[Attempt]:
+        """May a connection be made, as far as name and port can tell? `find_route` gives what holds on it."""
         attempt = Attempt("connect", host, port)
         try:
             host = normalise(host)
         except ValueError as error:
-            return Decision(attempt, why=f"the name {error}")
+            return deny(attempt, f"the name {error}")
         attempt = replace(attempt, host=host)
-        opening = self.opening(host, port)
-        if opening is None:
+        route = self.find_route(host, port)
+        if route is None:
             return self._not_open(attempt)
-        decision = self._check_length(attempt, opening.rules[0])
-        return self._check_literal(decision, opening) if decision.allowed else decision
+        decision = self._check_length(attempt, route.rules[0])
+        return self._check_literal(decision, route) if decision.allowed else decision
 
-    def opening(self, host: str, port: int) -> Opening | None:
+    def find_route(self, host: str, port: int) -> Route | None:
         """What the rules say together of a host, in its one spelling, and a port."""
         covering = [rule for rule in self._rules if port in rule.rule.ports and covers(rule.rule.host, host)]
         rules = self._most_exact(covering)
         if not rules:
             return None
-        opening = Opening(host, port, rules)
-        if opening.protocol != "tls":
+        route = Route(host, port, rules)
+        if route.protocol != "tls":
             # A credential is never sent where everybody on the way could read it.
-            return opening
-        return replace(opening, secrets=tuple(secret for secret in self.policy.secrets if secret.inject.host == host))
+            return route
+        return replace(route, secrets=tuple(secret for secret in self.policy.secrets if secret.inject.host == host))
 
-    def decide_address(self, opening: Opening, address: Address) -> Decision:
-        """May the gateway connect to the address that it found for an opening?"""
+    def decide_address(self, route: Route, address: Address) -> Decision[Attempt]:
+        """May the gateway connect to the address that it found for a route?"""
         reach, kind = classify(address)
-        attempt = Attempt("connect", opening.host, opening.port)
+        attempt = Attempt("connect", route.host, route.port)
         match reach:
             case Reach.PUBLIC:
-                return Decision(attempt, opening.key)
-            case Reach.PRIVATE if opening.private:
-                return Decision(attempt, opening.key)
-            case Reach.METADATA if opening.private and opening.names_its_address:
-                return Decision(attempt, opening.key)
+                return allow(attempt, route.key)
+            case Reach.PRIVATE if route.private:
+                return allow(attempt, route.key)
+            case Reach.METADATA if route.private and route.names_its_address:
+                return allow(attempt, route.key)
             case Reach.PRIVATE:
-                remedy = f"set private: true in {opening.key}"
+                fix = f"set private: true in {route.key}"
             case Reach.METADATA:
-                remedy = _opens(str(plain(address)), opening.port)
+                fix = _opens(str(plain(address)), route.port)
             case Reach.NEVER:
-                remedy = ""
-        place = "" if str(address) == opening.host else f"{opening.host} leads to "
-        return Decision(attempt, opening.key, f"{place}{address}, which is {kind}", remedy)
+                fix = ""
+        place = "" if str(address) == route.host else f"{route.host} leads to "
+        return deny(attempt, f"{place}{address}, which is {kind}", route.key, fix)
 
-    def decide_own_address(self, opening: Opening, address: Address) -> Decision:
+    def decide_own_address(self, route: Route, address: Address) -> Decision[Attempt]:
         """May the gateway connect to an address that turned out to be this machine's own, whatever its kind?"""
-        attempt = Attempt("connect", opening.host, opening.port)
-        if opening.private:
-            return Decision(attempt, opening.key)
-        remedy = f"set private: true in {opening.key}"
-        return Decision(attempt, opening.key, f"{opening.host} leads to {address}, which is this machine", remedy)
+        attempt = Attempt("connect", route.host, route.port)
+        if route.private:
+            return allow(attempt, route.key)
+        fix = f"set private: true in {route.key}"
+        return deny(attempt, f"{route.host} leads to {address}, which is this machine", route.key, fix)
 
     def decide_hello(
-        self, opening: Opening, server_name: str | None, *, encrypted: bool = False, protocols: Sequence[str] = ()
-    ) -> Decision:
+        self, route: Route, server_name: str | None, *, encrypted: bool = False, protocols: Sequence[str] = ()
+    ) -> Decision[Attempt]:
         """May this TLS handshake go on? `encrypted` says that it hides its real name, `protocols` is its ALPN offer."""
-        attempt = Attempt("tls", opening.host, opening.port)
-        if encrypted and not opening.reads_requests:
+        attempt = Attempt("tls", route.host, route.port)
+        if encrypted and not route.reads_requests:
             # Where TLS ends at the gateway nobody decrypts the hidden name, and browsers always pretend to have one.
-            remedy = f'add paths: ["/**"] to {opening.key}, so that its requests are read'
-            return Decision(attempt, opening.key, "the handshake hides its server name (ECH)", remedy)
+            fix = f'add paths: ["/**"] to {route.key}, so that its requests are read'
+            return deny(attempt, "the handshake hides its server name (ECH)", route.key, fix)
         if server_name is None:
-            if is_address(opening.host):
-                return self._check_protocols(attempt, opening, protocols)
-            return Decision(attempt, opening.key, "the handshake names no server (SNI)", _raw(opening))
+            if is_address(route.host):
+                return self._check_protocols(attempt, route, protocols)
+            return deny(attempt, "the handshake names no server (SNI)", route.key, _raw(route))
         try:
             if server_name.endswith("."):
                 raise ValueError("ends in a dot")
             name = normalise(server_name)
         except ValueError as error:
-            return Decision(attempt, opening.key, f"the server name of the handshake {error}")
-        if name != opening.host:
-            remedy = "" if is_address(name) else _opens(name, opening.port)
-            return Decision(attempt, opening.key, f"the handshake names another server, {name}", remedy)
-        return self._check_protocols(attempt, opening, protocols)
+            return deny(attempt, f"the server name of the handshake {error}", route.key)
+        if name != route.host:
+            fix = "" if is_address(name) else _opens(name, route.port)
+            return deny(attempt, f"the handshake names another server, {name}", route.key, fix)
+        return self._check_protocols(attempt, route, protocols)
 
     def decide_request(
         self,
-        opening: Opening,
+        route: Route,
         method: str,
         target: str,
         host: str,
@@ -157,78 +158,77 @@ class Rulebook:
         *,
         has_body: bool = False,
         websocket: bool = False,
-    ) -> Decision:
+    ) -> Decision[Attempt]:
         """May this request be sent? `target` and `host` are as in its first line and its Host header.
 
         `headers` are the names of all its headers; `websocket` says that it asks to go on as a WebSocket.
         """
-        attempt = Attempt("http", opening.host, opening.port, method, target.partition("?")[0])
-        attempt = replace(attempt, secure=opening.protocol == "tls", websocket=websocket)
-        denial = replace(Decision(attempt, opening.key), remedy="")
+        attempt = Attempt("http", route.host, route.port, method, target.partition("?")[0])
+        attempt = replace(attempt, secure=route.protocol == "tls", websocket=websocket)
         if _TOKEN.fullmatch(method) is None or method in ("CONNECT", "PRI"):
-            return replace(denial, why="the method makes no sense here")
-        if not _same_host(host, opening):
-            return replace(denial, why=f"the Host header names another server than {opening.host}")
-        if method == "TRACE" and opening.secrets:
-            return replace(denial, why="TRACE would send the credential back")
-        tricks = overriding_parameters(target.partition("?")[2]) if opening.narrowing else []
+            return deny(attempt, "the method makes no sense here", route.key)
+        if not _same_host(host, route):
+            return deny(attempt, f"the Host header names another server than {route.host}", route.key)
+        if method == "TRACE" and route.secrets:
+            return deny(attempt, "TRACE would send the credential back", route.key)
+        tricks = overriding_parameters(target.partition("?")[2]) if route.narrowing else []
         if tricks:
             why = f"{shown(tricks[0])} in its query could ask the server for another method than {method}"
-            return replace(denial, why=why, remedy=f"leave methods and paths out of {opening.key}")
-        if opening.narrowing and has_body and method not in METHODS_WITH_BODY:
+            return deny(attempt, why, route.key, f"leave methods and paths out of {route.key}")
+        if route.narrowing and has_body and method not in METHODS_WITH_BODY:
             why = f"it has a body, which servers may take for another request, because {method} has none by itself"
-            return replace(denial, why=why, remedy=f"leave methods and paths out of {opening.key}, or send it by POST")
+            return deny(attempt, why, route.key, f"leave methods and paths out of {route.key}, or send it by POST")
         try:
             path = "*" if target == "*" and method == "OPTIONS" else split_target(target)
-            found = readings(path) if any(rule.rule.paths for rule in opening.narrowing) else {path}
+            found = readings(path) if any(rule.rule.paths for rule in route.narrowing) else {path}
         except AmbiguousPathError as error:
-            return replace(denial, why=str(error))
-        return self._check_narrowing(attempt, opening, found, opening.unknown_headers(headers))
+            return deny(attempt, str(error), route.key)
+        return self._check_narrowing(attempt, route, found, route.unknown_headers(headers))
 
-    def _check_narrowing(self, attempt: Attempt, opening: Opening, found: set[str], headers: set[str]) -> Decision:
-        rules = opening.narrowing
+    def _check_narrowing(self, attempt: Attempt, route: Route, found: set[str], headers: set[str]) -> Decision[Attempt]:
+        rules = route.narrowing
         fitting = [rule for rule in rules if all(rule.covers_path(path) for path in found)]
         allowing = [rule for rule in fitting if rule.covers_method(attempt.method)]
         if not rules:
-            return _check_websocket(attempt, opening, opening.rules)
+            return _check_websocket(attempt, route, route.rules)
         if allowing:
-            return _check_headers(attempt, opening, allowing, headers)
+            return _check_headers(attempt, route, allowing, headers)
         if fitting:
             why = f"the rule allows only {', '.join(fitting[0].methods)} here"
-            return Decision(attempt, fitting[0].key, why, _add_method(attempt.method, fitting[0]))
+            return deny(attempt, why, fitting[0].key, _add_method(attempt.method, fitting[0]))
         rule = next((rule for rule in rules if rule.covers_method(attempt.method)), rules[0])
-        return Decision(attempt, rule.key, "no rule allows this path", _add_path(attempt, rule))
+        return deny(attempt, "no rule allows this path", rule.key, _add_path(attempt, rule))
 
-    def _check_protocols(self, attempt: Attempt, opening: Opening, protocols: Sequence[str]) -> Decision:
-        if opening.reads_requests and protocols and "http/1.1" not in protocols:
+    def _check_protocols(self, attempt: Attempt, route: Route, protocols: Sequence[str]) -> Decision[Attempt]:
+        if route.reads_requests and protocols and "http/1.1" not in protocols:
             why = "its rule is about requests, which are read as HTTP/1.1 only, and the client does not offer that"
-            return Decision(attempt, opening.key, why, f"leave methods and paths out of {opening.key}")
-        return Decision(attempt, opening.key)
+            return deny(attempt, why, route.key, f"leave methods and paths out of {route.key}")
+        return allow(attempt, route.key)
 
-    def _check_literal(self, decision: Decision, opening: Opening) -> Decision:
-        if not is_address(opening.host):
+    def _check_literal(self, decision: Decision[Attempt], route: Route) -> Decision[Attempt]:
+        if not is_address(route.host):
             return decision
-        return self.decide_address(opening, ip_address(opening.host))
+        return self.decide_address(route, ip_address(route.host))
 
-    def _check_length(self, attempt: Attempt, rule: NumberedRule) -> Decision:
+    def _check_length(self, attempt: Attempt, rule: NumberedRule) -> Decision[Attempt]:
         pattern = rule.rule.host
         if pattern.startswith("*") and len(attempt.host) - len(pattern[1:]) > MOST_WILDCARD_CHARACTERS:
             why = f"more than {MOST_WILDCARD_CHARACTERS} characters stand for the wildcard, which could carry data out"
-            return Decision(attempt, rule.key, why, _opens(attempt.host, attempt.port or 443))
-        return Decision(attempt, rule.key)
+            return deny(attempt, why, rule.key, _opens(attempt.host, attempt.port or 443))
+        return allow(attempt, rule.key)
 
     def _most_exact(self, covering: list[NumberedRule]) -> tuple[NumberedRule, ...]:
         best = max((specificity(rule.rule.host) for rule in covering), default=0)
         return tuple(rule for rule in covering if specificity(rule.rule.host) == best)
 
-    def _not_open(self, attempt: Attempt) -> Decision:
+    def _not_open(self, attempt: Attempt) -> Decision[Attempt]:
         covering = self._most_exact([rule for rule in self._rules if covers(rule.rule.host, attempt.host)])
         if not covering:
             kind = "address" if is_address(attempt.host) else "name"
-            return Decision(attempt, why=f"no rule opens this {kind}", remedy=_opens(attempt.host, attempt.port))
+            return deny(attempt, f"no rule opens this {kind}", fix=_opens(attempt.host, attempt.port))
         rule = covering[0]
         why = f"the rule opens only {', '.join(map(str, rule.rule.ports))} there"
-        return Decision(attempt, rule.key, why, f"add {attempt.port} to ports of {rule.key}")
+        return deny(attempt, why, rule.key, f"add {attempt.port} to ports of {rule.key}")
 
 
 def _opens(host: str, port: int) -> str:
@@ -244,18 +244,18 @@ def _opens(host: str, port: int) -> str:
     return f"add {{host: {host}, ports: [{port}]{extra}}} to network.allow"
 
 
-def _raw(opening: Opening) -> str:
-    return "" if opening.reads_requests else f"set protocol: tcp in {opening.key}"
+def _raw(route: Route) -> str:
+    return "" if route.reads_requests else f"set protocol: tcp in {route.key}"
 
 
 def _add_path(attempt: Attempt, rule: NumberedRule) -> str:
     """Nothing where the pattern would mean more than this path: a program must not suggest what it is given."""
     if not is_plain_path(attempt.path):
         return ""
-    remedy = f"add {attempt.path} to paths of {rule.key}"
+    fix = f"add {attempt.path} to paths of {rule.key}"
     if rule.covers_method(attempt.method):
-        return remedy
-    return f"{remedy}, and {attempt.method} to its methods" if is_method(attempt.method) else ""
+        return fix
+    return f"{fix}, and {attempt.method} to its methods" if is_method(attempt.method) else ""
 
 
 def _add_method(method: str, rule: NumberedRule) -> str:
@@ -267,33 +267,33 @@ def _add_method(method: str, rule: NumberedRule) -> str:
 
 
 def _check_headers(
-    attempt: Attempt, opening: Opening, rules: Sequence[NumberedRule], headers: Collection[str]
-) -> Decision:
+    attempt: Attempt, route: Route, rules: Sequence[NumberedRule], headers: Collection[str]
+) -> Decision[Attempt]:
     """One of the rules has to cover all headers that are not known to be harmless."""
     fitting = [rule for rule in rules if all(map(rule.covers_header, headers))]
     if fitting:
-        return _check_websocket(attempt, opening, fitting)
+        return _check_websocket(attempt, route, fitting)
     key = rules[0].key
     name = min(name for name in headers if not rules[0].covers_header(name))
     why = f"the header {shown(name)} is not known to leave the request as it is"
-    remedy = f"add {name} to headers of {key}, if the server makes no other request of it"
-    return Decision(attempt, key, why, remedy if name == shown(name) else "")
+    fix = f"add {name} to headers of {key}, if the server makes no other request of it"
+    return deny(attempt, why, key, fix if name == shown(name) else "")
 
 
-def _check_websocket(attempt: Attempt, opening: Opening, rules: Sequence[NumberedRule]) -> Decision:
+def _check_websocket(attempt: Attempt, route: Route, rules: Sequence[NumberedRule]) -> Decision[Attempt]:
     """Of rules that list requests one that covers it is enough; others have to agree."""
     fitting = [rule for rule in rules if rule.rule.websocket or not attempt.websocket]
-    if len(fitting) == len(rules) or (fitting and opening.narrowing):
-        return Decision(attempt, fitting[0].key)
+    if len(fitting) == len(rules) or (fitting and route.narrowing):
+        return allow(attempt, fitting[0].key)
     key = next(rule.key for rule in rules if rule not in fitting)
-    return Decision(attempt, key, "the rule opens no WebSocket", f"set websocket: true in {key}")
+    return deny(attempt, "the rule opens no WebSocket", key, f"set websocket: true in {key}")
 
 
-def _same_host(header: str, opening: Opening) -> bool:
+def _same_host(header: str, route: Route) -> bool:
     match = _HOST_HEADER.fullmatch(header)
-    if match is None or (match["port"] is not None and int(match["port"]) != opening.port):
+    if match is None or (match["port"] is not None and int(match["port"]) != route.port):
         return False
     try:
-        return normalise(match["host"].removeprefix("[").removesuffix("]")) == opening.host
+        return normalise(match["host"].removeprefix("[").removesuffix("]")) == route.host
     except ValueError:
         return False

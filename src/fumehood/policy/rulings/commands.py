@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from fumehood.policy.commands import Refusal, judge
 from fumehood.policy.commands.verdict import shortened
+from fumehood.policy.decision import Decision
 from fumehood.policy.model import Policy
-from fumehood.policy.rulings.ruling import Ruling
 
 
-def decide_command(policy: Policy, line: str) -> Ruling:
+def decide_command(policy: Policy, line: str) -> Decision[str]:
     """As a line for bash. Of several refusals the first speaks; the change has to be about all of them."""
     attempt = f"command {line}"
     if policy.commands.is_open:
-        return Ruling(attempt, True, "commands has no rules, so anything may run inside", "commands")
+        return Decision(attempt, True, "commands has no rules, so anything may run inside", "commands")
     verdict = judge(policy.commands, line)
     if verdict.allowed:
-        return Ruling(attempt, True, "the rules allow every command in it", _list(policy))
+        return Decision(attempt, True, "the rules allow every command in it", _list(policy))
     refusal = verdict.refusals[0]
     part = "" if refusal.part == line else f"{shortened(refusal.part)!r}: "
     remedy = ", and ".join(dict.fromkeys(refusal.remedy for refusal in verdict.refusals))
-    return Ruling(attempt, False, f"{part}{refusal.why}", _key(policy, refusal), remedy)
+    return Decision(attempt, False, f"{part}{refusal.why}", _key(policy, refusal), remedy)
 
 
 def _key(policy: Policy, refusal: Refusal) -> str:

@@ -6,36 +6,36 @@ Lexical, as the policy's paths are: whether a file is there, or lets this user r
 from __future__ import annotations
 
 from fumehood.host.interpreter import PACKAGES_PLACE, own_interpreter
+from fumehood.policy.decision import Decision
 from fumehood.policy.filesystem import Mount
 from fumehood.policy.model import Policy
 from fumehood.policy.paths import SYSTEM_PATHS, is_inside
 from fumehood.policy.quantities import format_size
 from fumehood.policy.rulings import places
-from fumehood.policy.rulings.ruling import Ruling
 
 
-def decide_read(policy: Policy, path: str) -> Ruling:
+def decide_read(policy: Policy, path: str) -> Decision[str]:
     attempt = f"read {path}"
     if mount := _mount_of(policy, path):
-        return Ruling(attempt, True, f"{mount.source} is mounted at {mount.target}", _key(mount))
+        return Decision(attempt, True, f"{mount.source} is mounted at {mount.target}", _key(mount))
     if why := _shown(policy, path):
-        return Ruling(attempt, True, why)
+        return Decision(attempt, True, why)
     return _hidden(attempt, path, "")
 
 
-def decide_write(policy: Policy, path: str) -> Ruling:
+def decide_write(policy: Policy, path: str) -> Decision[str]:
     attempt = f"write {path}"
     if mount := _mount_of(policy, path):
         if mount.mode == "rw":
-            return Ruling(attempt, True, f"{mount.source} is mounted at {mount.target}, to be written", _key(mount))
+            return Decision(attempt, True, f"{mount.source} is mounted at {mount.target}, to be written", _key(mount))
         why, remedy = f"{mount.source} is mounted read-only at {mount.target}", f"set mode: rw in {_key(mount)}"
-        return Ruling(attempt, False, why, _key(mount), remedy)
+        return Decision(attempt, False, why, _key(mount), remedy)
     if places.is_in_any(path, places.OWN):
-        return Ruling(attempt, True, _own_words(policy, path))
+        return Decision(attempt, True, _own_words(policy, path))
     if places.is_in_any(path, places.DEVICES) or places.is_own_descriptor(path):
-        return Ruling(attempt, True, "it is a device of the sandbox's own, or what one of its processes has open")
+        return Decision(attempt, True, "it is a device of the sandbox's own, or what one of its processes has open")
     if _shown(policy, path):
-        return Ruling(attempt, False, "the sandbox shows it, and nothing there can be written")
+        return Decision(attempt, False, "the sandbox shows it, and nothing there can be written")
     return _hidden(attempt, path, ", mode: rw")
 
 
@@ -81,10 +81,10 @@ def _has_packages(policy: Policy) -> bool:
     return bool(policy.environment.packages) or policy.environment.requirements is not None
 
 
-def _hidden(attempt: str, path: str, mode: str) -> Ruling:
+def _hidden(attempt: str, path: str, mode: str) -> Decision[str]:
     for owned in SYSTEM_PATHS:
         if is_inside(path, owned):
             why = f"{owned} is the sandbox's own and does not have it, whatever a policy says"
-            return Ruling(attempt, False, why)
+            return Decision(attempt, False, why)
     remedy = f"add {{source: {path}, target: {path}{mode}}} to filesystem.mounts"
-    return Ruling(attempt, False, "nothing is mounted there", "filesystem.mounts", remedy)
+    return Decision(attempt, False, "nothing is mounted there", "filesystem.mounts", remedy)

@@ -6,12 +6,12 @@ from typing import assert_never
 
 from fumehood.errors import PolicyError, UsageError
 from fumehood.policy.amounts import parse_amount
+from fumehood.policy.decision import Decision
 from fumehood.policy.egress import Rulebook
 from fumehood.policy.expectation import ATTEMPTS, AttemptKind, Expectation
 from fumehood.policy.hosts import split_endpoint
 from fumehood.policy.model import Policy
 from fumehood.policy.rulings import commands, files, limits, network
-from fumehood.policy.rulings.ruling import Ruling
 from fumehood.policy.urls import parse_request
 
 
@@ -22,7 +22,7 @@ class Judge:
         self._policy = policy
         self._rulebook = Rulebook(policy)
 
-    def decide(self, kind: AttemptKind, target: str) -> Ruling:
+    def decide(self, kind: AttemptKind, target: str) -> Decision[str]:
         """`target` as in a checked `Expectation`."""
         match kind:
             case "connect":

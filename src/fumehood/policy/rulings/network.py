@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from fumehood.policy.egress import Decision, Opening, Rulebook, is_plain_path
+from fumehood.policy.decision import Decision
+from fumehood.policy.egress import Attempt, Route, Rulebook, is_plain_path
 from fumehood.policy.hosts import endpoint, is_address
 from fumehood.policy.network import Protocol
-from fumehood.policy.rulings.ruling import Ruling
 from fumehood.policy.urls import Request
 from fumehood.policy.words import rule_details
 
@@ -16,35 +16,35 @@ _SECTION = "network.allow"
 _USUAL_PORTS: dict[Protocol, int] = {"tls": 443, "http": 80}
 
 
-def decide_connection(book: Rulebook, host: str, port: int) -> Ruling:
+def decide_connection(book: Rulebook, host: str, port: int) -> Decision[str]:
     decision = book.decide_connection(host, port)
-    opening = book.opening(host, port)
-    if not decision.allowed or opening is None:
+    route = book.find_route(host, port)
+    if not decision.allowed or route is None:
         return _denied(decision)
-    return Ruling(str(decision.attempt), True, _opened(opening), decision.rule)
+    return Decision(str(decision.attempt), True, _opened(route), decision.rule)
 
 
-def decide_request(book: Rulebook, request: Request) -> Ruling:
+def decide_request(book: Rulebook, request: Request) -> Decision[str]:
     attempt = f"http {request.method} {_url(request)}"
     connection = book.decide_connection(request.host, request.port)
-    opening = book.opening(request.host, request.port)
-    if not connection.allowed or opening is None:
-        return replace(_denied(connection, attempt), remedy=_narrowed(connection.remedy, request))
+    route = book.find_route(request.host, request.port)
+    if not connection.allowed or route is None:
+        return replace(_denied(connection, attempt), fix=_narrowed(connection.fix, request))
     spoken = _spoken(request)
-    if opening.protocol not in (spoken, "tcp"):
-        remedy = f"set protocol: {spoken} in {opening.key}"
-        return Ruling(attempt, False, f"the rule lets only {opening.protocol} pass there", opening.key, remedy)
-    if opening.protocol == "tcp" or (request.secure and not opening.reads_requests):
-        return Ruling(attempt, True, f"{_opened(opening)}; requests there are not read", opening.key)
+    if route.protocol not in (spoken, "tcp"):
+        remedy = f"set protocol: {spoken} in {route.key}"
+        return Decision(attempt, False, f"the rule lets only {route.protocol} pass there", route.key, remedy)
+    if route.protocol == "tcp" or (request.secure and not route.reads_requests):
+        return Decision(attempt, True, f"{_opened(route)}; requests there are not read", route.key)
     host = endpoint(request.host, request.port)
-    decision = book.decide_request(opening, request.method, request.target, host)
+    decision = book.decide_request(route, request.method, request.target, host)
     if not decision.allowed:
         return _denied(decision, attempt)
-    return Ruling(attempt, True, _opened(opening), decision.rule)
+    return Decision(attempt, True, _opened(route), decision.rule)
 
 
-def _denied(decision: Decision, attempt: str = "") -> Ruling:
-    return Ruling(attempt or str(decision.attempt), False, decision.why, decision.rule or _SECTION, decision.remedy)
+def _denied(decision: Decision[Attempt], attempt: str = "") -> Decision[str]:
+    return Decision(attempt or str(decision.attempt), False, decision.reason, decision.rule or _SECTION, decision.fix)
 
 
 def _narrowed(remedy: str, request: Request) -> str:
@@ -62,12 +62,12 @@ def _spoken(request: Request) -> Protocol:
     return "tls" if request.secure else "http"
 
 
-def _opened(opening: Opening) -> str:
-    details = [text for text in (rule_details(rule.rule) for rule in opening.rules) if text]
+def _opened(route: Route) -> str:
+    details = [text for text in (rule_details(rule.rule) for rule in route.rules) if text]
     narrowed = f" ({'; '.join(details)})" if details else ""
     # Only the gateway learns where a name leads.
-    public = "" if opening.private or is_address(opening.host) else ", at public addresses"
-    return f"the rule opens {endpoint(opening.host, opening.port)}{narrowed}{public}"
+    public = "" if route.private or is_address(route.host) else ", at public addresses"
+    return f"the rule opens {endpoint(route.host, route.port)}{narrowed}{public}"
 
 
 def _url(request: Request) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fumehood.policy import Policy
-from fumehood.policy.egress import Rulebook, normalise
+from fumehood.policy.egress import Rulebook, normalise, to_denial
 
 HOSTS = ["a.com", "x.a.com", "y.x.a.com", "b.org", "10.0.0.1", "8.8.8.8"]
 RULES = st.fixed_dictionaries(
@@ -40,12 +40,12 @@ def allows(rules: list[dict[str, Any]], attempt: Attempted) -> bool:
     """The whole way of a request: connection, address, handshake, request."""
     host, port, method, path, address = attempt
     book = Rulebook(Policy(network={"allow": rules}))
-    opening = book.opening(host, port)
-    if not book.decide_connection(host, port).allowed or opening is None:
+    route = book.find_route(host, port)
+    if not book.decide_connection(host, port).allowed or route is None:
         return False
     return (
-        book.decide_address(opening, ip_address(address)).allowed
-        and book.decide_request(opening, method, path, host).allowed
+        book.decide_address(route, ip_address(address)).allowed
+        and book.decide_request(route, method, path, host).allowed
     )
 
 
@@ -65,9 +65,9 @@ def test_the_order_of_rules_says_nothing(order: list[int], rules: list[dict[str,
 @given(st.lists(RULES, max_size=3), ATTEMPTS)
 def test_every_decision_has_a_rule_or_a_reason(rules: list[dict[str, Any]], attempt: Attempted) -> None:
     decision = Rulebook(Policy(network={"allow": rules})).decide_connection(attempt[0], attempt[1])
-    assert bool(decision.rule) if decision.allowed else bool(decision.why)
+    assert bool(decision.rule) if decision.allowed else bool(decision.reason)
     if not decision.allowed:
-        assert decision.denial().why == decision.why
+        assert to_denial(decision).why == decision.reason
 
 
 @settings(max_examples=200)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fumehood.policy import Policy
-from fumehood.policy.egress import Attempt, Decision, Opening, Rulebook
+from fumehood.policy.decision import Decision, deny
+from fumehood.policy.egress import Attempt, Route, Rulebook, to_denial
 
 SECRET = {"name": "TOKEN", "from_env": "TOKEN", "inject": {"host": "api.example.com"}}
 
@@ -18,13 +19,15 @@ def book(*rules: dict[str, Any], secrets: tuple[dict[str, Any], ...] = ()) -> Ru
     return Rulebook(Policy(network={"allow": allow}, secrets=list(secrets)))
 
 
-def opened(rules: Rulebook, host: str = "api.example.com", port: int = 443) -> Opening:
-    opening = rules.opening(host, port)
-    assert opening is not None
-    return opening
+def opened(rules: Rulebook, host: str = "api.example.com", port: int = 443) -> Route:
+    route = rules.find_route(host, port)
+    assert route is not None
+    return route
 
 
-def request(rules: Rulebook, method: str, target: str, *, host: str = "api.example.com", **more: Any) -> Decision:
+def request(
+    rules: Rulebook, method: str, target: str, *, host: str = "api.example.com", **more: Any
+) -> Decision[Attempt]:
     return rules.decide_request(opened(rules), method, target, host, **more)
 
 
@@ -32,8 +35,8 @@ def test_without_rules_nothing_is_allowed() -> None:
     nothing = Rulebook(Policy())
     assert not nothing.decide_name("example.com").allowed
     decision = nothing.decide_connection("example.com", 443)
-    assert (decision.rule, decision.why) == ("", "no rule opens this name")
-    assert decision.remedy == "add {host: example.com, ports: [443]} to network.allow"
+    assert (decision.rule, decision.reason) == ("", "no rule opens this name")
+    assert decision.fix == "add {host: example.com, ports: [443]} to network.allow"
 
 
 @pytest.mark.parametrize("name", ["api.example.com", "API.Example.COM", "api.example.com."])
@@ -64,7 +67,7 @@ def test_a_name_that_tricks_others_is_refused(name: str) -> None:
     assert not wide.decide_name(name).allowed
     decision = wide.decide_connection(name, 443)
     assert not decision.allowed
-    assert str(decision.denial()).isprintable()
+    assert str(to_denial(decision)).isprintable()
 
 
 def test_a_suffix_means_names_below_it() -> None:
@@ -78,8 +81,8 @@ def test_any_name_is_not_any_address() -> None:
     rules = book({"host": "*", "private": True})
     assert rules.decide_connection("anything.at.all", 443).allowed
     decision = rules.decide_connection("8.8.8.8", 443)
-    assert decision.why == "no rule opens this address"
-    assert decision.remedy == "add {host: 8.8.8.8, ports: [443]} to network.allow"
+    assert decision.reason == "no rule opens this address"
+    assert decision.fix == "add {host: 8.8.8.8, ports: [443]} to network.allow"
 
 
 def test_a_block_means_addresses_in_it() -> None:
@@ -92,8 +95,8 @@ def test_a_block_means_addresses_in_it() -> None:
 
 def test_an_address_that_is_not_public_needs_a_word() -> None:
     decision = book({"host": "10.0.0.1"}).decide_connection("10.0.0.1", 443)
-    assert decision.why == "10.0.0.1, which is private"
-    assert decision.remedy == "set private: true in network.allow[0]"
+    assert decision.reason == "10.0.0.1, which is private"
+    assert decision.fix == "set private: true in network.allow[0]"
 
 
 def test_credentials_of_the_cloud_have_to_be_listed_themselves() -> None:
@@ -103,7 +106,7 @@ def test_credentials_of_the_cloud_have_to_be_listed_themselves() -> None:
         host = "api.example.com" if "host" not in rule else "169.254.169.254"
         decision = rules.decide_address(opened(rules, host), address)
         assert not decision.allowed
-        assert decision.remedy == "add {host: 169.254.169.254, ports: [443], private: true} to network.allow"
+        assert decision.fix == "add {host: 169.254.169.254, ports: [443], private: true} to network.allow"
     assert book({"host": "169.254.169.254", "private": True}).decide_connection("169.254.169.254", 443).allowed
 
 
@@ -119,7 +122,7 @@ def test_no_name_leads_to_credentials_of_a_cloud(address: str) -> None:
     decision = rules.decide_address(opened(rules, "x.corp.example"), ip_address(address))
     assert not decision.allowed
     written = f'"{address}"' if ":" in address else address
-    assert decision.remedy == f"add {{host: {written}, ports: [443], private: true}} to network.allow"
+    assert decision.fix == f"add {{host: {written}, ports: [443], private: true}} to network.allow"
     assert book({"host": address, "private": True}).decide_connection(address, 443).allowed
 
 
@@ -134,7 +137,7 @@ def test_a_name_must_not_lead_to_a_private_address(address: str) -> None:
 def test_some_addresses_are_nowhere(address: str) -> None:
     rules = book({"private": True})
     decision = rules.decide_address(opened(rules), ip_address(address))
-    assert (decision.allowed, decision.remedy) == (False, "")
+    assert (decision.allowed, decision.fix) == (False, "")
 
 
 def test_this_machine_itself_is_private_whatever_its_address() -> None:
@@ -147,7 +150,7 @@ def test_this_machine_itself_is_private_whatever_its_address() -> None:
 def test_a_port_that_is_not_listed_is_closed() -> None:
     decision = book({}, {"ports": [8443]}).decide_connection("api.example.com", 22)
     assert decision.rule == "network.allow[0]"
-    assert decision.remedy == "add 22 to ports of network.allow[0]"
+    assert decision.fix == "add 22 to ports of network.allow[0]"
 
 
 def test_a_long_name_below_a_wildcard_could_carry_data() -> None:
@@ -155,7 +158,7 @@ def test_a_long_name_below_a_wildcard_could_carry_data() -> None:
     fits, long = "a" * 32 + "." + "b" * 31 + ".example.com", "a" * 32 + "." + "b" * 32 + ".example.com"
     assert rules.decide_name(fits).allowed
     for decision in (rules.decide_name(long), rules.decide_connection(long, 443)):
-        assert "could carry data" in decision.why
+        assert "could carry data" in decision.reason
     assert book({"host": long}).decide_name(long).allowed
 
 
@@ -173,8 +176,8 @@ def test_a_wider_rule_does_not_lend_its_private_addresses() -> None:
 
 def test_of_equal_hosts_the_strictest_holds() -> None:
     rules = book({"private": True, "protocol": "tcp"}, {"methods": ["GET"], "protocol": "tls"}, {"protocol": "http"})
-    opening = opened(rules)
-    assert (opening.protocol, opening.private, opening.reads_requests) == ("tls", False, True)
+    route = opened(rules)
+    assert (route.protocol, route.private, route.reads_requests) == ("tls", False, True)
     assert not request(rules, "POST", "/").allowed
 
 
@@ -190,12 +193,10 @@ def test_a_refused_request_says_what_to_add() -> None:
     rules = book({"methods": ["GET"], "paths": ["/repos/**"]})
     decision = request(rules, "POST", "/repos/x?token=1")
     assert str(decision.attempt) == "POST https://api.example.com:443/repos/x"
-    assert decision.why == "the rule allows only GET here"
-    assert decision.remedy == "add POST to methods of network.allow[0]"
-    assert request(rules, "GET", "/user").remedy == "add /user to paths of network.allow[0]"
-    assert request(rules, "PUT", "/user").remedy.endswith(
-        "add /user to paths of network.allow[0], and PUT to its methods"
-    )
+    assert decision.reason == "the rule allows only GET here"
+    assert decision.fix == "add POST to methods of network.allow[0]"
+    assert request(rules, "GET", "/user").fix == "add /user to paths of network.allow[0]"
+    assert request(rules, "PUT", "/user").fix.endswith("add /user to paths of network.allow[0], and PUT to its methods")
 
 
 @pytest.mark.parametrize("host", ["api.example.com", "API.example.com", "api.example.com.", "api.example.com:443"])
@@ -209,7 +210,7 @@ def test_the_host_header_names_the_same_server(host: str) -> None:
 )
 def test_another_host_header_is_refused(host: str) -> None:
     decision = request(book({"methods": ["GET"]}), "GET", "/", host=host)
-    assert decision.why == "the Host header names another server than api.example.com"
+    assert decision.reason == "the Host header names another server than api.example.com"
 
 
 @pytest.mark.parametrize("method", ["CONNECT", "PRI", "get", "G ET", "", "GET\n", "X" * 30])
@@ -227,7 +228,7 @@ def test_a_method_that_is_not_listed_is_refused(method: str) -> None:
 def test_a_program_cannot_choose_what_is_suggested(method: str, path: str) -> None:
     decision = request(book({"methods": ["GET"], "paths": ["/repos/x"]}), method, path)
     assert not decision.allowed
-    assert decision.remedy in ("", "add /x to paths of network.allow[0]")
+    assert decision.fix in ("", "add /x to paths of network.allow[0]")
 
 
 def test_a_denial_is_short_whatever_a_program_sends() -> None:
@@ -238,9 +239,9 @@ def test_a_denial_is_short_whatever_a_program_sends() -> None:
         request(rules, "GET", f"/repos/x?{long}_method=PUT"),
         request(rules, "GET", f"/{long}"),
         request(rules, "GET", "/repos/x", host=long),
-        Decision(Attempt("http", long, 443, long, long), why=f"{long}\n", remedy=long),
+        deny(Attempt("http", long, 443, long, long), f"{long}\n", fix=long),
     ):
-        denial = decision.denial()
+        denial = to_denial(decision)
         assert len(str(denial)) < 4000
         assert denial.remedy in ("", "leave methods and paths out of network.allow[0]")
         assert str(denial).isprintable()
@@ -280,24 +281,24 @@ def test_a_credential_is_not_echoed() -> None:
 )
 def test_a_handshake_that_cannot_be_judged_is_refused(server_name: str | None, more: dict[str, Any], why: str) -> None:
     rules = book({"methods": ["GET"]})
-    assert why in rules.decide_hello(opened(rules), server_name, **more).why
+    assert why in rules.decide_hello(opened(rules), server_name, **more).reason
     assert rules.decide_hello(opened(rules), "API.example.com", protocols=["h2", "http/1.1"]).allowed
 
 
 def test_a_hidden_name_matters_only_where_nobody_reads_requests() -> None:
     opaque, read = book({}), book({"paths": ["/**"]})
     refused = opaque.decide_hello(opened(opaque), "api.example.com", encrypted=True)
-    assert refused.why == "the handshake hides its server name (ECH)"
-    assert refused.remedy == 'add paths: ["/**"] to network.allow[0], so that its requests are read'
+    assert refused.reason == "the handshake hides its server name (ECH)"
+    assert refused.fix == 'add paths: ["/**"] to network.allow[0], so that its requests are read'
     assert read.decide_hello(opened(read), "api.example.com", encrypted=True).allowed
     assert not read.decide_hello(opened(read), "evil.com", encrypted=True).allowed
 
 
 def test_a_handshake_with_an_address_needs_no_name() -> None:
     rules = book({"host": "8.8.8.8"})
-    opening = opened(rules, "8.8.8.8")
-    assert rules.decide_hello(opening, None).allowed
-    assert not rules.decide_hello(opening, "evil.com").allowed
+    route = opened(rules, "8.8.8.8")
+    assert rules.decide_hello(route, None).allowed
+    assert not rules.decide_hello(route, "evil.com").allowed
 
 
 def test_a_client_may_speak_what_it_likes_where_requests_are_not_read() -> None:

@@ -16,9 +16,9 @@ def allows(target: str, *paths: str) -> bool:
     book = Rulebook(
         Policy(network={"allow": [{"host": "a.com", "ports": [443], "paths": list(paths or ("/public/**",))}]})
     )
-    opening = book.opening("a.com", 443)
-    assert opening is not None
-    return book.decide_request(opening, "GET", target, "a.com").allowed
+    route = book.find_route("a.com", 443)
+    assert route is not None
+    return book.decide_request(route, "GET", target, "a.com").allowed
 
 
 @pytest.mark.parametrize(

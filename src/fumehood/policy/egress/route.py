@@ -49,7 +49,7 @@ class NumberedRule:
 
 
 @dataclass(frozen=True)
-class Opening:
+class Route:
     """The rules that decide about one host and port. Where they differ, the strictest of each matter holds."""
 
     host: str

@@ -1,17 +1,18 @@
-"""What somebody tried, and what the rules say to it."""
+"""Attempts of a program to send something out, and the records of how they were decided."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from fumehood.policy.decision import Decision
 from fumehood.policy.hosts import endpoint
 from fumehood.results import Denial
 
 Kind = Literal["dns", "connect", "tls", "http", "udp", "icmp"]
 _MOST_SHOWN = 200
 # Longer than any reason of ours, lists of ports included; what a program chose in it is shortened where it is put in.
-_MOST_WORDS = 2000
+_MOST_REASON_CHARACTERS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,15 @@ class Attempt:
             return shown(f"{self.kind} {place}")
         if not self.method:
             return shown(f"a request to {place}")
-        # A target that is no path begins with something else, and is not to look like a part of the place.
+        # A target that is not a path begins with something else, and must not look like a part of the place.
         path = self.path if self.path.startswith("/") else f" {self.path}"
         scheme = f"{'ws' if self.websocket else 'http'}{'s' if self.secure else ''}"
         return shown(f"{self.method} {scheme}://{place}{path}")
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """Something that was let through, by which rule and how often."""
+class AllowedAttempt:
+    """The record of attempts that were allowed: by which rule and how often."""
 
     kind: str
     what: str
@@ -48,39 +49,27 @@ class Passage:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Allowed when nothing speaks against it. `rule` is the key of the rule that decided, empty when none covers it."""
+def to_allowed(decision: Decision[Attempt]) -> AllowedAttempt:
+    """The record of an attempt that was allowed."""
+    return AllowedAttempt(decision.attempt.kind, str(decision.attempt), decision.rule)
 
-    attempt: Attempt
-    rule: str = ""
-    why: str = ""
-    remedy: str = ""
 
-    @property
-    def allowed(self) -> bool:
-        return not self.why
-
-    def passage(self) -> Passage:
-        """The record of what was allowed."""
-        return Passage(self.attempt.kind, str(self.attempt), self.rule)
-
-    def denial(self) -> Denial:
-        """The record of a refusal."""
-        attempt = self.attempt
-        return Denial(
-            kind=attempt.kind,
-            what=str(attempt),
-            why=shown(self.why, _MOST_WORDS),
-            rule=self.rule,
-            remedy=self.remedy if shown(self.remedy, _MOST_WORDS) == self.remedy else "",
-            host=shown(attempt.host),
-            port=attempt.port,
-            method=shown(attempt.method),
-            path=shown(attempt.path),
-            secure=attempt.secure,
-            websocket=attempt.websocket,
-        )
+def to_denial(decision: Decision[Attempt]) -> Denial:
+    """The record of an attempt that was denied."""
+    attempt = decision.attempt
+    return Denial(
+        kind=attempt.kind,
+        what=str(attempt),
+        why=shown(decision.reason, _MOST_REASON_CHARACTERS),
+        rule=decision.rule,
+        remedy=decision.fix if shown(decision.fix, _MOST_REASON_CHARACTERS) == decision.fix else "",
+        host=shown(attempt.host),
+        port=attempt.port,
+        method=shown(attempt.method),
+        path=shown(attempt.path),
+        secure=attempt.secure,
+        websocket=attempt.websocket,
+    )
 
 
 def shown(text: str, most: int = _MOST_SHOWN) -> str:
