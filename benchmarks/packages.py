@@ -10,7 +10,7 @@ from anyio import to_thread
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.runs import interpreter, runner
 from fumehood.cli.bench.timing import command, in_turns
-from fumehood.environments import EnvironmentStore, Wishes
+from fumehood.environments import EnvironmentSpec, EnvironmentStore
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import AsyncSandbox, sandboxed_installer
@@ -34,6 +34,6 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
 
 
 def _install(policy: Policy) -> str:
-    wishes = Wishes.of(policy.environment)
+    spec = EnvironmentSpec.of(policy.environment)
     store = EnvironmentStore.open_default(sandboxed_installer())
-    return str(store.build(wishes, lambda line: print(line, file=sys.stderr)).folder)
+    return str(store.build(spec, lambda line: print(line, file=sys.stderr)).folder)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from fumehood.errors import AuditError, UsageError
+from fumehood.host.folders import PrivateFolder, user_folder
 
 VARIABLE = "FUMEHOOD_AUDIT"
 OFF = "off"
 DATABASE = "audit.db"
+FOLDER = PrivateFolder("the audit log", VARIABLE, error=AuditError)
 
 
 def find_folder(variables: Mapping[str, str]) -> Path | None:
@@ -23,32 +24,4 @@ def find_folder(variables: Mapping[str, str]) -> Path | None:
         if not os.path.isabs(chosen):
             raise UsageError(f"{VARIABLE} {chosen!r} must be an absolute path, or `{OFF}`")
         return Path(chosen)
-    return state_folder(variables, VARIABLE) / "audit"
-
-
-def state_folder(variables: Mapping[str, str], variable: str) -> Path:
-    """Where this user's state lies; `variable` is what to set where there is no such place."""
-    state = variables.get("XDG_STATE_HOME", "")
-    # The XDG specification: a path that is not absolute is to be ignored.
-    folder = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~")) / ".local" / "state"
-    if not folder.is_absolute():
-        raise UsageError(f"this user has no home folder to keep state in; set {variable} to a folder of its own")
-    return folder / "fumehood"
-
-
-def make_private(folder: Path, what: str = "the audit log", variable: str = VARIABLE) -> None:
-    """Make the folder for this user alone, or make sure that it is."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        entry, details = folder.lstat(), folder.stat()
-    except OSError as error:
-        raise AuditError(
-            f"the folder of {what}, {folder}, cannot be used, and without it nothing runs: {error.strerror}. "
-            f"Set {variable} to another folder."
-        ) from error
-    # A link that somebody else made may lead to another place tomorrow.
-    if {entry.st_uid, details.st_uid} != {os.geteuid()}:
-        raise AuditError(f"the folder of {what}, {folder}, belongs to somebody else; set {variable} to your own")
-    if details.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise AuditError(f"the folder of {what}, {folder}, is open to others; run `chmod 700 {folder}`")
+    return user_folder("state", variables, VARIABLE) / "audit"

@@ -14,7 +14,7 @@ from pathlib import Path
 from fumehood.audit import checkpoints, keys
 from fumehood.audit.chain import Head, follow
 from fumehood.audit.checkpoints import EVERY_RECORDS, EVERY_SECONDS, Checkpoint
-from fumehood.audit.location import DATABASE, find_folder, make_private
+from fumehood.audit.location import DATABASE, FOLDER, find_folder
 from fumehood.audit.records import CREATED, Entry, Record, timestamp
 from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query, Store
@@ -189,7 +189,7 @@ def _opened(process: int, folder: str) -> AuditLog:
     if known is not None:
         return known
     place = Path(folder)
-    make_private(place)
+    FOLDER.make(place)
     path = place / DATABASE
     log = AuditLog(SqliteStore(path), place, path)
     log.begin()

@@ -11,7 +11,7 @@ from fumehood.characters import neutralise
 from fumehood.cli.arguments import Parser
 from fumehood.cli.colours import BOLD, paint
 from fumehood.cli.messages import say
-from fumehood.environments import Environment, EnvironmentStore, Wishes
+from fumehood.environments import EnvironmentSpec, EnvironmentStore, InstalledEnvironment
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import sandboxed_installer
@@ -70,20 +70,20 @@ def _list(chosen: Arguments) -> int:
 
 
 def _build(chosen: Arguments) -> int:
-    environment = EnvironmentStore.open_default(sandboxed_installer()).build(_wishes(chosen), say)
+    environment = EnvironmentStore.open_default(sandboxed_installer()).build(_spec(chosen), say)
     print(_in_words(environment))
     return 0
 
 
-def _wishes(chosen: Arguments) -> Wishes:
+def _spec(chosen: Arguments) -> EnvironmentSpec:
     if (chosen.policy is None) == (not chosen.packages):
         raise UsageError("give either packages or --policy FILE")
     if chosen.policy is None:
-        return Wishes.of(Policy(environment={"packages": chosen.packages}).environment)
+        return EnvironmentSpec.of(Policy(environment={"packages": chosen.packages}).environment)
     section = Policy.load(chosen.policy).environment
     if not section.has_packages:
         raise UsageError(f"{chosen.policy} names no packages: it has neither environment.packages nor .requirements")
-    return Wishes.of(section)
+    return EnvironmentSpec.of(section)
 
 
 def _prune(chosen: Arguments) -> int:
@@ -95,7 +95,7 @@ def _prune(chosen: Arguments) -> int:
     return 0
 
 
-def _in_words(environment: Environment) -> str:
+def _in_words(environment: InstalledEnvironment) -> str:
     manifest = environment.manifest
     asked = ", ".join(package.partition(" --hash")[0] for package in manifest.asked)
     key = paint(manifest.key[:_KEY_CHARACTERS], BOLD)

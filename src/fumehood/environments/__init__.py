@@ -1,9 +1,9 @@
 """Environments: a policy's packages, installed once into a read-only folder that sandboxes see.
 
-Owns what the packages of a policy mean (`wishes`, `requirements`), where installed ones are kept and how they are found
-(`store`), where they come from (`sources`), how they get there (`installer`) and that nobody sees half of one (`locks`,
-`sealing`). Must not know how a sandbox shows the folder, or holds an installer: it hands out a path and a digest, and
-a `Task` to the runner that it was given.
+Owns what the packages of a policy mean (`spec`, `requirements`), where installed ones are kept and found (`store`,
+`manifest`), where they come from (`sources`), how they are installed (`installer`) and made read-only (`seal`). Must
+not know how a sandbox shows the folder or confines an installer: it hands out a path and a digest, and an `InstallTask`
+to the runner that it was given.
 
     environments/                    0700, the user's own
         KEY.lock                     shared: in use; exclusive: being built or removed
@@ -13,19 +13,19 @@ a `Task` to the runner that it was given.
 """
 
 from fumehood.environments.manifest import Manifest, Package
-from fumehood.environments.store import Environment, EnvironmentStore, Lease
-from fumehood.environments.task import Report, Runner, Task
-from fumehood.environments.wishes import Target, Wishes
+from fumehood.environments.spec import EnvironmentSpec, Target
+from fumehood.environments.store import EnvironmentLease, EnvironmentStore, InstalledEnvironment
+from fumehood.environments.task import InstallReport, InstallRunner, InstallTask
 
 __all__ = [
-    "Environment",
+    "EnvironmentLease",
+    "EnvironmentSpec",
     "EnvironmentStore",
-    "Lease",
+    "InstallReport",
+    "InstallRunner",
+    "InstallTask",
+    "InstalledEnvironment",
     "Manifest",
     "Package",
-    "Report",
-    "Runner",
     "Target",
-    "Task",
-    "Wishes",
 ]

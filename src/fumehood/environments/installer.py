@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fumehood.environments.sealing import discard
-from fumehood.environments.sources import Site, Source, find_sources
-from fumehood.environments.task import Report, Runner, Task
-from fumehood.environments.wishes import Wishes
+from fumehood.environments.sources import PackageSource, Site, find_sources
+from fumehood.environments.spec import EnvironmentSpec
+from fumehood.environments.task import InstallReport, InstallRunner, InstallTask
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
+from fumehood.host.folders import remove_folder
 
 _STEP = "building the environment"
 _INSTALL_UV = "pip install 'fumehood[environments]'"
@@ -48,11 +48,11 @@ def find_uv() -> str:
 
 
 def install(
-    wishes: Wishes,
+    spec: EnvironmentSpec,
     folder: Path,
     *,
     variables: Mapping[str, str],
-    runner: Runner,
+    runner: InstallRunner,
     progress: Callable[[str], None],
     heartbeat: Callable[[], None],
 ) -> None:
@@ -60,8 +60,8 @@ def install(
     build, asked = folder / "build", folder / "asked.txt"
     for place in (build, build / "packages", build / "home"):
         place.mkdir()
-    asked.write_text("".join(f"{package}\n" for package in wishes.packages), encoding="utf-8")
-    task = plan(find_uv(), wishes, variables, asked=asked, build=build)
+    asked.write_text("".join(f"{package}\n" for package in spec.packages), encoding="utf-8")
+    task = plan(find_uv(), spec, variables, asked=asked, build=build)
     report = runner(task, lambda line: progress(line) if _INTERESTING.match(line) else None, heartbeat)
     for attempt in report.refused:
         progress(f"refused: {attempt}")
@@ -69,16 +69,16 @@ def install(
         raise explain(report)
     asked.unlink()
     _take_over(build / "packages", folder / "packages")
-    discard(build)
+    remove_folder(build)
 
 
-def plan(uv: str, wishes: Wishes, variables: Mapping[str, str], *, asked: Path, build: Path) -> Task:
-    sources = find_sources(uv, wishes, variables)
+def plan(uv: str, spec: EnvironmentSpec, variables: Mapping[str, str], *, asked: Path, build: Path) -> InstallTask:
+    sources = find_sources(uv, spec, variables)
     folders = {f"{_SOURCES}/{number}": source.place for number, source in enumerate(sources)}
     sites = tuple(source.place for source in sources if isinstance(source.place, Site))
-    return Task(
-        argv=tuple(install_argv(wishes, sources)),
-        variables=installer_variables(variables, wishes),
+    return InstallTask(
+        argv=tuple(install_argv(spec, sources)),
+        variables=installer_variables(variables, spec),
         readable={
             _UV: Path(uv),
             _ASKED: asked,
@@ -86,22 +86,22 @@ def plan(uv: str, wishes: Wishes, variables: Mapping[str, str], *, asked: Path, 
         },
         writable={_BUILD: build},
         sites=sites,
-        pages=tuple(_pages(sources, wishes)),
+        pages=tuple(_pages(sources, spec)),
     )
 
 
-def install_argv(wishes: Wishes, sources: Sequence[Source]) -> list[str]:
-    argv = [_UV, "pip", "install", "--color", "never", "--python", wishes.interpreter.executable]
+def install_argv(spec: EnvironmentSpec, sources: Sequence[PackageSource]) -> list[str]:
+    argv = [_UV, "pip", "install", "--color", "never", "--python", spec.interpreter.executable]
     argv += ["--target", f"{_BUILD}/packages", "-r", _ASKED]
     # The cache goes when the build is over, and is on the same file system: nothing needs to be copied.
     argv += ["--only-binary", ":all:", "--link-mode", "hardlink", "--cache-dir", f"{_BUILD}/cache"]
-    if wishes.target is not None:
-        argv += ["--python-version", ".".join(map(str, wishes.target.version))]
-        argv += ["--python-platform", wishes.target.platform]
+    if spec.target is not None:
+        argv += ["--python-version", ".".join(map(str, spec.target.version))]
+        argv += ["--python-platform", spec.target.platform]
     # Bytecode is of use to the release that made it alone.
-    if wishes.target is None or wishes.target.version == wishes.interpreter.version:
+    if spec.target is None or spec.target.version == spec.interpreter.version:
         argv.append("--compile-bytecode")
-    if wishes.are_hashed:
+    if spec.are_hashed:
         argv.append("--require-hashes")
     argv.append("--no-config")
     for number, source in enumerate(sources):
@@ -110,16 +110,16 @@ def install_argv(wishes: Wishes, sources: Sequence[Source]) -> list[str]:
     return argv
 
 
-def installer_variables(caller: Mapping[str, str], wishes: Wishes) -> dict[str, str]:
-    names = _KEPT if wishes.index is not None else _KEPT | _KEPT_WITH_INDEXES
+def installer_variables(caller: Mapping[str, str], spec: EnvironmentSpec) -> dict[str, str]:
+    names = _KEPT if spec.index is not None else _KEPT | _KEPT_WITH_INDEXES
     kept = {name: value for name, value in caller.items() if name in names}
     # Nothing in a read-only folder changes, so bytecode need not be compared with its source at every import.
     return {**kept, "PYC_INVALIDATION_MODE": "UNCHECKED_HASH", "HOME": f"{_BUILD}/home", "TMPDIR": f"{_BUILD}/home"}
 
 
-def _pages(sources: Sequence[Source], wishes: Wishes) -> Iterator[str]:
+def _pages(sources: Sequence[PackageSource], spec: EnvironmentSpec) -> Iterator[str]:
     """Of the packages asked for, at indexes that can be believed to be who they are."""
-    projects = [re.sub(r"[-_.]+", "-", found[0]).lower() for each in wishes.packages if (found := _PROJECT.match(each))]
+    projects = [re.sub(r"[-_.]+", "-", found[0]).lower() for each in spec.packages if (found := _PROJECT.match(each))]
     for source in sources:
         if source.is_index and isinstance(source.place, Site) and source.place.is_secure:
             yield from (f"{source.place.url.rstrip('/')}/{project}/" for project in projects)
@@ -141,7 +141,7 @@ def _take_over(made: Path, place: Path) -> None:
     made.rename(place)
 
 
-def explain(report: Report) -> FumehoodError:
+def explain(report: InstallReport) -> FumehoodError:
     """uv's words, by who has to act on them."""
     if report.limit:
         return StepFailedError(_STEP, report.limit.rstrip("."), remedy="Install fewer packages at once.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fumehood.environments.wishes import Wishes
+from fumehood.environments.spec import EnvironmentSpec
 
 _FILE = "manifest.json"
 
@@ -35,14 +35,14 @@ class Manifest(_Record):
     built_at: str
 
 
-def describe(wishes: Wishes, packages: Path, *, content: str, size_bytes: int, built_at: str) -> Manifest:
+def describe(spec: EnvironmentSpec, packages: Path, *, content: str, size_bytes: int, built_at: str) -> Manifest:
     return Manifest(
-        key=wishes.key,
+        key=spec.key,
         content=content,
-        asked=wishes.packages,
-        index=wishes.index,
-        interpreter=wishes.interpreter.executable,
-        tag=wishes.tag,
+        asked=spec.packages,
+        index=spec.index,
+        interpreter=spec.interpreter.executable,
+        tag=spec.tag,
         installed=_installed(packages),
         size_bytes=size_bytes,
         built_at=built_at,

@@ -15,7 +15,7 @@ from netrc import NetrcParseError, netrc
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from fumehood.environments.wishes import Wishes
+from fumehood.environments.spec import EnvironmentSpec
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy.hosts import check_host
 
@@ -43,7 +43,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PackageSource:
     option: str
     """What it is to uv: --default-index, --index or --find-links."""
     place: Site | Path
@@ -53,11 +53,11 @@ class Source:
         return self.option != "--find-links"
 
 
-def find_sources(uv: str, wishes: Wishes, variables: Mapping[str, str]) -> tuple[Source, ...]:
+def find_sources(uv: str, spec: EnvironmentSpec, variables: Mapping[str, str]) -> tuple[PackageSource, ...]:
     """The policy's index alone, or all that uv is configured to use."""
-    if wishes.index is not None:
-        return (Source("--default-index", _site(wishes.index, variables)),)
-    said = _ask(uv, wishes.interpreter.executable, variables)
+    if spec.index is not None:
+        return (PackageSource("--default-index", _site(spec.index, variables)),)
+    said = _ask(uv, spec.interpreter.executable, variables)
     return tuple(_read_answer(said.splitlines(), variables))
 
 
@@ -79,14 +79,14 @@ def _ask(uv: str, python: str, variables: Mapping[str, str]) -> str:
     return asked.stdout.decode("utf-8", "replace")
 
 
-def _read_answer(lines: Iterable[str], variables: Mapping[str, str]) -> Iterator[Source]:
+def _read_answer(lines: Iterable[str], variables: Mapping[str, str]) -> Iterator[PackageSource]:
     for line in filter(None, map(str.strip, lines)):
         word, _, value = line.partition(" ")
         if word not in _OPTIONS:
             raise StepFailedError(
                 "reading uv's configuration", f"it says {line!r}", remedy="Use another release of uv."
             )
-        yield Source(_OPTIONS[word], _place(value.strip(), variables))
+        yield PackageSource(_OPTIONS[word], _place(value.strip(), variables))
 
 
 def _place(value: str, variables: Mapping[str, str]) -> Site | Path:

@@ -1,4 +1,4 @@
-"""Where installed environments are kept: found by key, built once however many ask, removed when nobody uses them."""
+"""The store of installed environments: found by key, built once however many processes ask, removed when unused."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from fumehood.environments import locks
-from fumehood.environments.home import find_home, make_private
 from fumehood.environments.installer import install
-from fumehood.environments.locks import Lock
 from fumehood.environments.manifest import Manifest, describe, read_manifest, write_manifest
-from fumehood.environments.sealing import discard, seal
-from fumehood.environments.task import Report, Runner, Task
-from fumehood.environments.wishes import Wishes
+from fumehood.environments.seal import seal
+from fumehood.environments.spec import EnvironmentSpec
+from fumehood.environments.task import InstallReport, InstallRunner, InstallTask
 from fumehood.errors import StepFailedError
+from fumehood.host import locks
+from fumehood.host.folders import HOME, find_home, remove_folder
+from fumehood.host.locks import Lock
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 Progress = Callable[[str], None]
-"""Is told what happens, a short line at a time."""
+"""Receives what happens, a short line at a time."""
 Heartbeat = Callable[[], None]
 """Called several times a second while something takes its time; what it raises ends the work, and nothing is left."""
 
 
 def _ignore(line: str) -> None:
-    """Nobody watches."""
+    """Progress that is not shown."""
 
 
 def _carry_on() -> None:
-    """Nothing ends the work but its end."""
+    """A heartbeat that never ends the work."""
 
 
-def _nobody(task: Task, on_line: Progress, heartbeat: Heartbeat) -> Report:
-    """Runs nothing."""
-    raise StepFailedError("building the environment", "this store was opened to look", remedy="Give it a runner.")
+def _no_runner(task: InstallTask, on_line: Progress, heartbeat: Heartbeat) -> InstallReport:
+    """For stores that only look: nothing can be installed."""
+    raise StepFailedError("building the environment", "the store has no runner", remedy="Give it a runner.")
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class InstalledEnvironment:
     """Installed, complete and read-only."""
 
     folder: Path
-    """The packages: what a sandbox is to see."""
+    """The packages, as a sandbox sees them."""
     manifest: Manifest
     used_at: float
 
@@ -61,10 +61,10 @@ class Environment:
         return self.manifest.content
 
 
-class Lease:
+class EnvironmentLease:
     """An environment that is in use, and therefore stays, until the lease is closed."""
 
-    def __init__(self, environment: Environment, lock: Lock) -> None:
+    def __init__(self, environment: InstalledEnvironment, lock: Lock) -> None:
         self.environment = environment
         self._lock = lock
 
@@ -78,52 +78,56 @@ class EnvironmentStore:
     Without a runner it finds and removes environments, and builds none.
     """
 
-    def __init__(self, root: Path, runner: Runner = _nobody) -> None:
-        make_private(root.parent)
-        make_private(root)
+    def __init__(self, root: Path, runner: InstallRunner = _no_runner) -> None:
+        HOME.make(root.parent)
+        HOME.make(root)
         self._root = root
         self._runner = runner
 
     @classmethod
-    def open_default(cls, runner: Runner = _nobody) -> Self:
+    def open_default(cls, runner: InstallRunner = _no_runner) -> Self:
         """The user's own: below $FUMEHOOD_HOME, or the user's cache folder."""
         return cls(find_home(os.environ) / "environments", runner)
 
-    def find(self, key: str) -> Environment | None:
+    def find(self, key: str) -> InstalledEnvironment | None:
         folder = self._root / key
         manifest = read_manifest(folder)
         if manifest is None or manifest.key != key:
             return None
-        return Environment(folder / "packages", manifest, folder.stat().st_mtime)
+        return InstalledEnvironment(folder / "packages", manifest, folder.stat().st_mtime)
 
-    def use(self, wishes: Wishes, progress: Progress | None = None, heartbeat: Heartbeat = _carry_on) -> Lease:
+    def use(
+        self, spec: EnvironmentSpec, progress: Progress | None = None, heartbeat: Heartbeat = _carry_on
+    ) -> EnvironmentLease:
         """The environment, built first if need be. It cannot be pruned before the lease is closed."""
-        path, progress = self._lock_path(wishes.key), progress or _ignore
+        path, progress = self._lock_path(spec.key), progress or _ignore
         while True:
             lock = locks.wait_for(lambda: locks.try_shared(path), self._waiting(path, progress), heartbeat)
-            environment = self.find(wishes.key)
+            environment = self.find(spec.key)
             if environment:
-                os.utime(self._root / wishes.key)
-                return Lease(environment, lock)
+                os.utime(self._root / spec.key)
+                return EnvironmentLease(environment, lock)
             lock.close()
-            self.build(wishes, progress, heartbeat)
+            self.build(spec, progress, heartbeat)
 
-    def build(self, wishes: Wishes, progress: Progress | None = None, heartbeat: Heartbeat = _carry_on) -> Environment:
-        """Install, unless somebody else just has. A build that fails or is interrupted leaves nothing usable."""
+    def build(
+        self, spec: EnvironmentSpec, progress: Progress | None = None, heartbeat: Heartbeat = _carry_on
+    ) -> InstalledEnvironment:
+        """Install, unless another process just has. A build that fails or is interrupted leaves nothing usable."""
         self.sweep()
-        path, progress = self._lock_path(wishes.key), progress or _ignore
+        path, progress = self._lock_path(spec.key), progress or _ignore
         attempt = locks.wait_for(lambda: locks.try_exclusive(path), self._waiting(path, progress), heartbeat)
         with closing(attempt) as lock:
-            return self.find(wishes.key) or self._build(wishes, lock, progress, heartbeat)
+            return self.find(spec.key) or self._build(spec, lock, progress, heartbeat)
 
-    def list(self) -> list[Environment]:
+    def list(self) -> list[InstalledEnvironment]:
         """Every finished environment, the one used last first."""
         keys = filter(_KEY.fullmatch, os.listdir(self._root))
         found = [environment for key in keys if (environment := self.find(key))]
         return sorted(found, key=lambda environment: environment.used_at, reverse=True)
 
-    def prune(self, *, unused_for_seconds: float = 0) -> list[Environment]:
-        """Remove what nobody uses and nobody has used for so long; tells what it removed."""
+    def prune(self, *, unused_for_seconds: float = 0) -> list[InstalledEnvironment]:
+        """Remove what is not in use and was not used for so long; returns what it removed."""
         self.sweep()
         now = time.time()
         old = [each for each in self.list() if now - each.used_at >= unused_for_seconds]
@@ -142,7 +146,7 @@ class EnvironmentStore:
 
     def _clear(self, key: str, lock: Lock) -> None:
         for leftover in self._unusable(key):
-            discard(leftover)
+            remove_folder(leftover)
         if self.find(key) is None:
             self._remove(key)
             lock.remove()
@@ -150,32 +154,34 @@ class EnvironmentStore:
     def _unusable(self, key: str) -> tuple[Path, Path]:
         return self._root / f".building-{key}", self._root / f".removing-{key}"
 
-    def _build(self, wishes: Wishes, lock: Lock, progress: Progress, heartbeat: Heartbeat) -> Environment:
-        key, (place, _) = wishes.key, self._unusable(wishes.key)
+    def _build(
+        self, spec: EnvironmentSpec, lock: Lock, progress: Progress, heartbeat: Heartbeat
+    ) -> InstalledEnvironment:
+        key, (place, _) = spec.key, self._unusable(spec.key)
         self._remove(key)  # something that is not usable may lie in its place
-        discard(place)
+        remove_folder(place)
         place.mkdir(mode=0o700)
         try:
-            progress(f"installing {_shown(wishes)}")
-            install(wishes, place, variables=os.environ, runner=self._runner, progress=progress, heartbeat=heartbeat)
-            self._finish(wishes, place)
+            progress(f"installing {_shown(spec)}")
+            install(spec, place, variables=os.environ, runner=self._runner, progress=progress, heartbeat=heartbeat)
+            self._finish(spec, place)
         except BaseException:
-            discard(place)
+            remove_folder(place)
             lock.remove()
             raise
         environment = self.find(key)
         assert environment is not None
         return environment
 
-    def _finish(self, wishes: Wishes, place: Path) -> None:
+    def _finish(self, spec: EnvironmentSpec, place: Path) -> None:
         packages = place / "packages"
         sealed = seal(packages)
         built_at = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest = describe(wishes, packages, content=sealed.content, size_bytes=sealed.size_bytes, built_at=built_at)
+        manifest = describe(spec, packages, content=sealed.content, size_bytes=sealed.size_bytes, built_at=built_at)
         write_manifest(place, manifest)
         (place / "manifest.json").chmod(0o444)
         place.chmod(0o555)
-        place.rename(self._root / wishes.key)
+        place.rename(self._root / spec.key)
 
     def _remove_unused(self, key: str) -> bool:
         lock = locks.try_exclusive(self._lock_path(key))
@@ -187,12 +193,12 @@ class EnvironmentStore:
         return True
 
     def _remove(self, key: str) -> None:
-        """Only with the exclusive lock. Renamed first, so that nobody ever finds a part of it."""
+        """Only with the exclusive lock. Renamed first, so that no process finds a part of it."""
         _, gone = self._unusable(key)
-        discard(gone)
+        remove_folder(gone)
         if (self._root / key).exists():
             (self._root / key).rename(gone)
-            discard(gone)
+            remove_folder(gone)
 
     def _lock_path(self, key: str) -> Path:
         return self._root / f"{key}.lock"
@@ -201,6 +207,6 @@ class EnvironmentStore:
         return lambda: progress(f"waiting for process {locks.holder(path)}, which works on the same environment")
 
 
-def _shown(wishes: Wishes) -> str:
-    names = [package.partition(" --hash")[0] for package in wishes.packages]
+def _shown(spec: EnvironmentSpec) -> str:
+    names = [package.partition(" --hash")[0] for package in spec.packages]
     return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"

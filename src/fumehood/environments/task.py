@@ -1,6 +1,7 @@
-"""An installation as whoever carries it out has to know it: what to run, what it may see, where it may go.
+"""One installation: what to run, which files it may see, which hosts it may reach.
 
-The store knows what is to be installed, not how an untrusted program is held. A `Runner` does, and comes from above.
+The store knows what is to be installed, not how an untrusted program is confined. An `InstallRunner` does,
+and is given to the store.
 """
 
 from __future__ import annotations
@@ -14,33 +15,35 @@ from fumehood.environments.sources import Site
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class InstallTask:
     argv: tuple[str, ...]
     variables: Mapping[str, str]
     readable: Mapping[str, Path]
     """Where the program sees it -> a file or folder of the host that it may read."""
     writable: Mapping[str, Path]
     sites: tuple[Site, ...]
-    """Where it may go."""
+    """The hosts that it may reach."""
     pages: tuple[str, ...] = ()
-    """Addresses at these sites whose links tell where else the files are kept."""
+    """Pages at these sites whose links name further hosts that keep the files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class InstallReport:
     code: int
     said: str
-    """On its standard error."""
+    """Its standard error."""
     limit: str = ""
     """Which limit ended it, in a sentence."""
     refused: tuple[str, ...] = ()
-    """Where it went and was turned back."""
+    """Hosts that it tried to reach and that were denied."""
 
 
-class Runner(Protocol):
+class InstallRunner(Protocol):
     """Runs a task where it sees and reaches nothing but what the task names. Blocks.
 
     Whatever `heartbeat` raises, several times a second, ends it; by then nothing of it is left running.
     """
 
-    def __call__(self, task: Task, on_line: Callable[[str], None], heartbeat: Callable[[], None]) -> Report: ...
+    def __call__(
+        self, task: InstallTask, on_line: Callable[[str], None], heartbeat: Callable[[], None]
+    ) -> InstallReport: ...

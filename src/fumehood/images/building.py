@@ -16,7 +16,7 @@ from fumehood.backends.docker.engine import Engine, ImageFacts
 from fumehood.backends.docker.reference import ENVIRONMENT
 from fumehood.backends.docker.troubles import speaking_to
 from fumehood.backends.languages import LANGUAGES
-from fumehood.environments import Environment, EnvironmentStore, Runner, Target, Wishes
+from fumehood.environments import EnvironmentSpec, EnvironmentStore, InstalledEnvironment, InstallRunner, Target
 from fumehood.errors import UsageError
 from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.images import debian
@@ -57,7 +57,7 @@ class Source:
 
 
 def build_image(
-    recipe: Recipe, runner: Runner, progress: Progress = _ignore, heartbeat: Heartbeat = _carry_on
+    recipe: Recipe, runner: InstallRunner, progress: Progress = _ignore, heartbeat: Heartbeat = _carry_on
 ) -> ImageFacts:
     """Blocks, for command lines. Whatever `heartbeat` raises ends it, and nothing is left.
 
@@ -113,18 +113,18 @@ def _install_packages(
     root: Root,
     machine: str,
     stack: ExitStack,
-    runner: Runner,
+    runner: InstallRunner,
     progress: Progress,
     heartbeat: Heartbeat,
-) -> Environment | None:
+) -> InstalledEnvironment | None:
     python = root.python()
     if python is None:
         raise UsageError(f"{recipe.base or recipe.suite} has no python3, which sandboxes need; use one that has")
     section = recipe.policy.environment
     if not section.has_packages:
         return None
-    wishes = Wishes.of(section, Target(python[1], wheel_platform(root, machine)))
-    lease = stack.enter_context(closing(EnvironmentStore.open_default(runner).use(wishes, progress, heartbeat)))
+    spec = EnvironmentSpec.of(section, Target(python[1], wheel_platform(root, machine)))
+    lease = stack.enter_context(closing(EnvironmentStore.open_default(runner).use(spec, progress, heartbeat)))
     return lease.environment
 
 
@@ -132,7 +132,7 @@ def _assemble(
     recipe: Recipe,
     source: Source,
     root: Root,
-    environment: Environment | None,
+    environment: InstalledEnvironment | None,
     path: Path,
     made_at: int,
     heartbeat: Heartbeat,
@@ -170,12 +170,12 @@ def _check_languages(recipe: Recipe, root: Root, hardened: Hardened) -> None:
 
 
 def _labels(
-    recipe: Recipe, source: Source, root: Root, environment: Environment | None, made_at: int
+    recipe: Recipe, source: Source, root: Root, environment: InstalledEnvironment | None, made_at: int
 ) -> dict[str, str]:
     python = root.python()
     assert python is not None
     section = recipe.policy.environment
-    packages = {ENVIRONMENT: Wishes.of(section).request, PACKAGES: environment.digest} if environment else {}
+    packages = {ENVIRONMENT: EnvironmentSpec.of(section).request, PACKAGES: environment.digest} if environment else {}
     return {
         MADE: "1",
         MADE_AT: datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -187,7 +187,7 @@ def _labels(
     }
 
 
-def _add_packages(layer: Layer, environment: Environment, root: Root) -> None:
+def _add_packages(layer: Layer, environment: InstalledEnvironment, root: Root) -> None:
     """Their programs name the interpreter that they were installed with, which is another one's path in here."""
     python = root.python()
     assert python is not None
@@ -195,7 +195,7 @@ def _add_packages(layer: Layer, environment: Environment, root: Root) -> None:
     layer.add_tree(PACKAGES_PLACE.lstrip("/"), environment.folder, lambda content: content.replace(ours, theirs, 1))
 
 
-def _components(root: Root, hardened: Hardened, environment: Environment | None) -> list[Component]:
+def _components(root: Root, hardened: Hardened, environment: InstalledEnvironment | None) -> list[Component]:
     installed = environment.manifest.installed if environment else ()
     python = (Component("pypi", package.name, package.version) for package in installed)
     return sorted({*take_stock(root, hardened.kept, hardened.packages), *python})

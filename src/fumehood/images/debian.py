@@ -13,8 +13,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fumehood.environments.children import run_child
 from fumehood.errors import StepFailedError, UsageError
+from fumehood.host.child_process import run_child
 from fumehood.host.interpreter import own_interpreter
 from fumehood.images.recipe import Recipe
 from fumehood.images.workshop import Workshop
@@ -47,7 +47,7 @@ def make_root(
         mmdebstrap_argv(recipe, machine, draft, is_root=os.geteuid() == 0),
         python=own_interpreter().executable,
         variables=_variables(os.environ, workshop.folder, made_at),
-        held=workshop.lock,
+        held=workshop.lock.descriptor,
         on_line=lambda line: progress(found[1]) if (found := _WORTH_TELLING.fullmatch(line)) else None,
         heartbeat=heartbeat,
         # What it has written as other users only it can remove; what it has written as root is in our folder.

@@ -17,7 +17,7 @@ from typing import Protocol, Unpack, cast
 import anyio
 import anyio.to_thread
 
-from fumehood.environments import Report, Task
+from fumehood.environments import InstallReport, InstallTask
 from fumehood.environments.sources import Site
 from fumehood.errors import StepFailedError, UnenforceableError
 from fumehood.events import Event, Finished, Stderr
@@ -97,12 +97,14 @@ Opener = Callable[[Policy], AbstractAsyncContextManager[Place]]
 
 
 class SandboxedInstaller:
-    """A `Runner` of environments. Has an event loop of its own, so that threads and command lines can call it."""
+    """An `InstallRunner` with an event loop of its own, so that threads and command lines can call it."""
 
     def __init__(self, open_place: Opener) -> None:
         self._open_place = open_place
 
-    def __call__(self, task: Task, on_line: Callable[[str], None], heartbeat: Callable[[], None]) -> Report:
+    def __call__(
+        self, task: InstallTask, on_line: Callable[[str], None], heartbeat: Callable[[], None]
+    ) -> InstallReport:
         raised: list[BaseException] = []
         report = anyio.run(self._run_watched, task, on_line, heartbeat, raised)
         if report is None:
@@ -111,13 +113,13 @@ class SandboxedInstaller:
 
     async def _run_watched(
         self,
-        task: Task,
+        task: InstallTask,
         on_line: Callable[[str], None],
         heartbeat: Callable[[], None],
         raised: list[BaseException],
-    ) -> Report | None:
+    ) -> InstallReport | None:
         """None when the heartbeat raised; what it raised may be another event loop's business."""
-        report: Report | None = None
+        report: InstallReport | None = None
 
         async def watch() -> None:
             while True:
@@ -140,7 +142,7 @@ class SandboxedInstaller:
                 raise _only(group) from None
         return None if raised else report
 
-    async def _run(self, task: Task, on_line: Callable[[str], None]) -> Report:
+    async def _run(self, task: InstallTask, on_line: Callable[[str], None]) -> InstallReport:
         privates = await anyio.to_thread.run_sync(_private_hosts, task.sites)
         with _logins(task.sites) as secrets:
             policy = policy_for(task, privates, secrets)
@@ -154,7 +156,7 @@ class SandboxedInstaller:
                 return await _follow(place, task, on_line)
 
 
-async def _limit_disk(task: Task) -> None:
+async def _limit_disk(task: InstallTask) -> None:
     while True:
         await anyio.sleep(_COUNT_SECONDS)
         if await anyio.to_thread.run_sync(_used_bytes, [*task.writable.values()]) > _MOST_BYTES:
@@ -188,7 +190,7 @@ def _telling_for_what() -> Iterator[None]:
         ) from error
 
 
-def policy_for(task: Task, privates: frozenset[str], secrets: list[dict[str, object]]) -> Policy:
+def policy_for(task: InstallTask, privates: frozenset[str], secrets: list[dict[str, object]]) -> Policy:
     """What an installation may do; `privates` are hosts that are not on the public internet."""
     mounts = [{"source": str(source), "target": target} for target, source in task.readable.items()]
     mounts += [{"source": str(source), "target": target, "mode": "rw"} for target, source in task.writable.items()]
@@ -244,7 +246,7 @@ def _secret(number: int, host: str, login: str, stack: ExitStack) -> dict[str, o
     return {"name": f"INDEX_{number}", "from_file": place, "inject": {"host": host, "format": "Basic {}"}}
 
 
-async def _file_hosts(place: Place, task: Task) -> list[tuple[str, int]]:
+async def _file_hosts(place: Place, task: InstallTask) -> list[tuple[str, int]]:
     """Where the index keeps its files: names only, over TLS only, few of them. What makes no sense is not opened."""
     told = await place.run(_READ_PAGES, args=[*task.pages], timeout=_PAGE_SECONDS)
     named = [*_names(told.stdout.split())]
@@ -259,7 +261,7 @@ def _names(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
                 yield host, port
 
 
-async def _follow(place: Place, task: Task, on_line: Callable[[str], None]) -> Report:
+async def _follow(place: Place, task: InstallTask, on_line: Callable[[str], None]) -> InstallReport:
     said, unfinished = b"", b""
     async with aclosing(place.stream(argv=task.argv, env=task.variables)) as events:
         async for event in events:
@@ -273,10 +275,10 @@ async def _follow(place: Place, task: Task, on_line: Callable[[str], None]) -> R
     raise AssertionError("a stream ends with its result")
 
 
-def _report(result: RunResult, said: str) -> Report:
+def _report(result: RunResult, said: str) -> InstallReport:
     limit = "" if result.cause in (Cause.EXIT, Cause.SIGNAL) else result.detail or result.cause
     refused = tuple(f"{denial.what} ({denial.why})" for denial in result.denials)
-    return Report(result.exit_code, said, limit, refused)
+    return InstallReport(result.exit_code, said, limit, refused)
 
 
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:

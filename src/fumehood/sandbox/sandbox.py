@@ -48,7 +48,7 @@ from fumehood.sandbox.session import AsyncSession
 
 if TYPE_CHECKING:
     from fumehood.egress import WayOut
-    from fumehood.environments import Lease, Runner
+    from fumehood.environments import EnvironmentLease, InstallRunner
 
 
 class AsyncSandbox(Files):
@@ -322,23 +322,23 @@ class AsyncSandbox(Files):
 
 
 def _request(section: Environment) -> str:
-    from fumehood.environments import Wishes
+    from fumehood.environments import EnvironmentSpec
 
-    return Wishes.of(section).request
+    return EnvironmentSpec.of(section).request
 
 
-def sandboxed_installer(audit: AuditChoice = None) -> Runner:
+def sandboxed_installer(audit: AuditChoice = None) -> InstallRunner:
     """For a store of environments: installs in a sandbox of its own, which is recorded like any other."""
     from fumehood.sandbox.packages import SandboxedInstaller
 
     return SandboxedInstaller(lambda policy: AsyncSandbox(policy, audit=audit))
 
 
-def _use_environment(section: Environment, progress: Callable[[str], None] | None, trail: Trail) -> Lease:
-    from fumehood.environments import EnvironmentStore, Wishes
+def _use_environment(section: Environment, progress: Callable[[str], None] | None, trail: Trail) -> EnvironmentLease:
+    from fumehood.environments import EnvironmentSpec, EnvironmentStore
 
     store = EnvironmentStore.open_default(sandboxed_installer(trail))
-    return store.use(Wishes.of(section), progress, anyio.from_thread.check_cancelled)
+    return store.use(EnvironmentSpec.of(section), progress, anyio.from_thread.check_cancelled)
 
 
 def _admit(policy: Policy, learn: bool) -> WayOut:

@@ -1,22 +1,24 @@
-"""Wishes and finished environments, made by hand: no installer, no network."""
+"""EnvironmentSpec and finished environments, made by hand: no installer, no network."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fumehood.environments import EnvironmentStore, Wishes
+from fumehood.environments import EnvironmentSpec, EnvironmentStore
 from fumehood.environments.manifest import describe, write_manifest
-from fumehood.environments.sealing import seal
+from fumehood.environments.seal import seal
 from fumehood.host.interpreter import Interpreter
 
 PYTHON = Interpreter("/opt/python/bin/python3.11", "/opt/python", (3, 11))
 
 
-def wishes(*packages: str, are_hashed: bool = False, index: str | None = None, python: Interpreter = PYTHON) -> Wishes:
-    return Wishes(packages or ("six",), are_hashed, index, python, "cpython 3.11.7 .so glibc 2.36")
+def spec(
+    *packages: str, are_hashed: bool = False, index: str | None = None, python: Interpreter = PYTHON
+) -> EnvironmentSpec:
+    return EnvironmentSpec(packages or ("six",), are_hashed, index, python, "cpython 3.11.7 .so glibc 2.36")
 
 
-def put(root: Path, wanted: Wishes) -> EnvironmentStore:
+def put(root: Path, wanted: EnvironmentSpec) -> EnvironmentStore:
     """A store that has this environment."""
     store = EnvironmentStore(root)
     packages = root / wanted.key / "packages"

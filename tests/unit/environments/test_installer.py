@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from unit.environments.making import wishes
+from unit.environments.making import spec
 
-from fumehood.environments import Wishes
+from fumehood.environments import EnvironmentSpec
 from fumehood.environments.installer import explain, find_uv, install_argv, installer_variables, plan
-from fumehood.environments.sources import Site, Source
-from fumehood.environments.task import Report
+from fumehood.environments.sources import PackageSource, Site
+from fumehood.environments.task import InstallReport
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
 
 CALLER = {
@@ -37,12 +37,12 @@ CALLER = {
 MINE = Site("https://mine.example/simple", "mine.example", 443, is_secure=True)
 
 
-def argv(wanted: Wishes, *sources: Source) -> str:
+def argv(wanted: EnvironmentSpec, *sources: PackageSource) -> str:
     return " ".join(install_argv(wanted, sources))
 
 
 def test_only_wheels_are_installed_and_the_cache_is_the_builds_own() -> None:
-    command = argv(wishes())
+    command = argv(spec())
     assert command.startswith("/opt/installer/uv pip install ")
     for words in ("--only-binary :all:", "--cache-dir /opt/build/cache", "--target /opt/build/packages", "--no-config"):
         assert words in command
@@ -51,23 +51,23 @@ def test_only_wheels_are_installed_and_the_cache_is_the_builds_own() -> None:
 
 
 def test_hashes_are_required_where_there_are_any() -> None:
-    assert "--require-hashes" in argv(wishes(are_hashed=True))
+    assert "--require-hashes" in argv(spec(are_hashed=True))
 
 
 def test_the_installer_learns_nothing_of_its_caller_but_how_patient_to_be() -> None:
     ours = {"PYC_INVALIDATION_MODE", "HOME", "TMPDIR"}
-    assert set(installer_variables(CALLER, wishes())) == {"UV_HTTP_TIMEOUT", "UV_INDEX_STRATEGY", *ours}
-    assert set(installer_variables(CALLER, wishes(index=MINE.url))) == {"UV_HTTP_TIMEOUT", *ours}
-    assert installer_variables(CALLER, wishes())["HOME"] == "/opt/build/home"
+    assert set(installer_variables(CALLER, spec())) == {"UV_HTTP_TIMEOUT", "UV_INDEX_STRATEGY", *ours}
+    assert set(installer_variables(CALLER, spec(index=MINE.url))) == {"UV_HTTP_TIMEOUT", *ours}
+    assert installer_variables(CALLER, spec())["HOME"] == "/opt/build/home"
 
 
 def test_sources_are_named_one_by_one_and_folders_where_the_installer_sees_them() -> None:
-    command = argv(wishes(), Source("--default-index", MINE), Source("--find-links", Path("/srv/wheels")))
+    command = argv(spec(), PackageSource("--default-index", MINE), PackageSource("--find-links", Path("/srv/wheels")))
     assert command.endswith("--default-index https://mine.example/simple --find-links file:///opt/sources/1")
 
 
 def test_a_task_shows_the_installer_what_it_needs_and_no_password(tmp_path: Path) -> None:
-    wanted = wishes("Zope.Interface==1", index="https://me:hunter2@mine.example/simple")
+    wanted = spec("Zope.Interface==1", index="https://me:hunter2@mine.example/simple")
     task = plan("/bin/uv", wanted, CALLER, asked=tmp_path / "asked.txt", build=tmp_path / "build")
     assert set(task.readable) == {"/opt/installer/uv", "/opt/installer/asked.txt"}
     assert task.writable == {"/opt/build": tmp_path / "build"}
@@ -116,20 +116,22 @@ MEANINGS: list[tuple[str, type[FumehoodError], str]] = [
 
 @pytest.mark.parametrize(("said", "kind", "words"), MEANINGS)
 def test_what_went_wrong_is_said_to_whom_it_concerns(said: str, kind: type[FumehoodError], words: str) -> None:
-    error = explain(Report(7, said))
+    error = explain(InstallReport(7, said))
     assert isinstance(error, kind)
     assert words in str(error)
     assert "\n" not in str(error)
 
 
 def test_who_was_turned_back_is_told_where_and_why() -> None:
-    error = explain(Report(2, "error: No solution found", refused=("connect evil.example:443 (no rule)",)))
+    error = explain(InstallReport(2, "error: No solution found", refused=("connect evil.example:443 (no rule)",)))
     assert isinstance(error, DeniedError)
     assert "was refused: connect evil.example:443 (no rule)" in str(error)
 
 
 def test_a_limit_is_told_before_anything_that_the_installer_says() -> None:
-    assert "it used more memory. Install fewer" in str(explain(Report(137, "error: x", limit="it used more memory.")))
+    assert "it used more memory. Install fewer" in str(
+        explain(InstallReport(137, "error: x", limit="it used more memory."))
+    )
 
 
 def test_a_missing_installer_is_an_error_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from unit.environments.making import wishes
+from unit.environments.making import spec
 
 from fumehood.environments.installer import find_uv
-from fumehood.environments.sources import Site, Source, find_sources
+from fumehood.environments.sources import PackageSource, Site, find_sources
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.host.interpreter import own_interpreter
 
@@ -17,13 +17,13 @@ MINE = "https://mine.example/simple"
 
 
 def site(index: str, **variables: str) -> Site:
-    (source,) = find_sources("/no/uv", wishes(index=index), variables)
+    (source,) = find_sources("/no/uv", spec(index=index), variables)
     assert isinstance(source.place, Site)
     return source.place
 
 
-def configured(**variables: str) -> tuple[Source, ...]:
-    return find_sources(find_uv(), wishes(python=own_interpreter()), variables)
+def configured(**variables: str) -> tuple[PackageSource, ...]:
+    return find_sources(find_uv(), spec(python=own_interpreter()), variables)
 
 
 def test_a_policys_index_is_taken_apart_without_asking_anybody() -> None:
@@ -76,7 +76,7 @@ def test_uv_tells_what_its_variables_and_its_configuration_mean(tmp_path: Path) 
 
 
 def test_a_folder_can_be_an_index(tmp_path: Path) -> None:
-    assert configured(UV_DEFAULT_INDEX=tmp_path.as_uri()) == (Source("--default-index", tmp_path),)
+    assert configured(UV_DEFAULT_INDEX=tmp_path.as_uri()) == (PackageSource("--default-index", tmp_path),)
 
 
 def test_a_configuration_that_uv_does_not_take_is_one_clear_error(tmp_path: Path) -> None:

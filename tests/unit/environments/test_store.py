@@ -8,12 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from unit.environments.making import put, wishes
+from unit.environments.making import put, spec
 
-from fumehood.environments import EnvironmentStore, locks
+from fumehood.environments import EnvironmentStore
 from fumehood.environments.manifest import Package, read_manifest
+from fumehood.host import locks
 
-SIX, OTHER = wishes("six"), wishes("iniconfig")
+SIX, OTHER = spec("six"), spec("iniconfig")
 FOR_EVER = 10**9
 
 
@@ -131,21 +132,6 @@ def test_whoever_waits_is_told_for_whom_and_can_stop(root: Path) -> None:
             with pytest.raises(InterruptedError):
                 act(SIX, told.append, heartbeat)
             assert told == [f"waiting for process {os.getpid()}, which works on the same environment"]
-
-
-def test_a_lock_whose_file_was_removed_excludes_nobody(root: Path) -> None:
-    EnvironmentStore(root)
-    path = root / f"{SIX.key}.lock"
-    first = locks.try_exclusive(path)
-    assert first
-    assert locks.try_exclusive(path) is None
-    assert locks.try_shared(path) is None
-    first.remove()
-    second = locks.try_exclusive(path)
-    assert second
-    first.close()
-    assert locks.try_exclusive(path) is None
-    second.close()
 
 
 def test_a_lock_is_the_users_alone(root: Path) -> None:

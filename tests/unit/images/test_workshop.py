@@ -30,7 +30,7 @@ def test_what_a_killed_build_left_is_removed(home: Path) -> None:
 def test_nothing_is_removed_from_a_folder_of_another_user(home: Path) -> None:
     require(os.geteuid() == 0, "giving a folder away needs root")
     own(home)
-    with pytest.raises(UsageError, match="belongs to somebody else"):
+    with pytest.raises(UsageError, match="belongs to another user"):
         remove_abandoned()
     assert (home / "images" / "building-x").is_dir()
 
@@ -48,6 +48,6 @@ def test_a_link_that_another_user_made_is_not_followed(home: Path, tmp_path: Pat
     (home / "images").rename(tmp_path / "elsewhere")
     (home / "images").symlink_to(tmp_path / "elsewhere")
     os.lchown(home / "images", 12_345, 12_345)
-    with pytest.raises(UsageError, match="belongs to somebody else"):
+    with pytest.raises(UsageError, match="belongs to another user"):
         remove_abandoned()
     assert (tmp_path / "elsewhere" / "building-x").is_dir()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from fumehood.audit.events import Attachment, Content, Digest
-from fumehood.audit.location import make_private
 from fumehood.audit.log import current_user
 from fumehood.audit.records import timestamp
 from fumehood.audit.trail import OFF, Trail
@@ -24,7 +23,7 @@ from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.tools.approvals import events
 from fumehood.tools.approvals.database import Database, Execute
-from fumehood.tools.approvals.location import VARIABLE, WHAT, find_folder
+from fumehood.tools.approvals.location import FOLDER, find_folder
 from fumehood.tools.approvals.requests import OPEN, Answer, Moment, Request, State
 from fumehood.tools.approvals.rows import (
     DamagedRequestError,
@@ -59,7 +58,7 @@ class ApprovalStore:
     @known_keywords()
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, now: Callable[[], Moment] = Moment.now) -> None:
         place = Path(folder) if folder is not None else find_folder(os.environ)
-        make_private(place, WHAT, VARIABLE)
+        FOLDER.make(place)
         self.path = place / DATABASE
         self._database = Database(self.path, now)
 

@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from unit.environments.making import wishes
+from unit.environments.making import spec
 
-from fumehood.environments import Wishes
+from fumehood.environments import EnvironmentSpec
 from fumehood.errors import DeniedError, UsageError
 from fumehood.host.interpreter import Interpreter, own_interpreter
 from fumehood.policy import Policy
@@ -16,16 +16,16 @@ from fumehood.policy import Policy
 HASH = "--hash=sha256:" + "ab" * 32
 
 
-def of(**section: object) -> Wishes:
-    return Wishes.of(Policy(environment=section).environment)
+def of(**section: object) -> EnvironmentSpec:
+    return EnvironmentSpec.of(Policy(environment=section).environment)
 
 
 def test_the_key_of_the_same_wishes_stays_the_same_from_release_to_release() -> None:
-    assert wishes("six", "iniconfig==2.*").key == "a029725db27f45932b1a7f507bc028a9f24519515afa8b1af8cd401d63ccd2e0"
+    assert spec("six", "iniconfig==2.*").key == "a029725db27f45932b1a7f507bc028a9f24519515afa8b1af8cd401d63ccd2e0"
 
 
 def test_the_order_of_packages_says_nothing() -> None:
-    assert wishes("a", "b").key == wishes("b", "a").key
+    assert spec("a", "b").key == spec("b", "a").key
     assert of(packages=["six", "iniconfig"]).key == of(packages=["iniconfig", "six"]).key
 
 
@@ -43,7 +43,7 @@ def test_the_order_of_packages_says_nothing() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_everything_that_decides_what_is_installed_changes_the_key(change: dict[str, object]) -> None:
-    assert dataclasses.replace(wishes("six"), **change).key != wishes("six").key
+    assert dataclasses.replace(spec("six"), **change).key != spec("six").key
 
 
 def test_modules_to_preload_do_not_change_the_key() -> None:

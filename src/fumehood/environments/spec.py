@@ -1,4 +1,4 @@
-"""What an environment is to hold, as checked data, and the key under which it is kept."""
+"""The specification of an environment, as checked data, and the key under which it is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fumehood.errors import DeniedError, UsageError
 from fumehood.host.interpreter import Interpreter, compatibility_tag, own_interpreter
 from fumehood.policy import Environment as EnvironmentSection
 
-# Changes when the same wishes would be installed differently, so that what an older release made is not used.
+# Changes when the same specification would be installed differently, so that what an older release made is not used.
 _LAYOUT = 1
 
 
@@ -26,7 +26,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class EnvironmentSpec:
     packages: tuple[str, ...]
     """Each as in a requirements file, with its hashes if there are any."""
     are_hashed: bool
@@ -34,11 +34,11 @@ class Wishes:
     interpreter: Interpreter
     tag: str
     target: Target | None = None
-    """Whom the packages are for, if not for our own interpreter."""
+    """The interpreter that the packages are for, if it is not our own."""
 
     @classmethod
     def of(cls, section: EnvironmentSection, target: Target | None = None) -> Self:
-        """What a policy asks for."""
+        """The specification that a section of a policy asks for."""
         _refuse_sdists(section)
         packages, are_hashed = section.packages, False
         if section.requirements is not None:
@@ -55,7 +55,7 @@ class Wishes:
     @property
     def request(self) -> str:
         """SHA-256 of what the policy says, whatever it is installed for."""
-        return _digest(self._said())
+        return _digest(self._requested())
 
     @property
     def key(self) -> str:
@@ -63,7 +63,7 @@ class Wishes:
         target = {"target": [*self.target.version, self.target.platform]} if self.target else {}
         meaning = {
             "layout": _LAYOUT,
-            **self._said(),
+            **self._requested(),
             # The interpreter's path is written into the first line of the packages' scripts.
             "interpreter": self.interpreter.executable,
             "tag": self.tag,
@@ -71,7 +71,7 @@ class Wishes:
         }
         return _digest(meaning)
 
-    def _said(self) -> dict[str, object]:
+    def _requested(self) -> dict[str, object]:
         return {"packages": sorted(self.packages), "are_hashed": self.are_hashed, "index": self.index}
 
 

@@ -1,19 +1,14 @@
-"""The last steps before an installed folder may be used, and the first when it is removed: modes, digest, deletion."""
+"""The last step before an installed folder may be used: it is made read-only, and its content gets a digest."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.errors import StepFailedError
-
-_ATTEMPTS = 40
-_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +18,7 @@ class Seal:
 
 
 def seal(folder: Path) -> Seal:
-    """Take every right to write away, and fingerprint what is there."""
+    """Remove every right to write, and compute the digest of the content."""
     digest, size_bytes = hashlib.sha256(), 0
     for path in _walk(folder):
         mode = path.lstat().st_mode
@@ -43,30 +38,6 @@ def seal(folder: Path) -> Seal:
             )
         digest.update(b"%s %d %s %d %s\n" % _framed(kind, path.relative_to(folder), content))
     return Seal(f"sha256:{digest.hexdigest()}", size_bytes)
-
-
-def discard(folder: Path) -> None:
-    """Remove a folder, read-only or half written; one that does not exist is fine.
-
-    An installer whose host was killed may still write into it for a moment, before it is dead too.
-    """
-    for attempt in reversed(range(_ATTEMPTS)):
-        try:
-            _remove(folder)
-            break
-        except OSError:
-            if attempt == 0:
-                raise
-            time.sleep(_PAUSE_SECONDS)
-
-
-def _remove(folder: Path) -> None:
-    if not folder.exists():
-        return
-    for root, _, _ in os.walk(folder):
-        # Entries of a folder can only be removed when it can be written; os.walk does not follow links.
-        os.chmod(root, 0o700)
-    shutil.rmtree(folder)
 
 
 def _walk(folder: Path) -> list[Path]:

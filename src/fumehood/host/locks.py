@@ -1,7 +1,6 @@
-"""One lock for each environment: shared by all that use it, exclusive for whoever builds or removes it.
+"""Locks between processes: shared or exclusive, on a file beside what it protects, or on a folder itself.
 
-A lock dies with the process that holds it, so nothing has to be cleaned up after a crash. The sandbox of an installer
-dies with that process too, a moment later; until then it writes into the folder that it was shown, which nobody uses.
+The kernel releases a lock when the last process that holds its descriptor ends, so nothing is left after a crash.
 """
 
 from __future__ import annotations
@@ -13,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 _POLL_SECONDS = 0.05
+_FILE = os.O_RDWR | os.O_CREAT
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
 class Lock:
-    """Held from the call that gives it out until `close`."""
+    """A lock that is held until `close`; children that inherit the descriptor hold it as well."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -26,29 +27,42 @@ class Lock:
         os.close(self.descriptor)
 
     def remove(self) -> None:
-        """Only with an exclusive lock: those who waited for it notice, and take a new one."""
+        """Remove the file of an exclusive lock: processes that wait for it notice, and take a new one."""
         self._path.unlink()
 
 
 def try_shared(path: Path) -> Lock | None:
-    return _try(path, fcntl.LOCK_SH)
+    return _lock(path, _FILE, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def try_exclusive(path: Path) -> Lock | None:
-    lock = _try(path, fcntl.LOCK_EX)
+    """Writes the number of this process into the file, for `holder`."""
+    lock = _lock(path, _FILE, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if lock:
         os.pwrite(lock.descriptor, f"{os.getpid():<20}".encode(), 0)
     return lock
 
 
+def try_folder(path: Path) -> Lock | None:
+    """An exclusive lock on an existing folder itself."""
+    return _lock(path, _FOLDER, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def lock_exclusive(path: Path) -> Lock:
+    """Blocks until it is free: for what is held for a moment only."""
+    while (lock := _lock(path, _FILE, fcntl.LOCK_EX)) is None:
+        pass  # the file was removed by the process that held it; the next attempt makes a new one
+    return lock
+
+
 def wait_for(attempt: Callable[[], Lock | None], on_wait: Callable[[], None], heartbeat: Callable[[], None]) -> Lock:
-    """Try until it works; `on_wait` is called once, if it does not work at once."""
+    """Try until it works; `on_wait` is called once, if it does not work at once. What `heartbeat` raises ends it."""
     lock = attempt()
     if lock is None:
         on_wait()
     while lock is None:
         heartbeat()
-        time.sleep(_POLL_SECONDS)  # the kernel wakes nobody who also has to listen for cancellation
+        time.sleep(_POLL_SECONDS)  # the kernel wakes no process that also has to notice cancellation
         lock = attempt()
     return lock
 
@@ -61,10 +75,10 @@ def holder(path: Path) -> str:
         return "unknown"
 
 
-def _try(path: Path, kind: int) -> Lock | None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _lock(path: Path, flags: int, kind: int) -> Lock | None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind)
         if _is_same_file(descriptor, path):
             return Lock(path, descriptor)
     except BlockingIOError:

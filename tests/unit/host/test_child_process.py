@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from live.traces import is_alive, wait_until
 
-from fumehood.environments.children import Ended, run_child
+from fumehood.host.child_process import Ended, run_child
 
 PYTHON = os.path.realpath(sys.executable)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.environments.sealing import discard, seal
+from fumehood.environments.seal import seal
 from fumehood.errors import StepFailedError
+from fumehood.host.folders import remove_folder
 
 
 def fill(folder: Path) -> Path:
@@ -61,7 +62,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (folder / "link").symlink_to(outside)
     (folder / "bin/file").symlink_to(outside / "file")
     seal(folder)
-    discard(folder)
+    remove_folder(folder)
     assert not folder.exists()
     assert (mode(outside), mode(outside / "file"), (outside / "file").read_text()) == (0o755, 0o644, "mine")
 
@@ -76,6 +77,6 @@ def test_what_is_neither_file_nor_folder_is_refused(tmp_path: Path) -> None:
 def test_a_sealed_folder_can_be_removed_and_one_that_is_gone_too(tmp_path: Path) -> None:
     folder = fill(tmp_path / "p")
     seal(folder)
-    discard(folder)
-    discard(folder)
+    remove_folder(folder)
+    remove_folder(folder)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Environments are kept where only their user can change them."""
+"""What Fumehood keeps for a user lies where only that user can change it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from requirements import require
 
 from fumehood.environments import EnvironmentStore
-from fumehood.environments.home import find_home, make_private
 from fumehood.errors import UsageError
+from fumehood.host.folders import HOME, find_home
 
 
 def test_the_place_can_be_chosen() -> None:
@@ -45,21 +45,21 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
     os.chown(folder, 12345, 12345)
-    with pytest.raises(UsageError, match=r"belongs to somebody else \(uid 12345\)"):
-        make_private(folder)
+    with pytest.raises(UsageError, match=r"belongs to another user \(uid 12345\)"):
+        HOME.make(folder)
 
 
 def test_a_link_of_somebody_else_is_refused(tmp_path: Path) -> None:
     require(os.geteuid() == 0, "only root can give a link away")
     (tmp_path / "mine").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("mine")
-    make_private(tmp_path / "link")
+    HOME.make(tmp_path / "link")
     os.lchown(tmp_path / "link", 12345, 12345)
-    with pytest.raises(UsageError, match="belongs to somebody else"):
-        make_private(tmp_path / "link")
+    with pytest.raises(UsageError, match="belongs to another user"):
+        HOME.make(tmp_path / "link")
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"file/environments cannot be used|file cannot be used"):
+    with pytest.raises(UsageError, match=r"file(/environments)?, the folder of .*, cannot be used"):
         EnvironmentStore(tmp_path / "file/environments")
