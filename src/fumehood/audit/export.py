@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -32,12 +33,29 @@ def _attachment_line(digest: str, data: bytes) -> str:
     return json.dumps({"attachment": digest, "data": b64encode(data).decode()}) + "\n"
 
 
-def read_records(path: Path) -> Iterator[Record]:
-    return (line for line in _read(path) if isinstance(line, Record))
+class Export:
+    """A file as `lines` writes it, read once from its beginning to its end: so it may be a pipe."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rest = _read(path)
+        self._first_attachment: list[tuple[str, bytes]] = []
 
-def read_attachments(path: Path) -> Iterator[tuple[str, bytes]]:
-    return (line for line in _read(path) if not isinstance(line, Record))
+    def records(self) -> Iterator[Record]:
+        for line in self._rest:
+            if not isinstance(line, Record):
+                self._first_attachment.append(line)
+                return
+            yield line
+
+    def attachments(self) -> Iterator[tuple[str, bytes]]:
+        """Behind all records, which are skipped if they were not read."""
+        while not self._first_attachment and next(self.records(), None) is not None:
+            pass
+        for line in chain(self._first_attachment, self._rest):
+            if isinstance(line, Record):
+                raise UsageError(f"{self._path}: an export has all records first, and record {line.seq} comes later")
+            yield line
 
 
 def _read(path: Path) -> Iterator[Record | tuple[str, bytes]]:

@@ -93,6 +93,11 @@ class AuditLog:
             raise AuditError(f"the checkpoint of the audit log {self.path} cannot be kept: {error.strerror}") from error
         return signed[-1]
 
+    def sign_all(self) -> int:
+        """Sign what is not signed yet, if anything. The number of the newest checkpoint."""
+        head = patiently(self.path, self._store.head)
+        return head.seq if head.checkpoint_seq == head.seq else self.checkpoint().seq
+
     def sync(self) -> None:
         self._store.sync()
 

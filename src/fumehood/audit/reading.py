@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -11,16 +10,18 @@ from pathlib import Path
 
 from fumehood.audit import checkpoints, keys
 from fumehood.audit.checkpoints import Checkpoint
-from fumehood.audit.export import read_attachments, read_records
+from fumehood.audit.export import Export
 from fumehood.audit.location import DATABASE, VARIABLE, find_folder
-from fumehood.audit.records import Record
 from fumehood.audit.snapshot import Snapshot
 from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.verification import Problem, Report, verify
 from fumehood.errors import UsageError
 
-_KEY = re.compile(r"[0-9a-f]{64}")
-_NO_PROOF = "the key was taken from the log itself: it proves that one key signed all, not whose; give yours with --key"
+_OWN_KEY = "checked with the key of your own log; an export of another log needs that one's key: --key"
+_NO_KEY = (
+    "there is no public key to check the signatures with: give that of the log's owner with --key FILE (`hood audit "
+    "key` prints it). The key that the records name proves nothing, since anyone can write it there."
+)
 _NO_CHECKPOINT = (
     "no checkpoint lies beside the log: an older copy of it cannot be told from it; give one with --checkpoint"
 )
@@ -35,7 +36,7 @@ def open_store(place: Path | None) -> SqliteStore:
 def check(place: Path | None, key: Path | None, kept: Iterable[Path] = ()) -> Report:
     """Verify a log, or an export when `place` is a file of JSON lines. A checkpoint that lies beside counts as well."""
     witnesses = [_witness(path) for path in kept]
-    if place is not None and place.is_file() and place.suffix != ".db":
+    if place is not None and place.exists() and not place.is_dir() and place.suffix != ".db":
         return _check_export(place, key, witnesses)
     return _check_log(_existing(place), key, witnesses)
 
@@ -46,16 +47,17 @@ def _witness(path: Path) -> Checkpoint:
         return checkpoints.read(path)
     except UsageError as error:
         with suppress(UsageError):
-            found = [each for record in read_records(path) if (each := checkpoints.of_record(record)) is not None]
+            found = [each for record in Export(path).records() if (each := checkpoints.of_record(record)) is not None]
             if found:
                 return found[-1]
         raise error
 
 
 def _check_export(place: Path, key: Path | None, witnesses: list[Checkpoint]) -> Report:
-    public, notes = (keys.read_public(key), ()) if key else _key_of(read_records(place))
-    attachments = ((digest, data, None) for digest, data in read_attachments(place))
-    report = verify(read_records(place), public, kept=witnesses, attachments=attachments)
+    public, notes = (keys.read_public(key), ()) if key else (_own_key(), (_OWN_KEY,))
+    export = Export(place)
+    attachments = ((digest, data, None) for digest, data in export.attachments())
+    report = verify(export.records(), public, kept=witnesses, attachments=attachments)
     return replace(report, notes=(*notes, *report.notes))
 
 
@@ -69,32 +71,29 @@ def _check_log(path: Path, key: Path | None, witnesses: list[Checkpoint]) -> Rep
     with closing(Snapshot(path)) as log:
         if strange := log.strange_schema():
             return Report(tuple(Problem(0, each) for each in strange), "", 0, 0, 0, 0, (_NOTHING_ELSE,))
-        public, about_key = _key_beside(path.parent, key) or _key_of(log.records())
         report = verify(
             log.records(),
-            public,
+            keys.read_public(key) if key else _key_in(path.parent),
             kept=witnesses,
             attachments=log.attachments(),
             head=log.head(),
             faults=log.faults(),
         )
-    return replace(report, notes=(*notes, *about_key, *report.notes))
+    return replace(report, notes=(*notes, *report.notes))
 
 
-def _key_beside(folder: Path, key: Path | None) -> tuple[bytes, tuple[str, ...]] | None:
-    if key is None and not (folder / keys.PUBLIC).exists():
-        return None
-    return keys.read_public(key or folder / keys.PUBLIC), ()
+def _own_key() -> bytes:
+    """The key of the verifier's own log."""
+    folder = find_folder(os.environ)
+    if folder is None:
+        raise UsageError(_NO_KEY)
+    return _key_in(folder)
 
 
-def _key_of(records: Iterable[Record]) -> tuple[bytes, tuple[str, ...]]:
-    """The key that the log itself names."""
-    for record in records:
-        key = record.data.get("key")
-        if isinstance(key, str) and _KEY.fullmatch(key):
-            return bytes.fromhex(key), (_NO_PROOF,)
-        break
-    raise UsageError("there is no key to check signatures with; give the public key with --key FILE")
+def _key_in(folder: Path) -> bytes:
+    if not (folder / keys.PUBLIC).exists():
+        raise UsageError(_NO_KEY)
+    return keys.read_public(folder / keys.PUBLIC)
 
 
 def _existing(place: Path | None) -> Path:

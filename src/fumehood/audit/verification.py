@@ -248,7 +248,16 @@ class _Walk:
         self.last_time = record.time
 
     def _check_unsigned(self) -> None:
-        """Who writes a record sees to it that it is signed in time, or was killed before that."""
+        """A log's newest records are signed soon; those of an export never are, so anyone may have written them.
+
+        Who writes a record sees to it that it is signed in time, or was killed before that.
+        """
+        is_export = self.head is None
+        if self.seq > self.signed and (is_export or not (self.signed or self.problems)):
+            first = max(self.first, self.signed + 1)
+            which = f"record {first}" if first == self.seq else f"records {first} to {self.seq}"
+            self.complain(first, f"not signed: no checkpoint signed with the key covers {which}")
+            return
         is_late = bool(self.overdue) and self.last_time > _later(self.overdue, _SIGNING_SECONDS)
         if self.seq - self.signed > MOST_UNSIGNED_RECORDS or is_late:
             self.complain(

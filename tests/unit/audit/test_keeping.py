@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 from unit.audit.logs import editing, make_log, problems, verdict, write
 
 from fumehood.audit import AuditEvent, AuditLog, Digest, Query, Trail
+from fumehood.audit.chain import EMPTY, Head, follow
+from fumehood.audit.checkpoints import as_entry, sign_checkpoint
 from fumehood.audit.events import RunBroke, RunStarted
-from fumehood.audit.export import lines, read_attachments, read_records
+from fumehood.audit.export import Export, lines
+from fumehood.audit.keys import SigningKey, public_pem
 from fumehood.audit.reading import check
+from fumehood.audit.records import Entry, timestamp
 from fumehood.audit.retention import prune
 from fumehood.audit.spans import send
 from fumehood.errors import UsageError
@@ -25,12 +32,123 @@ pytestmark = pytest.mark.anyio
 NEVER = "9999-01-01T00:00:00.000000Z"
 
 
+async def signed_log(folder: Path) -> AuditLog:
+    """Record 15 is a checkpoint and the last one."""
+    log = await make_log(folder)
+    log.checkpoint()
+    return log
+
+
 async def test_an_export_verifies_like_the_log(tmp_path: Path) -> None:
-    log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    log, export = await signed_log(tmp_path / "log"), tmp_path / "export.jsonl"
     export.write_text("".join(lines(log.find(Query()), log.attachment)))
     report = check(export, log.folder / "key.pub")
-    assert (report.ok, report.last, report.signed) == (True, 14, 11)
-    assert list(read_records(export)) == list(log.find(Query()))
+    assert (report.ok, report.last, report.signed) == (True, 15, 15)
+    assert list(Export(export).records()) == list(log.find(Query()))
+
+
+def invented(key: SigningKey, *, is_signed: bool) -> str:
+    """An export that fits together, of a log that never was."""
+    created = Entry(timestamp(0), "log.created", "root", None, {}, {"log": "log_1", "key": key.public.hex()})
+    records = follow(EMPTY, [created, Entry(timestamp(0), "run.finished", "root", None, {}, {"status": "success"})])
+    if is_signed:
+        checkpoint = sign_checkpoint("log_1", 3, records[-1].hash, timestamp(0), "root", key)
+        records += follow(Head(2, records[-1].hash, 0, ""), [as_entry(checkpoint)])
+    return "".join(lines(records, lambda digest: None))
+
+
+async def test_an_export_without_a_signature_does_not_verify(tmp_path: Path) -> None:
+    log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    key = SigningKey(Ed25519PrivateKey.generate())
+    (tmp_path / "key.pub").write_bytes(public_pem(key.public))
+    export.write_text(invented(key, is_signed=False))
+    for public in (log.folder / "key.pub", tmp_path / "key.pub"):
+        (said,) = problems(check(export, public))
+        assert said.startswith("record 1: not signed: no checkpoint signed with the key covers records 1 to 2")
+    export.write_text(invented(key, is_signed=True))
+    assert check(export, tmp_path / "key.pub").ok
+
+
+async def test_the_key_that_an_export_names_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verifier's own key counts, or one that was given."""
+    export = tmp_path / "export.jsonl"
+    export.write_text(invented(SigningKey(Ed25519PrivateKey.generate()), is_signed=True))
+    monkeypatch.setenv("FUMEHOOD_AUDIT", str(tmp_path / "log"))
+    with pytest.raises(UsageError, match=r"no public key to check the signatures with.*--key"):
+        check(export, None)
+    log = await signed_log(tmp_path / "log")
+    report = check(export, None)
+    assert problems(report)[-1] == "record 3: forged: this checkpoint is not signed with the key"
+    assert report.notes[0].startswith("checked with the key of your own log")
+    export.write_text("".join(lines(log.find(Query()), log.attachment)))
+    assert check(export, None).ok
+
+
+async def test_records_behind_the_last_checkpoint_of_an_export_are_reported(tmp_path: Path) -> None:
+    log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    export.write_text("".join(lines(log.find(Query()), log.attachment)))
+    (said,) = problems(check(export, log.folder / "key.pub"))
+    assert said.startswith("record 12: not signed: no checkpoint signed with the key covers records 12 to 14")
+
+
+async def test_a_log_without_a_signature_does_not_verify(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    with editing(log.folder) as connection:
+        connection.execute("DELETE FROM records WHERE seq = 2")
+        (digest,) = connection.execute("SELECT hash FROM records").fetchone()
+        connection.execute("UPDATE head SET seq = 1, hash = ?, checkpoint_seq = 0, checkpoint_time = ''", (digest,))
+    (log.folder / "checkpoint.json").unlink()
+    (said,) = verdict(log.folder)
+    assert said.startswith("record 1: not signed: no checkpoint signed with the key covers record 1")
+
+
+async def test_the_key_that_a_log_names_proves_nothing(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    (log.folder / "key.pub").rename(tmp_path / "kept.pub")
+    with pytest.raises(UsageError, match=r"no public key to check the signatures with.*--key"):
+        check(log.folder, None)
+    assert check(log.folder, tmp_path / "kept.pub").ok
+
+
+async def test_an_export_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
+    """But right behind a checkpoint, with what is attached, where only one that was kept elsewhere tells."""
+    log, export = await signed_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    whole = list(lines(log.find(Query()), log.attachment))
+    for count in range(len(whole)):
+        export.write_text("".join(whole[:count]))
+        assert check(export, log.folder / "key.pub").ok == (count == 2), count
+    export.write_text("".join([*whole[:11], whole[-1]]))
+    assert check(export, log.folder / "key.pub").ok
+    (said,) = problems(check(export, log.folder / "key.pub", [log.folder / "checkpoint.json"]))
+    assert said.startswith("record 15: rolled back, or cut off")
+
+
+async def test_an_export_has_one_order_and_one_encoding(tmp_path: Path) -> None:
+    log, export = await signed_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    *rows, attachment = lines(log.find(Query()), log.attachment)
+    for data in (
+        "".join([attachment, *rows]).encode(),
+        "".join([*rows[:5], attachment, *rows[5:]]).encode(),
+        "".join([*rows, attachment, rows[-1]]).encode(),
+        "".join([*rows, attachment]).encode("utf-16"),
+        "".join([*rows, attachment]).encode("utf-8-sig"),
+        "".join([*rows, attachment, "\n"]).encode(),
+        "".join([*rows, attachment]).replace("tester", "t\u00e9ster").encode("latin-1"),
+    ):
+        export.write_bytes(data)
+        with pytest.raises(UsageError, match=r"not a line of an export|cannot be read as an export|all records first"):
+            check(export, log.folder / "key.pub")
+
+
+async def test_an_export_is_read_once(tmp_path: Path) -> None:
+    """So it may come through a pipe, and cannot be another one when it is read again."""
+    log, pipe = await signed_log(tmp_path / "log"), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    whole = "".join(lines(log.find(Query()), log.attachment))
+    writer = threading.Thread(target=pipe.write_text, args=(whole,))
+    writer.start()
+    assert check(pipe, log.folder / "key.pub").ok
+    writer.join()
 
 
 @pytest.mark.parametrize(
@@ -48,9 +166,9 @@ async def test_a_changed_export_does_not(tmp_path: Path, old: str, new: str, sai
 
 
 @pytest.mark.parametrize("seq", [0, -5])
-@pytest.mark.parametrize("place", [0, 2, 100])
+@pytest.mark.parametrize("place", [0, 2, 15])
 async def test_an_export_with_a_record_outside_of_the_log_does_not(tmp_path: Path, seq: int, place: int) -> None:
-    log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    log, export = await signed_log(tmp_path / "log"), tmp_path / "export.jsonl"
     whole = list(lines(log.find(Query()), log.attachment))
     body = f'{{"data":{{}},"ids":{{}},"kind":"x","seq":{seq},"time":"2026-01-01T00:00:00.000000Z","v":1,"who":"me"}}'
     whole.insert(place, f'{{"hash":"{"00" * 32}","record":{body}}}\n')
@@ -109,7 +227,7 @@ async def test_what_is_pruned_is_told_and_the_rest_verifies(tmp_path: Path) -> N
     assert verdict(log.folder) == []
     old = check(archive, log.folder / "key.pub")
     assert (old.ok, old.first, old.last, old.signed) == (True, 1, 11, 11)
-    assert list(read_attachments(archive)) == [(Digest.of(b"attached to five").sha256, b"attached to five")]
+    assert list(Export(archive).attachments()) == [(Digest.of(b"attached to five").sha256, b"attached to five")]
     await write(log, "goes on")
     assert verdict(log.folder) == []
 

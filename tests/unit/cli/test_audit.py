@@ -182,7 +182,7 @@ def test_verify_says_what_was_changed_and_by_its_exit_code(hood: Hood, folder: P
     code, out, _ = hood("verify")
     assert code == 1
     assert out.splitlines()[0] == "changed: record 6: removed: record 5 is missing before it"
-    assert out.splitlines()[-1] == "records 1 to 14: not as they were written"
+    assert out.splitlines()[-1] == "records 1 to 14: do not verify"
 
 
 def test_a_checkpoint_and_a_key_can_be_kept_elsewhere(hood: Hood, folder: Path, tmp_path: Path) -> None:
@@ -202,10 +202,18 @@ def test_an_export_is_verified_where_the_log_is_not(hood: Hood, folder: Path, tm
     assert hood("export", "--output", export)[0] == 2
     assert hood("export")[1] == Path(export).read_text()
     code, out, _ = hood("verify", export)
-    assert (code, out.startswith("note: the key was taken from the log itself")) == (0, True)
-    assert hood("verify", export, "--key", str(folder / "key.pub"))[1].startswith(
-        "records 1 to 11: as they were written"
-    )
+    assert (code, out.startswith("note: checked with the key of your own log")) == (0, True)
+    verified = hood("verify", export, "--key", str(folder / "key.pub"))
+    assert verified == (0, "records 1 to 15: as they were written, signed\n", "")
+
+
+def test_an_export_that_cannot_be_signed_says_so(hood: Hood, folder: Path, tmp_path: Path) -> None:
+    anyio.run(make_log, folder)
+    (folder / "key.pem").rename(tmp_path / "key.pem")
+    AuditLog.at(folder).close()
+    code, out, error = hood("export", "--log", str(folder))
+    assert (code, len(out.splitlines())) == (0, 15)
+    assert "the newest records are not signed" in error
 
 
 def test_prune_removes_and_archives(hood: Hood, folder: Path, tmp_path: Path) -> None:

@@ -15,14 +15,15 @@ from fumehood.cli.colours import DIM, GREEN, RED, YELLOW, paint
 from fumehood.errors import UsageError
 
 _VERIFY = """\
-Without --key the public key that lies beside the log is used, which whoever
-changed the log may have changed too. A checkpoint that was kept elsewhere tells
-whether the log is an older copy of itself.
+Without --key, the public key beside the log is used, which whoever changed the
+log may have changed too; for an export, that of your own log. A checkpoint that
+was kept elsewhere shows whether the log is an older copy of itself.
 
-What is not signed yet hangs together, and nobody can tell whether it was
-changed; more of it than Fumehood ever leaves counts as a change.
+A log's newest records are not signed yet: they follow each other, but may have
+been changed; more of them than Fumehood ever leaves counts as a change. In an
+export every record must be signed.
 
-exit code: 0 when nothing was changed, 1 when something was.
+exit code: 0 when everything verifies, 1 when something does not.
 """
 
 
@@ -69,7 +70,7 @@ def _verify(chosen: Arguments) -> int:
 def _total(report: Report) -> str:
     if not report.ok:
         span = _span(report.first, report.last) if report.records else "no records"
-        return f"{span}: {paint('not as they were written', RED)}"
+        return f"{span}: {paint('do not verify', RED)}"
     signed, unsigned = _span(report.first, report.signed), _span(max(report.first, report.signed + 1), report.last)
     told = [f"{signed}: {paint('as they were written', GREEN)}, signed"] if signed else []
     told += [f"{unsigned}: {paint('not signed yet', YELLOW)}, and can be changed until then"] if unsigned else []

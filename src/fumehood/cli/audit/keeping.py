@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import anyio
@@ -10,15 +12,18 @@ import anyio
 from fumehood.audit.export import lines
 from fumehood.audit.log import AuditLog, current_user
 from fumehood.audit.reading import open_store
+from fumehood.audit.records import Record
 from fumehood.audit.retention import prune
+from fumehood.audit.sqlite import SqliteStore
+from fumehood.audit.store import Query
 from fumehood.audit.trail import Trail
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, moment, place, query
 from fumehood.cli.messages import say
-from fumehood.errors import UsageError
+from fumehood.errors import AuditError, UsageError
 
 _EXPORT = """\
-A whole export can be verified: `hood audit verify FILE --key KEY`. One with
-conditions cannot, since records are missing.
+A whole export is signed first, so that it can be verified: `hood audit verify
+FILE --key KEY`. One with conditions cannot, since records are missing.
 
 --otel sends a span for each run to the collector that the usual variables name
 (OTEL_EXPORTER_OTLP_ENDPOINT and others); it needs `pip install 'fumehood[otel]'`.
@@ -45,7 +50,8 @@ def add_verbs(verbs: Verbs) -> None:
 
 def _export(chosen: Arguments) -> int:
     store = open_store(place(chosen))
-    records = store.find(query(chosen))
+    wanted = query(chosen)
+    records = store.find(wanted) if chosen.otel or wanted != Query() else _signed_records(store)
     if chosen.otel:
         from fumehood.audit.spans import send
 
@@ -60,6 +66,16 @@ def _export(chosen: Arguments) -> int:
     except FileExistsError:
         raise UsageError(f"{chosen.output} exists already; an export never replaces anything") from None
     return 0
+
+
+def _signed_records(store: SqliteStore) -> Iterator[Record]:
+    """The whole log up to a checkpoint, which is made if the newest record is none: only what is signed verifies."""
+    try:
+        end = AuditLog.at(store.path.parent).sign_all()
+    except AuditError as error:
+        say(f"the newest records are not signed, and will not verify: {error}")
+        return store.find(Query())
+    return takewhile(lambda record: record.seq <= end, store.find(Query()))
 
 
 def _prune(chosen: Arguments) -> int:
