@@ -13,7 +13,7 @@ import anyio
 from fumehood.audit import AuditLog
 from fumehood.cli.bench.rows import Row
 from fumehood.cli.bench.timing import AsyncJob, in_turns
-from fumehood.runtime import Context, Grants, LocalRuntime, Message, RuntimeAgent, handles
+from fumehood.runtime import Grants, LocalRuntime, Message, MessageContext, RuntimeAgent, handles
 
 _MESSAGES = 256
 _AT_ONCE = 64
@@ -175,7 +175,7 @@ class Neighbour(RuntimeAgent):
         self._heard = heard
 
     @handles
-    async def ask(self, message: Greeting, context: Context) -> Reply:
+    async def ask(self, message: Greeting, context: MessageContext) -> Reply:
         return await context.send(Reply(text="How are you?"), to=other_than(context.id.type), reply=Reply)
 
     @handles
@@ -183,7 +183,7 @@ class Neighbour(RuntimeAgent):
         return message
 
     @handles
-    async def hit(self, message: Ball, context: Context) -> None:
+    async def hit(self, message: Ball, context: MessageContext) -> None:
         self._heard()
         if message.left > 1:
             await context.publish(Ball(left=message.left - 1), topic=other_than(context.id.type))

@@ -33,7 +33,7 @@ from fumehood.agents.teams import (
     ToolUsed,
     code_executor,
 )
-from fumehood.runtime import Context, Limits, LocalRuntime, SerialisingRuntime
+from fumehood.runtime import LocalRuntime, MessageContext, RuntimeLimits, SerialisingRuntime
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools import PYTHON, Tool, Toolbox, tool
 from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
@@ -101,16 +101,16 @@ MISTYPED: list[tuple[Callable[..., Any], str, str]] = [
     (Spent, "buget", "budget"),
     (HandedTo, "traget", "target"),
     (ToolUsed, "tol", "tool"),
-    (Limits, "handler", "handlers"),
+    (RuntimeLimits, "handler", "handlers"),
     (LocalRuntime, "limit", "limits"),
     (SerialisingRuntime, "limit", "limits"),
     (LocalRuntime.register, "grant", "grants"),
     (LocalRuntime.send, "dealine", "deadline"),
     (LocalRuntime.publish, "dealine", "deadline"),
     (LocalRuntime.stop, "drian", "drain"),
-    (Context.send, "dealine", "deadline"),
-    (Context.publish, "dealine", "deadline"),
-    (Context.toolbox, "sesion", "session"),
+    (MessageContext.send, "dealine", "deadline"),
+    (MessageContext.publish, "dealine", "deadline"),
+    (MessageContext.toolbox, "sesion", "session"),
     (Toolbox, "gates", "gate"),
     (Tool, "paralel", "parallel"),
     (tool, "paralel", "parallel"),

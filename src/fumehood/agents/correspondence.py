@@ -14,7 +14,7 @@ from pydantic import Field
 from fumehood.agents.budget import Usage
 from fumehood.agents.stopping import Stop
 from fumehood.errors import DeliveryError, NotGrantedError
-from fumehood.runtime.context import Context
+from fumehood.runtime.context import MessageContext
 from fumehood.runtime.messages import Message
 from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.shaping import MOST_CHARACTERS, shortened
@@ -71,7 +71,7 @@ PUBLISH = Tool(
 )
 
 
-def connected(tool: Tool, context: Context) -> Tool | None:
+def connected(tool: Tool, context: MessageContext) -> Tool | None:
     """The same tool as a way into a runtime, for one message; None if it is not one of these."""
     if tool is SEND_MESSAGE:
         return replace(tool, carry_out=_telling(lambda given: _send(context, given)))
@@ -94,7 +94,7 @@ def _telling(act: Callable[[Any], Awaitable[str]]) -> Callable[[AsyncSandbox, An
     return carry_out
 
 
-async def _send(context: Context, given: SendArguments) -> str:
+async def _send(context: MessageContext, given: SendArguments) -> str:
     answer = await context.send(Task(text=given.text), to=given.to, reply=object)
     if not isinstance(answer, TaskDone):
         return f"{given.to} took it and answered nothing that could be read here."
@@ -102,6 +102,6 @@ async def _send(context: Context, given: SendArguments) -> str:
     return shortened(f"{given.to} {how}:\n{answer.text}", MOST_CHARACTERS)
 
 
-async def _publish(context: Context, given: PublishArguments) -> str:
+async def _publish(context: MessageContext, given: PublishArguments) -> str:
     await context.publish(Task(text=given.text), topic=given.topic)
     return f"It is published to {given.topic}."

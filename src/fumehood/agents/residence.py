@@ -25,9 +25,9 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import RefusedError, UsageError
 from fumehood.policy import Policy
 from fumehood.runtime.agent import RuntimeAgent, handles
-from fumehood.runtime.context import Context
+from fumehood.runtime.context import MessageContext
 from fumehood.runtime.identity import AgentId
-from fumehood.runtime.toolboxes import GrantedRoom
+from fumehood.runtime.toolbox import GrantedSandbox
 from fumehood.sandbox.opening import AuditChoice
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.filters import Pipeline
@@ -54,17 +54,17 @@ class Resident(RuntimeAgent):
         self.performer = performer
 
     @handles
-    async def work(self, message: Task, context: Context) -> TaskDone:
+    async def work(self, message: Task, context: MessageContext) -> TaskDone:
         source = USER if context.sender is None else str(context.sender)
         return await self._perform([UserMessage(source=source, text=message.text)], context)
 
     @handles
-    async def go_on(self, message: Resume, context: Context) -> TaskDone:
+    async def go_on(self, message: Resume, context: MessageContext) -> TaskDone:
         if not self.performer.is_paused:
             raise RefusedError(f"{context.id} has no paused task to go on with")
         return await self._perform([], context)
 
-    async def _perform(self, news: Sequence[UserMessage], context: Context) -> TaskDone:
+    async def _perform(self, news: Sequence[UserMessage], context: MessageContext) -> TaskDone:
         return _told(await self.performer.perform(news, premises=RuntimePremises(context)))
 
     async def save_state(self) -> Mapping[str, object]:
@@ -95,7 +95,7 @@ def resident(make: Callable[[AgentId], Performer]) -> type[Resident]:
 class RuntimePremises:
     """A runtime's, as long as one message is being handled."""
 
-    context: Context
+    context: MessageContext
 
     def trail(self, wanted: AuditChoice) -> Trail:
         """The runtime's, whatever the agent was made with."""
@@ -103,14 +103,14 @@ class RuntimePremises:
 
     @asynccontextmanager
     async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[RuntimeRoom]:
-        async with self.context.room(policy, session=session, gated=True, ids=trail.ids) as room:
+        async with self.context.sandbox(policy, session=session, gated=True, ids=trail.ids) as room:
             yield RuntimeRoom(room, self.context)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRoom:
-    _room: GrantedRoom
-    _context: Context
+    _room: GrantedSandbox
+    _context: MessageContext
 
     @property
     def sandbox(self) -> AsyncSandbox:

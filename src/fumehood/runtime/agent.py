@@ -1,11 +1,11 @@
-"""How an agent is written: a class with handlers, or functions.
+"""Agents as an application writes them: a class with handlers, or functions, and what `register` keeps of a type.
 
     class Greeter(RuntimeAgent):
         @handles
-        async def greet(self, message: Greeting, context: Context) -> Reply:
+        async def greet(self, message: Greeting, context: MessageContext) -> Reply:
             return Reply(text=f"Hello {message.name}")
 
-A handler is found by the type of its message. It may leave `context` away, and return nothing.
+A handler is chosen by the type of its message. Its `context` argument and its return value are optional.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from types import FrameType, NoneType, UnionType
 from typing import Any, ClassVar, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from fumehood.errors import UsageError
-from fumehood.runtime.context import Context
+from fumehood.runtime.context import MessageContext
+from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
+from fumehood.tools import Tool
 
 _MARK = "__fumehood_handler__"
 
@@ -28,49 +30,75 @@ Function = Callable[..., Awaitable[object]]
 
 
 class RuntimeAgent:
-    """One for each id, made when the first message for it comes; it handles one message at a time unless registered
-    otherwise. All that it knows of the outside is the context that it is given."""
+    """The base class of agents: one object for each id, created at the first message for that id.
+
+    It handles one message at a time unless registered otherwise, and reaches other agents only through the context that
+    comes with a message."""
 
     subscriptions: ClassVar[Sequence[str]] = ()
-    """Topics, or patterns of them (`news.*`), that agents of this type want; its grants must have them."""
+    """Topics, or patterns of them (`news.*`), that agents of this type receive; its grants must allow them."""
 
     reentrant: ClassVar[bool] = True
-    """While a handler waits in `context.send`, or for room in a queue, the agent answers questions of those for whom it
-    waits, directly or through others. Without, such a question is a LoopError for whoever asks."""
+    """While a handler waits in `context.send`, or for room in a queue, the agent handles requests from the agents that
+    it waits for, directly or through others. If False, such a request raises LoopError in its sender."""
 
     @classmethod
     def create(cls, id: AgentId) -> Self:
         """The agent of this id, unless `register` was given a `make` for it."""
         return cls()
 
-    async def on_start(self, context: Context) -> None:
+    async def on_start(self, context: MessageContext) -> None:
         """Before the first message, and after `load_state`."""
 
     async def on_stop(self) -> None:
-        """After the last message. There is nobody to talk to any more."""
+        """After the last message; messages can no longer be sent."""
 
     async def save_state(self) -> Mapping[str, object]:
-        """What JSON can hold."""
+        """The state, as JSON data."""
         return {}
 
     async def load_state(self, state: Mapping[str, object]) -> None:
-        """What `save_state` returned, in another life."""
+        """Restores what `save_state` returned in an earlier runtime."""
+
+
+Call = Callable[[RuntimeAgent, object, MessageContext], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
+    """One handler: which messages it takes and returns, and how it is called."""
+
     takes: tuple[type[object], ...]
     returns: tuple[type[object], ...]
-    call: Callable[[RuntimeAgent, object, Context], Awaitable[object]]
+    call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What the types of a handler say."""
+    """What the annotations of a handler declare."""
 
     takes: tuple[type[object], ...]
     returns: tuple[type[object], ...]
     wants_context: bool
+
+
+Make = Callable[[AgentId], RuntimeAgent | Awaitable[RuntimeAgent]]
+
+
+@dataclass(slots=True)
+class Registration:
+    """One registered type of agents."""
+
+    type: str
+    handlers: Mapping[type[object], Handler]
+    takes: frozenset[str]
+    """Names of messages."""
+    make: Make
+    kind: type[RuntimeAgent]
+    tools: tuple[Tool, ...]
+    at_once: int
+    is_reentrant: bool
+    grants: Grants
 
 
 def handles(function: HandlerT, /) -> HandlerT:
@@ -104,7 +132,7 @@ def _methods(kind: type[RuntimeAgent]) -> Iterator[Handler]:
                 yield Handler(signature.takes, signature.returns, _calling_method(name, signature.wants_context))
 
 
-def _calling_method(name: str, wants_context: bool) -> Callable[[RuntimeAgent, object, Context], Awaitable[object]]:
+def _calling_method(name: str, wants_context: bool) -> Call:
     if wants_context:
         return lambda agent, message, context: getattr(agent, name)(message, context)
     return lambda agent, message, context: getattr(agent, name)(message)
@@ -116,9 +144,7 @@ def _functions(kind: Function | Sequence[Function]) -> Iterator[Handler]:
         yield Handler(signature.takes, signature.returns, _calling_function(function, signature.wants_context))
 
 
-def _calling_function(
-    function: Function, wants_context: bool
-) -> Callable[[RuntimeAgent, object, Context], Awaitable[object]]:
+def _calling_function(function: Function, wants_context: bool) -> Call:
     if wants_context:
         return lambda agent, message, context: function(message, context)
     return lambda agent, message, context: function(message)
@@ -130,14 +156,16 @@ def _signature(function: Function, frame: FrameType | None) -> Signature:
         raise UsageError(f"the handler {name} must be an `async def`")
     parameters = _without_self(list(inspect.signature(function).parameters), function)
     if len(parameters) not in (1, 2):
-        raise UsageError(f"the handler {name} must take a message and, if it likes, a context")
+        raise UsageError(f"the handler {name} must take a message and optionally a context")
     hints = _hints(function, name, frame)
     if parameters[0] not in hints:
-        raise UsageError(f"the handler {name} needs a type for {parameters[0]!r}, which says what it handles")
+        raise UsageError(
+            f"the handler {name} needs a type annotation for {parameters[0]!r}: the message that it handles"
+        )
     takes, returns = _types(hints[parameters[0]]), _types(hints.get("return", NoneType))
     for each in (*takes, *returns):
         if not isinstance(each, type):
-            raise UsageError(f"the handler {name} names {each!r}, which is no type of message")
+            raise UsageError(f"the handler {name} names {each!r}, which is not a type")
     return Signature(takes, returns, wants_context=len(parameters) > 1)
 
 

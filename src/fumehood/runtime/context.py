@@ -1,7 +1,7 @@
-"""What an agent has of the outside while it handles one message: bound to who it is, and over when the message is.
+"""The context of one message: how an agent sends, publishes, subscribes and opens sandboxes while it handles it.
 
-The names are for the agent to read. Who sends is decided by the `Line` behind it, which the runtime made for that agent
-alone.
+The fields are for the agent to read. The sender's identity is decided by the `RuntimeLink` behind the context, which
+the runtime makes for that agent and that message alone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from fumehood.audit import Trail
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy
 from fumehood.runtime.identity import AgentId, TopicId
-from fumehood.runtime.toolboxes import GrantedRoom, GrantedToolbox
+from fumehood.runtime.toolbox import GrantedSandbox, GrantedToolbox
 
 T = TypeVar("T")
 
 
-class Line(Protocol):
-    """One agent's way into its runtime, for one message."""
+class RuntimeLink(Protocol):
+    """The operations of a runtime for one agent and one message."""
 
     async def send(self, message: object, to: AgentId | str, deadline: Seconds | None, reply: type[T]) -> T: ...
 
@@ -31,9 +31,9 @@ class Line(Protocol):
 
     async def unsubscribe(self, topic: str) -> None: ...
 
-    def open_room(
+    def open_sandbox(
         self, policy: Policy, session: bool, gated: bool, ids: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[GrantedRoom]: ...
+    ) -> AbstractAsyncContextManager[GrantedSandbox]: ...
 
     def trail(self) -> Trail: ...
 
@@ -41,20 +41,20 @@ class Line(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class MessageContext:
     id: AgentId
-    """Who the agent is."""
+    """The agent itself."""
     sender: AgentId | None
-    """Who sent the message; None is the application."""
+    """None is the application."""
     topic: TopicId | None
-    """Where it was published; None is a direct message."""
+    """The topic of a publication; None is a direct message."""
     message_id: str
-    _line: Line = field(repr=False)
+    _link: RuntimeLink = field(repr=False)
 
     @property
     def remaining(self) -> float:
-        """Seconds until the message has to be handled; what is still under way then is cancelled."""
-        return self._line.remaining()
+        """Seconds until the message's deadline, at which its handler is cancelled."""
+        return self._link.remaining()
 
     @overload
     async def send(self, message: object, *, to: AgentId | str, deadline: Seconds | None = None) -> object: ...
@@ -68,41 +68,41 @@ class Context:
     async def send(
         self, message: object, *, to: AgentId | str, deadline: Seconds | None = None, reply: type[object] = object
     ) -> object:
-        """Send it and wait for the answer, at most `deadline`: seconds, or `2m`. `reply` is the type it has to have."""
-        return await self._line.send(message, to, deadline, reply)
+        """Send it and wait for the answer, at most `deadline`: seconds, or `2m`. `reply` is the expected type."""
+        return await self._link.send(message, to, deadline, reply)
 
     @known_keywords()
     async def publish(self, message: object, *, topic: TopicId | str, deadline: Seconds | None = None) -> None:
-        """To all that are subscribed and have a handler for it. Returns when it waits in their queues."""
-        await self._line.publish(message, topic, deadline)
+        """To all subscribers that have a handler for it. Returns when it is in their queues."""
+        await self._link.publish(message, topic, deadline)
 
     async def subscribe(self, topic: str) -> None:
-        """From now on this very agent gets what is published there, whatever its source; also as a pattern."""
-        await self._line.subscribe(topic)
+        """Subscribes this agent to a topic, or a pattern of topics, from every source."""
+        await self._link.subscribe(topic)
 
     async def unsubscribe(self, topic: str) -> None:
-        """The end of a subscription that was made with the same text."""
-        await self._line.unsubscribe(topic)
+        """Ends a subscription that was made with the same text."""
+        await self._link.unsubscribe(topic)
 
     @known_keywords()
     def toolbox(self, policy: AnyPolicy, *, session: bool = False) -> AbstractAsyncContextManager[GrantedToolbox]:
         """`async with context.toolbox(policy) as toolbox`: the granted tools, in a sandbox under a granted policy."""
-        return _only_toolbox(self.room(policy, session=session))
+        return _only_toolbox(self.sandbox(policy, session=session))
 
     @known_keywords()
-    def room(
+    def sandbox(
         self, policy: AnyPolicy, *, session: bool = False, gated: bool = False, ids: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[GrantedRoom]:
-        """As `toolbox`, for an agent that makes several in one sandbox, with filters and a gate of its own."""
-        return self._line.open_room(read_policy(policy), session, gated, ids or {})
+    ) -> AbstractAsyncContextManager[GrantedSandbox]:
+        """As `toolbox`, for an agent that makes several toolboxes in one sandbox, with its own filters and gate."""
+        return self._link.open_sandbox(read_policy(policy), session, gated, ids or {})
 
     @property
     def trail(self) -> Trail:
-        """Where the agent records what else it does because of this message."""
-        return self._line.trail()
+        """Records of what else the agent does because of this message."""
+        return self._link.trail()
 
 
 @asynccontextmanager
-async def _only_toolbox(room: AbstractAsyncContextManager[GrantedRoom]) -> AsyncIterator[GrantedToolbox]:
-    async with room as opened:
+async def _only_toolbox(sandbox: AbstractAsyncContextManager[GrantedSandbox]) -> AsyncIterator[GrantedToolbox]:
+    async with sandbox as opened:
         yield opened.toolbox()

@@ -1,7 +1,7 @@
-"""What travels: a message with its addresses, and the answer to it.
+"""The wire format: an envelope with a message and its addresses, and the envelope of the reply.
 
-Only ids, text and numbers: an envelope that was read from bytes is as good as the one that was written. As bytes it is
-a line of JSON, and after it the message as it was written: JSON inside of JSON would be longer, and another text.
+Only ids, text and numbers, so that an envelope read from bytes equals the one that was written. As bytes it is a line
+of JSON followed by the message as it was encoded: JSON inside JSON would be longer, and a different text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KINDS = {error: kind for kind, error in _FAILURES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """For one agent. A publication becomes one for each of its recipients, all with the same id."""
+    """A message for one agent. A publication becomes one envelope for each recipient, all with the same id."""
 
     message_id: str
     payload: Payload
@@ -60,7 +60,7 @@ class Envelope:
     """On this machine's monotonic clock."""
 
     def to_bytes(self, now: float, wall: float) -> bytes:
-        """`now` on the monotonic clock, which only this machine has, and `wall` on the one that machines share."""
+        """`now` is on this machine's monotonic clock, `wall` on the clock that machines share."""
         seconds = self.deadline - now
         fields = {
             "v": _VERSION,
@@ -78,7 +78,7 @@ class Envelope:
 
     @classmethod
     def from_bytes(cls, data: bytes, now: float, wall: float) -> Envelope:
-        """MessageError when it is none. The time on the way counts, as far as the clocks of both sides agree."""
+        """MessageError if it is not valid. Time in transit counts, as far as the clocks of both machines agree."""
         fields, body = _read(data)
         match fields:
             case {
@@ -106,17 +106,19 @@ class Envelope:
                 except UsageError as error:
                     raise MessageError(f"an envelope is not valid: {error}") from None
             case _:
-                raise MessageError("an envelope has not the fields of one")
+                raise MessageError("an envelope is not valid: fields are missing or have another type")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ReplyFailure:
+    """Why a message has no answer, as it crosses the wire."""
+
     kind: str
     text: str
 
     @classmethod
-    def of(cls, error: FumehoodError) -> Failure:
-        """The nearest kind that there is a word for."""
+    def of(cls, error: FumehoodError) -> ReplyFailure:
+        """The kind of the nearest base class that has one."""
         return cls(next((_KINDS[each] for each in type(error).__mro__ if each in _KINDS), "failed"), str(error))
 
     def as_error(self) -> FumehoodError:
@@ -124,13 +126,13 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """To the message with that id, by the agent that it was for: a message, nothing, or why there is none."""
+class ReplyEnvelope:
+    """The reply to the message with that id by its recipient: a message, nothing, or a failure."""
 
     message_id: str
     by: AgentId
     payload: Payload | None = None
-    failure: Failure | None = None
+    failure: ReplyFailure | None = None
 
     def to_bytes(self) -> bytes:
         fields = {
@@ -143,7 +145,7 @@ class Answer:
         return _written(fields, self.payload.data if self.payload else b"")
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Answer:
+    def from_bytes(cls, data: bytes) -> ReplyEnvelope:
         fields, body = _read(data)
         match fields:
             case {"id": str(message_id), "by": str(by), "name": None, "failure": None}:
@@ -151,9 +153,9 @@ class Answer:
             case {"id": str(message_id), "by": str(by), "name": str(name), "failure": None}:
                 return cls(message_id, _agent(by), Payload(name, body))
             case {"id": str(message_id), "by": str(by), "failure": [str(kind), str(text)]}:
-                return cls(message_id, _agent(by), failure=Failure(kind, text))
+                return cls(message_id, _agent(by), failure=ReplyFailure(kind, text))
             case _:
-                raise MessageError("an answer has not the fields of one")
+                raise MessageError("an answer is not valid: fields are missing or have another type")
 
 
 def _finite(number: float) -> float:
@@ -163,7 +165,7 @@ def _finite(number: float) -> float:
             return float(number)
     except OverflowError:  # an integer that is larger than any float
         pass
-    raise MessageError("an envelope has a time that is not a finite number")
+    raise MessageError("an envelope is not valid: a time is not a finite number")
 
 
 def _agent(text: str) -> AgentId:
@@ -182,8 +184,8 @@ def _read(data: bytes) -> tuple[dict[str, Any], bytes]:
     try:
         found: object = json.loads(head)
     except (ValueError, RecursionError) as error:
-        raise MessageError(f"what arrived is not valid JSON: {error}") from None
+        raise MessageError(f"the envelope is not valid JSON: {error}") from None
     fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if fields.get("v") != _VERSION:
-        raise MessageError(f"what arrived is of version {fields.get('v')!r}, and {_VERSION} is the one known here")
+        raise MessageError(f"the envelope has version {fields.get('v')!r}, and only {_VERSION} is supported")
     return fields, body

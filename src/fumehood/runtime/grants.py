@@ -1,6 +1,6 @@
-"""What an agent may do besides thinking: tools, policies, topics, other agents. Nothing, unless it is granted.
+"""Grants: which tools, policies, topics and agents an agent may use; nothing by default.
 
-Pure: the runtime asks before each message, tool and sandbox, whatever the agent or its model says.
+Pure functions: the runtime asks before each message, tool call and sandbox.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from fumehood.errors import UsageError
 from fumehood.keywords import unknown_keyword
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.policy.digest import compute_digest
-from fumehood.runtime.identity import AgentId, TopicId
-from fumehood.runtime.patterns import Pattern
+from fumehood.runtime.identity import AgentId, Pattern, TopicId
 
 _DIGEST = "sha256:"
 
@@ -39,7 +38,7 @@ def _policy_digest(value: object) -> object:
 
 
 def digest_of(policy: Policy) -> str:
-    """Computed anew: the one that the object carries is only as good as whoever made the object."""
+    """Computed from the fields: the digest that the object carries could have been set by its maker."""
     return compute_digest(policy)
 
 
@@ -50,22 +49,22 @@ PolicyDigest = Annotated[str, BeforeValidator(_policy_digest)]
 class Grants(BaseModel):
     """`Grants(agents=["writer"], publish=["news.*"], tools=["python"], policies=[policy])`; `Grants()` is nothing.
 
-    `runtime.patterns` has the spelling of agents and topics; `{key}` is the agent's own key.
+    `runtime.identity.Pattern` describes the syntax of agents and topics; `{key}` is the agent's own key.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     agents: tuple[PatternText, ...] = ()
-    """To whom it may send messages. Answering needs no grant."""
+    """Agents that it may send messages to. Answering needs no grant."""
     publish: tuple[PatternText, ...] = ()
     subscribe: tuple[PatternText, ...] = ()
     tools: tuple[str, ...] = ()
     """By name; the tools themselves are the runtime's."""
     policies: tuple[PolicyDigest, ...] = ()
-    """Under which it may open sandboxes: exactly these, by digest."""
+    """Policies under which it may open sandboxes: exactly these, by digest."""
 
     if TYPE_CHECKING:
-        # Lists and policies may be given as well, which the fields' own types do not say.
+        # Lists and policies are accepted as well, which the fields' own types do not express.
         def __init__(
             self,
             *,
@@ -98,7 +97,7 @@ class Grants(BaseModel):
         return tool in self.tools
 
     def may_open(self, policy: Policy) -> bool:
-        # A child of Policy could say anything of itself.
+        # A subclass of Policy could report any digest.
         return type(policy) is Policy and digest_of(policy) in self.policies
 
     @cached_property

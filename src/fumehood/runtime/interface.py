@@ -1,31 +1,77 @@
-"""What every runtime offers to the application. `LocalRuntime` is the one in this process.
+"""The interface of every runtime, and its limits. `LocalRuntime` is the implementation in this process.
 
-Nothing here says where agents are: messages are data, agents are named by ids, and an agent meets its runtime only
-through the context that comes with a message. So the same agents run on one machine or many.
+The interface does not depend on where agents are: messages are data, agents are named by ids, and an agent reaches its
+runtime only through the context of a message. So the same agents run on one machine or many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Protocol, TypeVar, overload
 
-from fumehood.policy import Seconds
-from fumehood.runtime.agent import Function, RuntimeAgent
-from fumehood.runtime.deadletters import DeadLetters
+from fumehood.errors import UsageError
+from fumehood.keywords import known_fields
+from fumehood.policy import Seconds, read_seconds
+from fumehood.runtime.agent import Function, Make, RuntimeAgent
+from fumehood.runtime.dead_letters import DeadLetters
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId, TopicId
-from fumehood.runtime.messages import Catalogue
-from fumehood.runtime.residents import Make
+from fumehood.runtime.messages import MessageTypes
 from fumehood.tools import Function as ToolFunction
 from fumehood.tools import Tool
+
+_MIB = 1024 * 1024
+
+
+@known_fields
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeLimits:
+    """Upper bounds of everything that agents can make a runtime hold; there is no "unlimited"."""
+
+    message_bytes: int = _MIB
+    """Of one message, as JSON."""
+    deadline_seconds: float = 300.0
+    """The default deadline of a message; waiting in a queue counts."""
+    hops: int = 32
+    """How often a message may lead to another one."""
+    queue_messages: int = 1000
+    """Waiting for one agent. When it is full, senders wait; handlers of agents may fill it to twice that."""
+    queue_bytes: int = 16 * _MIB
+    reentrant_requests: int = 100
+    """Requests that one agent handles at a time while it waits for their senders."""
+    handlers: int = 100
+    """Running at the same time in the whole runtime. One that waits for another agent's answer is not counted."""
+    agents: int = 10_000
+    """That exist at the same time."""
+    subscriptions: int = 1000
+    """Made by agents at run time, all together."""
+    dead_letters: int = 1000
+    dead_letter_bytes: int = 16 * _MIB
+    stop_seconds: float = 10.0
+    """Time for the `on_stop` of all agents together."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value: float | str = getattr(self, each.name)
+            if isinstance(value, str) and each.name.endswith("_seconds"):
+                value = read_seconds(value, f"RuntimeLimits.{each.name}")
+                object.__setattr__(self, each.name, value)
+            if isinstance(value, str | bool):
+                raise UsageError(f"RuntimeLimits.{each.name} must be a number; this is {value!r}")
+            if not 0 < value < float("inf"):
+                raise UsageError(
+                    f"RuntimeLimits.{each.name} must be more than 0 and less than infinity; this is {value!r}"
+                )
+
 
 T = TypeVar("T")
 
 
 class Runtime(Protocol):
     @property
-    def messages(self) -> Catalogue:
-        """The types of messages that it knows. Those that registered agents take and return are there already."""
+    def messages(self) -> MessageTypes:
+        """The known message types. Those that registered agents take and return are added by `register`."""
         ...
 
     @property
@@ -43,17 +89,17 @@ class Runtime(Protocol):
         at_once: int = 1,
         reentrant: bool | None = None,
     ) -> None:
-        """Agents of this type are made when messages for them come: a class, or one or more functions.
+        """Registers a type of agents: a class, or one or more functions. Agents are created at their first message.
 
-        `make` makes one, if the class alone cannot; it is given the id. Without `grants` an agent can answer, and do
-        nothing else. `tools` are there for this type alone, and to be granted as those of the runtime are. `at_once` is
-        how many messages one agent handles at the same time. An agent that is `reentrant` answers those whom it waits
-        for while it waits; by default it is what its class says.
+        `make` creates one from its id, if the class alone cannot. Without `grants` an agent can answer, and do nothing
+        else. `tools` belong to this type alone and need grants as those of the runtime do. `at_once` is how many
+        messages one agent handles at the same time. A `reentrant` agent handles requests from the agents that it waits
+        for; the default is the class attribute.
         """
         ...
 
     async def grant(self, agent: AgentId | str, grants: Grants) -> None:
-        """Other grants from now on, for a type, or for one agent by its id. `Grants()` takes everything away."""
+        """Replaces the grants of a type, or of one agent by its id. `Grants()` removes all."""
         ...
 
     @overload
@@ -83,7 +129,7 @@ class Runtime(Protocol):
     ) -> object:
         """Send a message and wait for the answer, at most `deadline`: seconds, or a text such as `2m`.
 
-        The application itself needs no grants; in an agent's name, as `sender`, it has that agent's.
+        The application itself needs no grants; with `sender` the grants of that agent are checked.
         """
         ...
 
@@ -95,25 +141,25 @@ class Runtime(Protocol):
         sender: AgentId | None = None,
         deadline: Seconds | None = None,
     ) -> None:
-        """To all that are subscribed and have a handler for it. Returns when it waits in their queues."""
+        """To all subscribers that have a handler for it. Returns when it is in their queues."""
         ...
 
     async def retire(self, agent: AgentId | str) -> None:
-        """End an agent that is not at work; the next message for it makes a new one."""
+        """Ends an idle agent; the next message for it creates a new one."""
         ...
 
     async def idle(self) -> None:
-        """Until no message is waiting or being handled."""
+        """Waits until no message is queued or being handled."""
         ...
 
     async def stop(self, *, drain: bool = True) -> None:
-        """Take nothing more from the application, let what is under way end, or cancel it; then end all agents."""
+        """Accepts no more messages from the application, drains or cancels the others, then ends all agents."""
         ...
 
     async def save_state(self) -> Mapping[str, object]:
-        """Of all agents, when none is at work; what JSON can hold."""
+        """The states of all agents as JSON data, taken while no handler runs."""
         ...
 
     async def load_state(self, state: Mapping[str, object]) -> None:
-        """Before the first message: agents get theirs when they are made."""
+        """Must be called before the first message: agents load their states when they are created."""
         ...

@@ -1,11 +1,11 @@
 """The runtime in this process, on asyncio or trio.
 
-    outgoing   judged, written, intercepted, recorded, posted
-    incoming   queued, given a turn and a task
-    handling   handled, recorded, answered
-    census     who there is, and what each is granted
+    router      checks the grants, encodes, intercepts and records a message, and hands it to the scheduler
+    scheduler   queues it in a mailbox and starts its handler in a task
+    dispatch    calls the handler, records, returns the answer
+    registry    types of agents, existing agents, grants and subscriptions
 
-This module puts them together and owns the beginning and the end.
+This module assembles them and owns start and stop.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ from fumehood.errors import AuditError, NotGrantedError, StoppedError, UsageErro
 from fumehood.keywords import known_keywords
 from fumehood.policy import Seconds
 from fumehood.policy.audit import Kept
-from fumehood.runtime.agent import Function, RuntimeAgent, handlers_of
-from fumehood.runtime.census import Census
-from fumehood.runtime.chronicle import Chronicle
-from fumehood.runtime.context import Context
-from fumehood.runtime.deadletters import DeadLetters, Reason
-from fumehood.runtime.enquiries import Enquiries
-from fumehood.runtime.envelopes import Answer, Envelope, Failure
-from fumehood.runtime.events import AgentGranted, AgentRegistered, AgentStopped, RuntimeStarted, RuntimeStopped
+from fumehood.runtime.agent import Function, Make, Registration, RuntimeAgent, handlers_of
+from fumehood.runtime.audit import (
+    AgentGranted,
+    AgentRegistered,
+    AgentStopped,
+    RuntimeAudit,
+    RuntimeStarted,
+    RuntimeStopped,
+)
+from fumehood.runtime.context import MessageContext
+from fumehood.runtime.dead_letters import DeadLetterRecorder, DeadLetters, Reason
+from fumehood.runtime.dispatch import Dispatcher
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
 from fumehood.runtime.grants import Grants
-from fumehood.runtime.handling import Handling
-from fumehood.runtime.identity import AgentId, TopicId, check_type
-from fumehood.runtime.incoming import Incoming
-from fumehood.runtime.interception import Interceptor, Interceptors
-from fumehood.runtime.interface import Runtime
-from fumehood.runtime.limits import Limits
-from fumehood.runtime.lines import AgentLine, Exchange
-from fumehood.runtime.losses import Losses
-from fumehood.runtime.messages import Catalogue
-from fumehood.runtime.outgoing import Origin, Outgoing, Post
-from fumehood.runtime.patterns import Pattern
-from fumehood.runtime.residents import Job, Make, Registration, Resident
-from fumehood.runtime.states import as_json, read_states, written
-from fumehood.runtime.subscriptions import Subscription, Subscriptions
-from fumehood.runtime.toolboxes import MakeGate
+from fumehood.runtime.identity import AgentId, Pattern, TopicId, check_type
+from fumehood.runtime.interceptors import Interceptor, Interceptors
+from fumehood.runtime.interface import Runtime, RuntimeLimits
+from fumehood.runtime.local_link import LocalLink, RuntimeParts
+from fumehood.runtime.mailbox import Delivery, Mailbox
+from fumehood.runtime.messages import MessageTypes
+from fumehood.runtime.pending import PendingRequests
+from fumehood.runtime.registry import Registry, Subscription, Subscriptions, as_json, as_state, read_states
+from fumehood.runtime.router import Origin, Router, Transport
+from fumehood.runtime.scheduler import Scheduler
+from fumehood.runtime.toolbox import MakeGate
 from fumehood.sandbox.opening import AuditChoice, find_trail
 from fumehood.tools import STANDARD, Tool, as_tools
 from fumehood.tools import Function as ToolFunction
@@ -68,60 +69,60 @@ class _Phase(Enum):
 
 
 class LocalRuntime(Runtime):
-    """`async with LocalRuntime() as runtime`: leaving the block lets what is under way end; an error cancels it.
+    """`async with LocalRuntime() as runtime`: leaving the block waits for running handlers; an error cancels them.
 
-    `audit` chooses the log as it does for a sandbox; `keep` says what becomes of the messages' content in it. `tools`
-    are what can be granted, and `gate` makes who is asked about their calls.
+    `audit` selects the log as for a sandbox; `keep` decides how much of the messages' content it stores. `tools` are
+    those that can be granted, and `gate` creates the gate that decides about their calls.
     """
 
     @known_keywords()
     def __init__(
         self,
         *,
-        limits: Limits | None = None,
+        limits: RuntimeLimits | None = None,
         audit: AuditChoice = None,
         keep: Kept = "digest",
         interceptors: Sequence[Interceptor] = (),
         tools: Sequence[Tool | ToolFunction] = STANDARD,
         gate: MakeGate | None = None,
     ) -> None:
-        self._limits = limits = limits or Limits()
+        self._limits = limits = limits or RuntimeLimits()
         trail = find_trail(audit)
         named = replace(trail, who=trail.who or current_user()).within(runtime=f"runtime_{secrets.token_hex(8)}")
-        self._chronicle = Chronicle(named if trail.is_on else trail, keep)
-        self._catalogue = Catalogue(limits.message_bytes)
-        self._census = Census(limits, lambda work: self._incoming.slots.ask(work))
+        self._audit = RuntimeAudit(named if trail.is_on else trail, keep)
+        self._types = MessageTypes(limits.message_bytes)
+        self._registry = Registry(limits, lambda work: self._scheduler.slots.submit(work))
         self._subscriptions = Subscriptions(limits.subscriptions)
-        self._enquiries = Enquiries()
-        self._losses = Losses(DeadLetters(limits.dead_letters, limits.dead_letter_bytes), self._chronicle)
-        hooks = Interceptors(interceptors, self._catalogue)
-        self._handling = Handling(
-            self._catalogue,
-            self._enquiries,
+        self._pending = PendingRequests()
+        self._dead_letters = DeadLetterRecorder(DeadLetters(limits.dead_letters, limits.dead_letter_bytes), self._audit)
+        hooks = Interceptors(interceptors, self._types)
+        self._dispatcher = Dispatcher(
+            self._types,
+            self._pending,
             hooks,
-            self._chronicle,
-            self._losses,
+            self._audit,
+            self._dead_letters,
             self._make_context,
-            self._carry_answer,
+            self._transfer_reply,
         )
-        self._incoming = Incoming(limits, self._census, self._handling)
-        self._outgoing = Outgoing(
+        self._scheduler = Scheduler(limits, self._registry, self._dispatcher)
+        self._router = Router(
             limits,
-            self._catalogue,
-            self._census,
+            self._types,
+            self._registry,
             self._subscriptions,
-            self._enquiries,
+            self._pending,
             hooks,
-            self._chronicle,
-            self._losses,
-            Post(self._deliver, self._offer, self._handling.abandon),
+            self._audit,
+            self._dead_letters,
+            Transport(self._deliver, self._offer, self._dispatcher.abandon),
         )
-        self._exchange = Exchange(
-            self._outgoing,
-            self._incoming.slots,
-            self._census,
+        self._parts = RuntimeParts(
+            self._router,
+            self._scheduler.slots,
+            self._registry,
             self._subscriptions,
-            self._chronicle,
+            self._audit,
             gate,
         )
         self._tools = as_tools(tools)
@@ -130,25 +131,25 @@ class LocalRuntime(Runtime):
         self._group: TaskGroup | None = None
 
     @property
-    def messages(self) -> Catalogue:
-        return self._catalogue
+    def messages(self) -> MessageTypes:
+        return self._types
 
     @property
     def dead_letters(self) -> DeadLetters:
-        return self._losses.letters
+        return self._dead_letters.letters
 
-    # Beginning and end
+    # Start and stop
 
     async def __aenter__(self) -> Self:
         if self._phase is not _Phase.NEW:
             raise UsageError("this runtime has been started already; make another LocalRuntime")
-        await self._chronicle.tell(RuntimeStarted(os.getpid()))
+        await self._audit.record(RuntimeStarted(os.getpid()))
         group = anyio.create_task_group()
         await group.__aenter__()
         try:
-            if self._chronicle.is_on:
-                group.start_soon(self._chronicle.run)
-            await group.start(self._incoming.run)
+            if self._audit.is_on:
+                group.start_soon(self._audit.run)
+            await group.start(self._scheduler.run)
         except BaseException:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
@@ -166,13 +167,13 @@ class LocalRuntime(Runtime):
         finally:
             group.cancel_scope.cancel()
             if isinstance(error, anyio.get_cancelled_exc_class()):
-                # It may be the group's own doing, and then tells what went wrong in it.
+                # The group itself may have cancelled it, and then raises what failed in it.
                 await group.__aexit__(kind, error, traceback)
             else:
                 await group.__aexit__(None, None, None)
 
     async def idle(self) -> None:
-        await self._incoming.wait_idle()
+        await self._scheduler.wait_idle()
 
     @known_keywords()
     async def stop(self, *, drain: bool = True) -> None:
@@ -194,45 +195,47 @@ class LocalRuntime(Runtime):
         if self._phase is _Phase.STOPPED:
             return
         self._phase = _Phase.STOPPED
-        self._incoming.cancel()
-        self._enquiries.fail_all(Failure.of(StoppedError("the runtime was stopped before there was an answer")))
-        await self._bury_what_waits()
+        self._scheduler.cancel()
+        self._pending.fail_all(ReplyFailure.of(StoppedError("the runtime was stopped before there was an answer")))
+        await self._discard_queued()
         with anyio.CancelScope(deadline=anyio.current_time() + self._limits.stop_seconds, shield=True):
-            for resident in self._census.residents():
-                await self._end_agent(resident)
+            for mailbox in self._registry.mailboxes():
+                await self._end_agent(mailbox)
         with suppress(AuditError):
-            await self._chronicle.tell(RuntimeStopped())
+            await self._audit.record(RuntimeStopped())
         self._is_stopped.set()
 
-    async def _bury_what_waits(self) -> None:
-        for resident in self._census.residents():
-            while (envelope := resident.take()) is not None:
-                await self._losses.lose(envelope, Reason.STOPPED, "the runtime was stopped before it was handled")
-                resident.refill()
+    async def _discard_queued(self) -> None:
+        for mailbox in self._registry.mailboxes():
+            while (envelope := mailbox.take()) is not None:
+                await self._dead_letters.record(
+                    envelope, Reason.STOPPED, "the runtime was stopped before it was handled"
+                )
+                mailbox.refill()
 
-    async def _end_agent(self, resident: Resident) -> None:
-        self._census.drop(resident)
-        self._subscriptions.remove_of(resident.id)
-        agent = resident.agent
+    async def _end_agent(self, mailbox: Mailbox) -> None:
+        self._registry.drop(mailbox)
+        self._subscriptions.remove_of(mailbox.id)
+        agent = mailbox.agent
         if agent is None:
             return
         error: str | None = None
         try:
             await agent.on_stop()
         except Exception as raised:
-            # There is nobody left to tell but the log.
+            # Only the log can report it at this point.
             error = type(raised).__name__
         with suppress(AuditError):
-            await self._chronicle.tell(AgentStopped(error), agent=str(resident.id))
+            await self._audit.record(AgentStopped(error), agent=str(mailbox.id))
 
     async def retire(self, agent: AgentId | str) -> None:
         id = AgentId.parse(agent) if isinstance(agent, str) else agent
-        resident = self._census.find(id)
-        if resident is None:
+        mailbox = self._registry.find(id)
+        if mailbox is None:
             return
-        if not resident.is_idle:
-            raise UsageError(f"{id} is at work; wait until it is idle")
-        await self._end_agent(resident)
+        if not mailbox.is_idle:
+            raise UsageError(f"{id} is handling a message; wait until it is idle")
+        await self._end_agent(mailbox)
 
     # Agents
 
@@ -262,34 +265,34 @@ class LocalRuntime(Runtime):
                 raise NotGrantedError(type, "subscribe to", str(pattern))
         for handler in handlers.values():
             for message in (*handler.takes, *handler.returns):
-                self._catalogue.add(message)
-        takes = frozenset(map(self._catalogue.name_of, handlers))
+                self._types.add(message)
+        takes = frozenset(map(self._types.name_of, handlers))
         registration = Registration(
             type=type,
             handlers=handlers,
             takes=takes,
             make=make or made.create,
             kind=made,
-            tools=self._with_common(tools),
+            tools=self._all_tools(tools),
             at_once=at_once,
             is_reentrant=made.reentrant if reentrant is None else reentrant,
             grants=granted,
         )
-        self._census.register(registration)
+        self._registry.register(registration)
         event = AgentRegistered(type, tuple(sorted(takes)), tuple(map(str, wanted)), granted.model_dump(mode="json"))
-        await self._chronicle.tell(event)
+        await self._audit.record(event)
         for pattern in wanted:
             self._subscriptions.add(Subscription(pattern, type))
 
-    def _with_common(self, tools: Sequence[Tool | ToolFunction]) -> tuple[Tool, ...]:
+    def _all_tools(self, tools: Sequence[Tool | ToolFunction]) -> tuple[Tool, ...]:
         together = (*self._tools, *as_tools(tools))
         if len({tool.name for tool in together}) != len(together):
             raise UsageError("two tools of this agent have the same name; give each its own")
         return together
 
     async def grant(self, agent: AgentId | str, grants: Grants) -> None:
-        await self._chronicle.tell(AgentGranted(str(agent), grants.model_dump(mode="json")))
-        self._census.grant(agent, grants)
+        await self._audit.record(AgentGranted(str(agent), grants.model_dump(mode="json")))
+        self._registry.grant(agent, grants)
 
     # Messages
 
@@ -320,7 +323,7 @@ class LocalRuntime(Runtime):
         reply: type[object] = object,
     ) -> object:
         self._check_running()
-        return await self._outgoing.ask(Origin(sender), message, to, deadline, reply)
+        return await self._router.send(Origin(sender), message, to, deadline, reply)
 
     @known_keywords()
     async def publish(
@@ -332,51 +335,51 @@ class LocalRuntime(Runtime):
         deadline: Seconds | None = None,
     ) -> None:
         self._check_running()
-        await self._outgoing.publish(Origin(sender), message, topic, deadline)
+        await self._router.publish(Origin(sender), message, topic, deadline)
 
     def _check_running(self) -> None:
         if self._phase is _Phase.NEW:
-            raise StoppedError("the runtime has not begun; use it inside `async with LocalRuntime() as runtime:`")
+            raise StoppedError("the runtime is not started; use it inside `async with LocalRuntime() as runtime:`")
         self._check_not_stopped(_Phase.STOPPING)
 
     def _check_not_stopped(self, *ends: _Phase) -> None:
         if self._phase in (_Phase.STOPPED, *ends):
-            raise StoppedError("the runtime is stopped, and takes no more messages")
+            raise StoppedError("the runtime is stopped and accepts no more messages")
 
-    # The seam: in this process an envelope is handed over as it is.
+    # Transport: in this process envelopes are passed as they are.
 
-    def _carry(self, envelope: Envelope) -> Envelope:
+    def _transfer(self, envelope: Envelope) -> Envelope:
         return envelope
 
-    def _carry_answer(self, answer: Answer) -> Answer:
+    def _transfer_reply(self, answer: ReplyEnvelope) -> ReplyEnvelope:
         return answer
 
-    async def _deliver(self, envelope: Envelope, sender: Job | None) -> None:
+    async def _deliver(self, envelope: Envelope, sender: Delivery | None) -> None:
         self._check_not_stopped()
-        await self._incoming.deliver(self._carry(envelope), sender)
+        await self._scheduler.deliver(self._transfer(envelope), sender)
 
-    def _offer(self, envelope: Envelope, sender: Job | None) -> bool:
+    def _offer(self, envelope: Envelope, sender: Delivery | None) -> bool:
         self._check_not_stopped()
-        return self._incoming.offer(self._carry(envelope), sender)
+        return self._scheduler.offer(self._transfer(envelope), sender)
 
-    def _make_context(self, job: Job, is_start: bool) -> Context:
-        envelope, line = job.envelope, AgentLine(self._exchange, job)
+    def _make_context(self, delivery: Delivery, is_start: bool) -> MessageContext:
+        envelope, link = delivery.envelope, LocalLink(self._parts, delivery)
         sender, topic = (None, None) if is_start else (envelope.sender, envelope.topic)
-        return Context(job.resident.id, sender, topic, envelope.message_id, line)
+        return MessageContext(delivery.mailbox.id, sender, topic, envelope.message_id, link)
 
     # State
 
     async def save_state(self) -> Mapping[str, object]:
         await self.idle()
-        self._incoming.slots.hold()
+        self._scheduler.slots.pause()
         try:
-            states = {str(id): dict(state) for id, state in self._handling.saved.items()}
-            for resident in self._census.residents():
-                if resident.agent is not None:
-                    states[str(resident.id)] = as_json(resident.id, await resident.agent.save_state())
+            states = {str(id): dict(state) for id, state in self._dispatcher.saved.items()}
+            for mailbox in self._registry.mailboxes():
+                if mailbox.agent is not None:
+                    states[str(mailbox.id)] = as_json(mailbox.id, await mailbox.agent.save_state())
         finally:
-            self._incoming.slots.go_on()
-        return written(states)
+            self._scheduler.slots.resume()
+        return as_state(states)
 
     async def load_state(self, state: Mapping[str, object]) -> None:
-        self._handling.saved.update(read_states(state, self._census))
+        self._dispatcher.saved.update(read_states(state, self._registry))

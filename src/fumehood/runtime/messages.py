@@ -1,7 +1,7 @@
-"""Messages: frozen, typed, known by name, and the same as text. What crosses a border is text, here too.
+"""Messages: frozen, typed, known by name, and encoded as JSON even inside one process.
 
-A message is written as JSON once, when it is sent, and read anew for everybody who receives it. So nobody shares an
-object with anybody, what was checked and recorded is what arrives, and a runtime of many machines does the same.
+A message is encoded once, when it is sent, and decoded for each recipient. So agents share no objects, what was checked
+and recorded is what arrives, and a runtime of many machines does the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_PROBLEMS = 3
 class Message(BaseModel):
     """The usual parent: `class Greeting(Message): ...`, or `class Greeting(Message, name="greeting.v1"): ...`."""
 
-    # Whatever a field may hold comes back from JSON as it went in.
+    # Every value of a field survives the way through JSON.
     model_config = ConfigDict(
         frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings"
     )
@@ -34,40 +34,40 @@ class Message(BaseModel):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Payload:
-    """A message on its way."""
+    """An encoded message."""
 
     name: str
     data: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Shape:
+class _MessageType:
     name: str
     type: type[object]
     validator: SchemaValidator
     serializer: SchemaSerializer
 
 
-class Catalogue:
-    """The messages that one runtime knows."""
+class MessageTypes:
+    """The message types that one runtime knows, by name and by class."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._by_name: dict[str, _Shape] = {}
-        self._by_type: dict[type[object], _Shape] = {}
+        self._by_name: dict[str, _MessageType] = {}
+        self._by_type: dict[type[object], _MessageType] = {}
 
     def add(self, type: type[object], name: str | None = None) -> None:
-        """A second one of the same name is refused: nobody could tell what arrives."""
+        """UsageError for a second type of the same name: a recipient could not tell them apart."""
         shape = _shape(type, name)
         known = self._by_name.get(shape.name)
         if known is not None and known.type is not type:
             raise UsageError(
-                f"there is a message {shape.name!r} already, {_place(known.type)}; give {_place(type)} another name: "
+                f"there is a message {shape.name!r} already, {_path(known.type)}; give {_path(type)} another name: "
                 f'class {type.__name__}(Message, name="...")'
             )
         former = self._by_type.get(type)
         if former is not None and former.name != shape.name:
-            raise UsageError(f"{_place(type)} is the message {former.name!r} already, and has one name only")
+            raise UsageError(f"{_path(type)} is the message {former.name!r} already, and has one name only")
         if known is None:
             self._by_name[shape.name] = self._by_type[type] = shape
 
@@ -78,11 +78,11 @@ class Catalogue:
         return self._by_type[type].name
 
     def encode(self, message: object) -> Payload:
-        """As text; MessageError if it is not known, too large, or is not what its own type says any more."""
+        """MessageError if its type is not known, it is too large, or it does not validate."""
         shape = self._by_type.get(type(message))
         if shape is None:
             raise MessageError(
-                f"{type(message).__name__} is not a message here: no agent that is registered takes or returns it. "
+                f"{type(message).__name__} is not a known message: no registered agent takes or returns it. "
                 f"Register one that does, or add it: runtime.messages.add({type(message).__name__})"
             )
         try:
@@ -94,10 +94,10 @@ class Catalogue:
         return Payload(shape.name, data)
 
     def decode(self, payload: Payload) -> object:
-        """A new object; MessageError if it is not known here, too large, or is not what its name says."""
+        """A new object; MessageError if the name is not known, or the data is too large or does not validate."""
         shape = self._by_name.get(payload.name)
         if shape is None:
-            raise MessageError(f"nobody here knows a message {payload.name[:80]!r}")
+            raise MessageError(f"the message {payload.name[:80]!r} is not known")
         self._check_size(shape.name, payload.data)
         return _validated(shape, payload.data)
 
@@ -105,22 +105,22 @@ class Catalogue:
         if len(data) > self._most_bytes:
             raise MessageError(
                 f"the message {name} has {len(data)} bytes, and {self._most_bytes} are the limit "
-                "(Limits.message_bytes); send the place of large things, not the things"
+                "(RuntimeLimits.message_bytes); send a path or a URL instead of large content"
             )
 
 
-def _shape(type: type[object], name: str | None) -> _Shape:
+def _shape(type: type[object], name: str | None) -> _MessageType:
     if issubclass(type, BaseModel):
         is_frozen, default = bool(type.model_config.get("frozen")), getattr(type, "message_name", type.__name__)
     elif dataclasses.is_dataclass(type):
         is_frozen, default = bool(cast("Any", type).__dataclass_params__.frozen), type.__name__
     else:
-        raise UsageError(f"{_place(type)} cannot be a message: it is neither a pydantic model nor a dataclass")
+        raise UsageError(f"{_path(type)} cannot be a message: it is neither a pydantic model nor a dataclass")
     if not is_frozen:
-        raise UsageError(f"{_place(type)} cannot be a message: it is not frozen, and could change on its way")
+        raise UsageError(f"{_path(type)} cannot be a message: it is not frozen and could change after it was checked")
     adapter = _adapter(type)
     validator, serializer = cast("Any", adapter.validator), cast("Any", adapter.serializer)
-    return _Shape(check_type(name or default, "a message's name"), type, validator, serializer)
+    return _MessageType(check_type(name or default, "a message's name"), type, validator, serializer)
 
 
 def _adapter(type: type[object]) -> TypeAdapter[object]:
@@ -128,24 +128,24 @@ def _adapter(type: type[object]) -> TypeAdapter[object]:
         adapter: TypeAdapter[object] = TypeAdapter(type)
         adapter.rebuild(raise_errors=True)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        raise UsageError(f"{_place(type)} cannot be a message: {_first_line(error)}") from None
+        raise UsageError(f"{_path(type)} cannot be a message: {_first_line(error)}") from None
     return adapter
 
 
-def _validated(shape: _Shape, data: bytes) -> object:
+def _validated(shape: _MessageType, data: bytes) -> object:
     try:
         return shape.validator.validate_json(data)
     except ValidationError as error:
-        told = [
+        problems = [
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}"
             for each in error.errors(include_url=False, include_input=False)[:_MOST_PROBLEMS]
         ]
-        raise MessageError(f"the message {shape.name} is not valid: {'; '.join(told)}") from None
+        raise MessageError(f"the message {shape.name} is not valid: {'; '.join(problems)}") from None
     except RecursionError:
         raise MessageError(f"the message {shape.name} is nested too deeply") from None
 
 
-def _place(type: type[object]) -> str:
+def _path(type: type[object]) -> str:
     return f"{type.__module__}.{type.__qualname__}"
 
 

@@ -12,7 +12,7 @@ from fumehood import Policy
 from fumehood.agents import AssistantAgent, Budget, ScriptedModel
 from fumehood.agents.teams import CodingPair, HandOffTeam, RoundRobinTeam, SelectorTeam, Timeout
 from fumehood.errors import PolicyError, UsageError
-from fumehood.runtime import Limits, LocalRuntime
+from fumehood.runtime import LocalRuntime, RuntimeLimits
 
 
 def talker(**options: Any) -> AssistantAgent:
@@ -40,7 +40,7 @@ def test_a_policy_that_makes_no_sense_is_told_when_the_agent_is_made() -> None:
 def test_durations_are_spelled_as_in_policies() -> None:
     assert Budget(seconds="2m").seconds == 120  # type: ignore[arg-type]
     assert Timeout("500ms").seconds == 0.5  # type: ignore[arg-type]
-    assert Limits(deadline_seconds="5s").deadline_seconds == 5  # type: ignore[arg-type]
+    assert RuntimeLimits(deadline_seconds="5s").deadline_seconds == 5  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_durations_are_spelled_as_in_policies() -> None:
         lambda: Budget(turns="ten"),
         lambda: Budget(turns=True),
         lambda: Timeout("soon"),
-        lambda: Limits(stop_seconds="soon"),
-        lambda: Limits(hops="5s"),
+        lambda: RuntimeLimits(stop_seconds="soon"),
+        lambda: RuntimeLimits(hops="5s"),
         lambda: talker(parallel_calls=0),
     ],
 )
@@ -65,12 +65,12 @@ def test_what_is_not_a_number_or_a_duration_is_refused(make: Callable[[], object
     [
         lambda: talker(polcy={}),
         lambda: Budget(turn=1),  # type: ignore[call-arg]
-        lambda: Limits(hop=1),  # type: ignore[call-arg]
+        lambda: RuntimeLimits(hop=1),  # type: ignore[call-arg]
         lambda: RoundRobinTeam([talker()], terminaton=None),  # type: ignore[call-arg]
         lambda: SelectorTeam([talker()], lambda _: None, budgt=None),  # type: ignore[call-arg]
         lambda: HandOffTeam([talker()], nam="x"),  # type: ignore[call-arg]
         lambda: CodingPair(ScriptedModel("x"), polcy={}),  # type: ignore[call-arg]
-        lambda: LocalRuntime(limit=Limits()),  # type: ignore[call-arg]
+        lambda: LocalRuntime(limit=RuntimeLimits()),  # type: ignore[call-arg]
     ],
 )
 def test_an_unknown_keyword_is_never_swallowed(make: Callable[[], object]) -> None:

@@ -24,7 +24,7 @@ from fumehood.agents import (
     resident,
 )
 from fumehood.agents.teams import CodingPair, HandOffTeam
-from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, Limits, RefusedError
+from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, RefusedError, RuntimeLimits
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, SHELL, tool
 from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
@@ -248,7 +248,7 @@ async def test_two_keys_are_two_assistants(make_runtime: MakeRuntime) -> None:
     async with make_runtime() as runtime:
         await runtime.register("talker", resident(lambda id: shared))
         assert (await ask(runtime, "a secret", "talker/anna")).text == "first"
-        with pytest.raises(AgentFailedError, match="could not be made"):
+        with pytest.raises(AgentFailedError, match="could not be created"):
             await ask(runtime, "what was it?", "talker/bert")
         (letter,) = runtime.dead_letters
         assert "talker/bert was given the assistant of talker/anna" in letter.detail
@@ -308,7 +308,7 @@ async def test_a_message_that_does_not_arrive_is_told_in_words(make_runtime: Mak
     async def broken(message: Task) -> TaskDone:
         raise ValueError("the password is swordfish")
 
-    async with make_runtime(limits=Limits(message_bytes=100_000)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(message_bytes=100_000)) as runtime:
         runtime.messages.add(TaskDone)
         await runtime.register("mute", mute)
         await runtime.register("broken", broken)

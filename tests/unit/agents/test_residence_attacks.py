@@ -25,7 +25,7 @@ from fumehood.agents import (
 )
 from fumehood.agents.models.scripted import Step
 from fumehood.audit.reading import check
-from fumehood.runtime import AgentId, Context, Grants, Limits, LocalRuntime, Reason
+from fumehood.runtime import AgentId, Grants, LocalRuntime, MessageContext, Reason, RuntimeLimits
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, Risk, tool
 from fumehood.tools.approvals import Answer, Approvals, Request, State
@@ -116,7 +116,7 @@ class Trial:
         self.opened: list[str] = []
 
     async def prepare(self, witness: Witness) -> None:
-        async def open_vault(message: Task, context: Context) -> TaskDone:
+        async def open_vault(message: Task, context: MessageContext) -> TaskDone:
             self.opened.append(f"{context.sender}: {message.text}")
             return TaskDone(text="the gold")
 
@@ -274,7 +274,7 @@ async def test_two_that_wait_for_each_other_are_told(make_runtime: MakeRuntime, 
 
 async def test_two_that_publish_to_each_other_for_ever_are_stopped(make_runtime: MakeRuntime, witness: Witness) -> None:
     staff, hops = Staff(), 8
-    async with make_runtime(limits=Limits(hops=hops)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(hops=hops)) as runtime:
         for name, other in (("ping", "pong"), ("pong", "ping")):
             script = ScriptedModel(*[call("publish", topic=f"table.{other}", text="your turn"), "Played."] * 100)
             grants = Grants(

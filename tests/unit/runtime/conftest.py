@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.runtime.troupe import MakeRuntime
+from unit.runtime.sample_agents import MakeRuntime
 
 from fumehood.runtime import LocalRuntime, SerialisingRuntime
 

@@ -7,29 +7,29 @@ from functools import partial
 
 import anyio
 import pytest
-from unit.runtime.troupe import READING, Door, Errand, Greeter, Greeting, News, Order, Reader, Reply, Waiter
+from unit.runtime.sample_agents import READING, Door, Errand, Greeter, Greeting, News, Order, Reader, Reply, Waiter
 
 from fumehood import Policy
 from fumehood.runtime import (
     AgentId,
-    Context,
     DeadlineError,
     Grants,
-    Limits,
     LocalRuntime,
     LoopError,
+    MessageContext,
     MessageError,
+    RuntimeLimits,
+    dispatch,
     handles,
-    handling,
 )
 from fumehood.runtime import grants as grants_module
-from fumehood.runtime.census import Census
-from fumehood.runtime.enquiries import Enquiries
-from fumehood.runtime.envelopes import Answer
-from fumehood.runtime.lines import AgentLine
-from fumehood.runtime.messages import Catalogue, Payload
-from fumehood.runtime.residents import Resident
-from fumehood.runtime.waiting import WaitGraph
+from fumehood.runtime.envelopes import ReplyEnvelope
+from fumehood.runtime.local_link import LocalLink
+from fumehood.runtime.mailbox import Mailbox
+from fumehood.runtime.messages import MessageTypes, Payload
+from fumehood.runtime.pending import PendingRequests
+from fumehood.runtime.registry import Registry
+from fumehood.runtime.scheduler import WaitGraph
 from fumehood.tools import ToolStatus
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +76,7 @@ async def test_grants_of_tools_and_policies(monkeypatch: pytest.MonkeyPatch, che
     statuses: list[ToolStatus] = []
 
     @handles
-    async def worker(message: Order, context: Context) -> None:
+    async def worker(message: Order, context: MessageContext) -> None:
         async with context.toolbox(policy) as toolbox:
             statuses.append((await toolbox.call(tool, {"code": "1"} if tool == "python" else {})).status)
 
@@ -94,12 +94,12 @@ def test_a_digest_that_is_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_answers_only_from_who_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gullible(self: Enquiries, answer: Answer) -> bool:
-        if (enquiry := self._open.pop(answer.message_id, None)) is not None:
-            enquiry.settle(answer)
+    def gullible(self: PendingRequests, answer: ReplyEnvelope) -> bool:
+        if (request := self._open.pop(answer.message_id, None)) is not None:
+            request.settle(answer)
         return True
 
-    monkeypatch.setattr(Enquiries, "settle", gullible)
+    monkeypatch.setattr(PendingRequests, "settle", gullible)
     door = Door()
     async with local() as runtime:
         await runtime.register("waiter", Waiter, make=lambda _: Waiter(door))
@@ -111,19 +111,19 @@ async def test_answers_only_from_who_was_asked(monkeypatch: pytest.MonkeyPatch) 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
             await door.reached.wait()
-            (message_id,) = runtime._enquiries._open
-            forged = Answer(message_id, AgentId("mallory"), Payload("Reply", b'{"text":"forged"}'))
-            runtime._enquiries.settle(forged)
+            (message_id,) = runtime._pending._open
+            forged = ReplyEnvelope(message_id, AgentId("mallory"), Payload("Reply", b'{"text":"forged"}'))
+            runtime._pending.settle(forged)
             door.opened.set()
     assert replies == [Reply(text="forged")]
 
 
 async def test_contexts_that_end_with_their_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AgentLine, "_check_time", always)
-    kept: list[Context] = []
+    monkeypatch.setattr(LocalLink, "_check_not_over", always)
+    kept: list[MessageContext] = []
 
     @handles
-    async def keep(message: Order, context: Context) -> None:
+    async def keep(message: Order, context: MessageContext) -> None:
         kept.append(context)
 
     async with local() as runtime:
@@ -137,13 +137,13 @@ async def test_the_limit_of_hops() -> None:
     hops = 0
 
     @handles
-    async def again(message: Order, context: Context) -> None:
+    async def again(message: Order, context: MessageContext) -> None:
         nonlocal hops
         hops += 1
         if hops < 500:
             await context.send(message, to="ping")
 
-    async with local(limits=Limits(hops=10_000)) as runtime:
+    async with local(limits=RuntimeLimits(hops=10_000)) as runtime:
         await runtime.register("ping", again, grants=Grants(agents=["ping"]), at_once=10_000)
         await runtime.send(Order(what=""), to="ping")
     assert hops == 500
@@ -153,7 +153,7 @@ async def test_who_waits_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     errors: list[type[Exception]] = []
 
     @handles
-    async def ask_myself(message: Order, context: Context) -> None:
+    async def ask_myself(message: Order, context: MessageContext) -> None:
         try:
             await context.send(message, to="narcissus", deadline=0.01)
         except (LoopError, DeadlineError) as error:
@@ -168,8 +168,8 @@ async def test_who_waits_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Catalogue, "_check_size", always)
-    async with local(limits=Limits(message_bytes=100)) as runtime:
+    monkeypatch.setattr(MessageTypes, "_check_size", always)
+    async with local(limits=RuntimeLimits(message_bytes=100)) as runtime:
         await runtime.register("greeter", Greeter)
         assert await runtime.send(Greeting(name="x" * 10_000), to="greeter")
 
@@ -177,7 +177,7 @@ async def test_the_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_check_of_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the recipient finds out, and the sender is told later."""
     monkeypatch.setattr("fumehood.runtime.messages._validated", lambda shape, data: shape.type.model_construct())
-    known = Catalogue(1000)
+    known = MessageTypes(1000)
     known.add(Greeting)
     assert known.encode(Greeting(name=""))
     assert known.decode(Payload("Greeting", b'{"name": 5}'))
@@ -187,17 +187,17 @@ async def test_the_check_of_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_the_end_of_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Resident, "_has_room", always)
+    monkeypatch.setattr(Mailbox, "_has_room", always)
     door = Door()
-    async with local(limits=Limits(queue_messages=5)) as runtime:
+    async with local(limits=RuntimeLimits(queue_messages=5)) as runtime:
         await runtime.register("waiter", Waiter, make=lambda _: Waiter(door))
         async with anyio.create_task_group() as group:
             for _ in range(50):
                 group.start_soon(lambda: runtime.send(Greeting(name=""), to="waiter"))
             await anyio.wait_all_tasks_blocked()
-            resident = runtime._census.find(AgentId("waiter"))
-            assert resident is not None
-            assert len(resident) == 49
+            mailbox = runtime._registry.find(AgentId("waiter"))
+            assert mailbox is not None
+            assert len(mailbox) == 49
             group.cancel_scope.cancel()
 
 
@@ -206,7 +206,7 @@ async def test_the_end_of_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_handlers_that_cancel_their_own_task(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing() -> None: ...
 
-    monkeypatch.setattr(handling, "shed_own_cancellation", nothing)
+    monkeypatch.setattr(dispatch, "clear_own_cancellation", nothing)
 
     @handles
     async def nasty(message: Greeting) -> Reply:
@@ -226,13 +226,13 @@ async def test_handlers_that_cancel_their_own_task(monkeypatch: pytest.MonkeyPat
 
 
 async def test_the_limit_of_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Census, "resident", lambda self, id: self._residents.setdefault(id, _resident(self, id)))
-    async with local(limits=Limits(agents=2)) as runtime:
+    monkeypatch.setattr(Registry, "mailbox", lambda self, id: self._mailboxes.setdefault(id, _mailbox(self, id)))
+    async with local(limits=RuntimeLimits(agents=2)) as runtime:
         await runtime.register("greeter", Greeter)
         for number in range(10):
             await runtime.send(Greeting(name=""), to=f"greeter/{number}")
-        assert len(list(runtime._census.residents())) == 10
+        assert len(list(runtime._registry.mailboxes())) == 10
 
 
-def _resident(census: Census, id: AgentId) -> Resident:
-    return Resident(id, census.registration(id.type), Limits(), census._launch)
+def _mailbox(registry: Registry, id: AgentId) -> Mailbox:
+    return Mailbox(id, registry.registration(id.type), RuntimeLimits(), registry._launch)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from unit.runtime.troupe import (
+from unit.runtime.sample_agents import (
     READING,
     Counter,
     Door,
@@ -32,23 +32,23 @@ from fumehood.audit import AuditLog, Query
 from fumehood.runtime import (
     AgentFailedError,
     AgentId,
-    Context,
     DeadlineError,
     Grants,
-    Limits,
     LocalRuntime,
     LoopError,
     Message,
+    MessageContext,
     MessageError,
     NotGrantedError,
     OverloadedError,
     Reason,
     RuntimeAgent,
+    RuntimeLimits,
     handles,
 )
-from fumehood.runtime.envelopes import Answer, Envelope
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope
+from fumehood.runtime.mailbox import Delivery
 from fumehood.runtime.messages import Payload
-from fumehood.runtime.residents import Job
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +142,7 @@ async def test_a_sender_cannot_be_forged(make_runtime: MakeRuntime) -> None:
     """Whatever an agent does to its context, the runtime knows who it is."""
 
     @handles
-    async def forge(message: Order, context: Context) -> Reply:
+    async def forge(message: Order, context: MessageContext) -> Reply:
         admin = AgentId("admin", "root")
         with pytest.raises(dataclasses.FrozenInstanceError):
             context.id = admin  # type: ignore[misc]
@@ -165,10 +165,10 @@ async def test_a_sender_cannot_be_forged(make_runtime: MakeRuntime) -> None:
 
 
 async def test_a_context_is_over_with_its_message(make_runtime: MakeRuntime) -> None:
-    kept: list[Context] = []
+    kept: list[MessageContext] = []
 
     @handles
-    async def keep(message: Order, context: Context) -> None:
+    async def keep(message: Order, context: MessageContext) -> None:
         kept.append(context)
 
     async with make_runtime() as runtime:
@@ -180,7 +180,7 @@ async def test_a_context_is_over_with_its_message(make_runtime: MakeRuntime) -> 
             lambda: kept[0].publish(Greeting(name=""), topic="a"),
             lambda: kept[0].subscribe("a"),
         ):
-            with pytest.raises(UsageError, match="is handled, and its context with it is over"):
+            with pytest.raises(UsageError, match="is handled, and its context has ended"):
                 await attempt()
 
 
@@ -193,13 +193,13 @@ async def test_an_answer_counts_once_and_only_from_who_was_asked(make_runtime: M
     async with make_runtime() as runtime:
         await runtime.register("waiter", Waiter, make=lambda _: Waiter(door))
         asked: list[Envelope] = []
-        deliver = runtime._incoming.deliver
+        deliver = runtime._scheduler.deliver
 
-        async def watch(envelope: Envelope, sender: Job | None) -> None:
+        async def watch(envelope: Envelope, sender: Delivery | None) -> None:
             asked.append(envelope)
             await deliver(envelope, sender)
 
-        runtime._incoming.deliver = watch  # type: ignore[method-assign]
+        runtime._scheduler.deliver = watch  # type: ignore[method-assign]
 
         async def ask() -> None:
             replies.append(await runtime.send(Greeting(name="honest"), to="waiter"))
@@ -210,12 +210,12 @@ async def test_an_answer_counts_once_and_only_from_who_was_asked(make_runtime: M
             await door.reached.wait()
             (envelope,) = asked
             # By somebody else; to a message that never was.
-            await runtime._handling.settle(Answer(envelope.message_id, AgentId("mallory"), forged), envelope)
-            await runtime._handling.settle(Answer("msg_0", AgentId("waiter"), forged), envelope)
+            await runtime._dispatcher.settle(ReplyEnvelope(envelope.message_id, AgentId("mallory"), forged), envelope)
+            await runtime._dispatcher.settle(ReplyEnvelope("msg_0", AgentId("waiter"), forged), envelope)
             assert replies == []
             door.opened.set()
         # The same once more.
-        await runtime._handling.settle(Answer(envelope.message_id, AgentId("waiter"), forged), envelope)
+        await runtime._dispatcher.settle(ReplyEnvelope(envelope.message_id, AgentId("waiter"), forged), envelope)
     assert replies == [Reply(text="honest")]
     assert [letter.reason for letter in runtime.dead_letters] == [Reason.UNASKED] * 3
 
@@ -249,16 +249,16 @@ async def test_an_answer_after_the_deadline_is_a_dead_letter(make_runtime: MakeR
 
 async def test_a_flood_fills_one_queue_and_not_the_memory(make_runtime: MakeRuntime) -> None:
     door = Door()
-    async with make_runtime(limits=Limits(queue_messages=5)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(queue_messages=5)) as runtime:
         await runtime.register("greeter", Greeter)
         await runtime.register("waiter", Waiter, make=lambda _: Waiter(door))
         async with anyio.create_task_group() as group:
             for _ in range(50):
                 group.start_soon(lambda: runtime.send(Greeting(name=""), to="waiter"))
             await anyio.wait_all_tasks_blocked()
-            resident = runtime._census.find(AgentId("waiter"))
-            assert resident is not None
-            assert (door.inside, len(resident)) == (1, 5)
+            mailbox = runtime._registry.find(AgentId("waiter"))
+            assert mailbox is not None
+            assert (door.inside, len(mailbox)) == (1, 5)
             # Others do not notice.
             assert await runtime.send(Greeting(name=""), to="greeter") is not None
             group.cancel_scope.cancel()
@@ -269,21 +269,21 @@ async def test_a_flood_fills_one_queue_and_not_the_memory(make_runtime: MakeRunt
 
 async def test_a_queue_is_full_by_its_bytes_too(make_runtime: MakeRuntime) -> None:
     door = Door()
-    limits = Limits(queue_bytes=1000, message_bytes=1000)
+    limits = RuntimeLimits(queue_bytes=1000, message_bytes=1000)
     async with make_runtime(limits=limits) as runtime:
         await runtime.register("waiter", Waiter, make=lambda _: Waiter(door))
         async with anyio.create_task_group() as group:
             for _ in range(10):
                 group.start_soon(lambda: runtime.send(Greeting(name="x" * 400), to="waiter"))
             await anyio.wait_all_tasks_blocked()
-            resident = runtime._census.find(AgentId("waiter"))
-            assert resident is not None
-            assert len(resident) == 2
+            mailbox = runtime._registry.find(AgentId("waiter"))
+            assert mailbox is not None
+            assert len(mailbox) == 2
             door.opened.set()
 
 
 async def test_keys_cannot_be_used_to_make_agents_without_end(make_runtime: MakeRuntime) -> None:
-    async with make_runtime(limits=Limits(agents=3)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(agents=3)) as runtime:
         await runtime.register("counter", Counter, grants=READING)
         for key in "abc":
             await runtime.send(Greeting(name=""), to=f"counter/{key}")
@@ -295,7 +295,7 @@ async def test_keys_cannot_be_used_to_make_agents_without_end(make_runtime: Make
 
 
 async def test_subscriptions_have_an_end_too(make_runtime: MakeRuntime) -> None:
-    async with make_runtime(limits=Limits(subscriptions=2)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(subscriptions=2)) as runtime:
         await runtime.register("errand", Errand, grants=Grants(subscribe=["*"]))
         for topic in ("a", "b", "a", "b"):
             await runtime.send(Order(what="subscribe", target=topic), to="errand")
@@ -308,11 +308,11 @@ async def test_two_agents_that_send_to_each_other_for_ever_are_stopped(make_runt
 
     class Ping(RuntimeAgent):
         @handles
-        async def hit(self, message: Order, context: Context) -> None:
+        async def hit(self, message: Order, context: MessageContext) -> None:
             hops.append(str(context.id))
             await context.send(message, to="pong" if context.id.type == "ping" else "ping")
 
-    async with make_runtime(limits=Limits(hops=10)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(hops=10)) as runtime:
         for name in ("ping", "pong"):
             await runtime.register(name, Ping, grants=Grants(agents=["ping", "pong"]), at_once=100)
         with pytest.raises(AgentFailedError):
@@ -328,12 +328,12 @@ async def test_publications_that_lead_to_publications_for_ever_are_stopped(make_
         subscriptions = ("news.*",)
 
         @handles
-        async def again(self, message: News, context: Context) -> None:
+        async def again(self, message: News, context: MessageContext) -> None:
             read.append(str(context.id))
             await context.publish(message, topic="news.again")
 
     grants = Grants(publish=["news.*"], subscribe=["news.*"])
-    async with make_runtime(limits=Limits(hops=6)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(hops=6)) as runtime:
         for name in ("echo", "wall"):
             await runtime.register(name, Echo, grants=grants)
         await runtime.publish(News(headline=""), topic="news.first")
@@ -347,7 +347,7 @@ async def test_who_would_wait_for_itself_is_told_at_once(make_runtime: MakeRunti
 
     class Link(RuntimeAgent):
         @handles
-        async def pass_on(self, message: Order, context: Context) -> None:
+        async def pass_on(self, message: Order, context: MessageContext) -> None:
             first, _, rest = message.target.partition(" ")
             try:
                 await context.send(Order(what="", target=rest), to=first)
@@ -367,17 +367,17 @@ async def test_a_huge_message_goes_nowhere_as_an_answer_neither(make_runtime: Ma
     async def blow_up(message: Greeting) -> Reply:
         return Reply(text="x" * 2000)
 
-    async with make_runtime(limits=Limits(message_bytes=1000)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(message_bytes=1000)) as runtime:
         await runtime.register("bomb", blow_up)
         with pytest.raises(MessageError, match="the message Greeting has 2011 bytes, and 1000 are the limit"):
             await runtime.send(Greeting(name="x" * 2000), to="bomb")
-        with pytest.raises(AgentFailedError, match="bomb/default answered Greeting with what is no valid message"):
+        with pytest.raises(AgentFailedError, match="bomb/default answered Greeting with a message that is not valid"):
             await runtime.send(Greeting(name=""), to="bomb")
     assert [letter.reason for letter in runtime.dead_letters] == [Reason.INVALID] * 2
 
 
 async def test_dead_letters_have_an_end(make_runtime: MakeRuntime) -> None:
-    async with make_runtime(limits=Limits(dead_letters=5, dead_letter_bytes=3000)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(dead_letters=5, dead_letter_bytes=3000)) as runtime:
         await runtime.register("errand", Errand)
         for number in range(8):
             with pytest.raises(AgentFailedError):
@@ -463,10 +463,10 @@ async def test_a_factory_that_raises_is_asked_again_next_time(make_runtime: Make
             raise ConnectionError("secret address")
         return Counter()
 
-    async with make_runtime(limits=Limits(agents=1)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(agents=1)) as runtime:
         await runtime.register("counter", Counter, make=make)
         for key in "ab":
-            with pytest.raises(AgentFailedError, match=r"could not be made \(ConnectionError\)") as caught:
+            with pytest.raises(AgentFailedError, match=r"could not be created \(ConnectionError\)") as caught:
                 await runtime.send(Greeting(name=""), to=f"counter/{key}")
             assert "secret" not in str(caught.value)
             await runtime.idle()
@@ -506,5 +506,5 @@ async def test_a_message_type_cannot_be_given_another_shape(make_runtime: MakeRu
         await runtime.register("greeter", Greeter)
         with pytest.raises(UsageError, match="there is a message 'Greeting' already"):
             await runtime.register("impostor", Impostor)
-        with pytest.raises(MessageError, match="Greeting is not a message here"):
+        with pytest.raises(MessageError, match="Greeting is not a known message"):
             await runtime.send(twin(name="x"), to="greeter")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from unit.runtime.troupe import READING, Errand, Greeter, Greeting, MakeRuntime, News, Order, Reader, Reply
+from unit.runtime.sample_agents import READING, Errand, Greeter, Greeting, MakeRuntime, News, Order, Reader, Reply
 
 from fumehood import AuditError
 from fumehood.audit import AuditLog, Query, Trail

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import anyio
 import pytest
-from unit.runtime.troupe import Counter, Door, Errand, Greeter, Greeting, MakeRuntime, Order, Reply, Waiter
+from unit.runtime.sample_agents import Counter, Door, Errand, Greeter, Greeting, MakeRuntime, Order, Reply, Waiter
 
 from fumehood import UsageError
 from fumehood.runtime import (
     AgentFailedError,
     AgentId,
-    Context,
     DeadlineError,
     DeliveryError,
     Grants,
     Message,
+    MessageContext,
     MessageError,
     NotGrantedError,
     Reason,
@@ -60,7 +60,7 @@ async def test_the_recipient_sees_who_sent_it(make_runtime: MakeRuntime) -> None
 
 async def test_functions_are_agents_too(make_runtime: MakeRuntime) -> None:
     @handles
-    async def greet(message: Greeting, context: Context) -> Reply:
+    async def greet(message: Greeting, context: MessageContext) -> Reply:
         return Reply(text=f"{context.id.key} greets {message.name}")
 
     async def obey(message: Order) -> None:
@@ -80,20 +80,20 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Line:
+class RuntimeLink:
     points: tuple[Point, ...]
 
 
 async def test_a_dataclass_is_a_message_and_a_handler_may_take_several(make_runtime: MakeRuntime) -> None:
     class Plotter(RuntimeAgent):
         @handles
-        async def plot(self, message: Point | Line) -> Point | None:
+        async def plot(self, message: Point | RuntimeLink) -> Point | None:
             return message if isinstance(message, Point) else None
 
     async with make_runtime() as runtime:
         await runtime.register("plotter", Plotter)
         assert await runtime.send(Point(3), to="plotter") == Point(3)
-        assert await runtime.send(Line((Point(1), Point(2))), to="plotter") is None
+        assert await runtime.send(RuntimeLink((Point(1), Point(2))), to="plotter") is None
 
 
 async def test_nobody_shares_an_object_with_anybody(make_runtime: MakeRuntime) -> None:
@@ -199,11 +199,11 @@ async def test_a_deadline_is_never_later_than_that_of_the_message_before(make_ru
     remaining: list[float] = []
 
     @handles
-    async def ask(message: Order, context: Context) -> None:
+    async def ask(message: Order, context: MessageContext) -> None:
         await context.send(Greeting(name=""), to="clock", deadline=1000)
 
     @handles
-    async def tell(message: Greeting, context: Context) -> None:
+    async def tell(message: Greeting, context: MessageContext) -> None:
         remaining.append(context.remaining)
 
     async with make_runtime() as runtime:
@@ -217,7 +217,7 @@ async def test_a_deadline_is_never_later_than_that_of_the_message_before(make_ru
 async def test_a_deadline_that_makes_no_sense_is_refused(make_runtime: MakeRuntime, deadline: float) -> None:
     async with make_runtime() as runtime:
         await runtime.register("greeter", Greeter)
-        with pytest.raises(UsageError, match="a deadline is more than 0 seconds away"):
+        with pytest.raises(UsageError, match="a deadline must be more than 0 seconds"):
             await runtime.send(Greeting(name=""), to="greeter", deadline=deadline)
 
 
@@ -270,7 +270,7 @@ async def test_the_first_parameter_of_a_method_may_have_any_name(make_runtime: M
             return Reply(text=f"{type(this).__name__} greets {message.name}")
 
         @handles
-        async def obey(_, message: Order, context: Context) -> Reply:
+        async def obey(_, message: Order, context: MessageContext) -> Reply:
             return Reply(text=f"{context.id} obeys")
 
     async with make_runtime() as runtime:

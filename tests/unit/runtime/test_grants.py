@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fumehood import Policy, UnknownKeywordError
 from fumehood.runtime import AgentId, Grants, TopicId
-from fumehood.runtime.patterns import Pattern
+from fumehood.runtime.identity import Pattern
 
 
 @pytest.mark.parametrize(

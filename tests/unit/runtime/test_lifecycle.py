@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import anyio
 import pytest
-from unit.runtime.troupe import (
+from unit.runtime.sample_agents import (
     READING,
     Counter,
     Door,
@@ -25,12 +25,12 @@ from fumehood import UsageError
 from fumehood.runtime import (
     AgentFailedError,
     AgentId,
-    Context,
     Grants,
-    Limits,
     LocalRuntime,
+    MessageContext,
     Reason,
     RuntimeAgent,
+    RuntimeLimits,
     StoppedError,
     handles,
 )
@@ -44,7 +44,7 @@ class Noisy(RuntimeAgent):
     def __init__(self, told: list[str], error: Exception | None = None) -> None:
         self._told, self._error = told, error
 
-    async def on_start(self, context: Context) -> None:
+    async def on_start(self, context: MessageContext) -> None:
         self._told.append(f"start {context.id}")
 
     @handles
@@ -71,7 +71,7 @@ async def test_an_agent_starts_before_its_first_message_and_stops_with_the_runti
 async def test_outside_of_its_block_a_runtime_takes_nothing(make_runtime: MakeRuntime) -> None:
     runtime = make_runtime()
     await runtime.register("greeter", Greeter)
-    with pytest.raises(StoppedError, match="has not begun"):
+    with pytest.raises(StoppedError, match="is not started"):
         await runtime.send(Greeting(name=""), to="greeter")
     async with runtime:
         await runtime.send(Greeting(name=""), to="greeter")
@@ -200,9 +200,9 @@ async def test_states_are_saved_and_given_back_when_agents_are_made_again(make_r
 @pytest.mark.parametrize(
     ("state", "complaint"),
     [
-        ({}, "no state of a runtime"),
-        ({"version": 2, "agents": {}}, "no state of a runtime of version 1"),
-        ({"version": 1, "agents": []}, "no state of a runtime"),
+        ({}, "the state of the runtime is not valid"),
+        ({"version": 2, "agents": {}}, "it must have version 1"),
+        ({"version": 1, "agents": []}, "the state of the runtime is not valid"),
         ({"version": 1, "agents": {"cuonter/a": {}}}, "did you mean counter"),
         ({"version": 1, "agents": {"counter/a": 5}}, "must be a mapping"),
         ({"version": 1, "agents": {"counter/\n": {}}}, "printable"),
@@ -225,7 +225,7 @@ async def test_a_state_that_json_cannot_hold_names_the_agent(make_runtime: MakeR
     async with make_runtime() as runtime:
         await runtime.register("odd", Odd)
         await runtime.send(Greeting(name=""), to="odd")
-        with pytest.raises(UsageError, match="the state of odd/default is nothing that JSON can hold"):
+        with pytest.raises(UsageError, match="the state of odd/default is not valid JSON data"):
             await runtime.save_state()
         assert await runtime.send(Greeting(name=""), to="odd") == Reply(text="2")
 
@@ -234,7 +234,7 @@ async def test_a_state_that_its_agent_refuses_is_not_lost(make_runtime: MakeRunt
     async with make_runtime() as runtime:
         await runtime.register("counter", Counter)
         await runtime.load_state({"version": 1, "agents": {"counter/a": {"count": "many"}}})
-        with pytest.raises(AgentFailedError, match="could not be made"):
+        with pytest.raises(AgentFailedError, match="could not be created"):
             await runtime.send(Greeting(name=""), to="counter/a")
         assert (await runtime.save_state())["agents"] == {"counter/a": {"count": "many"}}
 
@@ -253,7 +253,7 @@ async def test_an_agent_that_is_retired_is_made_anew(make_runtime: MakeRuntime) 
 
 async def test_the_runtime_limits_how_many_handlers_are_at_work(make_runtime: MakeRuntime) -> None:
     door = Door()
-    async with make_runtime(limits=Limits(handlers=2)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(handlers=2)) as runtime:
         await runtime.register("waiter", Waiter, make=lambda _: Waiter(door))
         async with anyio.create_task_group() as group:
             for key in "abcdef":
@@ -265,7 +265,7 @@ async def test_the_runtime_limits_how_many_handlers_are_at_work(make_runtime: Ma
 
 
 async def test_handlers_that_wait_for_others_do_not_use_up_the_limit(make_runtime: MakeRuntime) -> None:
-    async with make_runtime(limits=Limits(handlers=1)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(handlers=1)) as runtime:
         await runtime.register("greeter", Greeter)
         await runtime.register("errand", Errand, grants=Grants(agents=["greeter"]))
         replies: list[object] = []
@@ -281,7 +281,7 @@ async def test_handlers_that_wait_for_others_do_not_use_up_the_limit(make_runtim
 
 async def test_a_handler_may_wait_for_several_answers_at_once(make_runtime: MakeRuntime) -> None:
     @handles
-    async def fan_out(message: Order, context: Context) -> Reply:
+    async def fan_out(message: Order, context: MessageContext) -> Reply:
         replies: list[str] = []
 
         async def ask(key: str) -> None:
@@ -292,7 +292,7 @@ async def test_a_handler_may_wait_for_several_answers_at_once(make_runtime: Make
                 group.start_soon(ask, key)
         return Reply(text="".join(replies))
 
-    async with make_runtime(limits=Limits(handlers=2)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(handlers=2)) as runtime:
         await runtime.register("counter", Counter)
         await runtime.register("fan", fan_out, grants=Grants(agents=["counter"]), at_once=3)
         for _ in range(3):
@@ -307,7 +307,7 @@ async def test_messages_of_one_sender_to_one_agent_keep_their_order(make_runtime
     async def take(message: News) -> None:
         read.append(message.headline)
 
-    async with make_runtime(limits=Limits(queue_messages=3)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(queue_messages=3)) as runtime:
         await runtime.register("reader", take, grants=READING, subscriptions=["news.*"])
         for number in range(50):
             await runtime.publish(News(headline=str(number)), topic="news.a")
@@ -342,7 +342,7 @@ async def test_what_cannot_be_an_agent_is_one_clear_error(make_runtime: MakeRunt
 
 
 def test_a_handler_says_with_types_what_it_takes() -> None:
-    with pytest.raises(UsageError, match="needs a type for 'message'"):
+    with pytest.raises(UsageError, match="needs a type annotation for 'message'"):
 
         @handles
         async def untyped(message) -> None: ...  # type: ignore[no-untyped-def]
@@ -352,15 +352,15 @@ def test_a_handler_says_with_types_what_it_takes() -> None:
         @handles  # type: ignore[arg-type]
         def blocking(message: Greeting) -> None: ...
 
-    with pytest.raises(UsageError, match="must take a message and, if it likes, a context"):
+    with pytest.raises(UsageError, match="must take a message and optionally a context"):
 
         @handles
-        async def greedy(message: Greeting, context: Context, more: int) -> None: ...
+        async def greedy(message: Greeting, context: MessageContext, more: int) -> None: ...
 
 
 async def test_a_child_overrides_a_handler_with_or_without_saying_so(make_runtime: MakeRuntime) -> None:
     class Loud(Greeter):
-        async def greet(self, message: Greeting, context: Context) -> Reply:
+        async def greet(self, message: Greeting, context: MessageContext) -> Reply:
             return Reply(text="HELLO")
 
     async with make_runtime() as runtime:
@@ -371,7 +371,7 @@ async def test_a_child_overrides_a_handler_with_or_without_saying_so(make_runtim
 async def test_what_make_returns_must_be_what_was_registered(make_runtime: MakeRuntime) -> None:
     async with make_runtime() as runtime:
         await runtime.register("greeter", Greeter, make=lambda _: Counter())
-        with pytest.raises(AgentFailedError, match=r"greeter/default could not be made \(TypeError\)"):
+        with pytest.raises(AgentFailedError, match=r"greeter/default could not be created \(TypeError\)"):
             await runtime.send(Greeting(name=""), to=AgentId("greeter"))
     (letter,) = runtime.dead_letters
     assert "`make` returned Counter, and Greeter was registered" in letter.detail

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from fumehood import UsageError
-from fumehood.runtime import AgentId, Catalogue, Limits, Message, MessageError, TopicId
-from fumehood.runtime.envelopes import Answer, Envelope, Failure
+from fumehood.runtime import AgentId, Message, MessageError, MessageTypes, RuntimeLimits, TopicId
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
 from fumehood.runtime.messages import Payload
 
 
@@ -22,15 +22,15 @@ class Parcel(Message):
     labels: tuple[str, ...] = ()
 
 
-def catalogue(*types: type[object], most_bytes: int = 1000) -> Catalogue:
-    made = Catalogue(most_bytes)
+def types(*types: type[object], most_bytes: int = 1000) -> MessageTypes:
+    made = MessageTypes(most_bytes)
     for each in types:
         made.add(each)
     return made
 
 
 def test_whatever_a_field_may_hold_comes_back_as_it_went_in() -> None:
-    known = catalogue(Parcel)
+    known = types(Parcel)
     for parcel in (
         Parcel(weight=1.5, content=b"\xff\x00", labels=("a", "\u2028")),
         Parcel(weight=math.inf),
@@ -45,12 +45,12 @@ def test_a_message_has_the_name_of_its_class_or_one_of_its_own() -> None:
     class Old(Message, name="parcel.v1"):
         pass
 
-    assert catalogue(Parcel, Old).names() == ["Parcel", "parcel.v1"]
-    assert catalogue(Old).encode(Old()) == Payload("parcel.v1", b"{}")
+    assert types(Parcel, Old).names() == ["Parcel", "parcel.v1"]
+    assert types(Old).encode(Old()) == Payload("parcel.v1", b"{}")
 
 
 def test_a_second_type_of_the_same_name_is_refused_whatever_its_shape() -> None:
-    known = catalogue(Parcel)
+    known = types(Parcel)
 
     def another() -> type[Message]:
         class Parcel(Message):
@@ -71,7 +71,7 @@ def test_a_type_that_is_not_whole_is_no_message() -> None:
         part: Missing  # noqa: F821  # type: ignore[name-defined]
 
     with pytest.raises(UsageError, match=r"Broken cannot be a message: .*Missing"):
-        catalogue(Broken)
+        types(Broken)
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Soft(BaseModel):
 )
 def test_what_could_change_on_its_way_is_no_message(type: type[object], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        catalogue(type)
+        types(type)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Raw:
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        (object(), "object is not a message here"),
+        (object(), "object is not a known message"),
         (Parcel.model_construct(weight="heavy"), "the message Parcel cannot be written as JSON"),
         (Parcel(weight=1, content=b"x" * 1000), r"the message Parcel has 1\d\d\d bytes, and 1000 are the limit"),
         (Raw(b"\xff"), "the message Raw cannot be written as JSON: .*utf-8"),
@@ -110,7 +110,7 @@ class Raw:
 )
 def test_what_cannot_be_sent_is_one_clear_error(message: object, complaint: str) -> None:
     with pytest.raises(MessageError, match=complaint):
-        catalogue(Parcel, Raw).encode(message)
+        types(Parcel, Raw).encode(message)
 
 
 class Child(Parcel):
@@ -118,14 +118,14 @@ class Child(Parcel):
 
 
 def test_a_child_of_a_known_type_is_not_known_by_that() -> None:
-    with pytest.raises(MessageError, match="Child is not a message here"):
-        catalogue(Parcel).encode(Child(weight=1))
+    with pytest.raises(MessageError, match="Child is not a known message"):
+        types(Parcel).encode(Child(weight=1))
 
 
 @pytest.mark.parametrize(
     ("payload", "complaint"),
     [
-        (Payload("Letter", b"{}"), "nobody here knows a message 'Letter'"),
+        (Payload("Letter", b"{}"), "the message 'Letter' is not known"),
         (Payload("Parcel", b"{}"), "the message Parcel is not valid: weight: Field required"),
         (Payload("Parcel", b'{"weight": 1, "colour": 2}'), "colour: Extra inputs are not permitted"),
         (Payload("Parcel", b"\xff"), "the message Parcel is not valid"),
@@ -135,7 +135,7 @@ def test_a_child_of_a_known_type_is_not_known_by_that() -> None:
 )
 def test_what_arrives_is_checked_as_if_a_stranger_had_sent_it(payload: Payload, complaint: str) -> None:
     with pytest.raises(MessageError, match=complaint):
-        catalogue(Parcel).decode(payload)
+        types(Parcel).decode(payload)
 
 
 ENVELOPE = Envelope(
@@ -170,19 +170,19 @@ def test_a_message_is_the_same_bytes_on_its_way() -> None:
     data = envelope.to_bytes(now=0, wall=0)
     assert data.endswith(payload.data)
     assert len(data) < len(payload.data) + 400
-    assert Answer("msg_1", AgentId("b"), payload).to_bytes().endswith(payload.data)
+    assert ReplyEnvelope("msg_1", AgentId("b"), payload).to_bytes().endswith(payload.data)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer("msg_1", AgentId("b")),
-        Answer("msg_1", AgentId("b"), Payload("Parcel", b'{"weight":1}')),
-        Answer("msg_1", AgentId("b"), failure=Failure("refused", "no")),
+        ReplyEnvelope("msg_1", AgentId("b")),
+        ReplyEnvelope("msg_1", AgentId("b"), Payload("Parcel", b'{"weight":1}')),
+        ReplyEnvelope("msg_1", AgentId("b"), failure=ReplyFailure("refused", "no")),
     ],
 )
-def test_an_answer_is_the_same_after_a_journey_as_bytes(answer: Answer) -> None:
-    assert Answer.from_bytes(answer.to_bytes()) == answer
+def test_an_answer_is_the_same_after_a_journey_as_bytes(answer: ReplyEnvelope) -> None:
+    assert ReplyEnvelope.from_bytes(answer.to_bytes()) == answer
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_bytes_that_are_no_envelope_are_one_clear_error(change: tuple[bytes, byt
 )
 def test_bytes_that_are_no_answer_are_one_clear_error(data: bytes) -> None:
     with pytest.raises(MessageError):
-        Answer.from_bytes(data)
+        ReplyEnvelope.from_bytes(data)
 
 
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
 def test_there_is_no_unlimited(value: float) -> None:
-    with pytest.raises(UsageError, match=r"Limits\.hops must be more than 0"):
-        Limits(hops=value)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"RuntimeLimits\.hops must be more than 0"):
+        RuntimeLimits(hops=value)  # type: ignore[arg-type]

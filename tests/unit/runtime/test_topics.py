@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from unit.runtime.troupe import READING, Errand, Greeting, MakeRuntime, News, Order, Reader, Reply
+from unit.runtime.sample_agents import READING, Errand, Greeting, MakeRuntime, News, Order, Reader, Reply
 
 from fumehood import UsageError
 from fumehood.runtime import (
     AgentId,
-    Context,
     Grants,
-    Limits,
     Message,
+    MessageContext,
     NotGrantedError,
     Reason,
     RuntimeAgent,
+    RuntimeLimits,
     TopicId,
     handles,
 )
@@ -70,7 +70,7 @@ async def test_an_agent_does_not_get_what_it_publishes_itself(make_runtime: Make
         subscriptions = ("news.*",)
 
         @handles
-        async def take(self, message: News, context: Context) -> None:
+        async def take(self, message: News, context: MessageContext) -> None:
             read.append(f"{context.id} from {context.sender}")
             if context.sender is None:
                 await context.publish(message, topic="news.b/one")
@@ -88,7 +88,7 @@ async def test_an_agent_subscribes_itself_and_nobody_else_whatever_the_source(ma
 
     class Curious(Errand):
         @handles
-        async def take(self, message: News, context: Context) -> None:
+        async def take(self, message: News, context: MessageContext) -> None:
             read.append(f"{context.id}: {context.topic}")
 
     async with make_runtime() as runtime:
@@ -114,7 +114,7 @@ async def test_a_full_queue_makes_the_publisher_wait_and_nobody_else(make_runtim
         read.append(f"quick {message.headline}")
 
     is_published = anyio.Event()
-    async with make_runtime(limits=Limits(queue_messages=1)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(queue_messages=1)) as runtime:
         for name, kind in (("slow", slow), ("quick", quick)):
             await runtime.register(name, kind, grants=READING, subscriptions=["news.*"])
 
@@ -140,7 +140,7 @@ async def test_what_finds_no_room_in_time_is_a_dead_letter_and_the_publisher_goe
     async def slow(message: News) -> None:
         await gate.wait()
 
-    async with make_runtime(limits=Limits(queue_messages=1)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(queue_messages=1)) as runtime:
         await runtime.register("slow", slow, grants=READING, subscriptions=["news.*"])
         for _ in range(2):
             await runtime.publish(News(headline=""), topic="news.a")
@@ -180,6 +180,6 @@ async def test_a_message_needs_no_subscriber(make_runtime: MakeRuntime) -> None:
     async with make_runtime() as runtime:
         runtime.messages.add(News)
         await runtime.publish(News(headline=""), topic="news.a")
-        with pytest.raises(UsageError, match="Unknown is not a message here"):
+        with pytest.raises(UsageError, match="Unknown is not a known message"):
             await runtime.publish(Unknown(), topic="news.a")
     assert [letter.reason for letter in runtime.dead_letters] == [Reason.INVALID]

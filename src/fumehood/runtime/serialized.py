@@ -1,4 +1,4 @@
-"""A local runtime whose envelopes are bytes on their way, as between machines: to test agents for that."""
+"""A local runtime whose envelopes are bytes in transit, as between machines: to test agents for that."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import cast
 
 import anyio
 
-from fumehood.runtime.envelopes import Answer, Envelope
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope
 from fumehood.runtime.local import LocalRuntime
 
 
 class SerialisingRuntime(LocalRuntime):
-    """Whoever receives something has read it from bytes, and shares no object with who wrote it."""
+    """Sender and recipient share no object: what one receives was read from the bytes that the other wrote."""
 
-    def _carry(self, envelope: Envelope) -> Envelope:
+    def _transfer(self, envelope: Envelope) -> Envelope:
         data = envelope.to_bytes(anyio.current_time(), time.time())
         return Envelope.from_bytes(data, anyio.current_time(), time.time())
 
-    def _carry_answer(self, answer: Answer) -> Answer:
-        return Answer.from_bytes(answer.to_bytes())
+    def _transfer_reply(self, answer: ReplyEnvelope) -> ReplyEnvelope:
+        return ReplyEnvelope.from_bytes(answer.to_bytes())
 
     async def save_state(self) -> Mapping[str, object]:
         return cast("Mapping[str, object]", json.loads(json.dumps(await super().save_state())))

@@ -6,10 +6,10 @@ from collections import Counter as Tally
 
 import anyio
 import pytest
-from unit.runtime.troupe import Greeting, MakeRuntime, News, Order, Reply
+from unit.runtime.sample_agents import Greeting, MakeRuntime, News, Order, Reply
 
 from fumehood.errors import DeliveryError, LoopError, OverloadedError
-from fumehood.runtime import Context, Grants, Limits, LocalRuntime, Message, Reason, RuntimeAgent, handles
+from fumehood.runtime import Grants, LocalRuntime, Message, MessageContext, Reason, RuntimeAgent, RuntimeLimits, handles
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ class Asker(RuntimeAgent):
         self.log: list[str] = []
 
     @handles
-    async def ask(self, message: Order, context: Context) -> Reply:
+    async def ask(self, message: Order, context: MessageContext) -> Reply:
         self.log.append("asks")
         await self._meeting.meet()
         answer = await context.send(Greeting(name=context.id.type), to=message.target, reply=Reply)
@@ -47,7 +47,7 @@ class Asker(RuntimeAgent):
         return answer
 
     @handles
-    async def answer(self, message: Greeting, context: Context) -> Reply:
+    async def answer(self, message: Greeting, context: MessageContext) -> Reply:
         self.log.append(f"answers {message.name}")
         return Reply(text=f"{context.id.type} to {message.name}")
 
@@ -90,7 +90,7 @@ async def test_an_agent_that_is_not_reentrant_refuses_the_circle_at_once(make_ru
         reentrant = False
 
         @handles
-        async def ask(self, message: Order, context: Context) -> Reply:
+        async def ask(self, message: Order, context: MessageContext) -> Reply:
             try:
                 return await super().ask(message, context)
             except LoopError as error:
@@ -103,7 +103,7 @@ async def test_an_agent_that_is_not_reentrant_refuses_the_circle_at_once(make_ru
         answers = await ask_in_a_circle(runtime, "ab")
     (text,) = refused
     assert sorted(answers.values())[1] == "refused"
-    assert "takes no question meanwhile" in text
+    assert "takes no request meanwhile" in text
 
 
 async def test_what_register_says_of_reentrancy_counts_more_than_the_class(make_runtime: MakeRuntime) -> None:
@@ -116,7 +116,7 @@ async def test_what_register_says_of_reentrancy_counts_more_than_the_class(make_
 
 class Myself(RuntimeAgent):
     @handles
-    async def count_down(self, message: Order, context: Context) -> Reply:
+    async def count_down(self, message: Order, context: MessageContext) -> Reply:
         if message.what == "0":
             return Reply(text="0")
         try:
@@ -127,7 +127,7 @@ class Myself(RuntimeAgent):
 
 
 async def test_who_asks_itself_for_ever_is_stopped_by_the_limit_of_hops(make_runtime: MakeRuntime) -> None:
-    async with make_runtime(limits=Limits(hops=5)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(hops=5)) as runtime:
         await runtime.register("a", Myself, grants=EVERYTHING)
         assert (await runtime.send(Order(what="99"), to="a", reply=Reply)).text == "99 98 97 96 95 94 LoopError"
 
@@ -139,7 +139,7 @@ class Hub(RuntimeAgent):
         self._count, self.running, self.most = count, 0, 0
 
     @handles
-    async def fan_out(self, message: Order, context: Context) -> Reply:
+    async def fan_out(self, message: Order, context: MessageContext) -> Reply:
         outcomes: list[str] = []
 
         async def ask(number: int) -> None:
@@ -164,7 +164,7 @@ class Hub(RuntimeAgent):
 
 class Spoke(RuntimeAgent):
     @handles
-    async def ask_back(self, message: Greeting, context: Context) -> Reply:
+    async def ask_back(self, message: Greeting, context: MessageContext) -> Reply:
         try:
             return await context.send(News(headline=""), to="hub", reply=Reply)
         except OverloadedError as error:
@@ -182,7 +182,7 @@ async def test_of_questions_in_the_middle_of_a_handler_one_runs_at_a_time(make_r
 
 async def test_questions_in_the_middle_of_a_handler_have_a_limit(make_runtime: MakeRuntime) -> None:
     hub = Hub(10)
-    async with make_runtime(limits=Limits(questions=4)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(reentrant_requests=4)) as runtime:
         await runtime.register("hub", Hub, make=lambda _: hub, grants=EVERYTHING)
         await runtime.register("spoke", Spoke, grants=EVERYTHING)
         assert (await runtime.send(Order(what=""), to="hub", reply=Reply)).text == "OverloadedError=6 back=4"
@@ -196,20 +196,20 @@ async def test_only_those_whom_it_waits_for_interrupt_a_handler(make_runtime: Ma
 
     class Clerk(RuntimeAgent):
         @handles
-        async def work(self, message: Order, context: Context) -> Reply:
+        async def work(self, message: Order, context: MessageContext) -> Reply:
             log.append("begins")
             answer = await context.send(Greeting(name=""), to="friend", reply=Reply)
             log.append("ends")
             return answer
 
         @handles
-        async def answer(self, message: News, context: Context) -> Reply:
+        async def answer(self, message: News, context: MessageContext) -> Reply:
             log.append(f"answers {context.sender or 'the application'}")
             return Reply(text="")
 
     class Friend(RuntimeAgent):
         @handles
-        async def ask_back(self, message: Greeting, context: Context) -> Reply:
+        async def ask_back(self, message: Greeting, context: MessageContext) -> Reply:
             await strangers.wait()
             return await context.send(News(headline=""), to="clerk", reply=Reply)
 
@@ -229,7 +229,7 @@ async def test_an_agent_that_is_being_made_is_not_asked_in_between(make_runtime:
     told: list[str] = []
 
     class Newborn(RuntimeAgent):
-        async def on_start(self, context: Context) -> None:
+        async def on_start(self, context: MessageContext) -> None:
             await context.send(Greeting(name=""), to="godfather")
 
         @handles
@@ -238,7 +238,7 @@ async def test_an_agent_that_is_being_made_is_not_asked_in_between(make_runtime:
 
     class Godfather(RuntimeAgent):
         @handles
-        async def ask(self, message: Greeting, context: Context) -> None:
+        async def ask(self, message: Greeting, context: MessageContext) -> None:
             try:
                 await context.send(Order(what=""), to="newborn")
             except LoopError as error:
@@ -260,11 +260,11 @@ async def test_cancelling_a_circle_leaves_nothing_behind(make_runtime: MakeRunti
 
     class Endless(RuntimeAgent):
         @handles
-        async def ask(self, message: Order, context: Context) -> None:
+        async def ask(self, message: Order, context: MessageContext) -> None:
             await context.send(Greeting(name=""), to="b" if context.id.type == "a" else "a")
 
         @handles
-        async def answer(self, message: Greeting, context: Context) -> None:
+        async def answer(self, message: Greeting, context: MessageContext) -> None:
             if context.id.type == "b":
                 await context.send(Greeting(name=""), to="a")
             asked.set()
@@ -278,9 +278,9 @@ async def test_cancelling_a_circle_leaves_nothing_behind(make_runtime: MakeRunti
             await asked.wait()
             group.cancel_scope.cancel()
         await runtime.idle()
-        assert all(resident.is_idle for resident in runtime._census.residents())
-        assert runtime._incoming.slots._free == Limits().handlers
-        assert [resident.turns._free for resident in runtime._census.residents()] == [1, 1]
+        assert all(mailbox.is_idle for mailbox in runtime._registry.mailboxes())
+        assert runtime._scheduler.slots._free == RuntimeLimits().handlers
+        assert [mailbox.turns._free for mailbox in runtime._registry.mailboxes()] == [1, 1]
         await runtime.save_state()
 
 
@@ -295,7 +295,7 @@ class Player(RuntimeAgent):
         self._tally, self._times = tally, times
 
     @handles
-    async def hit(self, message: Ball, context: Context) -> None:
+    async def hit(self, message: Ball, context: MessageContext) -> None:
         self._tally[context.id.type] += 1
         for _ in range(self._times if message.left else 0):
             side = "right" if context.id.type == "left" else "left"
@@ -318,21 +318,21 @@ async def play(runtime: LocalRuntime, times: int, balls: int, length: int) -> Ta
 async def test_two_that_publish_to_each_other_with_full_queues_go_on_and_lose_nothing(
     make_runtime: MakeRuntime,
 ) -> None:
-    async with make_runtime(limits=Limits(queue_messages=5, deadline_seconds=PATIENCE)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(queue_messages=5, deadline_seconds=PATIENCE)) as runtime:
         tally = await play(runtime, times=1, balls=50, length=9)
     assert tally == {"left": 500, "right": 500}
     assert runtime.dead_letters.total == 0
 
 
 async def test_a_storm_is_refused_at_the_limit_and_does_not_stall(make_runtime: MakeRuntime) -> None:
-    async with make_runtime(limits=Limits(queue_messages=5, deadline_seconds=PATIENCE)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(queue_messages=5, deadline_seconds=PATIENCE)) as runtime:
         with anyio.fail_after(PATIENCE):
             tally = await play(runtime, times=3, balls=2, length=7)
         letters = list(runtime.dead_letters)
-        assert all(len(resident) == 0 for resident in runtime._census.residents())
+        assert all(len(mailbox) == 0 for mailbox in runtime._registry.mailboxes())
     assert min(tally.values()) > 20
     assert {letter.reason for letter in letters} == {Reason.OVERLOADED, Reason.FAILED}
-    assert any("neither could go on" in letter.detail for letter in letters)
+    assert any("a deadlock" in letter.detail for letter in letters)
 
 
 async def test_who_waits_for_room_is_asked_in_between(make_runtime: MakeRuntime) -> None:
@@ -340,7 +340,7 @@ async def test_who_waits_for_room_is_asked_in_between(make_runtime: MakeRuntime)
 
     class Writer(RuntimeAgent):
         @handles
-        async def write(self, message: Order, context: Context) -> None:
+        async def write(self, message: Order, context: MessageContext) -> None:
             for _ in range(4):
                 await context.publish(News(headline=""), topic="news")
 
@@ -350,13 +350,13 @@ async def test_who_waits_for_room_is_asked_in_between(make_runtime: MakeRuntime)
 
     class Reader(RuntimeAgent):
         @handles
-        async def read(self, message: News, context: Context) -> None:
+        async def read(self, message: News, context: MessageContext) -> None:
             await is_full.wait()
             read.append((await context.send(Greeting(name=""), to="writer", reply=Reply)).text)
 
     read: list[str] = []
     is_full = anyio.Event()
-    async with make_runtime(limits=Limits(queue_messages=1, deadline_seconds=PATIENCE)) as runtime:
+    async with make_runtime(limits=RuntimeLimits(queue_messages=1, deadline_seconds=PATIENCE)) as runtime:
         await runtime.register("writer", Writer, grants=EVERYTHING)
         await runtime.register("reader", Reader, grants=EVERYTHING, subscriptions=["news"])
         async with anyio.create_task_group() as group:

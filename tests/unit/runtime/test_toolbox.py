@@ -6,11 +6,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from unit.runtime.troupe import MakeRuntime, Reply
+from unit.runtime.sample_agents import MakeRuntime, Reply
 
 from fumehood import Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
-from fumehood.runtime import AgentFailedError, AgentId, Context, Grants, LocalRuntime, Message, Reason, handles
+from fumehood.runtime import AgentFailedError, AgentId, Grants, LocalRuntime, Message, MessageContext, Reason, handles
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, Answer, ToolCall, ToolResult, tool
 
@@ -28,7 +28,7 @@ class Call(Message):
 
 
 @handles
-async def worker(message: Call, context: Context) -> Reply:
+async def worker(message: Call, context: MessageContext) -> Reply:
     policy = {"small": SMALL, "large": LARGE}[message.policy]
     async with context.toolbox(policy) as toolbox:
         names = [schema["name"] for schema in toolbox.schemas()]
@@ -108,7 +108,7 @@ async def test_what_is_taken_away_while_a_sandbox_is_open_is_gone_at_the_next_ca
     async with make_runtime() as runtime:
 
         @handles
-        async def greedy(message: Call, context: Context) -> None:
+        async def greedy(message: Call, context: MessageContext) -> None:
             async with context.toolbox(SMALL) as toolbox:
                 for grants in (GRANTS, Grants(tools=["python"]), Grants()):
                     await runtime.grant("worker", grants)
@@ -168,8 +168,8 @@ async def test_in_a_room_of_its_own_an_agent_is_still_who_it_is(make_runtime: Ma
     forged = {"agent": "admin/root", "message": "msg_0", "runtime": "runtime_0", "sandbox": "box_0", "task": "task_1"}
 
     @handles
-    async def forger(message: Call, context: Context) -> None:
-        async with context.room(SMALL, ids=forged) as room:
+    async def forger(message: Call, context: MessageContext) -> None:
+        async with context.sandbox(SMALL, ids=forged) as room:
             toolbox = room.toolbox([PYTHON], ids=forged)
             assert (await toolbox.call("python", {"code": "print(1)"})).status == "success"
             assert (await toolbox.call("half \ud800 a pair", {})).status == "denied"
@@ -199,8 +199,8 @@ async def test_a_room_has_the_runtimes_tools_and_asks_where_the_policy_does(make
         return "other"
 
     @handles
-    async def maker(message: Call, context: Context) -> None:
-        async with context.room(SMALL) as room:
+    async def maker(message: Call, context: MessageContext) -> None:
+        async with context.sandbox(SMALL) as room:
             with pytest.raises(UsageError, match="has a tool 'tell' that its runtime does not know"):
                 room.toolbox([tell])
             with pytest.raises(UsageError, match="the runtime has a tool 'python' already"):
@@ -209,9 +209,9 @@ async def test_a_room_has_the_runtimes_tools_and_asks_where_the_policy_does(make
             assert (await toolbox.call("tell", {})).status == "denied"
             assert "There is no tool 'python'" in (await toolbox.call("python", {})).text
         with pytest.raises(UnenforceableError, match="approvals"):
-            async with context.room(asking):
+            async with context.sandbox(asking):
                 pass
-        async with context.room(asking, gated=True) as room:
+        async with context.sandbox(asking, gated=True) as room:
             with pytest.raises(UsageError, match="nobody to ask"):
                 room.toolbox()
 

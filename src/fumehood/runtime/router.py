@@ -1,4 +1,4 @@
-"""The way out of an agent, or of the application: judged, written, intercepted, recorded, and only then posted."""
+"""Routing of messages of agents and the application: check grants, encode, intercept, record, then deliver."""
 
 from __future__ import annotations
 
@@ -22,75 +22,74 @@ from fumehood.errors import (
     UsageError,
 )
 from fumehood.policy import Seconds, read_seconds
-from fumehood.runtime.census import Census
-from fumehood.runtime.chronicle import Chronicle
-from fumehood.runtime.deadletters import Reason
-from fumehood.runtime.enquiries import Enquiries
-from fumehood.runtime.envelopes import Answer, Envelope
-from fumehood.runtime.events import GrantDenied, MessagePublished, MessageSent
+from fumehood.runtime.audit import GrantDenied, MessagePublished, MessageSent, RuntimeAudit
+from fumehood.runtime.dead_letters import DeadLetterRecorder, Reason, reason_of
+from fumehood.runtime.envelopes import Envelope, ReplyEnvelope
 from fumehood.runtime.identity import AgentId, TopicId
-from fumehood.runtime.interception import DroppedError, Interceptors, Passage, Stage
-from fumehood.runtime.limits import Limits
-from fumehood.runtime.losses import Losses
-from fumehood.runtime.messages import Catalogue, Payload
-from fumehood.runtime.residents import Job
-from fumehood.runtime.subscriptions import Subscriptions
+from fumehood.runtime.interceptors import DroppedError, Interceptors, MessageInfo, Stage
+from fumehood.runtime.interface import RuntimeLimits
+from fumehood.runtime.mailbox import Delivery
+from fumehood.runtime.messages import MessageTypes, Payload
+from fumehood.runtime.pending import PendingRequests
+from fumehood.runtime.registry import Registry, Subscriptions
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who sends, and because of which message. The application has no name, and needs no grants."""
+    """The sender and the message that it is handling. The application has no id and needs no grants."""
 
     sender: AgentId | None = None
-    job: Job | None = None
+    delivery: Delivery | None = None
 
     @property
     def cause(self) -> Envelope | None:
-        return None if self.job is None else self.job.envelope
+        return None if self.delivery is None else self.delivery.envelope
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """How envelopes get to the other side; in a distributed runtime, over the network."""
+class Transport:
+    """How envelopes reach mailboxes; in a distributed runtime, over the network."""
 
-    deliver: Callable[[Envelope, Job | None], Awaitable[None]]
-    """Returns when it waits in the agent's queue, which may have to get room first. DeliveryError, MessageError."""
-    offer: Callable[[Envelope, Job | None], bool]
-    """The same at once; False if there is no room."""
+    deliver: Callable[[Envelope, Delivery | None], Awaitable[None]]
+    """Returns when it is in the agent's queue, after waiting for room. Raises DeliveryError or MessageError."""
+    offer: Callable[[Envelope, Delivery | None], bool]
+    """The same without waiting; False if there is no room."""
     abandon: Callable[[Envelope], None]
-    """Nobody waits for the answer any more."""
+    """The sender has stopped waiting for the answer."""
 
 
-class Outgoing:
+class Router:
+    """Sends requests and publications on behalf of an origin."""
+
     def __init__(
         self,
-        limits: Limits,
-        catalogue: Catalogue,
-        census: Census,
+        limits: RuntimeLimits,
+        types: MessageTypes,
+        registry: Registry,
         subscriptions: Subscriptions,
-        enquiries: Enquiries,
+        pending: PendingRequests,
         interceptors: Interceptors,
-        chronicle: Chronicle,
-        losses: Losses,
-        post: Post,
+        audit: RuntimeAudit,
+        dead_letters: DeadLetterRecorder,
+        post: Transport,
     ) -> None:
-        self._limits, self._catalogue, self._census, self._subscriptions = limits, catalogue, census, subscriptions
-        self._enquiries, self._interceptors, self._chronicle = enquiries, interceptors, chronicle
-        self._losses, self._post = losses, post
+        self._limits, self._types, self._registry, self._subscriptions = limits, types, registry, subscriptions
+        self._pending, self._interceptors, self._audit = pending, interceptors, audit
+        self._dead_letters, self._transport = dead_letters, post
 
-    async def ask(
+    async def send(
         self, origin: Origin, message: object, to: AgentId | str, seconds: Seconds | None, reply: type[T]
     ) -> T:
         target = AgentId.parse(to) if isinstance(to, str) else to
         sender = origin.sender
-        if sender is not None and not self._census.grants_of(sender).may_send(sender.key, target):
+        if sender is not None and not self._registry.grants_of(sender).may_send(sender.key, target):
             await self.deny(origin, "send to", target)
         draft = await self._draft(origin, message, target, None, seconds)
-        if self._chronicle.is_on:
+        if self._audit.is_on:
             await self._record_sent(draft)
-        answer = await self._answer_to(draft, origin.job)
+        answer = await self._answer_to(draft, origin.delivery)
         if answer.failure is not None:
             raise answer.failure.as_error()
         return self._read(answer, reply)
@@ -98,44 +97,44 @@ class Outgoing:
     async def publish(self, origin: Origin, message: object, topic: TopicId | str, seconds: Seconds | None) -> None:
         target = TopicId.parse(topic) if isinstance(topic, str) else topic
         sender = origin.sender
-        if sender is not None and not self._census.grants_of(sender).may_publish(sender.key, target):
+        if sender is not None and not self._registry.grants_of(sender).may_publish(sender.key, target):
             await self.deny(origin, "publish to", target)
         try:
-            draft = await self._draft(origin, message, AgentId("nobody"), target, seconds)
+            draft = await self._draft(origin, message, AgentId("unaddressed"), target, seconds)
         except DroppedError:
             return
         recipients = await self._recipients(target, draft.payload.name, sender)
-        if self._chronicle.is_on:
+        if self._audit.is_on:
             await self._record_published(draft, target, recipients)
-        await self._distribute([replace(draft, to=recipient) for recipient in recipients], origin.job)
+        await self._distribute([replace(draft, to=recipient) for recipient in recipients], origin.delivery)
 
     async def deny(self, origin: Origin, action: str, target: object) -> None:
-        """Recorded, then raised."""
+        """Records the denial, then raises NotGrantedError."""
         ids = {"agent": str(origin.sender), **({"message": origin.cause.message_id} if origin.cause else {})}
-        await self._chronicle.tell(GrantDenied(action, str(target)), **ids)
+        await self._audit.record(GrantDenied(action, str(target)), **ids)
         raise NotGrantedError(str(origin.sender), action, str(target))
 
     async def _draft(
         self, origin: Origin, message: object, to: AgentId, topic: TopicId | None, seconds: Seconds | None
     ) -> Envelope:
-        """Written, intercepted and addressed. What cannot be sent is a dead letter."""
+        """Encodes, intercepts and addresses it. What cannot be sent is a dead letter."""
         message_id, cause, target = f"msg_{secrets.token_hex(8)}", origin.cause, topic or to
         deadline = self._deadline(cause, seconds)
         payload: Payload | None = None
         try:
-            payload = self._catalogue.encode(message)
+            payload = self._types.encode(message)
             hops = 0 if cause is None else cause.hops + 1
             if hops > self._limits.hops:
                 raise LoopError(
-                    f"{payload.name} to {target} would be hop {hops} of one conversation, and {self._limits.hops} are "
-                    "the limit (Limits.hops)"
+                    f"{payload.name} to {target} would be hop {hops} of one conversation; {self._limits.hops} is "
+                    "the limit (RuntimeLimits.hops)"
                 )
             stage = Stage.SEND if topic is None else Stage.PUBLISH
-            payload = await self._interceptors.apply(payload, Passage(stage, message_id, origin.sender, target))
+            payload = await self._interceptors.apply(payload, MessageInfo(stage, message_id, origin.sender, target))
         except (MessageError, LoopError, RefusedError) as error:
             name = payload.name if payload else type(message).__name__
             detail, reason = _in_full(error), reason_of(error)
-            await self._losses.bury(message_id, name, payload, origin.sender, target, reason, detail)
+            await self._dead_letters.record_unsent(message_id, name, payload, origin.sender, target, reason, detail)
             raise
         return Envelope(
             message_id=message_id,
@@ -153,39 +152,39 @@ class Outgoing:
         if isinstance(seconds, str):
             seconds = read_seconds(seconds, "deadline")
         if seconds is not None and not 0 < seconds < float("inf"):
-            raise UsageError(f"a deadline is more than 0 seconds away and less than infinity; this is {seconds!r}")
+            raise UsageError(f"a deadline must be more than 0 seconds and less than infinity; this is {seconds!r}")
         wanted = anyio.current_time() + (self._limits.deadline_seconds if seconds is None else seconds)
         return wanted if cause is None else min(wanted, cause.deadline)
 
-    async def _answer_to(self, envelope: Envelope, asker: Job | None) -> Answer:
-        enquiry, answer = self._enquiries.open(envelope), None
+    async def _answer_to(self, envelope: Envelope, asker: Delivery | None) -> ReplyEnvelope:
+        request, answer = self._pending.open(envelope), None
         if asker is not None:
             asker.asked[envelope.message_id] = envelope.to
         try:
             with anyio.CancelScope(deadline=envelope.deadline):
                 await self._deliver(envelope, asker)
-                answer = await enquiry.wait()
+                answer = await request.wait()
         finally:
-            self._enquiries.close(envelope)
+            self._pending.close(envelope)
             if asker is not None:
                 del asker.asked[envelope.message_id]
             if answer is None:
-                self._post.abandon(envelope)
+                self._transport.abandon(envelope)
         if answer is None:
             raise DeadlineError(f"{envelope.to} has not answered {envelope.payload.name} in time")
         return answer
 
-    async def _deliver(self, envelope: Envelope, asker: Job | None) -> None:
+    async def _deliver(self, envelope: Envelope, asker: Delivery | None) -> None:
         try:
-            await self._post.deliver(envelope, asker)
+            await self._transport.deliver(envelope, asker)
         except (DeliveryError, MessageError) as error:
-            await self._losses.lose(envelope, reason_of(error), str(error))
+            await self._dead_letters.record(envelope, reason_of(error), str(error))
             raise
 
-    async def _distribute(self, envelopes: list[Envelope], publisher: Job | None) -> None:
-        """Those whose queue is full keep nobody else waiting, only the sender, and it not for ever.
+    async def _distribute(self, envelopes: list[Envelope], publisher: Delivery | None) -> None:
+        """Delivers to each recipient; a full queue delays the sender only, not the other recipients.
 
-        OverloadedError if it would be for ever; the others have got theirs by then.
+        OverloadedError if waiting would never end; the other recipients have received it by then.
         """
         waiting = [envelope for envelope in envelopes if not await self._offer(envelope, publisher)]
         full: list[OverloadedError] = []
@@ -196,34 +195,34 @@ class Outgoing:
         if full:
             raise full[0]
 
-    async def _wait_for_room(self, envelope: Envelope, publisher: Job | None, full: list[OverloadedError]) -> None:
+    async def _wait_for_room(self, envelope: Envelope, publisher: Delivery | None, full: list[OverloadedError]) -> None:
         with anyio.CancelScope(deadline=envelope.deadline) as scope:
             try:
-                await self._post.deliver(envelope, publisher)
+                await self._transport.deliver(envelope, publisher)
             except (DeliveryError, MessageError) as error:
                 full += [error] if isinstance(error, OverloadedError) else []
-                await self._losses.lose(envelope, reason_of(error), str(error))
+                await self._dead_letters.record(envelope, reason_of(error), str(error))
         if scope.cancelled_caught:
-            await self._losses.lose(envelope, Reason.OVERLOADED, f"the queue of {envelope.to} stayed full")
+            await self._dead_letters.record(envelope, Reason.OVERLOADED, f"the queue of {envelope.to} stayed full")
 
-    async def _offer(self, envelope: Envelope, publisher: Job | None) -> bool:
-        """Whether it is settled: accepted, or lost."""
+    async def _offer(self, envelope: Envelope, publisher: Delivery | None) -> bool:
+        """Whether it is accepted or a dead letter; False if there is no room yet."""
         try:
-            return self._post.offer(envelope, publisher)
+            return self._transport.offer(envelope, publisher)
         except (DeliveryError, MessageError) as error:
-            await self._losses.lose(envelope, reason_of(error), str(error))
+            await self._dead_letters.record(envelope, reason_of(error), str(error))
             return True
 
     async def _recipients(self, topic: TopicId, name: str, sender: AgentId | None) -> list[AgentId]:
-        """Who is subscribed, may be, and has a handler for it; never the sender itself."""
+        """The subscribers that have a grant and a handler for it; never the sender itself."""
         found: list[AgentId] = []
         for agent in self._subscriptions.recipients(topic):
-            if agent == sender or not self._census.takes(agent.type, name):
+            if agent == sender or not self._registry.takes(agent.type, name):
                 continue
-            if self._census.grants_of(agent).may_receive(agent.key, topic):
+            if self._registry.grants_of(agent).may_receive(agent.key, topic):
                 found.append(agent)
             else:
-                await self._chronicle.tell(GrantDenied("receive from", str(topic)), agent=str(agent))
+                await self._audit.record(GrantDenied("receive from", str(topic)), agent=str(agent))
         return found
 
     async def _record_sent(self, envelope: Envelope) -> None:
@@ -231,7 +230,7 @@ class Outgoing:
             type=envelope.payload.name,
             sender=envelope.sender and str(envelope.sender),
             to=str(envelope.to),
-            body=self._chronicle.content(envelope.payload.data),
+            body=self._audit.content(envelope.payload.data),
             cause=envelope.cause,
             hops=envelope.hops,
             deadline_ms=round((envelope.deadline - anyio.current_time()) * 1000),
@@ -244,7 +243,7 @@ class Outgoing:
             sender=envelope.sender and str(envelope.sender),
             topic=str(topic),
             recipients=tuple(map(str, recipients)),
-            body=self._chronicle.content(envelope.payload.data),
+            body=self._audit.content(envelope.payload.data),
             cause=envelope.cause,
             hops=envelope.hops,
         )
@@ -252,32 +251,16 @@ class Outgoing:
 
     async def _record(self, envelope: Envelope, event: MessageSent | MessagePublished) -> None:
         try:
-            await self._chronicle.tell(event, message=envelope.message_id)
+            await self._audit.record(event, message=envelope.message_id)
         except AuditError as error:
-            await self._losses.lose(envelope, Reason.UNRECORDED, str(error))
+            await self._dead_letters.record(envelope, Reason.UNRECORDED, str(error))
             raise
 
-    def _read(self, answer: Answer, reply: type[T]) -> T:
-        value = None if answer.payload is None else self._catalogue.decode(answer.payload)
+    def _read(self, answer: ReplyEnvelope, reply: type[T]) -> T:
+        value = None if answer.payload is None else self._types.decode(answer.payload)
         if not isinstance(value, reply):
             raise MessageError(f"{answer.by} answered with {type(value).__name__}, and {reply.__name__} was expected")
         return value
-
-
-def reason_of(error: FumehoodError) -> Reason:
-    match error:
-        case DroppedError():
-            return Reason.DROPPED
-        case RefusedError():
-            return Reason.REFUSED
-        case LoopError():
-            return Reason.LOOPING
-        case OverloadedError():
-            return Reason.OVERLOADED
-        case MessageError():
-            return Reason.INVALID
-        case _:
-            return Reason.UNHANDLED
 
 
 def _in_full(error: FumehoodError) -> str:

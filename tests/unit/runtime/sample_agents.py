@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import anyio
 
-from fumehood.runtime import AgentId, Context, Grants, LocalRuntime, Message, RuntimeAgent, handles
+from fumehood.runtime import AgentId, Grants, LocalRuntime, Message, MessageContext, RuntimeAgent, handles
 
 MakeRuntime = Callable[..., LocalRuntime]
 
@@ -32,7 +32,7 @@ class News(Message):
 
 class Greeter(RuntimeAgent):
     @handles
-    async def greet(self, message: Greeting, context: Context) -> Reply:
+    async def greet(self, message: Greeting, context: MessageContext) -> Reply:
         return Reply(text=f"Hello {message.name}, I am {context.id} and you are {context.sender}")
 
 
@@ -40,7 +40,7 @@ class Errand(RuntimeAgent):
     """Does whatever it is told, as a model that was talked into something does."""
 
     @handles
-    async def obey(self, message: Order, context: Context) -> Reply:
+    async def obey(self, message: Order, context: MessageContext) -> Reply:
         match message.what:
             case "greet":
                 return await context.send(Greeting(name="you"), to=message.target, reply=Reply)
@@ -67,7 +67,7 @@ class Reader(RuntimeAgent):
         self.read = [] if read is None else read
 
     @handles
-    async def take(self, message: News, context: Context) -> None:
+    async def take(self, message: News, context: MessageContext) -> None:
         self.read.append((context.id, f"{context.topic}: {message.headline}"))
 
 

@@ -1,4 +1,4 @@
-"""Tools of an agent: those that are granted, in a sandbox under a policy that is granted, judged at each call."""
+"""Tools of an agent: the granted ones, in a sandbox under a granted policy; grants are checked at each call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fumehood.audit import Trail
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
-from fumehood.runtime.events import GrantDenied
+from fumehood.runtime.audit import GrantDenied
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
 from fumehood.sandbox.sandbox import AsyncSandbox
@@ -19,13 +19,13 @@ from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStat
 from fumehood.tools.filters import Pipeline
 
 MakeGate = Callable[[AgentId, AsyncSandbox], Gate]
-"""Who is asked about the calls of this agent in this sandbox, such as `Approvals`."""
+"""Creates the gate that decides about the calls of this agent in this sandbox, such as `Approvals`."""
 
-_MOST_TOLD = 200
+_MOST_SHOWN = 200
 
 
 class GrantedToolbox(Toolbox):
-    """As a toolbox, for one agent. What it is not granted it cannot see and not call."""
+    """A toolbox of one agent, which can neither see nor call tools that are not granted."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class GrantedToolbox(Toolbox):
 
     @property
     def sandbox(self) -> AsyncSandbox:
-        """Where calls are carried out; its files are the agent's to read and write."""
+        """The sandbox of the calls; the agent may read and write its files."""
         return self._box
 
     def schemas(self) -> list[ToolSchema]:
@@ -55,21 +55,21 @@ class GrantedToolbox(Toolbox):
         if not grants.may_call(name):
             return await self._denied("call the tool", name, f"has no grant for the tool {name[:80]!r}")
         if not grants.may_open(self._box.policy):
-            # Taken away since the sandbox was opened, or its policy was changed.
+            # The grant was removed since the sandbox was opened, or its policy was changed.
             digest = self._box.policy.digest
             return await self._denied("use a sandbox under", digest, "has no grant for this policy any more")
         return await super().call(name, arguments)
 
     async def _denied(self, action: str, target: str, why: str) -> ToolResult:
-        # A model may write a name that nobody could show: half of a surrogate pair is nothing that UTF-8 has.
-        told = target[:_MOST_TOLD].encode("utf-8", "backslashreplace").decode()
-        await self._records.write(GrantDenied(action, told))
+        # A model may write a name that UTF-8 cannot encode, such as half of a surrogate pair.
+        shown = target[:_MOST_SHOWN].encode("utf-8", "backslashreplace").decode()
+        await self._records.write(GrantDenied(action, shown))
         granted = ", ".join(schema["name"] for schema in self.schemas()) or "none"
         return ToolResult(f"Denied: {self._agent} {why}. Its tools are: {granted}.", ToolStatus.DENIED)
 
 
-class GrantedRoom:
-    """A sandbox that one agent has opened because of one message, and the tools that there are for it."""
+class GrantedSandbox:
+    """A sandbox that one agent has opened for one message, and the tools that it may use there."""
 
     def __init__(
         self,
@@ -92,21 +92,20 @@ class GrantedRoom:
         filters: Pipeline | None = None,
         ids: Mapping[str, str] | None = None,
     ) -> GrantedToolbox:
-        """With all tools that the runtime has for this agent, or with these of them.
+        """A toolbox with all tools that the runtime has for this agent, or with the given ones of them.
 
-        `own` are tools that only the agent itself can carry out, such as handing a task over; they need grants as all
-        others do. Where the runtime has a gate, that one is asked and not `gate`. `ids` are added to the records; those
-        that the runtime has set stay as they are.
+        `own` are tools that the agent itself implements, such as a handoff; they need grants as all others do. If the
+        runtime has a gate, `gate` is ignored. `ids` are added to the records and cannot replace those of the runtime.
         """
         for each in tools or ():
             if each not in self._tools:
                 raise UsageError(
-                    f"{self._agent} has a tool {each.name!r} that its runtime does not know; give it to the runtime, "
+                    f"{self._agent} has a tool {each.name!r} that its runtime does not know; pass it to the runtime, "
                     "or to the agent's type: register(tools=[...])"
                 )
         for each in own:
             if any(each.name == known.name for known in self._tools):
-                raise UsageError(f"the runtime has a tool {each.name!r} already; {self._agent} cannot bring another")
+                raise UsageError(f"the runtime has a tool {each.name!r} already; {self._agent} cannot add another")
         trail = self.sandbox.trail
         return GrantedToolbox(
             self._agent,
@@ -120,7 +119,7 @@ class GrantedRoom:
 
 
 @asynccontextmanager
-async def open_room(
+async def open_sandbox(
     agent: AgentId,
     grants: Callable[[], Grants],
     policy: Policy,
@@ -130,7 +129,7 @@ async def open_room(
     tools: Sequence[Tool],
     make_gate: MakeGate | None,
     trail: Trail,
-) -> AsyncIterator[GrantedRoom]:
-    """`gated` is the agent's promise that its toolboxes have a gate; one without is refused by the toolbox itself."""
+) -> AsyncIterator[GrantedSandbox]:
+    """`gated` declares that the agent's toolboxes have a gate; a toolbox without one raises an error then."""
     async with AsyncSandbox(policy, session=session, audit=trail, gated=gated or make_gate is not None) as box:
-        yield GrantedRoom(agent, grants, box, tools, make_gate(agent, box) if make_gate else None)
+        yield GrantedSandbox(agent, grants, box, tools, make_gate(agent, box) if make_gate else None)

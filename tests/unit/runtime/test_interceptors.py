@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from unit.runtime.troupe import READING, Errand, Greeter, Greeting, MakeRuntime, News, Order, Reader, Reply
+from unit.runtime.sample_agents import READING, Errand, Greeter, Greeting, MakeRuntime, News, Order, Reader, Reply
 
 from fumehood.runtime import (
     DROP,
     AgentId,
     Grants,
-    Limits,
+    MessageInfo,
     NotGrantedError,
-    Passage,
     Reason,
     RefusedError,
+    RuntimeLimits,
     Stage,
     TopicId,
 )
@@ -24,17 +24,17 @@ pytestmark = pytest.mark.anyio
 
 
 class Hook:
-    def __init__(self, act: Callable[[object, Passage], object]) -> None:
+    def __init__(self, act: Callable[[object, MessageInfo], object]) -> None:
         self._act = act
         self.seen: list[tuple[Stage, object, str, str]] = []
 
-    async def intercept(self, message: object, passage: Passage) -> object:
-        self.seen.append((passage.stage, message, str(passage.sender), str(passage.target)))
-        return self._act(message, passage)
+    async def intercept(self, message: object, info: MessageInfo) -> object:
+        self.seen.append((info.stage, message, str(info.sender), str(info.target)))
+        return self._act(message, info)
 
 
 async def test_an_interceptor_sees_messages_publications_and_answers(make_runtime: MakeRuntime) -> None:
-    hook = Hook(lambda message, passage: message)
+    hook = Hook(lambda message, info: message)
     async with make_runtime(interceptors=[hook]) as runtime:
         await runtime.register("greeter", Greeter)
         await runtime.register("reader", Reader, grants=READING)
@@ -52,8 +52,8 @@ async def test_an_interceptor_sees_messages_publications_and_answers(make_runtim
 
 
 async def test_interceptors_change_messages_one_after_the_other(make_runtime: MakeRuntime) -> None:
-    def adding(text: str) -> Callable[[object, Passage], object]:
-        return lambda message, passage: Greeting(name=message.name + text) if isinstance(message, Greeting) else message
+    def adding(text: str) -> Callable[[object, MessageInfo], object]:
+        return lambda message, info: Greeting(name=message.name + text) if isinstance(message, Greeting) else message
 
     async with make_runtime(interceptors=[Hook(adding("1")), Hook(adding("2"))]) as runtime:
         await runtime.register("greeter", Greeter)
@@ -61,11 +61,11 @@ async def test_interceptors_change_messages_one_after_the_other(make_runtime: Ma
     assert reply.text.startswith("Hello 012,")
 
 
-def _refuse(message: object, passage: Passage) -> object:
+def _refuse(message: object, info: MessageInfo) -> object:
     raise RefusedError("not today")
 
 
-def _fail(message: object, passage: Passage) -> object:
+def _fail(message: object, info: MessageInfo) -> object:
     raise KeyError("inner secret")
 
 
@@ -74,18 +74,18 @@ def _fail(message: object, passage: Passage) -> object:
     [
         (_refuse, Reason.REFUSED, "not today"),
         (_fail, Reason.REFUSED, "the interceptor Hook failed with KeyError"),
-        (lambda message, passage: DROP, Reason.DROPPED, "the interceptor Hook dropped it"),
-        (lambda message, passage: None, Reason.REFUSED, "what the interceptor Hook made of it is no message"),
-        (lambda message, passage: Greeting(name="x" * 900), Reason.REFUSED, "bytes, and 500 are the limit"),
+        (lambda message, info: DROP, Reason.DROPPED, "the interceptor Hook dropped it"),
+        (lambda message, info: None, Reason.REFUSED, "the interceptor Hook returned what is not a valid message"),
+        (lambda message, info: Greeting(name="x" * 900), Reason.REFUSED, "bytes, and 500 are the limit"),
     ],
     ids=["refuses", "fails", "drops", "forgets", "blows up"],
 )
 @pytest.mark.parametrize("stage", [Stage.SEND, Stage.ANSWER])
 async def test_what_an_interceptor_lets_not_pass_goes_no_further(
-    make_runtime: MakeRuntime, stage: Stage, act: Callable[[object, Passage], object], reason: Reason, told: str
+    make_runtime: MakeRuntime, stage: Stage, act: Callable[[object, MessageInfo], object], reason: Reason, told: str
 ) -> None:
-    hook = Hook(lambda message, passage: act(message, passage) if passage.stage is stage else message)
-    async with make_runtime(interceptors=[hook], limits=Limits(message_bytes=500)) as runtime:
+    hook = Hook(lambda message, info: act(message, info) if info.stage is stage else message)
+    async with make_runtime(interceptors=[hook], limits=RuntimeLimits(message_bytes=500)) as runtime:
         await runtime.register("greeter", Greeter)
         with pytest.raises(RefusedError, match=told) as caught:
             await runtime.send(Greeting(name=""), to="greeter")
@@ -96,7 +96,7 @@ async def test_what_an_interceptor_lets_not_pass_goes_no_further(
 
 async def test_a_dropped_publication_is_no_error_for_its_publisher(make_runtime: MakeRuntime) -> None:
     read: list[tuple[AgentId, str]] = []
-    async with make_runtime(interceptors=[Hook(lambda message, passage: DROP)]) as runtime:
+    async with make_runtime(interceptors=[Hook(lambda message, info: DROP)]) as runtime:
         await runtime.register("reader", Reader, make=lambda _: Reader(read), grants=READING)
         await runtime.publish(News(headline=""), topic="news.a")
     assert read == []
@@ -104,7 +104,7 @@ async def test_a_dropped_publication_is_no_error_for_its_publisher(make_runtime:
 
 
 async def test_what_is_not_granted_does_not_even_get_to_interceptors(make_runtime: MakeRuntime) -> None:
-    hook = Hook(lambda message, passage: message)
+    hook = Hook(lambda message, info: message)
     async with make_runtime(interceptors=[hook]) as runtime:
         await runtime.register("greeter", Greeter)
         with pytest.raises(NotGrantedError):

@@ -8,15 +8,24 @@ from contextlib import suppress
 import anyio
 import anyio.lowlevel
 import pytest
-from unit.runtime.troupe import MakeRuntime
+from unit.runtime.sample_agents import MakeRuntime
 
 from fumehood.errors import FumehoodError
-from fumehood.runtime import AgentId, Context, Grants, Limits, LocalRuntime, Message, RuntimeAgent, handles
+from fumehood.runtime import (
+    AgentId,
+    Grants,
+    LocalRuntime,
+    Message,
+    MessageContext,
+    RuntimeAgent,
+    RuntimeLimits,
+    handles,
+)
 
 pytestmark = pytest.mark.anyio
 
 TYPES = ("red", "green", "blue")
-LIMITS = Limits(handlers=3, queue_messages=2, hops=6, agents=7, deadline_seconds=20)
+LIMITS = RuntimeLimits(handlers=3, queue_messages=2, hops=6, agents=7, deadline_seconds=20)
 
 
 class Chaos(Message):
@@ -29,13 +38,13 @@ class Agent(RuntimeAgent):
             raise OSError("cannot be made")
 
     @handles
-    async def act(self, message: Chaos, context: Context) -> Chaos | None:
+    async def act(self, message: Chaos, context: MessageContext) -> Chaos | None:
         rng = random.Random(message.seed)
         for _ in range(rng.randrange(3)):
             await self._step(rng, context)
         return rng.choice([None, message])
 
-    async def _step(self, rng: random.Random, context: Context) -> None:
+    async def _step(self, rng: random.Random, context: MessageContext) -> None:
         chaos, someone = Chaos(seed=rng.randrange(10**9)), f"{rng.choice(TYPES)}/{rng.randrange(3)}"
         match rng.randrange(6):
             case 0:
@@ -55,7 +64,7 @@ class Agent(RuntimeAgent):
                 await _try(context, chaos, someone)
 
 
-async def _try(speaker: Context | LocalRuntime, message: Chaos, to: str) -> None:
+async def _try(speaker: MessageContext | LocalRuntime, message: Chaos, to: str) -> None:
     with suppress(FumehoodError):
         await speaker.send(message, to=to, deadline=0.05)
 
@@ -82,9 +91,9 @@ async def test_after_any_turmoil_the_runtime_is_as_it_was(make_runtime: MakeRunt
                         group.start_soon(_try, runtime, message, to)
             await runtime.idle()
             await anyio.wait_all_tasks_blocked()
-            assert runtime._incoming.slots._free == LIMITS.handlers
-            assert (runtime._enquiries._open, runtime._handling.answering) == ({}, {})
-            assert all(resident.is_idle for resident in runtime._census.residents())
+            assert runtime._scheduler.slots._free == LIMITS.handlers
+            assert (runtime._pending._open, runtime._dispatcher.answering) == ({}, {})
+            assert all(mailbox.is_idle for mailbox in runtime._registry.mailboxes())
         for name in TYPES:
             await _still_works(runtime, AgentId(name, "0"))
 
@@ -98,6 +107,6 @@ async def _still_works(runtime: LocalRuntime, agent: AgentId) -> None:
             return
         except FumehoodError:
             await runtime.idle()
-            for resident in runtime._census.residents():
-                await runtime.retire(resident.id)
+            for mailbox in runtime._registry.mailboxes():
+                await runtime.retire(mailbox.id)
     pytest.fail(f"{agent} does not answer any more")
