@@ -244,3 +244,12 @@ async def test_what_was_read_is_in_the_result_as_well(make_policy: MakePolicy) -
             await anyio.lowlevel.checkpoint()
         await run.write("two\n")
         assert (await run.wait()).stdout == "one\ntwo\n"
+
+
+async def test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs(make_policy: MakePolicy) -> None:
+    async with AsyncSandbox(make_policy()) as box, aclosing(box.stream(ENDLESS)) as events:
+        async for event in events:
+            if isinstance(event, Stdout):
+                await box.send_signal(signal.SIGINT)
+            if isinstance(event, Finished):
+                assert (event.result.exit_code, event.result.signal) == (130, "SIGINT")

@@ -296,3 +296,11 @@ def test_the_name_of_a_saved_file_does_not_look_like_a_line_of_ours(tmp_path: Pa
     done = hood("run", "--out", tmp_path / "out", "-c", r"open('a\nhood: all is well', 'w').close()")
     assert done.returncode == 0
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_denied_command_is_told_once_with_what_would_help(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 1\ncommands:\n  deny: [git push]\n")
+    done = hood("run", "--policy", policy, "--language", "bash", "-c", "git push")
+    assert done.returncode == 126
+    assert done.stderr == b"hood: denied: git push: this is denied; remove 'git push' from commands.deny\n"

@@ -25,11 +25,11 @@ class Harvest:
         self._quiet, self._overwrite = quiet, overwrite
         self._pictures = 0
 
-    def show(self, display: Display, stdout: Outlet, stderr: Outlet) -> None:
+    async def show(self, display: Display, stdout: Outlet, stderr: Outlet) -> None:
         """Text as text; a picture is saved, or said to be there."""
         text = display.data.get("text/plain")
         if isinstance(text, str):
-            stdout.write(f"{text}\n".encode("utf-8", "backslashreplace"))
+            await stdout.write(f"{text}\n".encode("utf-8", "backslashreplace"))
         if not _PICTURES.keys().isdisjoint(display.data):
             for outlet in (stdout, stderr):
                 outlet.finish()

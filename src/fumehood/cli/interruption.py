@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives: the first one ends the run, further ones change nothing, and nothing is left behind."""
+"""Ctrl-C and its relatives: signals to `hood` are handed to the work under way, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StoppedError(Exception):
-    """Somebody asked us to stop; `signal` says how."""
+    """A signal ended the work under way; `signal` is its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -26,31 +26,39 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._cancel: Callable[[], object] | None = None
+        """The first one that arrived."""
+        self._receive: Callable[[int], object] | None = None
         self._blocks = False
         for number in _SIGNALS:
-            # Whoever started us with a signal ignored (nohup) wants it ignored.
+            # A signal that was ignored when we were started (nohup) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        is_first = self.signal is None
         self.signal = self.signal or number
-        if self._cancel:
-            self._cancel()
-        if self._blocks:
+        if self._receive:
+            self._receive(number)
+        if self._blocks and not is_first:
             raise StoppedError(self.signal)
+
+    @contextmanager
+    def handing_to(self, receive: Callable[[int], object]) -> Iterator[None]:
+        """Each signal is handed to `receive`, in the event loop; also the one that came before."""
+        loop = asyncio.get_running_loop()
+        self._receive = lambda number: loop.call_soon_threadsafe(receive, number)
+        if self.signal:
+            receive(self.signal)
+        try:
+            yield
+        finally:
+            self._receive = None
 
     @contextmanager
     def cancelling(self, scope: anyio.CancelScope) -> Iterator[None]:
         """A signal cancels the scope, also one that came before."""
-        loop = asyncio.get_running_loop()
-        self._cancel = lambda: loop.call_soon_threadsafe(scope.cancel)
-        if self.signal:
-            scope.cancel()
-        try:
+        with self.handing_to(lambda _: scope.cancel()):
             yield
-        finally:
-            self._cancel = None
 
     def check(self) -> None:
         """For work that asks now and then whether to go on: its clean-up is not interrupted again."""
@@ -59,11 +67,9 @@ class Interruption:
 
     @contextmanager
     def ending_what_blocks(self) -> Iterator[None]:
-        """A write to a reader that does not read blocks the event loop, which then could not cancel anything."""
+        """A second signal breaks off a write that blocks the event loop, which then cannot cancel anything."""
         self._blocks = True
         try:
-            if self.signal:
-                raise StoppedError(self.signal)
             yield
         finally:
             self._blocks = False

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import select
 
+import anyio
+
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.terminal import TerminalFilter
 from fumehood.errors import SandboxError
+
+# A pipe that poll calls writable takes so much without blocking (PIPE_BUF).
+_CHUNK_BYTES = 4096
 
 
 class Outlet:
@@ -18,32 +23,34 @@ class Outlet:
         self._interruption = interruption
         self._filter = TerminalFilter() if os.isatty(descriptor) else None
 
-    def write(self, data: bytes) -> None:
-        self._write_all(self._filter.feed(data) if self._filter else data)
+    async def write(self, data: bytes) -> None:
+        rest = memoryview(self._filter.feed(data) if self._filter else data)
+        while rest:
+            if not _is_writable(self._descriptor):
+                await anyio.wait_writable(self._descriptor)
+            rest = rest[self._write_some(rest[:_CHUNK_BYTES]) :]
 
     def finish(self) -> None:
         """Leave a terminal as it was, at the end or before a line of ours.
 
         What it does not take at once (it was stopped with Ctrl-S) it does not get.
         """
-        if self._filter and _is_writable(self._descriptor, wait=False):
+        if self._filter and _is_writable(self._descriptor):
             os.write(self._descriptor, self._filter.finish())
 
-    def _write_all(self, data: bytes) -> None:
-        rest = memoryview(data)
+    def _write_some(self, data: memoryview) -> int:
         with self._interruption.ending_what_blocks():
-            while rest:
-                try:
-                    rest = rest[os.write(self._descriptor, rest) :]
-                except BlockingIOError:
-                    _is_writable(self._descriptor, wait=True)
-                except BrokenPipeError:
-                    raise
-                except OSError as error:
-                    raise SandboxError(f"the program's output cannot be written: {error.strerror}") from error
+            try:
+                return os.write(self._descriptor, data)
+            except BlockingIOError:
+                return 0
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise SandboxError(f"the program's output cannot be written: {error.strerror}") from error
 
 
-def _is_writable(descriptor: int, *, wait: bool) -> bool:
+def _is_writable(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(None if wait else 0))
+    return bool(poll.poll(0))

@@ -18,7 +18,7 @@ from fumehood.cli.messages import say
 from fumehood.cli.program import Program, read_program
 from fumehood.cli.supervision import Job, run_live, run_silently
 from fumehood.policy import Policy
-from fumehood.results import RunResult
+from fumehood.results import Cause, RunResult
 from fumehood.sandbox.request import RunOptions
 
 _USAGE = "hood run [options] (FILE | -c CODE | -) [ARGS] [-- MORE ARGS]"
@@ -30,6 +30,7 @@ Words after FILE are the program's arguments; its own options come after `--`.
 Output to a file or pipe is the program's, byte for byte. On a terminal
 everything but text, line ends, tabs and colours is shown as harmless text.
 The program reads standard input through hood; `< /dev/null` gives it none.
+Ctrl-C and SIGTERM go to the program; a second one, or 3 seconds, kill it.
 """
 
 
@@ -96,15 +97,12 @@ def execute(arguments: list[str]) -> int:
             result = run_live(job, interruption)
     except StoppedError as error:
         if not chosen.quiet:
-            _leave_echoed_line(error)
             say(str(error))
         return exitcodes.for_signal(error.signal)
     if chosen.learn:
         _print_lesson(policy, result)
-    elif not chosen.quiet and not chosen.json:
-        denials.tell(result.denials)
     if not chosen.quiet and not chosen.json:
-        _explain(result)
+        _explain(result, interruption.signal, tells_denials=not chosen.learn)
     return exitcodes.for_result(result)
 
 
@@ -114,18 +112,17 @@ def _stdin(program: Program) -> int | None:
     return 0
 
 
-def _leave_echoed_line(error: StoppedError) -> None:
-    """A terminal has just written ^C where the cursor was."""
-    if error.signal == signal.SIGINT and os.isatty(2):
-        os.write(2, b"\n")
-
-
 def _print_lesson(policy: Policy, result: RunResult) -> None:
     from fumehood.policy.learning import learn
 
     print(neutralise(learn(policy, result.denials).to_yaml()), end="")
 
 
-def _explain(result: RunResult) -> None:
-    if result.detail:
+def _explain(result: RunResult, stopped_by: int | None, *, tells_denials: bool) -> None:
+    """What the program was refused, and how it ended; a refusal that ended it is told once."""
+    told = result.denials if tells_denials else ()
+    denials.tell(told)
+    if stopped_by and (result.cause is Cause.CANCELLED or result.signal == signal.Signals(stopped_by).name):
+        say(str(StoppedError(stopped_by)))
+    elif result.detail and not (told and result.cause is Cause.POLICY):
         say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")

@@ -1,10 +1,13 @@
-"""One run, watched by a person or a script: its output goes where ours goes, and a signal to us ends it."""
+"""One run, watched by a person or a script: its output goes where ours goes, and a signal to us is one to it."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +27,8 @@ from fumehood.sandbox.sandbox import AsyncSandbox
 if TYPE_CHECKING:
     from fumehood.audit import Trail
 
+# Between a signal that the program was handed and its end by force.
+_GRACE_SECONDS = 3.0
 Work = Callable[[AsyncSandbox, bytes], Awaitable[RunResult]]
 
 
@@ -67,11 +72,11 @@ async def _show(stream: AsyncGenerator[Event, None], harvest: Harvest, stdout: O
         async for event in events:
             match event:
                 case Stdout(data):
-                    stdout.write(data)
+                    await stdout.write(data)
                 case Stderr(data):
-                    stderr.write(data)
+                    await stderr.write(data)
                 case Display():
-                    harvest.show(event, stdout, stderr)
+                    await harvest.show(event, stdout, stderr)
                 case Finished(result):
                     # Before we say anything ourselves: a program may have left its colours on, or the terminal blank.
                     for outlet in (stdout, stderr):
@@ -96,17 +101,48 @@ async def _admitted(job: Job) -> tuple[bytes, Trail | None]:
     return admitted.code, admitted.trail
 
 
+class _Stop:
+    """Signals of one run: the first goes to the program, which may end by itself; a second one, or time, ends it."""
+
+    def __init__(self, job: Job, scope: anyio.CancelScope) -> None:
+        self._is_session = job.session
+        self._scope = scope
+        self._box: AsyncSandbox | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def through(self, box: AsyncSandbox) -> Iterator[None]:
+        """While a program runs there."""
+        self._box = box
+        try:
+            yield
+        finally:
+            self._box, self._scope.deadline = None, math.inf
+
+    def receive(self, number: int) -> None:
+        if number == signal.SIGINT and os.isatty(2):
+            os.write(2, b"\n")  # the terminal has just written ^C where the cursor was
+        if self._box is None or self._sending or (self._is_session and number != signal.SIGINT):
+            self._scope.cancel()
+            return
+        self._scope.deadline = anyio.current_time() + _GRACE_SECONDS
+        self._sending = asyncio.get_running_loop().create_task(self._box.send_signal(number))
+
+
 def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
-        with anyio.CancelScope() as scope, interruption.cancelling(scope):
-            code, audit = await _admitted(job)
-            box = AsyncSandbox(
-                job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True
-            )
-            async with box:
-                result = await work(box, code)
-                await job.harvest.gather(box, result.artifacts)
-                return result
+        with anyio.CancelScope() as scope:
+            stop = _Stop(job, scope)
+            with interruption.handing_to(stop.receive):
+                code, audit = await _admitted(job)
+                box = AsyncSandbox(
+                    job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True
+                )
+                async with box:
+                    with stop.through(box):
+                        result = await work(box, code)
+                    await job.harvest.gather(box, result.artifacts)
+                    return result
         raise StoppedError(interruption.signal or 0)
 
     try:

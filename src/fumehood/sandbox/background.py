@@ -96,9 +96,7 @@ class AsyncBackgroundRun:
 
     async def send_signal(self, number: int | signal.Signals) -> None:
         """To the program's first process."""
-        if number not in signal.valid_signals():
-            raise UsageError(f"{number!r} is not the number of a signal")
-        self._execution.send_signal(int(number))
+        self._execution.send_signal(checked_signal(number))
 
     async def resize(self, columns: int, rows: int) -> None:
         """Of its terminal. The program is told, as any is when its window changes."""
@@ -141,3 +139,9 @@ class AsyncBackgroundRun:
             taken = Record(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
             self._result = await self._entry.concluded(await self._report(taken, self._entry.run_id))
         return self._result
+
+
+def checked_signal(number: int | signal.Signals) -> int:
+    if number not in signal.valid_signals():
+        raise UsageError(f"{number!r} is not the number of a signal")
+    return int(number)

@@ -7,6 +7,7 @@ runs of one sandbox share is the workspace, and nothing else.
 from __future__ import annotations
 
 import secrets
+import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -19,7 +20,14 @@ import anyio.from_thread
 import anyio.to_thread
 
 from fumehood.audit.trail import OFF, Trail
-from fumehood.backends.interface import Backend, BackendSandbox, BackendSession, PackageFolder, RunRequest
+from fumehood.backends.interface import (
+    Backend,
+    BackendSandbox,
+    BackendSession,
+    LiveExecution,
+    PackageFolder,
+    RunRequest,
+)
 from fumehood.backends.selection import select_backend
 from fumehood.concurrency.threads import run_whole
 from fumehood.errors import DeniedError, UsageError
@@ -28,7 +36,7 @@ from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
 from fumehood.results import Cause, Record, RunResult, Status
 from fumehood.sandbox.audit import Journal, RunEntry
-from fumehood.sandbox.background import AsyncBackgroundRun
+from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
 from fumehood.sandbox.egress import LAST_WORDS_BYTES, Outing, Outings, closed_network_hint, wait_for_gateway
@@ -89,6 +97,7 @@ class AsyncSandbox(Files):
         self._outings: Outings | None = None
         self._stack = AsyncExitStack()
         self._background: list[AsyncBackgroundRun] = []
+        self._executions: set[LiveExecution] = set()
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -192,10 +201,9 @@ class AsyncSandbox(Files):
         await self._journal.policy_changed(policy)
 
     async def _run(self, request: RunRequest) -> RunResult:
-        opened = self._backend_sandbox()
         async with self._entry(request) as entry, self._outing(entry.run_id, request) as outing:
             entry.follow(outing.follow())
-            async with opened.start(_equipped(request, outing)) as execution:
+            async with self._started(_equipped(request, outing)) as execution:
                 entry.started()
                 if not await execution.wait_shortly():
                     await entry.tell_started()
@@ -203,6 +211,27 @@ class AsyncSandbox(Files):
             entry.saw(1, taken.stdout)
             entry.saw(2, taken.stderr)
             return await entry.concluded(self._result(taken, entry.run_id, outing))
+
+    @asynccontextmanager
+    async def _started(self, request: RunRequest) -> AsyncIterator[LiveExecution]:
+        """The execution of a `run` or `stream`, which `send_signal` reaches for as long as it is under way."""
+        async with self._backend_sandbox().start(request) as execution:
+            self._executions.add(execution)
+            try:
+                yield execution
+            finally:
+                self._executions.discard(execution)
+
+    async def send_signal(self, number: int | signal.Signals) -> None:
+        """Sends a signal to the first process of each `run` and `stream` under way.
+
+        In a session, SIGINT interrupts the run, and other signals do nothing.
+        """
+        checked = checked_signal(number)
+        for execution in self._executions:
+            execution.send_signal(checked)
+        if self._session and checked == signal.SIGINT:
+            await self._session.interrupt()
 
     def _entry(self, request: RunRequest) -> RunEntry:
         """Of a run that starts as soon as it is recorded."""
@@ -239,10 +268,9 @@ class AsyncSandbox(Files):
                 yield Finished(await self._with_artifacts(event.result)) if isinstance(event, Finished) else event
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
-        opened = self._backend_sandbox()
         async with self._entry(request) as entry, self._outing(entry.run_id, request) as outing:
             entry.follow(outing.follow())
-            async with opened.start(_equipped(request, outing)) as execution:
+            async with self._started(_equipped(request, outing)) as execution:
                 entry.started()
                 await entry.tell_started()
                 last_words = b""

@@ -183,6 +183,7 @@ class Sandbox:
 
     run = _blocking(AsyncSandbox.run)
     stream = _blocking_iterator(AsyncSandbox.stream)
+    send_signal = _blocking(AsyncSandbox.send_signal)
     change_policy = _blocking(AsyncSandbox.change_policy)
     write = _blocking(AsyncSandbox.write)
     read = _blocking(AsyncSandbox.read)
