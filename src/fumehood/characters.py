@@ -20,8 +20,8 @@ _COMBINING_KINDS = frozenset({"Mn", "Me", "Mc"})
 # Letters, marks, numbers, punctuation and symbols, by the first letter of the kind; and spaces.
 _HARMLESS_KINDS = "LMNPS"
 _UNUSUAL = re.compile(r"[^ -~]")
-TAB, FOLD, LAST_SPACE = "→", "↪", "·"
-_MARKS = frozenset(f"⟨⟩{TAB}{FOLD}{LAST_SPACE}")
+TAB, FOLD, MARKED_SPACE = "→   ", "↪", "·"
+_MARKS = frozenset("⟨⟩→↪·")
 
 
 def is_hidden(character: str) -> bool:
@@ -68,8 +68,10 @@ def visible(character: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """For names, reasons and the like, inside of a sentence of ours."""
-    return _UNUSUAL.sub(lambda match: visible(match[0]), text)
+    """For names, reasons and the like, inside of a sentence of ours. Blanks at the end are marked."""
+    shown = _UNUSUAL.sub(lambda match: visible(match[0]), text)
+    rest = shown.rstrip(" ")
+    return shown if len(rest) == len(shown) else rest + MARKED_SPACE * (len(shown) - len(rest))
 
 
 def width_of(text: str) -> int:

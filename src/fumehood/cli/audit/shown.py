@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Any, cast
 
 from fumehood.audit.records import Record
-from fumehood.characters import one_line
+from fumehood.characters import TAB, one_line
 
 Fields = Mapping[str, Any]
-_TAB_COLUMNS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Shown:
 def text_lines(data: bytes) -> list[str]:
     """Code or output, line by line."""
     lines = data.decode("utf-8", "backslashreplace").removesuffix("\n").split("\n")
-    return [one_line(line.expandtabs(_TAB_COLUMNS)) for line in lines]
+    return [TAB.join(map(one_line, line.split("\t"))) for line in lines]
 
 
 def _mapping(value: object) -> Fields:

@@ -10,10 +10,11 @@ import io
 import keyword
 import tokenize
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
-from fumehood.characters import FOLD, LAST_SPACE, TAB, is_combining, is_hidden, visible, width_of
+from fumehood.characters import FOLD, MARKED_SPACE, TAB, is_combining, is_hidden, visible, width_of
 
 _MOST_NOTES = 5
 
@@ -28,6 +29,9 @@ class Piece:
 
     text: str
     style: Style = PLAIN
+
+
+_MARKED_SPACE = Piece(MARKED_SPACE, STRANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +110,39 @@ def _name(character: str) -> str:
 def _cell(line: str, place: int, style: Style) -> Piece:
     character = line[place]
     if character == "\t":
-        return Piece(TAB + "   ", STRANGE)
-    if character == " " and not line[place:].strip(" "):
-        return Piece(LAST_SPACE, STRANGE)
+        return Piece(TAB, STRANGE)
+    if character == " " and line[:place].rstrip(" ").endswith("\t"):
+        return _MARKED_SPACE  # how wide the tab is cannot be seen
     shown = visible(character)
     return Piece(shown, style if shown == character else STRANGE)
 
 
 def _fold(cells: list[Piece], width: int) -> Iterator[list[Piece]]:
-    """Lines of at most `width` columns; those that go on begin with a mark."""
-    folded: list[Piece] = []
-    used = 0
+    """Rows of at most `width` columns. Those that go on begin with a mark, and blanks where a row ends are marked."""
+    row: list[Piece] = []
+    used, is_first = 0, True
     for cell in cells:
         size = width_of(cell.text)
-        if used + size > width and folded:
-            yield folded
-            folded, used = [Piece(f"{FOLD} ", STRANGE)], 2
-        folded.append(cell)
+        if used + size > width and row:
+            yield _with_marked_blanks(row, is_first=is_first)
+            row, used, is_first = [], 2, False
+        row.append(cell)
         used += size
-    yield folded
+    yield _with_marked_blanks(row, is_first=is_first)
+
+
+def _with_marked_blanks(row: list[Piece], *, is_first: bool) -> list[Piece]:
+    """Blanks at the end cannot be seen, nor how many follow the mark of a row that goes on."""
+    end = _blanks(reversed(row))
+    row[len(row) - end :] = [_MARKED_SPACE] * end
+    if is_first:
+        return row
+    start = _blanks(row)
+    return [Piece(f"{FOLD} ", STRANGE), *[_MARKED_SPACE] * start, *row[start:]]
+
+
+def _blanks(cells: Iterable[Piece]) -> int:
+    return sum(1 for _ in takewhile(lambda cell: cell.text == " ", cells))
 
 
 def _merged(cells: list[Piece]) -> tuple[Piece, ...]:

@@ -61,12 +61,52 @@ def test_what_cannot_be_seen_is_shown_by_its_number(text: str, picture: str) -> 
     assert "\n" not in one_line(text)
 
 
+def test_blanks_at_the_end_of_a_name_are_marked() -> None:
+    assert one_line("a b  ") == "a b··"
+    assert one_line("  a") == "  a"
+
+
 def test_a_long_line_is_folded_and_not_cut() -> None:
     hidden = "x = 1" + " " * 300 + "; import os"
     lines = shown(hidden, 60)
     assert [number for number, _ in lines] == [1, *[None] * (len(lines) - 1)]
     assert lines[-1][1].endswith("; import os")
     assert all(len(text) <= 60 for _, text in lines)
+
+
+def seen(text: str, width: int = 20) -> list[str]:
+    """As it stands on a terminal, where a blank at the end of a row cannot be seen."""
+    return [f"{'' if number is None else number:>4} | {line}".rstrip() for number, line in shown(text, width)]
+
+
+@given(HOSTILE | st.text("ab \t\n", max_size=60), st.integers(20, 24))
+def test_no_blank_at_an_end_of_a_row_is_invisible(text: str, width: int) -> None:
+    for number, line in shown(text, width):
+        inner = line.replace("→   ", "→").removeprefix("↪ ")
+        assert not inner.endswith(" ")
+        assert number is not None or not inner.startswith(" ")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a" * 19 + " " + "b", "a" * 19 + "b"),
+        ("a" * 20 + " " + "b", "a" * 20 + "b"),
+        ("a" * 20 + " " * 18 + "b", "a" * 20 + " " * 36 + "b"),
+        ("a ", "a"),
+        ("a\n", "a"),
+        ("a\n ", "a\n"),
+        ("a\t", "a"),
+    ],
+)
+def test_texts_that_differ_by_blanks_are_seen_to_differ(one: str, other: str) -> None:
+    assert seen(one) != seen(other)
+
+
+def test_a_blank_where_a_row_ends_or_a_tab_stands_is_marked() -> None:
+    assert shown("a" * 19 + " b", 20) == [(1, "a" * 19 + "·"), (None, "↪ b")]
+    assert shown("a" * 20 + "  b", 20) == [(1, "a" * 20), (None, "↪ ··b")]
+    assert shown("\t a b", 20) == [(1, "→   ·a b")]
 
 
 def test_all_lines_are_there_however_many_are_empty() -> None:
