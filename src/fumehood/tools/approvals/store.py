@@ -18,7 +18,7 @@ from fumehood.audit.log import current_user
 from fumehood.audit.records import timestamp
 from fumehood.audit.trail import OFF, Trail
 from fumehood.errors import NotApprovedError, UsageError
-from fumehood.host.processes import identity, is_alive
+from fumehood.host.processes import boot, identity, is_gone
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.tools.approvals import events
@@ -210,7 +210,7 @@ class ApprovalStore:
             "SELECT * FROM requests WHERE digest = ? AND asked_by = ? AND tenant IS ? AND state IN (?, ?)",
             (question.call.digest, question.asked_by, question.tenant, *OPEN),
         )
-        return next((row for row in rows.fetchall() if not is_alive(row["holder"])), None)
+        return next((row for row in rows.fetchall() if _is_orphaned(row["holder"])), None)
 
     def _transact(self, step: Callable[[Execute, Moment], T | Exception], trail: Trail) -> T:
         """What `step` returns is kept, also when it is an error, which is raised then; what it raises undoes it."""
@@ -233,6 +233,11 @@ def _expire(execute: Execute, moment: Moment, trail: Trail) -> None:
         tool = tool_of(row)
         trail.write_blocking(events.ApprovalExpired(row["id"], tool, row["digest"], row["state"]))
         execute("UPDATE requests SET state = ? WHERE rowid = ?", (State.EXPIRED, row["rowid"]))
+
+
+def _is_orphaned(holder: str) -> bool:
+    """Whether the process that asked has ended for certain, or has let go of it. No process survives a boot."""
+    return not holder.startswith(f"{boot()} ") or is_gone(holder)
 
 
 def _readable(row: Row) -> Request | DamagedRequestError:

@@ -13,6 +13,7 @@ from unit.tools.approvals.making import POLICY, Office, call
 
 from fumehood import NotApprovedError, Policy, SandboxError, UsageError
 from fumehood.audit.reading import check
+from fumehood.host.processes import boot, start_time
 from fumehood.tools.approvals import Answer, AnsweredError, ApprovalStore, State
 from fumehood.tools.approvals.rows import Question
 from fumehood.tools.approvals.store import MOST_OPEN
@@ -284,6 +285,17 @@ def orphan(office: Office, identifier: str) -> None:
             "UPDATE requests SET holder = ? WHERE id = ?", (f"an-earlier-boot {os.getpid()} 1", identifier)
         )
     connection.close()
+
+
+@pytest.mark.parametrize("elsewhere", ["1", "unknown"])
+def test_a_request_of_another_process_namespace_is_not_taken_for_an_orphan(office: Office, elsewhere: str) -> None:
+    """Whether its process lives cannot be seen from here; its answer is not for somebody else."""
+    request = office.ask()
+    with sqlite3.connect(office.store.path) as connection:
+        there = f"{boot()} {elsewhere} {os.getpid()} {start_time(os.getpid())}"
+        connection.execute("UPDATE requests SET holder = ? WHERE id = ?", (there, request.id))
+    connection.close()
+    assert office.ask().id != request.id
 
 
 def test_no_more_questions_are_asked_than_somebody_can_answer(office: Office) -> None:
