@@ -62,24 +62,29 @@ def _check_export(place: Path, key: Path | None, witnesses: list[Checkpoint]) ->
 
 
 def _check_log(path: Path, key: Path | None, witnesses: list[Checkpoint]) -> Report:
-    beside, notes = path.parent / checkpoints.FILE, ()
-    # Before the log is looked at: one that is signed meanwhile is not missed in it.
-    if beside.exists():
-        witnesses = [*witnesses, checkpoints.read(beside)]
-    elif not witnesses:
-        notes = (_NO_CHECKPOINT,)
+    beside = _checkpoint_beside(path)
+    notes = () if beside or witnesses else (_NO_CHECKPOINT,)
     with closing(Snapshot(path)) as log:
         if strange := log.strange_schema():
             return Report(tuple(Problem(0, each) for each in strange), "", 0, 0, 0, 0, (_NOTHING_ELSE,))
+        oldest = next(log.records(), None)
+        if beside and oldest and beside.seq < oldest.seq and _checkpoint_beside(path) != beside:
+            return _check_log(path, key, witnesses)  # pruned meanwhile
         report = verify(
             log.records(),
             keys.read_public(key) if key else _key_in(path.parent),
-            kept=witnesses,
+            kept=[*witnesses, *([beside] if beside else [])],
             attachments=log.attachments(),
             head=log.head(),
             faults=log.faults(),
         )
     return replace(report, notes=(*notes, *report.notes))
+
+
+def _checkpoint_beside(path: Path) -> Checkpoint | None:
+    """To be read before the log is: one that is signed meanwhile is not missed in it."""
+    beside = path.parent / checkpoints.FILE
+    return checkpoints.read(beside) if beside.exists() else None
 
 
 def _own_key() -> bytes:

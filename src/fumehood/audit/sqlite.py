@@ -33,6 +33,9 @@ _COLUMNS = "seq, hash, time, kind, run_id, sandbox_id, body"
 _IN_CHAIN = "seq <= (SELECT seq FROM head WHERE one = 1)"
 _OPENING_SECONDS = 30.0
 _SPECIAL = re.compile(r"[\\%_]")
+_HOLDS = "body LIKE ? ESCAPE '\\'"
+# What is refused before there is a run has a kind of its own instead of a status.
+_STATUS = {"denied": f"({_HOLDS} OR kind LIKE '%.denied' OR kind LIKE '%.refused')"}
 
 
 class SqliteStore:
@@ -60,7 +63,7 @@ class SqliteStore:
         is_checkpoint: bool = False,
     ) -> Sequence[Record]:
         with self._lock, self._writing:
-            self._refuse_if_replaced()
+            self.refuse_if_replaced()
             # Made before anybody is held up, and once more only when somebody else has written in the meantime.
             head = self._known_head
             records = follow(head)
@@ -94,7 +97,8 @@ class SqliteStore:
     def settle(self) -> None:
         """Move the pages from the WAL to the database, so that the WAL can begin anew; syncs both."""
         self.sync()
-        with self._writing, closing(connect(self.path, read_only=False)) as connection:
+        # When others hold the file, the next checkpoint does it.
+        with suppress(BusyError), self._writing, closing(connect(self.path, read_only=False)) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def head(self) -> Head:
@@ -159,8 +163,8 @@ class SqliteStore:
         with suppress(sqlite3.Error):
             self._connection.execute("ROLLBACK")
 
-    def _refuse_if_replaced(self) -> None:
-        """A log that was moved away would take every record in silence and show none of them to anybody."""
+    def refuse_if_replaced(self) -> None:
+        """A log that was moved away would take every record, and no reader would find it; nor has it new ones."""
         if _identity(self._location) != self._identity:
             raise AuditError(f"the audit log {self.path} was removed or replaced while it was in use; start again")
 
@@ -279,7 +283,7 @@ def _conclude(head: Head, last: Record, *, is_checkpoint: bool) -> Head:
 
 
 def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
-    wanted = [
+    wanted: list[tuple[str, object]] = [
         ("seq > ?", query.after),
         ("time >= ?", query.since),
         ("time < ?", query.until),
@@ -288,18 +292,14 @@ def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
         # A dot is the character before "/", so these are all kinds that begin with the word and a dot.
         ("(kind || '.') >= ?", None if query.kind is None else f"{query.kind}."),
         ("(kind || '.') < ?", None if query.kind is None else f"{query.kind}/"),
-        *(("body LIKE ? ESCAPE '\\'", f"%{_escaped(needle)}%") for needle in _needles(query)),
+        # As it stands in a record, which is canonical JSON.
+        (_HOLDS, None if query.text is None else f"%{_escaped(json.dumps(query.text)[1:-1])}%"),
     ]
+    if query.status is not None:
+        status = _escaped(f'"status":{json.dumps(query.status)}')
+        wanted.append((_STATUS.get(query.status, _HOLDS), f"%{status}%"))
     parts = [(text, value) for text, value in wanted if value is not None]
     return " AND ".join([_IN_CHAIN, *(text for text, _ in parts)]), tuple(value for _, value in parts)
-
-
-def _needles(query: Query) -> Iterator[str]:
-    """As they stand in a record, which is canonical JSON."""
-    if query.status is not None:
-        yield f'"status":{json.dumps(query.status)}'
-    if query.text is not None:
-        yield json.dumps(query.text)[1:-1]
 
 
 def _escaped(text: str) -> str:

@@ -24,6 +24,7 @@ class Query:
     run_id: str | None = None
     sandbox_id: str | None = None
     status: str | None = None
+    """`denied` finds runs that were denied, and whatever else was denied or refused."""
     text: str | None = None
     """Anywhere in the record, whatever the case of ASCII letters."""
     newest_first: bool = False

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,15 @@ import anyio
 import pytest
 from unit.audit.logs import Told, editing, make_log, verdict, write
 
-from fumehood.audit import AuditLog, Query, Trail, waiting
+from fumehood.audit import AuditLog, Query, Trail, reading, waiting
 from fumehood.audit import log as log_module
+from fumehood.audit import sqlite as sqlite_module
 from fumehood.audit import trail as trail_module
 from fumehood.audit.checkpoints import EVERY_RECORDS
+from fumehood.audit.checkpoints import read as read_checkpoint
 from fumehood.audit.reading import check
+from fumehood.audit.retention import prune
+from fumehood.audit.snapshot import Snapshot
 from fumehood.errors import AuditError
 
 pytestmark = pytest.mark.anyio
@@ -167,6 +172,43 @@ async def test_a_checkpoint_that_fails_does_not_keep_the_next_one_from_being_mad
             log.checkpoint_if_due()
     log.checkpoint_if_due()
     assert log.head().checkpoint_seq == log.head().seq
+
+
+async def test_a_checkpoint_is_made_while_another_process_holds_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moving pages from the WAL can wait for the next one; what is signed is signed."""
+    log = await make_log(tmp_path / "log")
+
+    def hold(path: Path, *, read_only: bool) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+
+    with monkeypatch.context() as held:
+        held.setattr(sqlite_module, "connect", hold)
+        signed = log.checkpoint()
+    assert log.head().checkpoint_seq == signed.seq
+    assert read_checkpoint(log.folder / "checkpoint.json") == signed
+    assert verdict(log.folder) == []
+
+
+async def test_verify_does_not_mind_a_log_that_is_pruned_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint beside the log was read before, and belongs to records that are gone by then."""
+    log = await make_log(tmp_path / "log")
+    first = [True]
+
+    def prune_first(path: Path) -> Snapshot:
+        if first.pop() if first else False:
+            log.checkpoint()
+            anyio.from_thread.run(partial(prune, log, Trail(log, who="me"), before="9999-01-01T00:00:00.000000Z"))
+        return Snapshot(path)
+
+    monkeypatch.setattr(reading, "Snapshot", prune_first)
+    report = await anyio.to_thread.run_sync(check, log.folder, None)
+    assert (report.problems, report.first) == ((), 15)
 
 
 # Only asyncio cancels what anyio shields.

@@ -170,6 +170,29 @@ def test_search_finds_by_what_is_asked(hood: Hood, run_id: str) -> None:
     assert (code, "'yesterday' is no time" in error) == (2, True)
 
 
+def test_search_by_status_finds_whatever_was_denied(hood: Hood, folder: Path) -> None:
+    log = AuditLog.at(folder)
+    trail = Trail(log, who="me").within(run="run_1")
+    denied = {
+        "request.denied": {"action": "run", "error": "DeniedError", "reason": "not allowed"},
+        "sandbox.refused": {"reason": "cannot be enforced"},
+        "run.finished": {"status": "denied", "cause": "policy"},
+        "grant.denied": {"action": "send to"},
+    }
+    others = {"run.broke": {"reason": "denied"}, "run.denied.not": {}, "run.requested": {"command": "denied"}}
+    for kind, data in {**denied, **others}.items():
+        log.append([trail.stamp(RunStarted())._replace(kind=kind, data=data)])
+    code, out, _ = hood("search", "--status", "denied", "--json")
+    assert code == 0
+    assert [json.loads(line)["record"]["kind"] for line in out.splitlines()] == list(denied)
+
+
+def test_show_keeps_tabs_and_blanks_apart(hood: Hood, folder: Path) -> None:
+    anyio.run(partial(write, AuditLog.at(folder), kept=b"\ta \n    a\n"), "one")
+    _, out, _ = hood("show", "run_1")
+    assert "    | →   a·\n    |     a\n" in out
+
+
 def test_verify_says_what_was_changed_and_by_its_exit_code(hood: Hood, folder: Path) -> None:
     anyio.run(make_log, folder)
     code, out, _ = hood("verify")
@@ -272,6 +295,22 @@ def test_tail_follows_what_is_written(folder: Path) -> None:
             assert json.loads(tail.stdout.readline())["record"]["kind"] == "log.checkpoint"
             anyio.run(write, log, "here it comes")
             assert json.loads(tail.stdout.readline())["record"]["data"]["text"] == "here it comes"
+        finally:
+            tail.kill()
+
+
+def test_tail_ends_when_the_log_is_replaced(folder: Path) -> None:
+    """It would follow a file that no process writes to any more."""
+    AuditLog.at(folder)
+    command = [sys.executable, "-W", "ignore", "-m", "fumehood", "audit", "tail", "-n", "1", "-f", "--json"]
+    environment = {**os.environ, "FUMEHOOD_AUDIT": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tail:
+        try:
+            assert tail.stdout is not None
+            assert json.loads(tail.stdout.readline())["record"]["kind"] == "log.checkpoint"
+            folder.rename(folder.parent / "away")
+            _, error = tail.communicate(timeout=30)
+            assert "was removed or replaced" in error
         finally:
             tail.kill()
 

@@ -53,6 +53,7 @@ def _tail(chosen: Arguments) -> int:
         for record in store.find(Query(after=last)):
             printer.print(record)
             last = record.seq
+        store.refuse_if_replaced()
         time.sleep(_POLL_SECONDS)
     return 0
 

@@ -54,7 +54,12 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     add("--kind", metavar="KIND", help="run.finished; `run` means all that begin with it")
     add("--run", metavar="ID", help="of this run")
     add("--sandbox", metavar="ID", help="of this sandbox")
-    add("--status", metavar="STATUS", help="success, error, timeout, resource_exceeded, denied, cancelled")
+    add(
+        "--status",
+        metavar="STATUS",
+        help="how a run ended: success, error, timeout, resource_exceeded, cancelled; denied also finds requests, "
+        "connections and calls that were denied, and sandboxes that were refused",
+    )
 
 
 def query(chosen: Arguments, *, text: str | None = None, limit: int | None = None) -> Query:
