@@ -26,6 +26,9 @@ def find_awk_hatch(arguments: Sequence[Word]) -> tuple[int, str] | None:
     while position < len(arguments):
         text = arguments[position].text
         if text is None and arguments[position].prefix.startswith(("-v", "-F")) and not arguments[position].is_many:
+            if len(arguments[position].prefix) == 2 and not arguments[position].suffix:
+                why = f"{arguments[position].raw} may have no value, and would take the next word for it"
+                return position, f"{why}; put a space before the value"
             position += 1
             continue
         if text is None:

@@ -180,8 +180,7 @@ def _test(name: str, words: Sequence[Word]) -> None:
         if not words or words[-1].text != "]":
             _refuse(name, words, remedy="close it with ]")
         words = words[:-1]
-    while words and words[0].text == "!":
-        words = words[1:]
+    words = words[1:] if words and words[0].text == "!" else words
     operators = [word.text for word in words]
     is_understood = (
         len(words) <= 1 or (len(words) == 2 and operators[0] in _UNARY) or (len(words) == 3 and operators[1] in _BINARY)
@@ -226,6 +225,8 @@ _CHECKS: dict[str, Callable[[str, Sequence[Word]], None]] = {
     "wait": _wait,
 }
 BUILTINS = frozenset(_CHECKS)
+# In sh these would be programs.
+BUILTINS_OF_BASH = names("mapfile popd pushd readarray shopt")
 # They would change what other words of the line mean, run text or files, or evaluate their words once more.
 REFUSED_BUILTINS = names(
     """

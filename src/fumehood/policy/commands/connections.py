@@ -49,7 +49,7 @@ class Connections:
         return False
 
     def _begins_elsewhere(self, hole: Hole, *, is_all: bool) -> bool:
-        if hole.is_plain or hole.is_number or hole.is_glob:
+        if hole.is_plain or hole.is_number or hole.is_glob or hole.is_home:
             return True
         if hole.name is None or _NAME.fullmatch(hole.name) is None:
             return False

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from fumehood.policy.commands.script import Arithmetic, Script
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import BRACE, COUNT, GLOB, MANY, NUMBER, ONE, Hole, Piece, Word, joined
+from fumehood.policy.commands.words import BRACE, COUNT, GLOB, HOME, MANY, NUMBER, ONE, PLAIN, Hole, Piece, Word, joined
 
 METACHARACTERS = " \t\n;&|()<>"
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _SUBSCRIPT = re.compile(r"\[([@*]|-?[0-9]+|\$?[A-Za-z_][A-Za-z0-9_]*)\]")
 _OPERATOR = re.compile(r":[-+?]|[-+?]|##?|%%?|//?|\^\^?|,,?|:(?=[0-9]+(?::[0-9]+)?\})")
 _ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+_ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(?:[^'\"]*:)?")
 _NOT_UNDERSTOOD = "not understood"
 _DEEPEST = 24
 
@@ -85,8 +87,9 @@ class Cursor:
                 opened = len(pieces)
             elif char in ",." and opened >= 0:
                 is_braced = True
-            pieces += self._unquoted(is_value, is_first=self.at == start)
+            pieces += self._unquoted(is_value, start)
         if is_braced:
+            self.bash_only(start, "a word with braces")
             # Braces make several words of one, so only what stands before them is sure.
             inner = pieces[opened:]
             pieces = [*pieces[:opened], BRACE if all(isinstance(piece, str) for piece in inner) else MANY]
@@ -96,9 +99,9 @@ class Cursor:
     def _is_process_substitution(self) -> bool:
         return self.peek(2) in ("<(", ">(")
 
-    def _unquoted(self, is_value: bool, *, is_first: bool) -> list[Piece]:
+    def _unquoted(self, is_value: bool, word_start: int) -> list[Piece]:
         char, start = self.peek(), self.at
-        is_many = not is_value
+        is_many, is_first = not is_value, start == word_start
         match char:
             case "'":
                 return [self._single_quoted()]
@@ -127,12 +130,24 @@ class Cursor:
                 self.at += 1
                 is_alone = is_first and (self.peek() in METACHARACTERS or self.starts_with("["))
                 return ["["] if is_value or is_alone else [GLOB]
-            case "~" if is_first or (is_value and self.source[start - 1] in "=:"):
-                self.at += 1
-                return ["~", ONE]
+            case "~" if is_first or self.source[start - 1] in "=:":
+                return [self._tilde(word_start, is_value=is_value)]
             case _:
                 self.at += 1
                 return [char]
+
+    def _tilde(self, word_start: int, *, is_value: bool) -> Piece:
+        """The home folder. Other forms, and words such as x=~, differ between shells."""
+        start = self.at
+        self.at += 1
+        is_alone = self.peek() in ("", "/", *METACHARACTERS) or (is_value and self.peek() == ":")
+        if is_value or start == word_start:
+            if not is_alone:
+                self.refuse(start, f"a home folder other than the own one: {_NOT_UNDERSTOOD}", "write its path")
+            return HOME
+        if _ASSIGNED.fullmatch(self.source, word_start, start):
+            self.refuse(start, f"shells differ in whether they replace this ~: {_NOT_UNDERSTOOD}", 'use "$HOME"')
+        return "~"
 
     def _single_quoted(self) -> str:
         start = self.at
@@ -173,7 +188,7 @@ class Cursor:
         if self.starts_with("$(("):
             self.at += 3
             self._arithmetic(start)
-            return [NUMBER]
+            return [replace(NUMBER, is_never_empty=True)]
         if self.starts_with("$("):
             self.at += 2
             self._commands(")")
@@ -188,8 +203,9 @@ class Cursor:
         found = _PARAMETER.match(self.source, self.at, self.end)
         if found is None:
             return ["$"]
-        # `$10` is `$1` and a zero.
-        self.at = found.end() if not found[0].isdigit() else found.start() + 1
+        if len(found[0]) > 1 and found[0].isdigit():
+            self.refuse(start, f"shells differ in what ${found[0]} is: {_NOT_UNDERSTOOD}", f"use ${{{found[0]}}}")
+        self.at = found.end()
         return [_value(found[0], is_many)]
 
     def _ansi_quoted(self) -> Hole:
@@ -300,8 +316,10 @@ class Cursor:
 
 
 def _value(name: str, is_many: bool) -> Hole:
-    if name in "#?!$":
+    if name in "#?$":
         return COUNT
+    if name == "!":
+        return replace(PLAIN, is_number=True)
     return MANY if name == "@" else Hole(is_many, name)
 
 

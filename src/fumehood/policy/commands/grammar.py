@@ -6,6 +6,7 @@ A reader of our own, which knows a small part of the language and refuses the re
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -15,11 +16,12 @@ from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Word
 
-_REDIRECTION = re.compile(r"[0-9]*(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)|(&>>|&>)")
+_REDIRECTION = re.compile(r"([0-9]?)(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>|&>>|&>)")
+_LONG_DESCRIPTOR = re.compile(r"[0-9]{2,}(?=[<>])")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[0-9]+\])?(\+?)=")
 _SUBSCRIPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _DELIMITER = re.compile(r"(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1|\\([A-Za-z_][A-Za-z0-9_]*)")
-_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
+_DESCRIPTOR = re.compile(r"([0-9])?-?")
 _SEPARATORS = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n]")
 _CLOSERS = frozenset({"then", "else", "elif", "fi", "do", "done", "esac", "}"})
 _OPENERS = frozenset({"if", "while", "until", "for", "case", "{", "[["})
@@ -37,7 +39,7 @@ _NOT_UNDERSTOOD = "not understood"
 
 def read_script(source: str, *, is_bash: bool) -> Script:
     """Raises RefusedError for whatever is not certain."""
-    script = Script()
+    script = Script(is_bash)
     grammar = Grammar(source, 0, len(source), script, is_bash=is_bash)
     grammar.statements("")
     if grammar.at < grammar.end:
@@ -100,7 +102,7 @@ class Grammar(Cursor):
 
     def _and_or(self) -> None:
         """Pipelines joined by && and ||, and the mark that ends them."""
-        self._pipeline()
+        first, is_alone = self._pipeline(), True
         while True:
             self.skip_blanks()
             if self.at >= self.end or self.peek() == ")":
@@ -110,23 +112,40 @@ class Grammar(Cursor):
                 self.refuse(self.at, f"a command cannot begin here: {_NOT_UNDERSTOOD}", "put a ; before it")
             if found[0] in (";;", ";&", ";;&"):
                 break
+            is_alone = is_alone and found[0] in (";", "\n")
             self.at = found.end()
             if found[0] in ("&&", "||", "|", "|&"):
                 if found[0] == "|&":
                     self.bash_only(found.start(), "|&")
                 self._skip_lines(in_list=True)
-                self._pipeline()
+                self._pipeline(is_first=found[0] in ("&&", "||"))
                 continue
             if found[0] == "\n":
                 self.at -= 1
             break
+        if first and is_alone and self._inner == 1:
+            self._settle(first)
 
-    def _pipeline(self) -> None:
+    def _settle(self, simple: Simple) -> None:
+        """A command of the script itself, which runs whatever happens: what stands after it finds its values."""
+        if not simple.words:
+            self.script.settled += [(assignment.name, self.at, math.inf) for assignment in simple.assignments]
+        elif simple.words[0].raw in ("export", "readonly"):
+            named = (word.prefix.partition("=") for word in simple.words[1:])
+            self.script.settled += [(name, self.at, math.inf) for name, is_set, _ in named if is_set]
+
+    def _pipeline(self, *, is_first: bool = True) -> Simple | None:
+        """Returns the command if it is a simple one. `time` after | is a program, and no reserved word."""
         self.skip_blanks()
-        while self._reserved() == "!":
-            self.at += 1
+        while (word := self._reserved()) == "!" or (word == "time" and is_first):
+            if word == "time":
+                self.bash_only(self.at, "time")
+            self.at += len(word)
             self.skip_blanks()
-        self._command()
+            if word == "time" and self._reserved() == "-p":
+                self.at += 2
+                self.skip_blanks()
+        return self._command()
 
     def _reserved(self) -> str:
         """The next word, if it is written so that it may be a reserved one."""
@@ -139,7 +158,7 @@ class Grammar(Cursor):
             self.refuse(start, f"{word!r} is missing after this: {_NOT_UNDERSTOOD}", f"add {word!r}")
         self.at += len(word)
 
-    def _command(self) -> None:
+    def _command(self) -> Simple | None:
         start, word = self.at, self._reserved()
         if self.starts_with("(("):
             self.arithmetic_command()
@@ -154,9 +173,9 @@ class Grammar(Cursor):
             self.at += len(word)
             self._compound(word, start)
         else:
-            self._simple()
-            return
+            return self._simple()
         self._redirections_after()
+        return None
 
     def _compound(self, word: str, start: int) -> None:
         match word:
@@ -201,6 +220,7 @@ class Grammar(Cursor):
         self._expect("done", start)
 
     def _for(self, start: int) -> None:
+        name_of_loop, begin = "", self.at
         self.skip_blanks()
         if self.starts_with("(("):
             self.arithmetic_command()
@@ -211,10 +231,13 @@ class Grammar(Cursor):
                 self.refuse(start, f"this loop: {_NOT_UNDERSTOOD}", "write it as: for name in words; do ...; done")
             self.at += 2
             self.script.assigned.append(Assignment(name.raw, tuple(self._words_of_line()), start, self.at))
+            name_of_loop, begin = name.raw, self.at
         self.skip_blanks()
         if self.peek() == ";":
             self.at += 1
         self._body(start)
+        if name_of_loop:
+            self.script.settled.append((name_of_loop, begin, self.at))
 
     def _words_of_line(self) -> list[Word]:
         words: list[Word] = []
@@ -237,6 +260,8 @@ class Grammar(Cursor):
             self.statements("esac")
             found = _CASE_END.match(self.source, self.at, self.end)
             if found:
+                if found[0] != ";;":
+                    self.bash_only(found.start(), found[0])
                 self.at = found.end()
             self._skip_lines()
             if not found and self._reserved() != "esac":
@@ -285,7 +310,7 @@ class Grammar(Cursor):
                     text = operand.raw.strip('"')
                     self.script.arithmetic.append(Arithmetic(text, operand.start, operand.end))
 
-    def _simple(self) -> None:
+    def _simple(self) -> Simple:
         simple, start = Simple(), self.at
         while self.at < self.end:
             self.skip_blanks()
@@ -305,6 +330,7 @@ class Grammar(Cursor):
         if not (simple.words or simple.assignments or simple.redirections):
             self.refuse(start, f"there is no command here: {_NOT_UNDERSTOOD}", "remove it")
         self.script.commands.append(simple)
+        return simple
 
     def _refuse_named_descriptor(self, word: Word) -> None:
         if self.peek() in ("<", ">") and re.fullmatch(r"\{.*\}", word.raw, re.DOTALL):
@@ -314,6 +340,8 @@ class Grammar(Cursor):
         start = self.at
         self.at = found.end()
         values: list[Word] = []
+        if found[2] or "[" in found[0]:
+            self.bash_only(start, found[0])
         is_array = self.peek() == "("
         if is_array:
             self.bash_only(start, "an array")
@@ -343,25 +371,33 @@ class Grammar(Cursor):
             self.script.commands.append(simple)
 
     def _redirection(self, simple: Simple) -> bool:
+        if found := _LONG_DESCRIPTOR.match(self.source, self.at, self.end):
+            why = f"shells differ in whether {found[0]} is a word here: {_NOT_UNDERSTOOD}"
+            self.refuse(self.at, why, "put a space after it, or use a descriptor of one digit", found.end() + 1)
         found = _REDIRECTION.match(self.source, self.at, self.end)
         if found is None or (self.peek(2) in ("<(", ">(")):
             return False
-        start, operator = self.at, found[1] or found[2]
+        start, operator = self.at, found[2]
+        descriptor = int(found[1] or (0 if operator[0] == "<" else 1))
         if operator in ("<<<", "&>", "&>>"):
             self.bash_only(start, operator)
         self.at = found.end()
         self.skip_blanks()
         if operator in ("<<", "<<-"):
             self._here_delimiter(start, strips=operator == "<<-")
-            simple.redirections.append(Redirection(operator, None, start, self.at))
+            simple.redirections.append(Redirection(operator, descriptor, None, start, self.at))
             return True
         target = self.word()
         if not target.raw:
             self.refuse(start, f"a redirection leads nowhere: {_NOT_UNDERSTOOD}", "name a file")
-        is_copy = operator in (">&", "<&") and _DESCRIPTOR.fullmatch(target.raw) is not None
-        if operator == "<&" and not is_copy:
-            self.refuse(start, f"a descriptor without a number: {_NOT_UNDERSTOOD}", "use a number")
-        simple.redirections.append(Redirection(operator, None if is_copy else target, start, self.at))
+        copy = _DESCRIPTOR.fullmatch(target.raw) if operator in (">&", "<&") else None
+        if operator == "<&" and not copy:
+            self.refuse(start, f"a descriptor that is not a digit: {_NOT_UNDERSTOOD}", "use a digit")
+        if operator == ">&" and not copy:
+            self.bash_only(start, ">& with a file")
+        copied = int(copy[1]) if copy and copy[1] else None
+        kept = None if copy else target
+        simple.redirections.append(Redirection(operator, descriptor, kept, start, self.at, copied))
         return True
 
     def _here_delimiter(self, start: int, *, strips: bool) -> None:

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 
 from fumehood.policy.commands import programs
 from fumehood.policy.commands.awk import find_awk_hatch
-from fumehood.policy.commands.builtins import BUILTINS, REFUSED_BUILTINS, check_builtin, exported_by, set_by
+from fumehood.policy.commands.builtins import (
+    BUILTINS,
+    BUILTINS_OF_BASH,
+    REFUSED_BUILTINS,
+    check_builtin,
+    exported_by,
+    set_by,
+)
 from fumehood.policy.commands.connections import Connections
 from fumehood.policy.commands.grammar import read_script
 from fumehood.policy.commands.naming import check_characters, is_known_tool, known_name, known_program
 from fumehood.policy.commands.options import find_offence
-from fumehood.policy.commands.places import WRITABLE, Place, goes_astray
+from fumehood.policy.commands.places import WRITABLE, Place, check_descriptor, goes_astray, readable_descriptors
 from fumehood.policy.commands.rules import Rule, parse_rule
 from fumehood.policy.commands.script import Assignment, Script, Simple
 from fumehood.policy.commands.sed import find_sed_hatch
@@ -122,6 +129,8 @@ class _Bench:
         self._refusals: list[Refusal] = []
         self._exported: set[str] = set()
         """By any script so far: in a shell inside of another, what was exported stays so."""
+        self._readable = frozenset({0})
+        """The same for descriptors by which a file is read."""
 
     def verdict(self) -> Verdict:
         """In the order of the line."""
@@ -148,7 +157,8 @@ class _Bench:
 
     def _judge_script(self, script: Script, source: _Source, depth: int, *, is_astray: bool) -> None:
         assignments = list(_assignments(script))
-        names = Names((*assignments, *assigned_numbers(script.arithmetic)))
+        names = Names((*assignments, *assigned_numbers(script.arithmetic)), script, frozenset(self._exported))
+        self._readable = readable_descriptors(script.commands, self._readable)
         self._exported.update(name for simple in script.commands for name in exported_by(simple))
         exported = self._exported
         for simple in script.commands:
@@ -168,6 +178,7 @@ class _Bench:
             for redirection in simple.redirections:
                 with self.refusing(source):
                     connections.check(redirection)
+                    check_descriptor(redirection, self._readable)
             self._judge_simple(simple, names, room)
 
     def _judge_simple(self, simple: Simple, names: Names, room: _Room) -> None:
@@ -193,11 +204,12 @@ class _Bench:
         command = _Command(words, program, name, arguments, resolve(name, arguments), room)
         self._check_denied(command)
         if room.script and program in BUILTINS:
+            if program in BUILTINS_OF_BASH and not room.script.is_bash:
+                why = f"{program} means something else to sh"
+                raise RefusedError(*command.span, why, "write it for bash, or leave it out")
             check_builtin(program, arguments)
         elif room.script and program in REFUSED_BUILTINS:
             self._check_spelled(command)
-        elif room.script and program == "time":
-            self._judge_contents(unwrap(name, arguments), room, is_builtin=True)
         else:
             self._judge_inside(command, self._check_allowed(command))
 
@@ -302,18 +314,21 @@ class _Bench:
             inside, is_astray = room.source.inside(text, text.text or ""), room.place.is_doubtful
             self.judge_text(inside, is_bash=is_bash, depth=room.depth + 1, is_astray=is_astray)
 
-    def _judge_contents(self, inside: Inside, room: _Room, *, is_builtin: bool = False) -> None:
+    def _judge_contents(self, inside: Inside, room: _Room) -> None:
         for word in inside.assignments:
             found = _ASSIGNS.match(word.prefix)
             value = (known(found[2]) if word.text is not None else word,) if found else ()
             name, is_exported = (found[1], True) if found else (word.prefix, False)  # `env -u NAME` exports nothing
             check_assignment(name, value, (word.start, word.end), is_exported=is_exported)
             self._exported.add(name)
+        for word in inside.written:
+            if found := room.place.problem(word):
+                raise RefusedError(word.start, word.end, *found)
         if inside.text:
             self._judge_joined(inside.text, room)
         for words in inside.commands:
             # A program starts programs; only the shell's own words can start the shell's own commands.
-            inner = replace(room, script=room.script if is_builtin else None, depth=room.depth + 1)
+            inner = replace(room, script=None, depth=room.depth + 1)
             if inner.depth > _DEEPEST:
                 raise RefusedError(words[0].start, words[-1].end, "commands are nested too deeply", "write it plainly")
             self.judge_words(words, inner)

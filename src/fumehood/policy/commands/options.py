@@ -16,6 +16,8 @@ _PLAIN_FILE = "write the name of the file out, and ./ before it if it begins wit
 _REMEDY = "leave it out, or add a rule that spells it to commands.allow: '{} {}'"
 _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
+_LISTS_OF_ZIP = names("-x -i --exclude")
+_LIKE_OPTION = re.compile(r"-[^0-9]")
 _FORMATS = frozenset({"--format", "--pretty", "--sort"})
 _SIGNED = re.compile(r"%[-+ ]?G|signature")
 _PRINTED = re.compile(r"(?:[^%@]|%\{\w+\})*")
@@ -73,7 +75,7 @@ class _Reading:
         while self.at < len(self.words):
             word = self.words[self.at]
             self.at += 1
-            if word.text in ("--", "--end-of-options"):
+            if word.text == "--" or (word.text == "--end-of-options" and self.name.startswith("git ")):
                 self.operands += self.words[self.at :]
                 break
             if not word.may_be_option or word.text == "-" or ("*" in self.tool.marks and word.text is None):
@@ -95,10 +97,16 @@ class _Reading:
             )
         if len(text) < 2 or ("#" in self.tool.marks and word.text is not None and text[1:].isdigit()):
             return None if word.text is not None else self._unknown(word)
+        if "." in self.tool.marks:
+            option = text if len(text) == 2 else f"-{text}"
+            return self._unknown(word) if word.text is None else self._named(word, option, None)
         for number, letter in enumerate(text[1:], 2):
             option, rest = f"-{letter}", (text[number:], *word.pieces[1:])
             is_last = option in self.tool.takes_value | self.tool.optional
             attached = Word(tuple(piece for piece in rest if piece != ""), word.start, word.end, word.raw)
+            if option in self.tool.takes_value and attached.pieces and attached.may_be_empty:
+                why = f"{word.raw} may have no value, and would take the next word for it"
+                return Offence(self.at - 1, option, why, f"put a space after {option}")
             if found := self._named(word, option, attached if is_last and attached.pieces else None):
                 return found
             if is_last:
@@ -110,10 +118,15 @@ class _Reading:
         tool = self.tool
         if self.name == "git" and option == "-c" and value is None and self._takes_harmless_setting():
             return None
-        if self.name == "git stash" and option in ("-p", "--patch") and self._shows_stash():
+        if self.name == "git stash" and option in ("-p", "--patch") and self._shows_stash("show"):
             return None
         if option in tool.spelled - self.granted:
             return self._not_harmless(option)
+        if option in tool.attached:
+            if value is None:
+                why = f"{option} of {self.name} takes its value after = alone"
+                return Offence(self.at - 1, option, why, f"write it as {option}=...")
+            return self._of_value(option, value)
         if option not in tool.takes_value:
             is_known = option in tool.optional | self.granted or (option in tool.flags and value is None)
             if value is not None and is_known:
@@ -124,15 +137,21 @@ class _Reading:
                 return None
             value = self.words[self.at]
             self.at += 1
+            if _LIKE_OPTION.match(value.prefix):
+                joint = "=" if option.startswith("--") else ""
+                why = f"{value.raw} may be taken for an option instead of the value of {option}"
+                return Offence(self.at - 1, option, why, f"write it as {option}{joint}{value.raw}")
+            if self.name == "git stash" and self._shows_stash("show", "list"):
+                return self._not_harmless(option)
             if value.is_many:
                 return Offence(
                     self.at - 1, option, f"the value of {option} may become several words", "put quotes around it"
                 )
         return self._of_value(option, value)
 
-    def _shows_stash(self) -> bool:
-        """Otherwise it asks which parts to take, and offers an editor."""
-        return bool(self.operands) and self.operands[0].text == "show"
+    def _shows_stash(self, *subcommands: str) -> bool:
+        """With -p otherwise it asks which parts to take, and offers an editor; -m has a value otherwise."""
+        return bool(self.operands) and self.operands[0].text in subcommands
 
     def _takes_harmless_setting(self) -> bool:
         setting = self.words[self.at] if self.at < len(self.words) else known("")
@@ -148,6 +167,9 @@ class _Reading:
         if self.name.startswith("git ") and option in _FORMATS and _may_check_signatures(value):
             why = f"{option} may make git start the program that checks signatures"
             return Offence(self.at - 1, option, why, "write it out, without %G and signature")
+        if self.name == "zip" and option in _LISTS_OF_ZIP and not self.operands:
+            why = f"what follows {option} belongs to it, so that it cannot be told which file zip writes"
+            return Offence(self.at - 1, option, why, f"put the archive's name before {option}")
         if self.name == "tar" and option in ("-f", "--file"):
             self.archives.append(value)
         if option in self.tool.written and (found := self.place.problem(value)):
@@ -179,6 +201,9 @@ class _Reading:
         for mark in marks:
             if mark[0] == "<" and len(operands) > int(mark[1:]):
                 return self._operand(operands[int(mark[1:])], f"{self.name} with so many words changes something")
+            if mark[0] == "<" and (many := next((word for word in operands if word.is_many), None)):
+                why = f"{many.raw} may become two words, with which {self.name} changes something"
+                return self._operand(many, why, "write it out")
         if self.name == "git config" and any("." not in word.prefix for word in operands):
             return self._operand(operands[0], f"{operands[0].raw} is no name of a setting, and may start an editor")
         if "+" in marks:
@@ -201,9 +226,11 @@ class _Reading:
         for word in self.archives if self.given & _MAKING_ARCHIVES else ():
             if found := self.place.problem(word):
                 return self._operand(word, *found)
-        is_second = bool(marks & {">second", ">prefix"})
-        if many := next((word for word in operands if is_second and word.is_many), None):
-            return self._operand(many, f"{many.raw} may become two words, of which {self.name} writes the second")
+        is_counted = bool(marks & {">second", ">prefix", ">first"})
+        relevant = operands[:1] if ">first" in marks else operands
+        if many := next((word for word in relevant if is_counted and word.is_many), None):
+            why = f"{many.raw} may become several words or none, so that it cannot be told which {self.name} writes"
+            return self._operand(many, why, "write it out")
         last = _last(operands)
         for word in self._written(marks, operands):
             is_kept = ">kept" in marks or (">moved" in marks and word not in last)

@@ -17,12 +17,12 @@ from fumehood.policy.commands.rules import matches
 from fumehood.policy.commands.script import Redirection, Simple
 from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import GLOB, Piece, Word, joined
+from fumehood.policy.commands.words import GLOB, Hole, Piece, Word, joined
 
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")
 _READING = frozenset({"<", "<<<", "<<", "<<-"})
 _BRACES = re.compile(r"([\w./-]*)\{([\w./,-]+)\}([\w./-]*)")
-_DEVICES = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/[0-9]+)")
+_DEVICES = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/[12])")
 _CHARACTERS = re.compile(r"[\w ./@%+,=~-]+")
 _HARMLESS_DOTS = names(
     ". .. .gitignore .gitkeep .keep .dockerignore .npmignore .prettierignore .eslintignore .editorconfig"
@@ -87,6 +87,24 @@ class Place:
             raise RefusedError(*shown, *found)
 
 
+def readable_descriptors(commands: Sequence[Simple], outer: frozenset[int]) -> frozenset[int]:
+    """Those by which a file that is read may be open: /dev/fd/3 would open it once more, to write."""
+    redirections = [redirection for simple in commands for redirection in simple.redirections]
+    found = outer | {redirection.descriptor for redirection in redirections if redirection.operator == "<"}
+    copies = [(redirection.descriptor, redirection.copied) for redirection in redirections]
+    for _ in range(10):  # a descriptor has one digit
+        found |= {descriptor for descriptor, copied in copies if copied in found}
+    return found
+
+
+def check_descriptor(redirection: Redirection, readable: frozenset[int]) -> None:
+    """Raises RefusedError where standard output or error would be a file that is read."""
+    number, shown = redirection.descriptor, (redirection.start, redirection.end)
+    is_read = redirection.operator == "<" or redirection.copied in readable
+    if number in (1, 2) and is_read:
+        raise RefusedError(*shown, f"descriptor {number} would be a file that is read", "use > for what is written")
+
+
 def is_hidden_or_remote(word: Word) -> bool:
     """For files that are read or made, wherever they lie: whether the word may be more than a plain path."""
     paths = _paths(word) if all(hole.is_plain for hole in word.holes) else []
@@ -132,8 +150,8 @@ def _paths(word: Word, *, is_unpacked: bool = False) -> list[str]:
     if not word.pieces or any(hole.may_fall_apart or hole.is_brace for hole in word.holes):
         return []
     pieces = word.pieces
-    if pieces[0] == "~" and len(pieces) > 2:
-        pieces = pieces[2:]  # the home folder, and then what matters
+    if isinstance(pieces[0], Hole) and pieces[0].is_home and len(pieces) > 1:
+        pieces = pieces[1:]  # the home folder, and then what matters
         pieces = (str(pieces[0]).lstrip("/"), *pieces[1:]) if isinstance(pieces[0], str) else ("x", *pieces)
     suffix = _PACKED.sub("", word.suffix) if is_unpacked else word.suffix
     is_data = _DATA.fullmatch(suffix) is not None

@@ -50,6 +50,8 @@ class Wrapper:
     takes_assignments: bool = False
     is_text: bool = False
     """What it runs is text for a shell rather than words."""
+    reads_commands: bool = False
+    """Without a command it is a shell, which runs what it reads."""
 
 
 def _wrapper(
@@ -59,8 +61,9 @@ def _wrapper(
     *,
     assigns: bool = False,
     text: bool = False,
+    reads_commands: bool = False,
 ) -> Wrapper:
-    return Wrapper(names(valued), names(flags), own_words, assigns, text)
+    return Wrapper(names(valued), names(flags), own_words, assigns, text, reads_commands)
 
 
 WRAPPERS = {
@@ -74,7 +77,7 @@ WRAPPERS = {
     "time": _wrapper("", "-p"),
     "sudo": _wrapper("-u --user -g --group", "-E -H -n -S -k", assigns=True),
     "doas": _wrapper("-u -C", "-n"),
-    "chroot": _wrapper("--userspec --groups", "--skip-chdir", 1),
+    "chroot": _wrapper("--userspec --groups", "--skip-chdir", 1, reads_commands=True),
     "taskset": _wrapper("", "-c --cpu-list -a", 1),
     "chrt": _wrapper("-T -P -D", "-b -f -i -o -r -d -R", 1),
     "strace": _wrapper(
@@ -100,7 +103,7 @@ WRAPPERS = {
         "-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit",
     ),
     "flock": _wrapper("-w --timeout -E --conflict-exit-code", "-s -x -e -n -o -F --shared --exclusive --nonblock", 1),
-    "ssh": _wrapper("-p -l -i", "-4 -6 -a -C -q -T -v -x -n", 1, text=True),
+    "ssh": _wrapper("-p -l -i", "-4 -6 -a -C -q -T -v -x -n", 1, text=True, reads_commands=True),
 }
 
 

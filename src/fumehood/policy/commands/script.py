@@ -19,10 +19,13 @@ class Assignment:
 @dataclass(frozen=True, slots=True)
 class Redirection:
     operator: str
+    descriptor: int
     target: Word | None
     """None for a here-document and for copies of descriptors."""
     start: int
     end: int
+    copied: int | None = None
+    """The descriptor that is copied."""
 
 
 @dataclass(slots=True)
@@ -45,7 +48,10 @@ class Arithmetic:
 
 @dataclass(slots=True)
 class Script:
+    is_bash: bool = True
     commands: list[Simple] = field(default_factory=list[Simple])
     assigned: list[Assignment] = field(default_factory=list[Assignment])
     """By loops."""
+    settled: list[tuple[str, int, float]] = field(default_factory=list[tuple[str, int, float]])
+    """Names that surely have a value of this script, from one place in the source to another."""
     arithmetic: list[Arithmetic] = field(default_factory=list[Arithmetic])

@@ -10,7 +10,7 @@ from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Word
 
 _OPTIONS = re.compile(r"-[euxfv]*c?")
-_HARMLESS = frozenset({"--version", "--help", "--norc", "--noprofile", "--posix"})
+_HARMLESS = frozenset({"--version", "--help", "--norc", "--noprofile"})
 
 
 def inner_text(name: str, arguments: Sequence[Word], shown: tuple[int, int]) -> Word | None:

@@ -5,6 +5,7 @@ is judged by the rules alone: who allows it answers for what it does.
 
     n lines         -n and --lines, without a value          k= key=     with a value: -k 1, -k1, --key=1, --key 1
     color?          --color or --color=x                     o> out>     with the name of a file that is written
+    format:         --format=x alone                         .           options stand alone: neither -ab nor -n5
     f~              with a plain path: not hidden, no colon   #           -5
     *               any option is harmless                   !m          one of those with this mark must be given
     >all >last >first >second    operands that are written   <1          at most one operand
@@ -27,13 +28,13 @@ _OPEN = """
     yes
 """
 _WALK = """
-    # oneline graph stat? name-only name-status format= pretty? since= until= after= before= author= committer= n= p u s
+    # oneline graph stat? name-only name-status format: pretty? since= until= after= before= author= committer= n= p u s
     patch no-patch all decorate? no-decorate abbrev-commit abbrev? first-parent merges no-merges follow grep= i E F S=
     G= reverse date= cached staged quiet exit-code color? no-color word-diff? w b ignore-all-space ignore-space-change
-    ignore-blank-lines U= unified= M? C? diff-filter= numstat shortstat dirstat? summary raw full-index binary check
+    ignore-blank-lines U? unified? M? C? diff-filter= numstat shortstat dirstat? summary raw full-index binary check
     no-ext-diff no-textconv cc m left-right cherry-pick cherry-mark max-count= skip= topo-order date-order tags?
-    branches? remotes? no-index relative? minimal patience histogram z L= no-renames find-renames? source
-    simplify-by-decoration ancestry-path all-match invert-grep merge-base end-of-options no-walk?
+    branches? remotes? no-index relative? minimal patience histogram z no-renames find-renames? source
+    simplify-by-decoration ancestry-path all-match invert-grep merge-base no-walk?
     no-prefix src-prefix= dst-prefix= inter-hunk-context= function-context W text a
 """
 _PIP = "q v quiet verbose no-color no-input disable-pip-version-check isolated"
@@ -92,11 +93,11 @@ _LINES = {
     "file": "b i L h k 0 brief mime mime-type mime-encoding dereference no-dereference",
     "git": "P no-pager no-optional-locks literal-pathspecs version v C=",
     "git add": "A u n f v N all update dry-run force verbose intent-to-add chmod= ignore-errors",
-    "git archive": "l v list verbose format= prefix= o> output> worktree-attributes #",
+    "git archive": "l v list verbose format: prefix: o> output> worktree-attributes #",
     "git blame": "L= w M C e l s p b c date= porcelain line-porcelain since= show-email",
     "git branch": (
-        "a r v l d D m M c f q t i u= all remotes verbose list delete move copy force show-current merged? "
-        "no-merged? contains? no-contains? sort= format= track? no-track quiet set-upstream-to= "
+        "a r v l d D m M c f q t i u= all remotes verbose list delete move copy force show-current merged= "
+        "no-merged= contains= no-contains= sort= format= track? no-track quiet set-upstream-to= "
         "unset-upstream column? points-at= ignore-case no-color color?"
     ),
     "git cat-file": "p t s e batch? batch-check?",
@@ -111,7 +112,7 @@ _LINES = {
         "include no-post-rewrite reset-author trailer="
     ),
     "git config": "get l list get-all get-regexp show-origin show-scope name-only global local type= default= z <1",
-    "git describe": "tags always dirty? long abbrev= match= all contains exact-match first-parent",
+    "git describe": "tags always dirty? long abbrev? match= all contains exact-match first-parent",
     "git diff": _WALK,
     "git fetch": "a p q v n t all prune quiet verbose no-tags tags depth= unshallow dry-run jobs= !::",
     "git grep": (
@@ -119,7 +120,7 @@ _LINES = {
         "word-regexp cached untracked heading break max-depth= and or not all-match"
     ),
     "git init": "q b= quiet initial-branch= >all",
-    "git log": _WALK,
+    "git log": _WALK + " L=",
     "git ls-files": (
         "c d m o i s u z t k cached deleted modified others ignored stage unmerged exclude-standard x= "
         "exclude= error-unmatch full-name"
@@ -133,7 +134,7 @@ _LINES = {
     "git push": (
         "u f n q v d set-upstream force force-with-lease? tags all delete dry-run follow-tags quiet verbose !::"
     ),
-    "git reflog": _WALK,
+    "git reflog": _WALK + " L=",
     "git remote": "v verbose <1",
     "git reset": "q hard soft mixed merge keep quiet",
     "git restore": "q s= S W source= staged worktree quiet ours theirs merge",
@@ -144,7 +145,7 @@ _LINES = {
     ),
     "git rm": "r f n q cached dry-run force quiet ignore-unmatch",
     "git shortlog": "s n e c summary numbered email group= format= since= until= all no-merges",
-    "git show": _WALK,
+    "git show": _WALK + " L=",
     "git show-ref": "heads tags d s hash? verify q head abbrev?",
     "git stash": "m= u a k q message= include-untracked all keep-index quiet index staged stat #",
     "git status": (
@@ -155,7 +156,7 @@ _LINES = {
         "c= C= q d f t m create= force-create= quiet detach force track? no-track discard-changes guess orphan="
     ),
     "git tag": (
-        "l n? d f m= F= list delete force message= sort= format= contains? merged? points-at= column? i ignore-case"
+        "l n? d f m= F= list delete force message= sort= format= contains= merged= points-at= column? i ignore-case"
     ),
     "git worktree": "v porcelain b= d f detach force >all",
     "gunzip": _ZIPPERS,
@@ -172,7 +173,7 @@ _LINES = {
     "mkdir": "p v m= parents verbose mode= >folders",
     "mv": "f i n u v T t> force interactive no-clobber update? verbose no-target-directory target-directory> >moved",
     "nm": (
-        "a A B C D g h l n o p P r s S u U v V W t= f= X= demangle? no-demangle debug-syms print-file-name extern-only "
+        "a A B C D g h l n o p P r s S u v V W t= f= X= demangle? no-demangle debug-syms print-file-name extern-only "
         "undefined-only defined-only dynamic numeric-sort no-sort size-sort reverse-sort portability print-size "
         "print-armap radix= format= line-numbers special-syms synthetic without-symbol-versions no-weak version help @"
     ),
@@ -223,7 +224,7 @@ _LINES = {
     ),
     "tee": "a i append ignore-interrupts >all",
     "touch": "a c m h d= t= r= date= reference= time= no-create >kept",
-    "tree": "a d f i l h s p u g D C n J X v r t L= I= P= noreport dirsfirst prune du filelimit= gitignore charset=",
+    "tree": "a d f i l h s p u g D C n J X v r t L= I= P= noreport dirsfirst prune du filelimit: gitignore charset: .",
     "truncate": "c o s= r= size= reference= no-create >all",
     "uniq": (
         "c d u i z D f= s= w= count repeated unique ignore-case skip-fields= skip-chars= check-chars= group? "
@@ -236,7 +237,7 @@ _LINES = {
         "user-agent= output-document>! spider! no-check-certificate max-redirect= wait= method= body-data= "
         "user= password= show-progress progress="
     ),
-    "xxd": "p u b e r i C g= c= l= s= >second",
+    "xxd": "p ps u b e r i C g= c= l= s= . >second",
     "xz": _ZIPPERS,
     "zcat": "*",
     "zip": "r q j u v 0 1 2 3 4 5 6 7 8 9 y x= i= D X recurse-paths quiet junk-paths exclude= >first @",
@@ -254,7 +255,7 @@ _FIND_FLAGS = """
 FIND_VALUED = frozenset(f"-{name}" for name in _FIND_VALUED.split())
 FIND_FLAGS = frozenset({"!", "(", ")", ",", *(f"-{name}" for name in _FIND_FLAGS.split())})
 _COMPILER = re.compile(
-    r"-W(?![lap],)[\w=+-]*|-O\w?|-g\w*|-(?:ansi|std=[\w+]+)|-[ILlDU].*|-[cESvwxs]|-f(?!plugin|dump|use-ld)[\w-]+(?:=\w+)?|-m[\w=.-]+|-MM?D?|-MP"
+    r"-W(?![lap],)[\w=+-]*|-O\w?|-g\w*|-(?:ansi|std=[\w+]+)|-[ILlDU].*|-[cESvwxs]|-f(?!plugin|dump|use-ld)[\w-]+|-f(?:visibility|sanitize|diagnostics-color|max-errors|lto|cf-protection|fp-contract|abi-version)=\w+|-m[\w=.-]+|-MM?D?|-MP"
     r"|-pthread|-shared|-static|-pedantic(?:-errors)?|-pipe|-rdynamic|-nostdlib|-isystem|-include|-print-[\w-]+"
     r"|--version|-dumpversion"
 )
@@ -268,6 +269,7 @@ class Tool:
     flags: set[str] = field(default_factory=set[str])
     optional: set[str] = field(default_factory=set[str])
     valued: set[str] = field(default_factory=set[str])
+    attached: set[str] = field(default_factory=set[str])
     written: set[str] = field(default_factory=set[str])
     paths: set[str] = field(default_factory=set[str])
     required: set[str] = field(default_factory=set[str])
@@ -281,13 +283,13 @@ class Tool:
 
 def _read(line: str) -> Tool:
     tool = Tool()
-    kinds = {"=": tool.valued, ">": tool.written, "~": tool.paths, "?": tool.optional}
+    kinds = {"=": tool.valued, ">": tool.written, "~": tool.paths, "?": tool.optional, ":": tool.attached}
     for token in line.split():
-        if token in "*#+@" or token[0] in "<>" or token[0] == "!":
+        if token in "*#+@." or token[0] in "<>" or token[0] == "!":
             tool.marks.add(token)
             continue
         needed, spelled, token = token.endswith("!"), token[0] == "^", token.strip("!^")
-        name = token.rstrip("=>~?")
+        name = token.rstrip("=>~?:")
         option = f"-{name}" if len(name) == 1 else f"--{name}"
         kinds.get(token[-1], tool.flags).add(option)
         if needed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from fumehood.policy.commands.programs import WRAPPERS, Wrapper
@@ -15,6 +15,7 @@ from fumehood.policy.commands.words import ONE, PLAIN, Word, known, rest_of_line
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _EXECUTING = frozenset({"-exec", "-ok"})
 _FOUND = "{}"
+_COUNTING_OF_XARGS = frozenset({"-n", "--max-args", "-L"})
 _WITH_ENDING = re.compile(
     r"[\w*?-]+\.(?:txt|log|csv|tsv|md|rst|html|xml|css|py|pyi|js|mjs|jsx|ts|tsx|c|h|cc|cpp|hpp|go|rs|java|rb|json|ya?ml|toml|sql)"
 )
@@ -28,6 +29,8 @@ class Inside:
     commands: list[list[Word]] = field(default_factory=list[list[Word]])
     text: list[Word] | None = None
     assignments: list[Word] = field(default_factory=list[Word])
+    written: list[Word] = field(default_factory=list[Word])
+    """Files that it makes."""
 
 
 def unwrap(name: str, arguments: Sequence[Word], granted: frozenset[str] = frozenset()) -> Inside:
@@ -42,7 +45,7 @@ def unwrap_by(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> Inside:
     place, values = _skip_options(name, wrapper, arguments)
     inside = Inside()
     if wrapper.takes_assignments:
-        inside.assignments += [word for option, word in values.items() if option in ("-u", "--unset") and name == "env"]
+        inside.assignments += [word for option, word in values if option in ("-u", "--unset") and name == "env"]
     while wrapper.takes_assignments and place < len(arguments) and _ASSIGNMENT.match(arguments[place].prefix):
         if arguments[place].is_many:
             _refuse(
@@ -54,17 +57,21 @@ def unwrap_by(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> Inside:
     for word in arguments[place : place + wrapper.own_words]:
         if word.is_many:
             _refuse(word, f"{word.raw} may become several words, so it cannot be told what {name} runs")
+        if name == "flock":
+            inside.written.append(word)
     if name == "flock" and rest and rest[0].text in ("-c", "--command"):
         inside.text = rest[1:2]
     elif wrapper.is_text:
         inside.text = rest or None
     elif rest:
         inside.commands.append(_completed(name, rest, values))
+    if not rest and wrapper.reads_commands and arguments:
+        _refuse(arguments[-1], f"{name} without a command starts a shell, which runs whatever it reads")
     return inside
 
 
-def _skip_options(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> tuple[int, dict[str, Word]]:
-    place, values = 0, dict[str, Word]()
+def _skip_options(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> tuple[int, list[tuple[str, Word]]]:
+    place, values = 0, list[tuple[str, Word]]()
     while place < len(arguments):
         word = arguments[place]
         if not word.may_be_option:
@@ -78,13 +85,13 @@ def _skip_options(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> tup
         if text in wrapper.valued:
             if place >= len(arguments) or arguments[place].is_many:
                 _refuse(word, f"the value of {name}'s {text} cannot be told")
-            values[text] = arguments[place]
+            values.append((text, arguments[place]))
             place += 1
         elif "=" in text and option.startswith("--") and option in wrapper.valued:
-            values[option] = known(text.partition("=")[2])
+            values.append((option, known(text.partition("=")[2], word.start, word.end)))
         elif text in wrapper.flags or _is_attached(text, wrapper) or _is_cluster(text, wrapper):
             if _is_attached(text, wrapper):
-                values[text[:2]] = known(text[2:])
+                values.append((text[:2], known(text[2:], word.start, word.end)))
         else:
             _refuse(word, f"{name}'s option {text} is not known here, so it cannot be told what it runs")
     return place, values
@@ -98,16 +105,22 @@ def _is_cluster(text: str, wrapper: Wrapper) -> bool:
     return not text.startswith("--") and len(text) > 2 and all(f"-{letter}" in wrapper.flags for letter in text[1:])
 
 
-def _completed(name: str, rest: list[Word], values: dict[str, Word]) -> list[Word]:
+def _completed(name: str, rest: list[Word], values: list[tuple[str, Word]]) -> list[Word]:
     """`xargs` adds words at the end, or puts them in the place of a marker."""
     if name != "xargs":
         return rest
-    marker = values.get("-I")
-    if marker is None:
+    markers = [word for option, word in values if option == "-I"]
+    if not markers:
         return [*rest, rest_of_line(rest[-1])]
-    if not marker.text:
-        _refuse(marker, "it cannot be told where xargs puts its words")
-    return [word.replaced(str(marker.text)) for word in rest]
+    counts = [option for option, _ in values if option in _COUNTING_OF_XARGS]
+    if len(markers) > 1 or counts or not markers[0].text:
+        _refuse(markers[0], "it cannot be told where xargs puts its words", "use -I once, without -n and -L")
+    return [_with_marker(word, str(markers[0].text)) for word in rest]
+
+
+def _with_marker(word: Word, marker: str) -> Word:
+    """What is not known may make the marker complete, and then all of the word comes from elsewhere."""
+    return word.replaced(marker) if word.text is not None else replace(word, pieces=(ONE, *word.holes))
 
 
 def _find(arguments: Sequence[Word], granted: frozenset[str]) -> Inside:
@@ -124,7 +137,7 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> Inside:
             inner: list[Word] = []
             is_tame = _finds_plain_names(arguments[: place - 1])
             while place < len(arguments) and arguments[place].text != ";" and not _ends_batch(arguments, place):
-                inner.append(_replaced(arguments[place], is_tame=is_tame))
+                inner.append(_replaced(_not_syntax(arguments[place]), is_tame=is_tame))
                 place += 1
             if not inner or place >= len(arguments):
                 _refuse(word, f"the command of {word.raw} has no end")
@@ -161,6 +174,14 @@ def _ends_batch(arguments: Sequence[Word], place: int) -> bool:
     return arguments[place].text == "+" and arguments[place - 1].text == _FOUND
 
 
+def _not_syntax(word: Word) -> Word:
+    """Raises RefusedError for what may end the command, so that find takes what follows for its own."""
+    if word.text is None and any(map(word.may_be, (";", "+", _FOUND))):
+        why = f"{word.raw} may turn out to be ; or + or {{}}, by which find ends the command"
+        _refuse(word, why, "write a letter or ./ before it, or set it to a plain word in the line itself")
+    return word
+
+
 def _replaced(word: Word, *, is_tame: bool) -> Word:
     """What is found begins with the folder that was searched, and so is never an option."""
     if word.text == _FOUND:
@@ -168,5 +189,5 @@ def _replaced(word: Word, *, is_tame: bool) -> Word:
     return word.replaced(_FOUND)
 
 
-def _refuse(word: Word, why: str) -> None:
-    raise RefusedError(word.start, word.end, why, "write it out")
+def _refuse(word: Word, why: str, remedy: str = "write it out") -> None:
+    raise RefusedError(word.start, word.end, why, remedy)

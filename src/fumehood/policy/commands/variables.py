@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from fumehood.policy.commands.script import Arithmetic, Assignment
+from fumehood.policy.commands.script import Arithmetic, Assignment, Script
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import NUMBER, PLAIN, Hole, Piece, Word, known
 
@@ -52,6 +52,8 @@ _EXPORTED = names(
 _VALUES = {"GIT_PAGER": {"cat", ""}, "PAGER": {"cat", ""}, "MANPAGER": {"cat", ""}}
 # In others a byte of a letter may be a backslash, so that the shell reads another line than was judged.
 _LOCALE = re.compile(r"(?:C|POSIX|(?:C|[a-z]{2,3}(?:_[A-Z]{2})?)\.(?:UTF|utf)-?8)?")
+# Neither an option, nor code, nor the name of a file elsewhere.
+_HARMLESS_VALUE = re.compile(r"(?:[\w.,:@%+][\w.,:@%+=/ -]*)?")
 _SWITCH = re.compile(r"[0-9]*|true|false|yes|no|on|off")
 _COUNTED_BY_BASH = names("RANDOM SECONDS LINENO")
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -67,7 +69,13 @@ _ASSIGNING = re.compile(r"(?<![=!<>])=(?!=)|<<=|>>=|\+\+|--")
 class Names:
     """What one script assigns, all of it: a loop may come back to what stands further up."""
 
-    def __init__(self, assignments: Iterable[Assignment]) -> None:
+    def __init__(self, assignments: Iterable[Assignment], script: Script, inherited: frozenset[str]) -> None:
+        """`inherited` are exported by the shell that starts this one, which may give them any value."""
+        self._is_bash = script.is_bash
+        self._inherited = inherited
+        self._settled: dict[str, list[tuple[int, float]]] = {}
+        for name, start, end in script.settled:
+            self._settled.setdefault(name, []).append((start, end))
         self._values: dict[str, list[Word] | None] = {}
         for assignment in assignments:
             if not assignment.values:
@@ -77,22 +85,30 @@ class Names:
 
     def values_of(self, name: str) -> Sequence[Word] | None:
         """None where they come from elsewhere; none at all where the script leaves it as it is."""
-        return self._values.get(name, ())
+        return None if name in self._inherited else self._values.get(name, ())
 
-    def is_number(self, name: str) -> bool:
+    def _is_own(self, name: str, at: int) -> bool:
+        """Whether it has a value of this script or none: names with capitals may come from the environment."""
+        if name in self._inherited:
+            return False
+        return name.islower() or any(start <= at <= end for start, end in self._settled.get(name, ()))
+
+    def is_number(self, name: str, at: int) -> bool:
+        if name in _COUNTED_BY_BASH:
+            return self._is_bash and name not in self._inherited
         values = self._values.get(name)
-        return name in _COUNTED_BY_BASH or (bool(values) and all(map(_is_number, values or ())))
+        return bool(values) and self._is_own(name, at) and all(map(_is_number, values or ()))
 
     def settled(self, word: Word) -> Word:
         """With what is known of the variables in it."""
         if word.text is not None:
             return word
-        return replace(word, pieces=tuple(map(self._settled_piece, word.pieces)))
+        return replace(word, pieces=tuple(self._settled_piece(piece, word.start) for piece in word.pieces))
 
-    def _settled_piece(self, piece: Piece) -> Piece:
+    def _settled_piece(self, piece: Piece, at: int) -> Piece:
         if isinstance(piece, str) or piece.name is None:
             return piece
-        values = self._values.get(piece.name) or ()
+        values = (self._values.get(piece.name) if self._is_own(piece.name, at) else None) or ()
         patterns = tuple(map(_pattern, values))
         # What a glob finds may have blanks in it, and is one word only in quotes.
         is_whole = not piece.is_many or not any("*" in pattern for pattern in patterns)
@@ -100,7 +116,7 @@ class Names:
             return replace(PLAIN, is_many=piece.is_many, choices=patterns)
         if values and is_whole and all(map(_is_found, values)):
             return Hole(is_glob=True, choices=patterns)
-        return replace(NUMBER, is_many=piece.is_many) if self.is_number(piece.name) else piece
+        return replace(NUMBER, is_many=piece.is_many) if self.is_number(piece.name, at) else piece
 
     def check_arithmetic(self, text: str, shown: tuple[int, int]) -> None:
         """Raises RefusedError for what may be more than numbers."""
@@ -110,9 +126,9 @@ class Names:
             if found is None:
                 raise RefusedError(*shown, "arithmetic: not understood", "use numbers and names of numbers alone")
             name = (found["name"] or "").strip("${}")
-            if name and name not in "#?" and "#" not in name and not self.is_number(name):
+            if name and name not in "#?" and "#" not in name and not self.is_number(name, shown[0]):
                 why = f"arithmetic would evaluate the value of {name} as code, and it is not surely a number"
-                raise RefusedError(*shown, why, f"set {name} to plain numbers alone, or compare with [ ... ]")
+                raise RefusedError(*shown, why, f"set {name} to plain numbers alone before, or compare with [ ... ]")
             at = found.end()
         if _ASSIGNING.search(text):
             for name in re.findall(r"[A-Za-z_]\w*", text):
@@ -128,7 +144,13 @@ def assigned_numbers(arithmetic: Iterable[Arithmetic]) -> Iterator[Assignment]:
 
 def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int], *, is_exported: bool = False) -> None:
     """Raises RefusedError for a variable that others take orders from, or may."""
-    if name in _EXPORTED or (values and all(word.text in _VALUES.get(name, ()) for word in values)):
+    if name in _EXPORTED:
+        texts = ["-" if word.text is None else word.text for word in values]
+        if is_exported and not (texts and all(map(_HARMLESS_VALUE.fullmatch, texts))):
+            why = f"{name} is exported, with a value that is not known to be harmless"
+            raise RefusedError(*shown, why, "use a plain word")
+        return
+    if values and all(word.text in _VALUES.get(name, ()) for word in values):
         return
     if name == "LANG" or name.startswith("LC_"):
         if all(word.text is not None and _LOCALE.fullmatch(word.text) for word in values):

@@ -22,6 +22,9 @@ class Hole:
     """It names files that are there, and none that are hidden."""
     is_brace: bool = False
     """Each word that it makes begins as this one does."""
+    is_home: bool = False
+    """`~`: the home folder, whose name begins with a slash."""
+    is_never_empty: bool = False
     choices: tuple[str, ...] = ()
     """What it may be, where the line itself says so, with * for what a glob finds."""
 
@@ -32,7 +35,8 @@ class Hole:
 
 ONE, MANY, GLOB = Hole(), Hole(is_many=True), Hole(is_many=True, is_glob=True)
 BRACE = Hole(is_many=True, is_brace=True)
-PLAIN, NUMBER, COUNT = Hole(is_plain=True), Hole(is_number=True), Hole(is_plain=True, is_number=True)
+PLAIN, HOME, NUMBER = Hole(is_plain=True), Hole(is_home=True), Hole(is_number=True)
+COUNT = Hole(is_plain=True, is_number=True, is_never_empty=True)
 Piece = str | Hole
 
 
@@ -92,7 +96,24 @@ class Word:
             return True
         # A plain word may still be none: set in a part of the line that did not run.
         first = next((piece for piece in self.pieces if isinstance(piece, str) or not piece.is_plain), "")
-        return first.startswith(mark) if isinstance(first, str) else True
+        if isinstance(first, str):
+            return first.startswith(mark)
+        return mark == "/" if first.is_home else True
+
+    @property
+    def may_be_empty(self) -> bool:
+        """A variable may be unset, and then the word, or what is left of it, is nothing."""
+        return not any(piece if isinstance(piece, str) else piece.is_never_empty for piece in self.pieces)
+
+    def may_be(self, mark: str) -> bool:
+        """Whether it, or a word that it becomes, may turn out to be this mark, which has no letters."""
+        if self.text is not None:
+            return self.text == mark
+        if self.may_fall_apart:
+            return True
+        if all(hole.is_plain or hole.is_number for hole in self.holes):
+            return "".join(piece for piece in self.pieces if isinstance(piece, str)) == mark
+        return mark.startswith(self.prefix) and mark.endswith(self.suffix)
 
     def replaced(self, marker: str) -> Word:
         """As it may be when something takes the marker's place in it, as `find` and `xargs` do."""

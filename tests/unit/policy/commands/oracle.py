@@ -1,4 +1,4 @@
-"""Real bash as the oracle: what does a line really start?
+"""Real shells as the oracle: what does a line really start, in bash and in dash?
 
 Runs in a sandbox, with a PATH of recorders in front. A recorder writes its name and words down; one of a harmless
 program then becomes that program, so that `xargs`, `find` and the like do what they do.
@@ -13,7 +13,7 @@ from fumehood import Policy, Sandbox
 RECORDED_ONLY = (
     *("rm", "python", "python3", "perl", "ruby", "node", "php", "lua", "make", "npm", "npx", "pip"),
     *("vim", "vi", "ed", "sudo", "doas", "ssh", "docker", "kubectl", "busybox", "gdb", "curl", "at", "crontab"),
-    *("tmux", "less", "man", "su", "zsh"),
+    *("tmux", "less", "man", "su", "zsh", "time"),
 )
 PASSED_ON = (
     *("ls", "cat", "grep", "find", "xargs", "env", "timeout", "nice", "nohup", "awk", "sed", "sort", "head"),
@@ -23,7 +23,7 @@ PASSED_ON = (
 
 _DRIVER = """
 import json, os, shutil, subprocess, sys
-recorded_only, passed_on, lines = json.load(open("/workspace/task.json"))
+recorded_only, passed_on, shell, lines = json.load(open("/workspace/task.json"))
 os.makedirs("/workspace/recorders")
 for name in recorded_only + passed_on:
     path = f"/workspace/recorders/{name}"
@@ -55,7 +55,7 @@ for line in lines:
     shutil.copytree("/workspace/template", "/tmp/place", symlinks=True)
     at_first = orders()
     open("/tmp/log", "w").close()
-    process = subprocess.Popen(["/bin/bash", "-c", line], cwd="/tmp/place", env=environment, stdin=subprocess.DEVNULL,
+    process = subprocess.Popen([shell, "-c", line], cwd="/tmp/place", env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         process.wait(0.7)
@@ -67,7 +67,8 @@ for line in lines:
         pass
     process.wait()
     gone = not os.path.exists("/tmp/place/x")
-    if gone or os.path.exists("/tmp/place/.bashrc") or orders() != at_first:
+    hidden = any(os.path.exists(f"/tmp/place/{name}") for name in (".bashrc", ".gitconfig"))
+    if gone or hidden or orders() != at_first:
         open("/tmp/log", "a").write("written\\t\\x1e")
     entries = open("/tmp/log", errors="replace").read().split("\\x1e")
     found.append([entry.split("\\t")[:-1] for entry in entries if "\\t" in entry])
@@ -75,11 +76,11 @@ json.dump(found, sys.stdout)
 """
 
 
-def started(lines: list[str]) -> list[list[list[str]]]:
-    """For each line the commands that bash started, each with its words."""
+def started(lines: list[str], shell: str = "/bin/bash") -> list[list[list[str]]]:
+    """For each line the commands that the shell started, each with its words."""
     limits = {"timeout": "110s", "memory": "1G", "processes": 256, "output": "16M", "open_files": 256, "cpus": 2}
     with Sandbox(Policy(resources=limits)) as box:
-        box.write("task.json", json.dumps([RECORDED_ONLY, PASSED_ON, lines]).encode("utf-8", "surrogatepass"))
+        box.write("task.json", json.dumps([RECORDED_ONLY, PASSED_ON, shell, lines]).encode("utf-8", "surrogatepass"))
         result = box.run(_DRIVER)
     assert result.ok, (result.detail, result.stderr)
     return json.loads(result.stdout)

@@ -12,7 +12,10 @@ from fumehood.policy.commands import judge
 
 
 def test_there_are_enough_lines_and_none_twice() -> None:
-    for name, least in (("smuggling", 600), ("hostile", 450), ("ordinary", 300), ("working", 350)):
+    for name, least in (
+        *(("smuggling", 600), ("hostile", 450), ("two_shells", 400), ("sh_alone", 12)),
+        *(("ordinary", 300), ("working", 350)),
+    ):
         assert len(set(lines(name))) == len(lines(name)) >= least
 
 
@@ -21,8 +24,17 @@ def test_no_line_smuggles_a_command(commands: Commands) -> None:
     assert [line for line in lines("smuggling") if judge(commands, line).allowed] == []
 
 
-def test_no_hostile_line_is_allowed() -> None:
-    assert [line for line in lines("hostile") if judge(EVERYDAY, line).allowed] == []
+@pytest.mark.parametrize("is_bash", [True, False], ids=["bash", "sh"])
+def test_no_hostile_line_is_allowed(is_bash: bool) -> None:
+    hostile = [*lines("hostile"), *lines("two_shells"), *(() if is_bash else lines("sh_alone"))]
+    assert [line for line in hostile if judge(EVERYDAY, line, is_bash=is_bash).allowed] == []
+
+
+@pytest.mark.parametrize("is_bash", [True, False], ids=["bash", "sh"])
+def test_a_deny_list_alone_allows_none_that_starts_or_writes_more(is_bash: bool) -> None:
+    """The program `time` is a tool of which it is known what it runs."""
+    allowed = [line for line in lines("two_shells") if judge(OPEN, line, is_bash=is_bash).allowed]
+    assert [line for line in allowed if "time" not in line] == []
 
 
 def test_no_ordinary_line_is_refused_but_those_that_the_docs_list() -> None:
@@ -33,6 +45,14 @@ def test_no_ordinary_line_is_refused_but_those_that_the_docs_list() -> None:
 def test_the_docs_list_every_ordinary_line_that_is_refused() -> None:
     page = (Path(__file__).parents[4] / "docs" / "commands.md").read_text(encoding="utf-8").replace("\\|", "|")
     assert [line for line in REFUSED_ALL_THE_SAME if line.split("\n")[0] not in page] == []
+
+
+def test_nearly_every_ordinary_line_is_allowed_in_sh_too() -> None:
+    """But for what sh does not have, which the refusal says; RANDOM is one of those."""
+    found = [judge(EVERYDAY, line, is_bash=False) for line in lines("ordinary") if line not in REFUSED_ALL_THE_SAME]
+    reasons = [refusal.why for verdict in found for refusal in verdict.refusals]
+    assert [why for why in reasons if "means something else to sh" not in why and "RANDOM" not in why] == []
+    assert sum(verdict.allowed for verdict in found) >= 300
 
 
 def test_no_line_of_an_agent_at_work_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The command policy against real bash: what it allows may start only what it allows."""
+"""The command policy against real shells: what it allows may start only what it allows, in bash and in dash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from unit.policy.commands.corpus import EVERYDAY, lines
 from unit.policy.commands.generation import MAKERS
 from unit.policy.commands.oracle import is_forbidden, started
 
+from fumehood.policy import Commands
 from fumehood.policy.commands import judge
+from fumehood.policy.commands.tools import TOOLS
+
+SHELLS = ("/bin/bash", "/bin/dash")
+_SHELLS = pytest.mark.parametrize("shell", SHELLS)
 
 
 @pytest.mark.timeout(240)
@@ -32,29 +37,71 @@ def test_most_of_the_hostile_lines_really_run_or_write_what_they_must_not() -> N
 
 
 @pytest.mark.timeout(240)
-def test_an_ordinary_line_starts_only_what_is_allowed() -> None:
-    require(shutil.which("bash"), "needs bash")
+def test_the_lines_for_two_shells_act_in_one_of_them_at_least() -> None:
+    require(shutil.which("dash") and shutil.which("git"), "needs bash, dash and git")
+    attempts = lines("two_shells")[::3]
+    found = [[any(map(is_forbidden, commands)) for commands in started(attempts, shell)] for shell in SHELLS]
+    idle = [line for line, *acts in zip(attempts, *found, strict=True) if not any(acts)]
+    assert len(idle) <= 0.1 * len(attempts), idle  # not every machine has zip, xxd and the like
+    assert all(sum(acts) >= 0.6 * len(attempts) for acts in found)
+
+
+@pytest.mark.timeout(240)
+def test_the_lines_for_sh_alone_act_in_dash_and_not_in_bash() -> None:
+    require(shutil.which("dash"), "needs bash and dash")
+    attempts = lines("sh_alone")
+    in_bash, in_dash = ([any(map(is_forbidden, commands)) for commands in started(attempts, shell)] for shell in SHELLS)
+    assert all(in_dash)
+    assert not any(in_bash)
+
+
+@pytest.mark.timeout(240)
+def test_what_the_table_of_git_takes_for_a_value_is_one() -> None:
+    """Otherwise an unknown value would be an option, such as the one that writes a file."""
+    require(shutil.which("bash") and shutil.which("git"), "needs bash and git")
+    policy = Commands(allow=("git",), deny=("git push",))
+    made = [
+        f'echo --output=.bashrc > f.txt; read -r y < f.txt; {name} {option} "$y" {ending}'
+        for name, tool in TOOLS.items()
+        if name.startswith("git ")
+        for option in sorted(tool.takes_value | tool.optional | tool.flags)
+        for ending in ("", "-- --output=.bashrc")
+    ]
+    passed = [line for line in made if judge(policy, line).allowed]
+    assert len(passed) >= 100
+    holes = [line for line, commands in zip(passed, started(passed), strict=True) if any(map(is_forbidden, commands))]
+    assert holes == []
+
+
+@pytest.mark.timeout(240)
+@_SHELLS
+def test_an_ordinary_line_starts_only_what_is_allowed(shell: str) -> None:
+    require(shutil.which(shell), f"needs {shell}")
     allowed = {rule.split()[0] for rule in EVERYDAY.allow or ()}
-    chosen = [line for line in lines("ordinary") if "sleep" not in line and judge(EVERYDAY, line).allowed][::2]
+    judged = (line for line in lines("ordinary") if "sleep" not in line)
+    chosen = [line for line in judged if judge(EVERYDAY, line, is_bash=shell == "/bin/bash").allowed][::2]
     strange = {
         line: commands
-        for line, commands in zip(chosen, started(chosen), strict=True)
+        for line, commands in zip(chosen, started(chosen, shell), strict=True)
         if any(command[0] not in allowed or is_forbidden(command) for command in commands)
     }
     assert strange == {}
 
 
 @pytest.mark.timeout(240)
+@_SHELLS
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
-def test_lines_made_at_random_start_only_what_is_allowed(maker: object) -> None:
-    require(shutil.which("bash") and shutil.which("git"), "needs bash and git")
+def test_lines_made_at_random_start_only_what_is_allowed(maker: object, shell: str) -> None:
+    require(shutil.which(shell) and shutil.which("git"), f"needs {shell} and git")
     assert callable(maker)
     chance = random.Random(20_261_116)
     made = {str(maker(chance)) for _ in range(6_000)}
-    passed = sorted(line for line in made if _is_telling(line) and judge(EVERYDAY, line).allowed)[:300]
+    passed = sorted(
+        line for line in made if _is_telling(line) and judge(EVERYDAY, line, is_bash=shell == "/bin/bash").allowed
+    )[:300]
     assert len(passed) >= 20, "nearly nothing is allowed, which proves nothing"
-    holes = [line for line, commands in zip(passed, started(passed), strict=True) if any(map(is_forbidden, commands))]
-    assert holes == []
+    ran = zip(passed, started(passed, shell), strict=True)
+    assert [line for line, commands in ran if any(map(is_forbidden, commands))] == []
 
 
 def _is_telling(line: str) -> bool:
