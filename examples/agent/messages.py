@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from fumehood import Policy
-from fumehood.agents import SEND_MESSAGE, AssistantAgent, ScriptedModel, Task, TaskDone, call, resident
+from fumehood.agents import SEND_MESSAGE, AssistantAgent, ScriptedModel, TaskDone, TaskRequest, call, task_agent
 from fumehood.agents.teams import code_executor
 from fumehood.runtime import AgentId, Grants, LocalRuntime
 
@@ -32,16 +32,18 @@ async def prepare(runtime: LocalRuntime, policy: Policy) -> None:
 
     writing = Grants(tools=["send_message"], policies=[quiet], agents=["executor/{key}"])
     running = Grants(tools=["python"], policies=[policy])
-    await runtime.register("writer", resident(make_writer), grants=writing)
-    await runtime.register("executor", resident(lambda id: code_executor(policy=policy)), grants=running)
-    await runtime.register("press", resident(lambda id: AssistantAgent("press", ScriptedModel("Printed."))))
+    await runtime.register("writer", task_agent(make_writer), grants=writing)
+    await runtime.register("executor", task_agent(lambda id: code_executor(policy=policy)), grants=running)
+    await runtime.register("press", task_agent(lambda id: AssistantAgent("press", ScriptedModel("Printed."))))
 
 
 async def main() -> None:
     policy = Policy(name="numbers", resources={"timeout": "15s", "memory": "256M"})
     async with LocalRuntime() as runtime:
         await prepare(runtime, policy)
-        done = await runtime.send(Task(text="What do the squares of 1 to 100 add up to?"), to="writer", reply=TaskDone)
+        done = await runtime.send(
+            TaskRequest(text="What do the squares of 1 to 100 add up to?"), to="writer", reply=TaskDone
+        )
     print(done.text)
     print(f"{done.stop}, {done.usage.turns} turns, {done.usage.tool_calls} calls")
 

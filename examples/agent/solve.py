@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fumehood import Policy
 from fumehood.agents import AssistantAgent, ScriptedModel, call
-from fumehood.agents.events import ArtifactFound, CallMade, CallReturned, TaskEnded, TaskEvent, Text
-from fumehood.agents.models.naming import usual_model
+from fumehood.agents.events import ArtifactFound, CallMade, CallReturned, TaskEnded, TaskEvent, TextDelta
+from fumehood.agents.models.names import usual_model
 from fumehood.audit import AuditLog, Query
 from fumehood.tools import PYTHON, SHELL
 
@@ -53,7 +53,7 @@ TASKS = {
 
 def show(event: TaskEvent) -> None:
     match event:
-        case Text(text=text):
+        case TextDelta(text=text):
             print(text)
         case CallMade(tool=tool):
             print(f"  [calls {tool}]")

@@ -129,7 +129,7 @@ class StoppedError(DeliveryError):
 
 
 class ModelError(FumehoodError):
-    """A model did not answer, or not with anything that can be used. `kind` is one of `fumehood.agents.Failure`."""
+    """A model did not answer, or not with anything that is usable. `kind` is one of `fumehood.agents.ModelFailure`."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)

@@ -19,10 +19,10 @@ from escape.obedience import (
     ObedientModel,
     thefts,
 )
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood import Policy
-from fumehood.agents import Asking, AssistantAgent, AssistantMessage, Budget, Stop, TaskResult, ToolMessage
+from fumehood.agents import ApprovalSettings, AssistantAgent, AssistantMessage, Budget, Stop, TaskResult, ToolMessage
 from fumehood.audit.reading import check
 from fumehood.tools import PYTHON, Risk, tool
 from fumehood.tools.approvals import Answer, Request, State
@@ -70,7 +70,7 @@ class Trial:
             ObedientModel(attempts),
             tools=[PYTHON, fetch, guarded],
             policy=policy,
-            approvals=Asking(ask=say_no, store=witness.store),
+            approvals=ApprovalSettings(ask=say_no, store=witness.store),
             budget=Budget(**budget),
             audit=witness.log,
         )

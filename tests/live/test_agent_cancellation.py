@@ -11,10 +11,10 @@ import anyio
 import pytest
 from unit.agents.model_server import ModelServer, chunk, hanging, serving, text
 from unit.agents.model_server import tool_call as called
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood import Policy
-from fumehood.agents import Asking, AssistantAgent, find_model
+from fumehood.agents import ApprovalSettings, AssistantAgent, find_model
 from fumehood.agents.teams import RoundRobinTeam
 from fumehood.tools import PYTHON, SHELL
 
@@ -45,7 +45,7 @@ def worker(name: str, server: ModelServer, witness: Witness) -> AssistantAgent:
         find_model(server.model, settings={"max_retries": 0}),
         tools=[PYTHON, SHELL],
         policy=Policy(approvals=[{"tool": "shell"}]),
-        approvals=Asking(store=witness.store),
+        approvals=ApprovalSettings(store=witness.store),
         audit=witness.log,
     )
 

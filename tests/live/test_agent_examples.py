@@ -16,7 +16,7 @@ from outside import SECRET_VARIABLE, open_outside
 from requirements import require
 
 from fumehood import Policy
-from fumehood.agents import Stop, Task, TaskDone, TaskResult, ToolMessage
+from fumehood.agents import Stop, TaskDone, TaskRequest, TaskResult, ToolMessage
 from fumehood.audit import AuditLog, Query
 from fumehood.runtime import LocalRuntime
 
@@ -102,7 +102,7 @@ async def test_a_writer_and_an_executor_by_messages(tmp_path: Path) -> None:
     log = AuditLog.at(tmp_path / "audit")
     async with LocalRuntime(audit=log) as runtime:
         await load("messages").prepare(runtime, Policy(resources={"memory": "256M"}))
-        done = await runtime.send(Task(text="What do the squares add up to?"), to="writer", reply=TaskDone)
+        done = await runtime.send(TaskRequest(text="What do the squares add up to?"), to="writer", reply=TaskDone)
     assert (done.stop, done.usage.turns) == (Stop.DONE, 3)
     sent = [record.data for record in log.find(Query(kind="message.sent"))]
     assert [(each.get("sender"), each["to"]) for each in sent] == [

@@ -11,7 +11,7 @@ import pytest
 import fumehood
 from fumehood import AsyncSandbox, AsyncSession, Policy, Sandbox, Session, UnknownKeywordError
 from fumehood.agents import (
-    Asking,
+    ApprovalSettings,
     AssistantAgent,
     Budget,
     OldestFirst,
@@ -23,7 +23,7 @@ from fumehood.agents import (
 from fumehood.agents.teams import (
     CodingPair,
     HandedTo,
-    HandOffTeam,
+    HandoffTeam,
     MaxMessages,
     RoundRobinTeam,
     SelectorTeam,
@@ -83,14 +83,14 @@ def test_a_sandbox_refuses_what_it_does_not_take(kind: Callable[..., Any]) -> No
 MISTYPED: list[tuple[Callable[..., Any], str, str]] = [
     (AssistantAgent, "instruction", "instructions"),
     (Budget, "turn", "turns"),
-    (Asking, "pause", "pauses"),
+    (ApprovalSettings, "pause", "pauses"),
     (OldestFirst, "token", "tokens"),
     (ScriptedModel, "nmae", "name"),
     (RecordingModel, "secret", "secrets"),
     (ReplayModel, "secret", "secrets"),
     (find_model, "apikey", "api_key"),
     (RoundRobinTeam, "terminaton", "termination"),
-    (HandOffTeam, "terminaton", "termination"),
+    (HandoffTeam, "terminaton", "termination"),
     (SelectorTeam, "terminaton", "termination"),
     (CodingPair, "terminaton", "termination"),
     (CodingPair, "polcy", "policy"),

@@ -10,48 +10,48 @@ a model of that kind is used.
 """
 
 from fumehood.agents.agent import AssistantAgent
-from fumehood.agents.asking import PAUSE, Asking
+from fumehood.agents.approvals import PAUSE, ApprovalSettings
 from fumehood.agents.budget import Budget, Usage
-from fumehood.agents.compaction import Compaction, Conversation, OldestFirst
-from fumehood.agents.correspondence import PUBLISH, SEND_MESSAGE, Resume, Task, TaskDone
+from fumehood.agents.compaction import Compaction, CompactionInput, OldestFirst
 from fumehood.agents.events import TaskEnded, TaskEvent
-from fumehood.agents.messages import AssistantMessage, CallRequest, Message, ToolMessage, UserMessage
-from fumehood.agents.models import Failure, Model, RecordingModel, ReplayModel, ScriptedModel, call, find_model
-from fumehood.agents.residence import Resident, resident
+from fumehood.agents.messages import AssistantMessage, CallRequest, ChatMessage, ToolMessage, UserMessage
+from fumehood.agents.messaging_tools import PUBLISH, SEND_MESSAGE, Resume, TaskDone, TaskRequest
+from fumehood.agents.models import Model, ModelFailure, RecordingModel, ReplayModel, ScriptedModel, call, find_model
 from fumehood.agents.result import TaskResult
-from fumehood.agents.stopping import Stop, StopReason
+from fumehood.agents.runtime_agent import TaskAgent, task_agent
+from fumehood.agents.stop_reason import Stop, StopReason
 
 __all__ = [
     "PAUSE",
     "PUBLISH",
     "SEND_MESSAGE",
-    "Asking",
+    "ApprovalSettings",
     "AssistantAgent",
     "AssistantMessage",
     "Budget",
     "CallRequest",
+    "ChatMessage",
     "Compaction",
-    "Conversation",
-    "Failure",
-    "Message",
+    "CompactionInput",
     "Model",
+    "ModelFailure",
     "OldestFirst",
     "RecordingModel",
     "ReplayModel",
-    "Resident",
     "Resume",
     "ScriptedModel",
     "Stop",
     "StopReason",
-    "Task",
+    "TaskAgent",
     "TaskDone",
     "TaskEnded",
     "TaskEvent",
+    "TaskRequest",
     "TaskResult",
     "ToolMessage",
     "Usage",
     "UserMessage",
     "call",
     "find_model",
-    "resident",
+    "task_agent",
 ]

@@ -64,7 +64,7 @@ class Usage:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-class Ledger:
+class UsageMeter:
     """Counts what a task uses, against its own budget and that of the team it belongs to."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Ledger:
         budget: Budget,
         *,
         before: Usage | None = None,
-        parent: Ledger | None = None,
+        parent: UsageMeter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`before` is what was used already by the same task, when it goes on after a pause."""

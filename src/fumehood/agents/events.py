@@ -30,7 +30,7 @@ class TaskStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(_Event):
+class TextDelta(_Event):
     """A piece of what a model says, after the filters."""
 
     kind = "text"
@@ -40,7 +40,7 @@ class Text(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Thought(_Event):
+class ThoughtDelta(_Event):
     kind = "thought"
 
     agent: str
@@ -89,7 +89,7 @@ class CallReturned(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalAsked(_Event):
+class ApprovalRequested(_Event):
     kind = "approval.asked"
 
     agent: str
@@ -118,17 +118,17 @@ class ArtifactFound(_Event):
 class TaskEnded(_Event):
     kind = "task.ended"
 
-    result: TaskResult
+    result: TaskResult[object]
 
 
 TaskEvent = (
     TaskStarted
-    | Text
-    | Thought
+    | TextDelta
+    | ThoughtDelta
     | Compacted
     | CallMade
     | CallReturned
-    | ApprovalAsked
+    | ApprovalRequested
     | ApprovalSettled
     | ArtifactFound
     | TaskEnded

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from fumehood.agents.compaction import Compaction, Conversation, tokens_of
-from fumehood.agents.messages import USER, Message, UserMessage
+from fumehood.agents.compaction import Compaction, CompactionInput, tokens_of
+from fumehood.agents.messages import USER, ChatMessage, UserMessage
 
 
 class Shortened(NamedTuple):
@@ -21,20 +21,22 @@ class Shortened(NamedTuple):
 class Memory:
     def __init__(self, compaction: Compaction) -> None:
         self._compaction = compaction
-        self.all: list[Message] = []
-        self.shown: list[Message] = []
+        self.all: list[ChatMessage] = []
+        self.shown: list[ChatMessage] = []
         """What the model reads."""
-        self._turn: list[Message] = []
+        self._turn: list[ChatMessage] = []
         """What the turn under way began with."""
         self._is_beginning = False
+        self.has_lost_files = False
+        """Whether the sandbox is another one than that of earlier calls, and the model does not know yet."""
 
-    def load(self, messages: Sequence[Message]) -> None:
+    def load(self, messages: Sequence[ChatMessage]) -> None:
         self.all, self.shown, self._turn = list(messages), list(messages), []
 
     def begin_task(self) -> None:
         self._turn, self._is_beginning = [], True
 
-    def add(self, message: Message) -> None:
+    def add(self, message: ChatMessage) -> None:
         self.all.append(message)
         self.shown.append(message)
         self._is_beginning = self._is_beginning and isinstance(message, UserMessage)
@@ -47,7 +49,7 @@ class Memory:
         wanted = before // 2 if is_overflow else self._compaction.tokens
         if before <= wanted:
             return None
-        conversation = Conversation(tuple(self.shown), self._task(), wanted, ask)
+        conversation = CompactionInput(tuple(self.shown), self._task(), wanted, ask)
         shown = list(await self._compaction.compact(conversation))
         if shown == self.shown:
             return None

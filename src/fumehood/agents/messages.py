@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from fumehood.tools.result import ToolStatus
 
 USER = "user"
+NOTE = "note"
+"""The source of what we tell a model ourselves, in place of messages that were left out, or of an answer."""
 
 
 class _Part(BaseModel):
@@ -57,10 +59,10 @@ class ToolMessage(_Part):
     text: str
 
 
-Message = Annotated[UserMessage | AssistantMessage | ToolMessage, Field(discriminator="kind")]
+ChatMessage = Annotated[UserMessage | AssistantMessage | ToolMessage, Field(discriminator="kind")]
 
 
-def unanswered(messages: list[Message]) -> tuple[CallRequest, ...]:
+def unanswered(messages: list[ChatMessage]) -> tuple[CallRequest, ...]:
     """Calls of the last answer that have no result yet, in order."""
     answered: set[str] = set()
     for message in reversed(messages):

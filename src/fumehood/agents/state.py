@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fumehood.agents.budget import Usage
-from fumehood.agents.messages import Message, UserMessage
+from fumehood.agents.messages import ChatMessage, UserMessage
 from fumehood.errors import UsageError
 
 
@@ -25,7 +25,7 @@ class PausedTask(_Kept):
 
     task_id: str
     usage: Usage
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     """What was said in it so far."""
 
 
@@ -33,7 +33,7 @@ class AgentState(_Kept):
     version: Literal[1] = 1
     kind: Literal["agent"] = "agent"
     name: str
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     approval: str | None = None
     """The id under which a call of the last answer was asked for."""
     task: PausedTask | None = None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
+
+T = TypeVar("T")
 
 
 class LoopThread:
@@ -41,3 +44,16 @@ class LoopThread:
         async with BlockingPortal() as portal:
             self._started.set_result(portal)
             await portal.sleep_until_stopped()
+
+
+def run_blocking(function: Callable[[], Awaitable[T]]) -> T:
+    """Run an async function to its end, also from inside of a running event loop, which is blocked meanwhile.
+
+    An exception of the waiting thread, such as KeyboardInterrupt, cancels the function; its clean-up is waited for.
+    """
+    with LoopThread() as loop:
+        future = loop.portal.start_task_soon(function)
+        try:
+            return future.result()
+        finally:
+            future.cancel()

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from unit.agents.residing import MakeRuntime
-from unit.agents.watching import Witness
+from unit.agents.runtime_staff import MakeRuntime
+from unit.agents.witness import Witness
 
 from fumehood.runtime import LocalRuntime, SerialisingRuntime
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood import Policy, UnenforceableError, UsageError
 from fumehood.agents import (
@@ -17,7 +17,7 @@ from fumehood.agents import (
     AssistantMessage,
     Budget,
     CallRequest,
-    Failure,
+    ModelFailure,
     ScriptedModel,
     Stop,
     ToolMessage,
@@ -125,11 +125,11 @@ def test_a_budget_of_nothing_is_a_mistake() -> None:
 
 
 async def test_a_failing_model_is_a_reason() -> None:
-    model = ScriptedModel(ModelError(Failure.RATE_LIMITED, "slow down"))
+    model = ScriptedModel(ModelError(ModelFailure.RATE_LIMITED, "slow down"))
     stop = (await AssistantAgent("x", model).run("go")).stop_reason
-    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.RATE_LIMITED)
+    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, ModelFailure.RATE_LIMITED)
     stop = (await AssistantAgent("x", ScriptedModel()).run("go")).stop_reason
-    assert stop.failure is Failure.UNRECORDED
+    assert stop.failure is ModelFailure.UNRECORDED
 
 
 async def test_what_goes_to_and_comes_from_a_model_is_filtered(witness: Witness) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fumehood import Policy
 from fumehood.agents import AssistantAgent, Budget, ScriptedModel
-from fumehood.agents.teams import CodingPair, HandOffTeam, RoundRobinTeam, SelectorTeam, Timeout
+from fumehood.agents.teams import CodingPair, HandoffTeam, RoundRobinTeam, SelectorTeam, Timeout
 from fumehood.errors import PolicyError, UsageError
 from fumehood.runtime import LocalRuntime, RuntimeLimits
 
@@ -68,7 +68,7 @@ def test_what_is_not_a_number_or_a_duration_is_refused(make: Callable[[], object
         lambda: RuntimeLimits(hop=1),  # type: ignore[call-arg]
         lambda: RoundRobinTeam([talker()], terminaton=None),  # type: ignore[call-arg]
         lambda: SelectorTeam([talker()], lambda _: None, budgt=None),  # type: ignore[call-arg]
-        lambda: HandOffTeam([talker()], nam="x"),  # type: ignore[call-arg]
+        lambda: HandoffTeam([talker()], nam="x"),  # type: ignore[call-arg]
         lambda: CodingPair(ScriptedModel("x"), polcy={}),  # type: ignore[call-arg]
         lambda: LocalRuntime(limit=RuntimeLimits()),  # type: ignore[call-arg]
     ],

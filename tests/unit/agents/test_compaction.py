@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood.agents import (
     AssistantAgent,
     AssistantMessage,
     Budget,
     CallRequest,
-    Conversation,
-    Failure,
-    Message,
+    ChatMessage,
+    CompactionInput,
+    ModelFailure,
     OldestFirst,
     ScriptedModel,
     Stop,
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.anyio
 LONG = "line of output\n" * 400
 
 
-def turns(count: int, text: str = LONG) -> list[Message]:
-    found: list[Message] = [UserMessage(text="the task")]
+def turns(count: int, text: str = LONG) -> list[ChatMessage]:
+    found: list[ChatMessage] = [UserMessage(text="the task")]
     for number in range(count):
         calls = tuple(CallRequest(call_id=f"{number}.{n}", tool="t", arguments="{}") for n in range(2))
         found.append(AssistantMessage(source="a", text=f"step {number}", calls=calls))
@@ -48,12 +48,12 @@ async def nobody(_: str) -> str:
     raise AssertionError("nobody is asked")
 
 
-async def compacted(messages: list[Message], tokens: int, strategy: OldestFirst | None = None) -> list[Message]:
-    conversation = Conversation(tuple(messages), frozenset({0}), tokens, nobody)
+async def compacted(messages: list[ChatMessage], tokens: int, strategy: OldestFirst | None = None) -> list[ChatMessage]:
+    conversation = CompactionInput(tuple(messages), frozenset({0}), tokens, nobody)
     return list(await (strategy or OldestFirst()).compact(conversation))
 
 
-def check_pairs(messages: Sequence[Message]) -> None:
+def check_pairs(messages: Sequence[ChatMessage]) -> None:
     asked = [each.call_id for message in messages if isinstance(message, AssistantMessage) for each in message.calls]
     assert asked == [message.call_id for message in messages if isinstance(message, ToolMessage)]
 
@@ -107,7 +107,7 @@ async def test_what_is_left_out_can_be_summarised() -> None:
         asked.append(text)
         return "Nothing worked."
 
-    conversation = Conversation(tuple(turns(50, "short")), frozenset({0}), 200, ask)
+    conversation = CompactionInput(tuple(turns(50, "short")), frozenset({0}), 200, ask)
     found = await OldestFirst(summarise=True).compact(conversation)
     (note,) = (message for message in found if message.source == "note")
     assert note.text.endswith("Summary of them:\nNothing worked.")
@@ -118,7 +118,7 @@ async def test_without_a_summary_it_is_left_out_all_the_same() -> None:
     async def fail(_: str) -> str:
         raise ModelError("timeout", "it is silent")
 
-    conversation = Conversation(tuple(turns(50, "short")), frozenset({0}), 200, fail)
+    conversation = CompactionInput(tuple(turns(50, "short")), frozenset({0}), 200, fail)
     found = await OldestFirst(summarise=True).compact(conversation)
     assert "There is no summary" in found[1].text
 
@@ -174,7 +174,7 @@ async def test_a_strategy_of_ones_own_takes_its_place(witness: Witness) -> None:
     class OnlyTheTask:
         tokens = 10
 
-        async def compact(self, conversation: Conversation) -> Sequence[Message]:
+        async def compact(self, conversation: CompactionInput) -> Sequence[ChatMessage]:
             return [conversation.messages[index] for index in sorted(conversation.task)]
 
     seen: list[int] = []
@@ -194,7 +194,7 @@ class Summarising:
 
     tokens = 5
 
-    async def compact(self, conversation: Conversation) -> Sequence[Message]:
+    async def compact(self, conversation: CompactionInput) -> Sequence[ChatMessage]:
         await conversation.ask("What happened?")
         return [conversation.messages[index] for index in sorted(conversation.task)]
 
@@ -222,7 +222,7 @@ async def test_a_request_that_was_too_long_counts_before_anything_else_is_asked(
 
     def overflow(request: ModelRequest) -> str:
         asked.append(request.messages[-1].text)
-        raise ModelError(Failure.CONTEXT_OVERFLOW, "too long")
+        raise ModelError(ModelFailure.CONTEXT_OVERFLOW, "too long")
 
     class OnlyAfterOverflow(Summarising):
         tokens = 1_000_000
@@ -237,14 +237,14 @@ async def test_a_request_that_was_too_long_counts_before_anything_else_is_asked(
 
 async def test_a_summary_that_fails_counts_as_a_request(witness: Witness) -> None:
     class Forgiving(Summarising):
-        async def compact(self, conversation: Conversation) -> Sequence[Message]:
+        async def compact(self, conversation: CompactionInput) -> Sequence[ChatMessage]:
             with pytest.raises(ModelError):
                 await super().compact(conversation)
             return conversation.messages
 
     def step(request: ModelRequest) -> str:
         if request.messages[0].text == "What happened?":
-            raise ModelError(Failure.SERVER, "it fell over")
+            raise ModelError(ModelFailure.SERVER, "it fell over")
         return "done"
 
     agent = AssistantAgent("a", ScriptedModel(step), audit=witness.log, compaction=Forgiving())

@@ -31,7 +31,7 @@ from unit.agents.model_server import (
 )
 from unit.agents.model_server import tool_call as called
 
-from fumehood.agents import AssistantAgent, Budget, Failure, Stop, TaskEnded, ToolMessage, find_model
+from fumehood.agents import AssistantAgent, Budget, ModelFailure, Stop, TaskEnded, ToolMessage, find_model
 from fumehood.agents.messages import UserMessage
 from fumehood.agents.models.interface import ModelRequest, ThoughtPiece
 from fumehood.agents.models.remote import RemoteModel
@@ -63,33 +63,33 @@ def agent(server: ModelServer, *answers: Answer, seconds: float = 30.0, **more: 
     return AssistantAgent("tester", model, **more)  # type: ignore[arg-type]
 
 
-FAILURES: list[tuple[str, Answer, Failure]] = [
-    ("429", failing(429, "rate_limit_exceeded"), Failure.RATE_LIMITED),
-    ("no money", failing(429, "insufficient_quota"), Failure.QUOTA),
-    ("500", failing(500), Failure.SERVER),
-    ("503", failing(503), Failure.UNAVAILABLE),
-    ("401", failing(401, "invalid_api_key"), Failure.AUTHENTICATION),
-    ("404", failing(404, "model_not_found"), Failure.NOT_FOUND),
-    ("400", failing(400, "invalid_request_error"), Failure.REJECTED),
-    ("too long", failing(400, "context_length_exceeded"), Failure.CONTEXT_OVERFLOW),
-    ("no JSON", events(b"data: {this is no JSON\n\n", DONE), Failure.MALFORMED),
-    ("another shape", events(b'data: {"choices": "none"}\n\n', DONE), Failure.MALFORMED),
-    ("a web page", lambda handler: handler.send(200, b"<html>hello</html>", "text/html"), Failure.MALFORMED),
-    ("nothing at all", events(USAGE, DONE), Failure.MALFORMED),
-    ("an empty answer", events(chunk({"content": ""}), chunk({}, "stop"), USAGE, DONE), Failure.MALFORMED),
-    ("broken off", events(chunk({"content": "It is"})), Failure.TRUNCATED),
+FAILURES: list[tuple[str, Answer, ModelFailure]] = [
+    ("429", failing(429, "rate_limit_exceeded"), ModelFailure.RATE_LIMITED),
+    ("no money", failing(429, "insufficient_quota"), ModelFailure.QUOTA),
+    ("500", failing(500), ModelFailure.SERVER),
+    ("503", failing(503), ModelFailure.UNAVAILABLE),
+    ("401", failing(401, "invalid_api_key"), ModelFailure.AUTHENTICATION),
+    ("404", failing(404, "model_not_found"), ModelFailure.NOT_FOUND),
+    ("400", failing(400, "invalid_request_error"), ModelFailure.REJECTED),
+    ("too long", failing(400, "context_length_exceeded"), ModelFailure.CONTEXT_OVERFLOW),
+    ("no JSON", events(b"data: {this is no JSON\n\n", DONE), ModelFailure.MALFORMED),
+    ("another shape", events(b'data: {"choices": "none"}\n\n', DONE), ModelFailure.MALFORMED),
+    ("a web page", lambda handler: handler.send(200, b"<html>hello</html>", "text/html"), ModelFailure.MALFORMED),
+    ("nothing at all", events(USAGE, DONE), ModelFailure.MALFORMED),
+    ("an empty answer", events(chunk({"content": ""}), chunk({}, "stop"), USAGE, DONE), ModelFailure.MALFORMED),
+    ("broken off", events(chunk({"content": "It is"})), ModelFailure.TRUNCATED),
     (
         "broken off in a call",
         events(chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "python", "arguments": '{"co'}}]})),
-        Failure.TRUNCATED,
+        ModelFailure.TRUNCATED,
     ),
-    ("out of tokens", events(chunk({"content": "It is"}), chunk({}, "length"), USAGE, DONE), Failure.TRUNCATED),
-    ("closed", lambda handler: handler.connection.shutdown(socket.SHUT_RDWR), Failure.CONNECTION),
+    ("out of tokens", events(chunk({"content": "It is"}), chunk({}, "length"), USAGE, DONE), ModelFailure.TRUNCATED),
+    ("closed", lambda handler: handler.connection.shutdown(socket.SHUT_RDWR), ModelFailure.CONNECTION),
 ]
 
 
 @pytest.mark.parametrize(("answer", "failure"), [each[1:] for each in FAILURES], ids=[each[0] for each in FAILURES])
-async def test_a_failure_has_its_kind(server: ModelServer, answer: Answer, failure: Failure) -> None:
+async def test_a_failure_has_its_kind(server: ModelServer, answer: Answer, failure: ModelFailure) -> None:
     result = await agent(server, answer).run("hello")
     assert (result.stop_reason.kind, result.stop_reason.failure) == (Stop.MODEL_FAILED, failure), result.stop_reason
     assert server.model in result.stop_reason.detail
@@ -103,7 +103,7 @@ async def test_a_server_without_responses_is_named_the_way_that_it_is_called(
     monkeypatch.setenv("OPENAI_BASE_URL", server.model.partition("@")[2])
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     result = await AssistantAgent("tester", find_model("openai:own", settings={"max_retries": 0})).run("hello")
-    assert result.stop_reason.failure is Failure.NOT_FOUND
+    assert result.stop_reason.failure is ModelFailure.NOT_FOUND
     assert result.stop_reason.detail.endswith("name it as own@http://HOST:PORT/v1")
 
 
@@ -116,13 +116,13 @@ REFUSALS: list[tuple[str, Answer]] = [
 @pytest.mark.parametrize("answer", [each[1] for each in REFUSALS], ids=[each[0] for each in REFUSALS])
 async def test_a_refusal_is_a_reason_of_its_own(server: ModelServer, answer: Answer) -> None:
     stop = (await agent(server, answer).run("hello")).stop_reason
-    assert (stop.kind, stop.failure) == (Stop.REFUSED, Failure.REFUSED)
+    assert (stop.kind, stop.failure) == (Stop.REFUSED, ModelFailure.REFUSED)
 
 
 @pytest.mark.parametrize("answer", [hanging(), hanging(chunk({"content": "It is"}))], ids=["at once", "in the middle"])
 async def test_a_model_that_goes_silent_is_given_up(server: ModelServer, answer: Answer) -> None:
     stop = (await agent(server, answer, seconds=0.5).run("hello")).stop_reason
-    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.TIMEOUT)
+    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, ModelFailure.TIMEOUT)
 
 
 async def test_the_clock_of_the_task_ends_a_silent_model_too(server: ModelServer) -> None:
@@ -135,7 +135,7 @@ async def test_a_server_that_is_not_there_is_a_lost_connection() -> None:
         gone = server.model
     model = find_model(gone, settings={"max_retries": 0})
     stop = (await AssistantAgent("tester", model).run("hello")).stop_reason
-    assert stop.failure is Failure.CONNECTION
+    assert stop.failure is ModelFailure.CONNECTION
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ async def test_a_conversation_that_is_too_long_for_the_model_is_shortened_and_as
 
 async def test_a_conversation_that_stays_too_long_is_a_failure(server: ModelServer) -> None:
     stop = (await agent(server, failing(400, "context_length_exceeded")).run("hello")).stop_reason
-    assert (stop.failure, len(server.requests)) == (Failure.CONTEXT_OVERFLOW, 1)
+    assert (stop.failure, len(server.requests)) == (ModelFailure.CONTEXT_OVERFLOW, 1)
 
 
 async def test_what_is_sent_is_what_was_said(server: ModelServer) -> None:
@@ -308,7 +308,7 @@ async def test_an_answer_without_an_end_is_given_up(server: ModelServer, answer:
     server.sent, server.answers[:] = 0, [answer]
     model = find_model(server.model, settings={"max_retries": 0}, most_bytes=256 * 1024)
     stop = (await AssistantAgent("tester", model).run("hello")).stop_reason
-    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.TOO_LARGE), stop
+    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, ModelFailure.TOO_LARGE), stop
     assert "is larger than 256K, and was given up" in stop.detail
     # What is under way in the buffers of two sockets was sent as well.
     assert server.sent < 32 * 1024 * 1024
@@ -330,7 +330,7 @@ async def test_a_compressed_answer_is_not_unpacked(server: ModelServer) -> None:
         handler.wfile.write(body)
 
     stop = (await agent(server, answer).run("hello")).stop_reason
-    assert (stop.failure, "is compressed" in stop.detail) == (Failure.MALFORMED, True)
+    assert (stop.failure, "is compressed" in stop.detail) == (ModelFailure.MALFORMED, True)
 
 
 async def test_a_server_that_does_not_stream_is_read_all_the_same(server: ModelServer) -> None:

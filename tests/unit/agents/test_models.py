@@ -12,7 +12,16 @@ from unit.agents.model_server import ModelServer, failing, serving, text
 from unit.agents.model_server import tool_call as called
 
 from fumehood import UsageError
-from fumehood.agents import AssistantAgent, Failure, RecordingModel, ReplayModel, ScriptedModel, Stop, call, find_model
+from fumehood.agents import (
+    AssistantAgent,
+    ModelFailure,
+    RecordingModel,
+    ReplayModel,
+    ScriptedModel,
+    Stop,
+    call,
+    find_model,
+)
 from fumehood.tools import PYTHON
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +128,7 @@ async def test_a_request_that_was_not_recorded_is_a_clear_failure(tmp_path: Path
     with serving() as server:
         await recorded(server, tape)
     stop = (await AssistantAgent("x", ReplayModel(tape), tools=[PYTHON]).run("Something else?")).stop_reason
-    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.UNRECORDED)
+    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, ModelFailure.UNRECORDED)
     assert "'Something else?'" in stop.detail
     assert f"record it anew with record:{tape}:MODEL" in stop.detail
 

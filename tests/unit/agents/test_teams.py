@@ -8,15 +8,15 @@ from contextlib import aclosing
 
 import anyio
 import pytest
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood import Policy, UsageError
 from fumehood.agents import (
-    Asking,
+    ApprovalSettings,
     AssistantAgent,
     AssistantMessage,
     Budget,
-    Failure,
+    ModelFailure,
     ScriptedModel,
     Stop,
     ToolMessage,
@@ -26,16 +26,16 @@ from fumehood.agents import (
 from fumehood.agents.models.interface import ModelRequest
 from fumehood.agents.teams import (
     CodingPair,
-    Condition,
     External,
     HandedTo,
-    HandOffTeam,
+    HandoffTeam,
     MaxMessages,
-    Progress,
     RoundRobinTeam,
     SelectorTeam,
     Spent,
+    TaskProgress,
     Team,
+    TerminationCondition,
     TextMention,
     Timeout,
     ToolUsed,
@@ -93,16 +93,16 @@ async def test_a_model_chooses_who_speaks_and_nobody_else_can_be_chosen(witness:
 
 
 async def test_a_model_that_cannot_choose_ends_the_task() -> None:
-    broken = ScriptedModel(ModelError(Failure.QUOTA, "no money"))
+    broken = ScriptedModel(ModelError(ModelFailure.QUOTA, "no money"))
     stop = (await SelectorTeam([talker("ann")], broken).run("go")).stop_reason
-    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, Failure.QUOTA)
+    assert (stop.kind, stop.failure) == (Stop.MODEL_FAILED, ModelFailure.QUOTA)
 
 
 async def test_a_task_is_handed_over_until_somebody_answers(witness: Witness) -> None:
-    ann = talker("ann", call("hand_off", to="bob", message="you know Python"), hand_offs=["bob"])
-    bob = talker("bob", call("hand_off", to="cat", message="you know more"), hand_offs=["ann", "cat"])
+    ann = talker("ann", call("hand_off", to="bob", message="you know Python"), handoffs=["bob"])
+    bob = talker("bob", call("hand_off", to="cat", message="you know more"), handoffs=["ann", "cat"])
     cat = talker("cat", "It is 42.")
-    result = await HandOffTeam([ann, bob, cat], audit=witness.log).run("What is it?")
+    result = await HandoffTeam([ann, bob, cat], audit=witness.log).run("What is it?")
     assert (result.text, result.stop_reason.kind) == ("It is 42.", Stop.DONE)
     heard = [message.text for message in cat.messages if isinstance(message, UserMessage)]
     assert heard == ["What is it?", "you know Python", "you know more"]
@@ -110,16 +110,16 @@ async def test_a_task_is_handed_over_until_somebody_answers(witness: Witness) ->
 
 
 async def test_a_task_can_be_handed_out_of_the_team() -> None:
-    ann = talker("ann", call("hand_off", to="boss", message="please decide"), "decided", hand_offs=["boss"])
-    result = await HandOffTeam([ann]).run("go")
+    ann = talker("ann", call("hand_off", to="boss", message="please decide"), "decided", handoffs=["boss"])
+    result = await HandoffTeam([ann]).run("go")
     assert (result.stop_reason.kind, result.stop_reason.target) == (Stop.HANDED_OFF, "boss")
-    alone = talker("ann", call("hand_off", to="boss"), hand_offs=["boss"])
+    alone = talker("ann", call("hand_off", to="boss"), handoffs=["boss"])
     assert (await alone.run("go")).stop_reason.target == "boss"
 
 
 async def test_nobody_can_be_handed_the_task_who_was_not_named(witness: Witness) -> None:
-    ann = talker("ann", call("hand_off", to="cat"), call("hand_off", to="bob"), hand_offs=["bob"])
-    team = HandOffTeam([ann, talker("bob", "I have it"), talker("cat", "me!")], audit=witness.log)
+    ann = talker("ann", call("hand_off", to="cat"), call("hand_off", to="bob"), handoffs=["bob"])
+    team = HandoffTeam([ann, talker("bob", "I have it"), talker("cat", "me!")], audit=witness.log)
     assert (await team.run("go")).text == "I have it"
     assert len(witness.records("tool.refused")) == 1
 
@@ -202,9 +202,9 @@ def test_blocks_of_code_are_found(text: str, tools: list[str]) -> None:
     assert [found.tool for found in code_calls(text)] == tools
 
 
-def said(*texts: str) -> Progress:
+def said(*texts: str) -> TaskProgress:
     messages = [AssistantMessage(source="ann", text=text) for text in texts]
-    return Progress([UserMessage(source="ann", text=text) for text in texts], messages, usage())
+    return TaskProgress([UserMessage(source="ann", text=text) for text in texts], messages, usage())
 
 
 def usage(**more: float) -> object:
@@ -237,7 +237,7 @@ def usage(**more: float) -> object:
         (HandedTo("cat"), False),
     ],
 )
-def test_conditions_mean_what_they_say(condition: Condition, expected: bool) -> None:
+def test_conditions_mean_what_they_say(condition: TerminationCondition, expected: bool) -> None:
     messages = [
         AssistantMessage(source="ann", text="it is DONE"),
         ToolMessage(source="ann", call_id="1", tool="python", status="error", text=""),  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def test_conditions_mean_what_they_say(condition: Condition, expected: bool) -> 
         ToolMessage(source="ann", call_id="cat", tool="hand_off", status="denied", text=""),  # type: ignore[arg-type]
     ]
     spoken = [UserMessage(source="ann", text="it is DONE"), UserMessage(source="bob", text="yes")]
-    progress = Progress(spoken, messages, usage(turns=3, seconds=10.0))  # type: ignore[arg-type]
+    progress = TaskProgress(spoken, messages, usage(turns=3, seconds=10.0))  # type: ignore[arg-type]
     assert (condition.met(progress) is not None) is expected
 
 
@@ -285,8 +285,8 @@ def test_nobody_is_called_user() -> None:
 POLICY = Policy(name="careful", approvals=[{"tool": "shell"}])
 
 
-def asking(witness: Witness, **more: bool) -> Asking:
-    return Asking(store=witness.store, **more)
+def asking(witness: Witness, **more: bool) -> ApprovalSettings:
+    return ApprovalSettings(store=witness.store, **more)
 
 
 def crew(witness: Witness) -> Team:

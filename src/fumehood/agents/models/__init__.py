@@ -8,15 +8,15 @@ failures   what goes wrong there, by kind
 recording  writes down what a model answered, and answers the same without it
 """
 
-from fumehood.agents.models.interface import Failure, Model, ModelAnswer, ModelRequest
-from fumehood.agents.models.naming import find_model
-from fumehood.agents.models.recording import RecordingModel, ReplayModel
+from fumehood.agents.models.interface import Model, ModelAnswer, ModelFailure, ModelRequest
+from fumehood.agents.models.names import find_model
+from fumehood.agents.models.recordings import RecordingModel, ReplayModel
 from fumehood.agents.models.scripted import ScriptedModel, call
 
 __all__ = [
-    "Failure",
     "Model",
     "ModelAnswer",
+    "ModelFailure",
     "ModelRequest",
     "RecordingModel",
     "ReplayModel",

@@ -6,29 +6,29 @@ from collections.abc import Iterator
 
 from pydantic_ai import exceptions
 
-from fumehood.agents.models.cleaning import Cleaner
-from fumehood.agents.models.interface import Failure
+from fumehood.agents.models.interface import ModelFailure
+from fumehood.agents.models.redaction import CredentialRedactor
 from fumehood.errors import ModelError
 
 # The first that fits; children before their parents.
-_KINDS: tuple[tuple[type[Exception], Failure], ...] = (
-    (exceptions.ContentFilterError, Failure.REFUSED),
-    (exceptions.ModelContextWindowExceededError, Failure.CONTEXT_OVERFLOW),
-    (exceptions.ModelAuthenticationError, Failure.AUTHENTICATION),
-    (exceptions.ModelNotFoundError, Failure.NOT_FOUND),
-    (exceptions.ModelRequestRejectedError, Failure.REJECTED),
-    (exceptions.ModelRateLimitError, Failure.RATE_LIMITED),
-    (exceptions.ModelQuotaExceededError, Failure.QUOTA),
-    (exceptions.ModelUnavailableError, Failure.UNAVAILABLE),
-    (exceptions.ModelServerError, Failure.SERVER),
-    (exceptions.ModelTimeoutError, Failure.TIMEOUT),
-    (exceptions.ModelRequestTimeout, Failure.TIMEOUT),
-    (exceptions.ModelConnectionError, Failure.CONNECTION),
+_KINDS: tuple[tuple[type[Exception], ModelFailure], ...] = (
+    (exceptions.ContentFilterError, ModelFailure.REFUSED),
+    (exceptions.ModelContextWindowExceededError, ModelFailure.CONTEXT_OVERFLOW),
+    (exceptions.ModelAuthenticationError, ModelFailure.AUTHENTICATION),
+    (exceptions.ModelNotFoundError, ModelFailure.NOT_FOUND),
+    (exceptions.ModelRequestRejectedError, ModelFailure.REJECTED),
+    (exceptions.ModelRateLimitError, ModelFailure.RATE_LIMITED),
+    (exceptions.ModelQuotaExceededError, ModelFailure.QUOTA),
+    (exceptions.ModelUnavailableError, ModelFailure.UNAVAILABLE),
+    (exceptions.ModelServerError, ModelFailure.SERVER),
+    (exceptions.ModelTimeoutError, ModelFailure.TIMEOUT),
+    (exceptions.ModelRequestTimeout, ModelFailure.TIMEOUT),
+    (exceptions.ModelConnectionError, ModelFailure.CONNECTION),
 )
 _MOST_CHARACTERS = 400
 
 
-def as_model_error(error: Exception, model: str, cleaner: Cleaner, *, has_begun: bool) -> ModelError:
+def as_model_error(error: Exception, model: str, redactor: CredentialRedactor, *, has_begun: bool) -> ModelError:
     """Servers repeat the key that they refuse: what they say is cleaned before anybody gets it.
 
     `has_begun` says that a part of the answer was there already: then a lost connection is a broken-off answer.
@@ -40,16 +40,16 @@ def as_model_error(error: Exception, model: str, cleaner: Cleaner, *, has_begun:
     if own is not None:
         return own
     kind = next((kind for parent, kind in _KINDS if isinstance(error, parent)), None) or _unsorted(error, has_begun)
-    if kind is Failure.CONNECTION and has_begun:
-        kind = Failure.TRUNCATED
-    text = " ".join(cleaner.text(str(error)).split()) or type(error).__name__
+    if kind is ModelFailure.CONNECTION and has_begun:
+        kind = ModelFailure.TRUNCATED
+    text = " ".join(redactor.text(str(error)).split()) or type(error).__name__
     cut = text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
-    return ModelError(kind, f"the model {cleaner.text(model)} failed ({kind}): {cut}{_advice(kind, model)}")
+    return ModelError(kind, f"the model {redactor.text(model)} failed ({kind}): {cut}{_advice(kind, model)}")
 
 
-def _advice(kind: Failure, model: str) -> str:
+def _advice(kind: ModelFailure, model: str) -> str:
     """A server that knows chat completions alone answers that there is no such page, and nothing else."""
-    if kind is Failure.NOT_FOUND and model.startswith("openai:"):
+    if kind is ModelFailure.NOT_FOUND and model.startswith("openai:"):
         name = model.removeprefix("openai:")
         return f". If the server speaks chat completions and not responses, name it as {name}@http://HOST:PORT/v1"
     return ""
@@ -65,10 +65,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         each = each.__cause__ or each.__context__
 
 
-def _unsorted(error: Exception, has_begun: bool) -> Failure:
+def _unsorted(error: Exception, has_begun: bool) -> ModelFailure:
     is_api_error = isinstance(error, exceptions.ModelAPIError)
     if not is_api_error or isinstance(error.__cause__, ValueError):
-        return Failure.MALFORMED
+        return ModelFailure.MALFORMED
     if error.__cause__ is None:  # pydantic-ai itself found something missing
-        return Failure.TRUNCATED if has_begun else Failure.MALFORMED
-    return Failure.REJECTED
+        return ModelFailure.TRUNCATED if has_begun else ModelFailure.MALFORMED
+    return ModelFailure.REJECTED

@@ -10,11 +10,11 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from fumehood.agents.messages import CallRequest, Message
+from fumehood.agents.messages import CallRequest, ChatMessage
 from fumehood.tools.tool import ToolSchema
 
 
-class Failure(StrEnum):
+class ModelFailure(StrEnum):
     """How a model fails; the `kind` of a `ModelError`."""
 
     TIMEOUT = "timeout"
@@ -44,8 +44,10 @@ class Failure(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     instructions: str
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     tools: tuple[ToolSchema, ...] = ()
+    output_tool: ToolSchema | None = None
+    """A tool that the answer must be a call of, if the answer has a type."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import cast
 
 import anyio
@@ -17,13 +18,21 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from fumehood.agents.messages import USER, AssistantMessage, CallRequest, Message, UserMessage
-from fumehood.agents.models.cleaning import Cleaner
+from fumehood.agents.messages import USER, AssistantMessage, CallRequest, ChatMessage, UserMessage
 from fumehood.agents.models.failures import as_model_error
-from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
+from fumehood.agents.models.interface import (
+    ModelAnswer,
+    ModelEvent,
+    ModelFailure,
+    ModelRequest,
+    TextPiece,
+    ThoughtPiece,
+)
+from fumehood.agents.models.redaction import CredentialRedactor
 from fumehood.agents.models.wire import MOST_BYTES, Wire
 from fumehood.errors import ModelError
 from fumehood.keywords import known_keywords
+from fumehood.tools.tool import ToolSchema
 
 _CLOSING_SECONDS = 10.0
 _TIMEOUT_SECONDS = 600.0
@@ -47,7 +56,7 @@ class RemoteModel:
         self._can_stream = True
         self._settings = ModelSettings(request_timeout=_TIMEOUT_SECONDS)
         self._settings.update(settings or {})
-        self._cleaner = Cleaner(os.environ, _keys(model))
+        self._redactor = CredentialRedactor(os.environ, _keys(model))
 
     @property
     def name(self) -> str:
@@ -74,7 +83,7 @@ class RemoteModel:
                         yield event
                 return
             except ModelError as error:
-                if error.kind != Failure.MALFORMED or not arrival.is_whole:
+                if error.kind != ModelFailure.MALFORMED or not arrival.is_whole:
                     raise
             self._can_stream = False
         response = await self._whole(request)
@@ -89,7 +98,7 @@ class RemoteModel:
                 self._model,
                 _messages(request),
                 model_settings=self._settings,
-                model_request_parameters=ModelRequestParameters(function_tools=_tools(request)),
+                model_request_parameters=_parameters(request),
             ) as stream:
                 async for event in stream:
                     has_begun = True
@@ -101,7 +110,7 @@ class RemoteModel:
                 response = stream.get()
         except Exception as error:
             # Not `from error`: whoever prints the cause would print what was taken out.
-            raise as_model_error(error, self._name, self._cleaner, has_begun=has_begun) from None
+            raise as_model_error(error, self._name, self._redactor, has_begun=has_begun) from None
         yield self._answer(response)
 
     async def _whole(self, request: ModelRequest) -> theirs.ModelResponse:
@@ -110,26 +119,27 @@ class RemoteModel:
                 self._model,
                 _messages(request),
                 model_settings=self._settings,
-                model_request_parameters=ModelRequestParameters(function_tools=_tools(request)),
+                model_request_parameters=_parameters(request),
             )
         except Exception as error:
-            raise as_model_error(error, self._name, self._cleaner, has_begun=False) from None
+            raise as_model_error(error, self._name, self._redactor, has_begun=False) from None
 
     def _answer(self, response: theirs.ModelResponse) -> ModelAnswer:
         reason = response.finish_reason
         if reason == "content_filter":
             refusal = (response.provider_details or {}).get("refusal") or response.text or "no reason given"
-            told = self._cleaner.text(str(refusal))
-            raise ModelError(Failure.REFUSED, f"the model {self._name} would not answer: {told[:400]}")
+            told = self._redactor.text(str(refusal))
+            raise ModelError(ModelFailure.REFUSED, f"the model {self._name} would not answer: {told[:400]}")
         if reason == "length":
             raise ModelError(
-                Failure.TRUNCATED, f"the answer of the model {self._name} reached its limit of tokens and broke off"
+                ModelFailure.TRUNCATED,
+                f"the answer of the model {self._name} reached its limit of tokens and broke off",
             )
         if response.state != "complete" or reason == "error":
-            raise ModelError(Failure.TRUNCATED, f"the answer of the model {self._name} broke off")
+            raise ModelError(ModelFailure.TRUNCATED, f"the answer of the model {self._name} broke off")
         calls = tuple(_call(part) for part in response.tool_calls)
         if not response.text and not calls:
-            raise ModelError(Failure.MALFORMED, f"the model {self._name} answered nothing at all")
+            raise ModelError(ModelFailure.MALFORMED, f"the model {self._name} answered nothing at all")
         usage = response.usage
         return ModelAnswer(
             text=response.text or "",
@@ -203,13 +213,21 @@ def _native(response: theirs.ModelResponse) -> JsonValue:
     return cast("JsonValue", dumped)
 
 
-def _tools(request: ModelRequest) -> list[ToolDefinition]:
-    return [
-        ToolDefinition(
-            name=tool["name"], description=tool["description"], parameters_json_schema=dict(tool["parameters"])
-        )
-        for tool in request.tools
-    ]
+def _parameters(request: ModelRequest) -> ModelRequestParameters:
+    tools = [_definition(tool) for tool in request.tools]
+    if request.output_tool is None:
+        return ModelRequestParameters(function_tools=tools)
+    # Without text as an output, models that can be made to call a tool are made to.
+    output = replace(_definition(request.output_tool), kind="output")
+    return ModelRequestParameters(
+        function_tools=tools, output_mode="tool", output_tools=[output], allow_text_output=False
+    )
+
+
+def _definition(tool: ToolSchema) -> ToolDefinition:
+    return ToolDefinition(
+        name=tool["name"], description=tool["description"], parameters_json_schema=dict(tool["parameters"])
+    )
 
 
 def _messages(request: ModelRequest) -> list[theirs.ModelMessage]:
@@ -227,7 +245,7 @@ def _messages(request: ModelRequest) -> list[theirs.ModelMessage]:
     return [*found, theirs.ModelRequest(parts=waiting, instructions=request.instructions or None)]
 
 
-def _part(message: Message) -> theirs.ModelRequestPart:
+def _part(message: ChatMessage) -> theirs.ModelRequestPart:
     match message:
         case UserMessage(source=source, text=text):
             return theirs.UserPromptPart(content=text if source == USER else f"{source} says:\n{text}")

@@ -17,7 +17,14 @@ from typing import Any, cast
 import yaml
 
 from fumehood.agents.messages import AssistantMessage, CallRequest
-from fumehood.agents.models.interface import Failure, ModelAnswer, ModelEvent, ModelRequest, TextPiece, ThoughtPiece
+from fumehood.agents.models.interface import (
+    ModelAnswer,
+    ModelEvent,
+    ModelFailure,
+    ModelRequest,
+    TextPiece,
+    ThoughtPiece,
+)
 from fumehood.errors import ModelError, UsageError
 from fumehood.keywords import known_keywords
 
@@ -64,7 +71,9 @@ class ScriptedModel:
     async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         place = sum(isinstance(message, AssistantMessage) for message in request.messages)
         if place >= len(self._steps):
-            raise ModelError(Failure.UNRECORDED, f"the script {self._name} has {len(self._steps)} steps and no more")
+            raise ModelError(
+                ModelFailure.UNRECORDED, f"the script {self._name} has {len(self._steps)} steps and no more"
+            )
         step = self._steps[place]
         answer = _answer(step(request) if callable(step) else step, place)
         if answer.thought:

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from fumehood.agents.models.interface import Failure
+from fumehood.agents.models.interface import ModelFailure
 from fumehood.errors import ModelError
 from fumehood.policy import format_size
 
@@ -66,7 +66,7 @@ class Wire:
     def too_large(self) -> ModelError:
         most = format_size(self.most_bytes)
         return ModelError(
-            Failure.TOO_LARGE, f"the answer of the model {self._name} is larger than {most}, and was given up"
+            ModelFailure.TOO_LARGE, f"the answer of the model {self._name} is larger than {most}, and was given up"
         )
 
     async def _ask_plainly(self, request: Any) -> None:
@@ -77,7 +77,9 @@ class Wire:
         headers = response.headers
         _arrival.get(Arrival()).is_whole = headers.get("content-type", "").startswith("application/json")
         if headers.get("content-encoding", "identity") != "identity":
-            raise ModelError(Failure.MALFORMED, f"the answer of the model {self._name} is compressed, and must not be")
+            raise ModelError(
+                ModelFailure.MALFORMED, f"the answer of the model {self._name} is compressed, and must not be"
+            )
         is_events = headers.get("content-type", "").startswith("text/event-stream")
         response.stream = _bounded_stream(response.stream, self, self.most_bytes * (_AROUND_EVENTS if is_events else 1))
 

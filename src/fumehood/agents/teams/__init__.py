@@ -7,32 +7,32 @@ conditions  when it is enough: combined with | and &
 """
 
 from fumehood.agents.teams.conditions import (
-    Condition,
     External,
     HandedTo,
     MaxMessages,
-    Progress,
     Spent,
+    TaskProgress,
+    TerminationCondition,
     TextMention,
     Timeout,
     ToolUsed,
 )
-from fumehood.agents.teams.orders import HandOffTeam, RoundRobinTeam, SelectorTeam
+from fumehood.agents.teams.orders import HandoffTeam, RoundRobinTeam, SelectorTeam
 from fumehood.agents.teams.pair import CodingPair, code_executor
 from fumehood.agents.teams.team import Team
 
 __all__ = [
     "CodingPair",
-    "Condition",
     "External",
-    "HandOffTeam",
     "HandedTo",
+    "HandoffTeam",
     "MaxMessages",
-    "Progress",
     "RoundRobinTeam",
     "SelectorTeam",
     "Spent",
+    "TaskProgress",
     "Team",
+    "TerminationCondition",
     "TextMention",
     "Timeout",
     "ToolUsed",

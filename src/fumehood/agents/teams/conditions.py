@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from fumehood.agents.budget import Budget, Ledger, Usage
-from fumehood.agents.handing import HAND_OFF
-from fumehood.agents.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from fumehood.agents.budget import Budget, Usage, UsageMeter
+from fumehood.agents.handoff import HANDOFF_TOOL
+from fumehood.agents.messages import AssistantMessage, ChatMessage, ToolMessage, UserMessage
 from fumehood.errors import UsageError
 from fumehood.keywords import known_fields
 from fumehood.policy import read_seconds
@@ -22,50 +22,50 @@ from fumehood.tools.result import ToolStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TaskProgress:
     """Of one task."""
 
     said: Sequence[UserMessage]
     """By participants, one for each turn."""
-    messages: Sequence[Message]
+    messages: Sequence[ChatMessage]
     """Everything, calls and results included."""
     usage: Usage
 
 
-class Condition(ABC):
+class TerminationCondition(ABC):
     @abstractmethod
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         """Why it is met, in words; None as long as it is not."""
 
-    def __or__(self, other: Condition) -> Condition:
+    def __or__(self, other: TerminationCondition) -> TerminationCondition:
         return _Either(self, other)
 
-    def __and__(self, other: Condition) -> Condition:
+    def __and__(self, other: TerminationCondition) -> TerminationCondition:
         return _Both(self, other)
 
 
 @dataclass(frozen=True, slots=True)
-class _Either(Condition):
-    first: Condition
-    second: Condition
+class _Either(TerminationCondition):
+    first: TerminationCondition
+    second: TerminationCondition
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         return self.first.met(progress) or self.second.met(progress)
 
 
 @dataclass(frozen=True, slots=True)
-class _Both(Condition):
-    first: Condition
-    second: Condition
+class _Both(TerminationCondition):
+    first: TerminationCondition
+    second: TerminationCondition
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         first, second = self.first.met(progress), self.second.met(progress)
         return f"{first}, and {second}" if first and second else None
 
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class MaxMessages(Condition):
+class MaxMessages(TerminationCondition):
     """So many turns that said something."""
 
     most: int
@@ -74,13 +74,13 @@ class MaxMessages(Condition):
         if self.most < 1:
             raise UsageError(f"MaxMessages needs a number of at least 1, not {self.most}")
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         return f"{self.most} messages were said" if len(progress.said) >= self.most else None
 
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class TextMention(Condition):
+class TextMention(TerminationCondition):
     """A participant, or one of those named, said this text; case counts."""
 
     text: str
@@ -90,7 +90,7 @@ class TextMention(Condition):
         if not self.text:
             raise UsageError("TextMention needs a text; the empty one is in every message")
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         for message in progress.messages:
             is_theirs = isinstance(message, AssistantMessage) and (self.by is None or message.source in self.by)
             if is_theirs and self.text in message.text:
@@ -100,7 +100,7 @@ class TextMention(Condition):
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class Timeout(Condition):
+class Timeout(TerminationCondition):
     """So much time has passed; looked at between turns. A budget's `seconds` ends a turn in the middle."""
 
     seconds: float
@@ -109,24 +109,24 @@ class Timeout(Condition):
     def __post_init__(self) -> None:
         object.__setattr__(self, "seconds", read_seconds(self.seconds, "Timeout"))
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         return f"{self.seconds:g} seconds are over" if progress.usage.seconds >= self.seconds else None
 
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class Spent(Condition):
+class Spent(TerminationCondition):
     """One of these limits is reached; looked at between turns, unlike the budget of the team itself."""
 
     budget: Budget
 
-    def met(self, progress: Progress) -> str | None:
-        spent = Ledger(self.budget, before=progress.usage).spent(next_turn=True, next_call=True)
+    def met(self, progress: TaskProgress) -> str | None:
+        spent = UsageMeter(self.budget, before=progress.usage).spent(next_turn=True, next_call=True)
         return spent[1] if spent else None
 
 
 @dataclass(slots=True)
-class External(Condition):
+class External(TerminationCondition):
     """Somebody called `set`, from anywhere; the turn under way is finished. `cancel` does not wait for that."""
 
     _is_set: bool = field(default=False, init=False)
@@ -137,29 +137,29 @@ class External(Condition):
     def clear(self) -> None:
         self._is_set = False
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         return "somebody asked it to stop" if self._is_set else None
 
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class HandedTo(Condition):
+class HandedTo(TerminationCondition):
     """The task was handed over to this name."""
 
     target: str
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         return f"it was handed to {self.target}" if self.target in _targets(progress.messages) else None
 
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class ToolUsed(Condition):
+class ToolUsed(TerminationCondition):
     """A call of this tool was carried out, whether it succeeded or not; one that was denied does not count."""
 
     tool: str
 
-    def met(self, progress: Progress) -> str | None:
+    def met(self, progress: TaskProgress) -> str | None:
         done = (ToolStatus.SUCCESS, ToolStatus.ERROR)
         used = any(
             isinstance(message, ToolMessage) and message.tool == self.tool and message.status in done
@@ -168,11 +168,11 @@ class ToolUsed(Condition):
         return f"{self.tool} was called" if used else None
 
 
-def _targets(messages: Sequence[Message]) -> Iterator[str]:
+def _targets(messages: Sequence[ChatMessage]) -> Iterator[str]:
     carried_out = {
         message.call_id
         for message in messages
-        if isinstance(message, ToolMessage) and message.tool == HAND_OFF and message.status is ToolStatus.SUCCESS
+        if isinstance(message, ToolMessage) and message.tool == HANDOFF_TOOL and message.status is ToolStatus.SUCCESS
     }
     for message in messages:
         for call in message.calls if isinstance(message, AssistantMessage) else ():

@@ -10,10 +10,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
 from fumehood.agents.agent import AssistantAgent
-from fumehood.agents.asking import Asking
-from fumehood.agents.messages import CallRequest, Message, ToolMessage, UserMessage
+from fumehood.agents.approvals import ApprovalSettings
+from fumehood.agents.messages import CallRequest, ChatMessage, ToolMessage, UserMessage
 from fumehood.agents.models.interface import Model, ModelAnswer, ModelEvent, ModelRequest, TextPiece
-from fumehood.agents.performing import Reply
+from fumehood.agents.task import TurnResult
 from fumehood.agents.teams.orders import RoundRobinTeam
 from fumehood.agents.teams.team import TeamOptions
 from fumehood.keywords import known_keywords
@@ -66,7 +66,7 @@ class BlockReader:
         yield answer
 
 
-def _results(messages: tuple[Message, ...]) -> list[str]:
+def _results(messages: tuple[ChatMessage, ...]) -> list[str]:
     """Of the last calls."""
     found: list[str] = []
     for message in reversed(messages):
@@ -81,7 +81,7 @@ def code_executor(
     name: str = EXECUTOR,
     *,
     policy: AnyPolicy | None = None,
-    approvals: Ask | Asking | None = None,
+    approvals: Ask | ApprovalSettings | None = None,
     session: bool = False,
     out: str | os.PathLike[str] | None = None,
 ) -> AssistantAgent:
@@ -100,7 +100,7 @@ def code_executor(
     )
 
 
-class CodingPair(RoundRobinTeam):
+class CodingPair(RoundRobinTeam[str]):
     """`CodingPair("openai:gpt-5", policy=policy)`: writes and runs code until an answer has none.
 
     The writer has no tools; the executor has no model. What is run is in the conversation for everybody to read.
@@ -113,7 +113,7 @@ class CodingPair(RoundRobinTeam):
         *,
         policy: AnyPolicy | None = None,
         instructions: str = _INSTRUCTIONS,
-        approvals: Ask | Asking | None = None,
+        approvals: Ask | ApprovalSettings | None = None,
         session: bool = False,
         out: str | os.PathLike[str] | None = None,
         **options: Unpack[TeamOptions],
@@ -122,5 +122,5 @@ class CodingPair(RoundRobinTeam):
         executor = code_executor(policy=policy, approvals=approvals, session=session, out=out)
         super().__init__([writer, executor], **options)
 
-    def is_done(self, speaker: str, reply: Reply) -> bool:
+    def is_done(self, speaker: str, reply: TurnResult[object]) -> bool:
         return speaker == WRITER and not any(code_calls(reply.said))

@@ -13,14 +13,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import NamedTuple, TypedDict
 
-from fumehood.agents.budget import Budget, Ledger
+from fumehood.agents.audit_records import SpeakerChosen
+from fumehood.agents.budget import Budget, UsageMeter
 from fumehood.agents.messages import UserMessage
-from fumehood.agents.performing import Facts, Performer, Reply, Work
-from fumehood.agents.premises import Premises
+from fumehood.agents.model_client import BudgetSpentError
+from fumehood.agents.participant import Participant
+from fumehood.agents.result import OutputKind, OutputT_co
+from fumehood.agents.sandbox_provider import SandboxProvider
 from fumehood.agents.state import TeamState, read_state
-from fumehood.agents.stopping import DONE, ENDS_TURN, Stop, StopReason
-from fumehood.agents.teams.conditions import Condition, Progress
-from fumehood.agents.trail import SpeakerChosen
+from fumehood.agents.stop_reason import DONE, ENDS_TURN, Stop, StopReason
+from fumehood.agents.task import ParticipantFacts, TaskContext, TurnResult
+from fumehood.agents.teams.conditions import TaskProgress, TerminationCondition
 from fumehood.audit.trail import Trail
 from fumehood.errors import ModelError, UsageError
 from fumehood.keywords import known_keywords
@@ -41,12 +44,12 @@ class TeamOptions(TypedDict, total=False):
 
     name: str
     description: str
-    termination: Condition | None
+    termination: TerminationCondition | None
     budget: Budget | None
     audit: AuditChoice
 
 
-class Team(Performer):
+class Team(Participant[OutputT_co]):
     """What all teams have in common; children say who speaks next, and may know when the task is done.
 
     A budget of a participant is for each of its turns, that of the team for the whole task. What happens is recorded in
@@ -56,11 +59,11 @@ class Team(Performer):
     @known_keywords()
     def __init__(
         self,
-        participants: Sequence[Performer],
+        participants: Sequence[Participant[OutputT_co]],
         *,
         name: str = "team",
         description: str = "",
-        termination: Condition | None = None,
+        termination: TerminationCondition | None = None,
         budget: Budget | None = None,
         audit: AuditChoice = None,
     ) -> None:
@@ -79,10 +82,10 @@ class Team(Performer):
         self._first_said = self._first_message = 0
 
     @abstractmethod
-    async def choose(self, work: Work) -> Choice:
+    async def choose(self, task: TaskContext) -> Choice:
         """Who speaks next, when nobody was handed the task."""
 
-    def is_done(self, speaker: str, reply: Reply) -> bool:
+    def is_done(self, speaker: str, reply: TurnResult[object]) -> bool:
         """Whether the task is done with this turn."""
         return False
 
@@ -105,20 +108,25 @@ class Team(Performer):
         """Who spoke last in this task."""
         return self._speaker
 
-    def member(self, name: str) -> Performer:
+    def member(self, name: str) -> Participant[OutputT_co]:
         return self._participants[name]
 
-    def facts(self) -> Facts:
+    def facts(self) -> ParticipantFacts:
         each = [participant.facts() for participant in self._participants.values()]
         models = ", ".join(dict.fromkeys(facts.model for facts in each))
-        return Facts(models, tuple(dict.fromkeys(tool for facts in each for tool in facts.tools)), None)
+        return ParticipantFacts(models, tuple(dict.fromkeys(tool for facts in each for tool in facts.tools)), None)
+
+    @property
+    def missing_output(self) -> OutputKind:
+        kinds = {participant.missing_output for participant in self._participants.values()}
+        return OutputKind.NONE if OutputKind.NONE in kinds else OutputKind.TEXT
 
     @asynccontextmanager
-    async def at_work(self, trail: Trail, premises: Premises) -> AsyncIterator[None]:
+    async def at_work(self, trail: Trail, provider: SandboxProvider) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for participant in self._participants.values():
-                stack.enter_context(participant.engaged())
-                await stack.enter_async_context(participant.at_work(trail, premises))
+                stack.enter_context(participant.tasks.engaged())
+                await stack.enter_async_context(participant.at_work(trail, provider))
             yield
 
     async def forget_pause(self, trail: Trail) -> None:
@@ -126,33 +134,37 @@ class Team(Performer):
         for participant in self._participants.values():
             await participant.forget_pause(trail)
 
-    async def reply(self, news: Sequence[UserMessage], work: Work) -> Reply:
-        inside = replace(work, trail=work.trail.within(team=self.name), ledger=Ledger(self._budget, parent=work.ledger))
+    async def reply(self, news: Sequence[UserMessage], task: TaskContext) -> TurnResult[OutputT_co]:
+        inside = replace(
+            task, trail=task.trail.within(team=self.name), meter=UsageMeter(self._budget, parent=task.meter)
+        )
         if news:
-            self._take_task(news, work)
+            self._take_task(news, task)
         while True:
             speaker, reply = await self._take_turn(inside)
             self._is_waiting = reply.stop.kind is Stop.APPROVAL_PENDING
             if (stop := self._ending(speaker, reply, inside)) is not None:
-                return Reply(self._last_word(), stop)
+                return TurnResult(self._last_word(), stop, reply.output)
 
-    def _take_task(self, news: Sequence[UserMessage], work: Work) -> None:
+    def _take_task(self, news: Sequence[UserMessage], task: TaskContext) -> None:
         self._is_waiting, self._turn, self._speaker, self._handed_to = False, 0, None, None
         self._said += news
-        self._first_said, self._first_message = len(self._said), len(work.messages)
+        self._first_said, self._first_message = len(self._said), len(task.messages)
 
-    async def _take_turn(self, work: Work) -> tuple[str, Reply]:
+    async def _take_turn(self, task: TaskContext) -> tuple[str, TurnResult[OutputT_co]]:
         if self._is_waiting and self._speaker is not None:
             speaker, news = self._speaker, []
         else:
-            if spent := work.ledger.spent(next_turn=True):
-                return self.name, Reply("", StopReason(Stop.BUDGET, spent[1], limit=spent[0]))
+            if spent := task.meter.spent(next_turn=True):
+                return self.name, self._stopped(StopReason(Stop.BUDGET, spent[1], limit=spent[0]))
             try:
-                speaker = await self._next_speaker(work)
+                speaker = await self._next_speaker(task)
             except ModelError as error:  # of a model that was to choose
-                return self.name, Reply("", StopReason.of(error))
+                return self.name, self._stopped(StopReason.of(error))
+            except BudgetSpentError as error:
+                return self.name, self._stopped(error.stop)
             news = self._news_for(speaker)
-        reply = await self._participants[speaker].reply(news, work)
+        reply = await self._participants[speaker].reply(news, task)
         if reply.stop.kind is Stop.HANDED_OFF:
             self._say(speaker, reply.stop.detail or reply.said or f"{reply.stop.target} takes over.")
         elif reply.stop.kind in ENDS_TURN:
@@ -160,12 +172,15 @@ class Team(Performer):
         self._handed_to = reply.stop.target
         return speaker, reply
 
-    async def _next_speaker(self, work: Work) -> str:
+    def _stopped(self, stop: StopReason) -> TurnResult[OutputT_co]:
+        return TurnResult("", stop, self.missing_output)
+
+    async def _next_speaker(self, task: TaskContext) -> str:
         if self._handed_to is not None:
             choice = Choice(self._handed_to, f"{self._speaker} handed over")
         else:
-            choice = await self.choose(work)
-        await work.trail.write(SpeakerChosen(self.name, choice.speaker, choice.why))
+            choice = await self.choose(task)
+        await task.trail.write(SpeakerChosen(self.name, choice.speaker, choice.why))
         self._speaker, self._turn = choice.speaker, self._turn + 1
         return choice.speaker
 
@@ -179,17 +194,17 @@ class Team(Performer):
         if text:
             self._said.append(UserMessage(source=speaker, text=text))
 
-    def _ending(self, speaker: str, reply: Reply, work: Work) -> StopReason | None:
+    def _ending(self, speaker: str, reply: TurnResult[object], task: TaskContext) -> StopReason | None:
         if reply.stop.kind not in ENDS_TURN:
             return reply.stop
-        if self._termination is not None and (why := self._termination.met(self._progress(work))) is not None:
+        if self._termination is not None and (why := self._termination.met(self._progress(task))) is not None:
             return StopReason(Stop.CONDITION, why)
         if reply.stop.kind is Stop.HANDED_OFF and reply.stop.target not in self._participants:
             return reply.stop
         return DONE if self.is_done(speaker, reply) else None
 
-    def _progress(self, work: Work) -> Progress:
-        return Progress(self._said[self._first_said :], work.messages[self._first_message :], work.ledger.usage)
+    def _progress(self, task: TaskContext) -> TaskProgress:
+        return TaskProgress(self._said[self._first_said :], task.messages[self._first_message :], task.meter.usage)
 
     def _last_word(self) -> str:
         said = self._said[self._first_said :]
@@ -206,12 +221,12 @@ class Team(Performer):
             first_said=self._first_said,
             first_message=self._first_message,
             participants={name: each.state() for name, each in self._participants.items()},
-            task=self._paused,
+            task=self.tasks.paused,
         )
 
     def load_state(self, data: Mapping[str, object]) -> None:
         """Of a team of this name, with participants of the same names."""
-        self._refuse_while_busy("load a state before its task begins")
+        self.tasks.refuse_while_busy("load a state before its task begins")
         state = read_state(TeamState, self.name, data)
         names = set(self._participants)
         if set(state.participants) != names or set(state.heard) != names or not {state.speaker} <= {None, *names}:
@@ -219,5 +234,5 @@ class Team(Performer):
         for name, each in state.participants.items():
             self._participants[name].load_state(each.model_dump(mode="json"))
         self._said, self._heard, self._turn = list(state.said), dict(state.heard), state.turn
-        self._speaker, self._is_waiting, self._paused = state.speaker, state.is_waiting, state.task
+        self._speaker, self._is_waiting, self.tasks.paused = state.speaker, state.is_waiting, state.task
         self._first_said, self._first_message = state.first_said, state.first_message

@@ -1,13 +1,13 @@
 """`hood agent VERB`: a model works on a task, and what it wants done is done in a sandbox.
 
-`choices` reads the command line, `rendering` shows what happens, `working` runs tasks and minds signals.
+`options` reads the command line, `renderers` show events, `tasks` runs tasks and handles signals.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from fumehood.cli.agent.choices import Arguments, add_options
+from fumehood.cli.agent.options import Arguments, add_options
 from fumehood.cli.arguments import Parser
 
 _DETAILS = """\
@@ -42,6 +42,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
-    from fumehood.cli.agent import working
+    from fumehood.cli.agent import tasks
 
-    return working.work(chosen)
+    return tasks.run_tasks(chosen)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from fumehood.agents.correspondence import Resume, Task, TaskDone, connected
-from fumehood.agents.handing import HAND_OFF
+from fumehood.agents.handoff import HANDOFF_TOOL
 from fumehood.agents.messages import USER, UserMessage
-from fumehood.agents.performing import Performer
+from fumehood.agents.messaging_tools import Resume, TaskDone, TaskRequest, connected
+from fumehood.agents.participant import Participant
 from fumehood.agents.result import TaskResult
 from fumehood.audit.trail import Trail
 from fumehood.errors import RefusedError, UsageError
@@ -43,56 +43,56 @@ _MOST_NAMES = 100
 _LONGEST_NAME = 250
 
 
-class Resident(RuntimeAgent):
+class TaskAgent(RuntimeAgent):
     """One task at a time, in one conversation with everybody who writes to it: who must not hear of each other's write
     to agents of different keys."""
 
     # A question in the middle of a task would have to be a second task.
     reentrant = False
 
-    def __init__(self, performer: Performer) -> None:
-        self.performer = performer
+    def __init__(self, participant: Participant[object]) -> None:
+        self.participant = participant
 
     @handles
-    async def work(self, message: Task, context: MessageContext) -> TaskDone:
+    async def run_task(self, message: TaskRequest, context: MessageContext) -> TaskDone:
         source = USER if context.sender is None else str(context.sender)
         return await self._perform([UserMessage(source=source, text=message.text)], context)
 
     @handles
     async def go_on(self, message: Resume, context: MessageContext) -> TaskDone:
-        if not self.performer.is_paused:
+        if not self.participant.is_paused:
             raise RefusedError(f"{context.id} has no paused task to go on with")
         return await self._perform([], context)
 
     async def _perform(self, news: Sequence[UserMessage], context: MessageContext) -> TaskDone:
-        return _told(await self.performer.perform(news, premises=RuntimePremises(context)))
+        return _told(await self.participant.tasks.perform(news, provider=RuntimeSandboxProvider(context)))
 
     async def save_state(self) -> Mapping[str, object]:
-        return self.performer.save_state()
+        return self.participant.save_state()
 
     async def load_state(self, state: Mapping[str, object]) -> None:
-        self.performer.load_state(state)
+        self.participant.load_state(state)
 
 
-def resident(make: Callable[[AgentId], Performer]) -> type[Resident]:
+def task_agent(make: Callable[[AgentId], Participant[object]]) -> type[TaskAgent]:
     """A kind of agents to register; `make` makes the assistant or team of an id, a new one for each."""
 
-    ids: WeakKeyDictionary[Performer, AgentId] = WeakKeyDictionary()
+    ids: WeakKeyDictionary[Participant[object], AgentId] = WeakKeyDictionary()
 
-    class Made(Resident):
+    class Made(TaskAgent):
         @classmethod
         def create(cls, id: AgentId) -> Self:
-            performer = make(id)
+            participant = make(id)
             # Keys keep people apart. One object for two of them would tell each what the other said.
-            if ids.setdefault(performer, id) != id:
-                raise UsageError(f"{id} was given the assistant of {ids[performer]}; make a new one for each id")
-            return cls(performer)
+            if ids.setdefault(participant, id) != id:
+                raise UsageError(f"{id} was given the assistant of {ids[participant]}; make a new one for each id")
+            return cls(participant)
 
     return Made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RuntimePremises:
+class RuntimeSandboxProvider:
     """A runtime's, as long as one message is being handled."""
 
     context: MessageContext
@@ -102,19 +102,19 @@ class RuntimePremises:
         return self.context.trail
 
     @asynccontextmanager
-    async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[RuntimeRoom]:
-        async with self.context.sandbox(policy, session=session, gated=True, ids=trail.ids) as room:
-            yield RuntimeRoom(room, self.context)
+    async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[RuntimeSandbox]:
+        async with self.context.sandbox(policy, session=session, gated=True, ids=trail.ids) as provided:
+            yield RuntimeSandbox(provided, self.context)
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeRoom:
-    _room: GrantedSandbox
+class RuntimeSandbox:
+    _granted: GrantedSandbox
     _context: MessageContext
 
     @property
     def sandbox(self) -> AsyncSandbox:
-        return self._room.sandbox
+        return self._granted.sandbox
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
         """The runtime's tools are its own; only what leads from agent to agent is brought along."""
@@ -124,11 +124,11 @@ class RuntimeRoom:
             if (way := connected(tool, self._context)) is not None:
                 own.append(way)
             else:
-                (own if tool.name == HAND_OFF else common).append(tool)
-        return self._room.toolbox(common, own=own, gate=gate, filters=filters, ids=trail.ids)
+                (own if tool.name == HANDOFF_TOOL else common).append(tool)
+        return self._granted.toolbox(common, own=own, gate=gate, filters=filters, ids=trail.ids)
 
 
-def _told(result: TaskResult) -> TaskDone:
+def _told(result: TaskResult[object]) -> TaskDone:
     stop = result.stop_reason
     return TaskDone(
         text=_clean(result.text, _MOST_SAID),

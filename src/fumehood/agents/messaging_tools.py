@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from fumehood.agents.budget import Usage
-from fumehood.agents.stopping import Stop
+from fumehood.agents.stop_reason import Stop
 from fumehood.errors import DeliveryError, NotGrantedError
 from fumehood.runtime.context import MessageContext
 from fumehood.runtime.messages import Message
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fumehood.sandbox.sandbox import AsyncSandbox
 
 
-class Task(Message, name="fumehood.task"):
+class TaskRequest(Message, name="fumehood.task"):
     """For an assistant or a team in a runtime."""
 
     text: str
@@ -95,7 +95,7 @@ def _telling(act: Callable[[Any], Awaitable[str]]) -> Callable[[AsyncSandbox, An
 
 
 async def _send(context: MessageContext, given: SendArguments) -> str:
-    answer = await context.send(Task(text=given.text), to=given.to, reply=object)
+    answer = await context.send(TaskRequest(text=given.text), to=given.to, reply=object)
     if not isinstance(answer, TaskDone):
         return f"{given.to} took it and answered nothing that could be read here."
     how = "answered" if answer.stop is Stop.DONE else f"stopped ({answer.stop}: {answer.detail})"
@@ -103,5 +103,5 @@ async def _send(context: MessageContext, given: SendArguments) -> str:
 
 
 async def _publish(context: MessageContext, given: PublishArguments) -> str:
-    await context.publish(Task(text=given.text), topic=given.topic)
+    await context.publish(TaskRequest(text=given.text), topic=given.topic)
     return f"It is published to {given.topic}."

@@ -1,24 +1,23 @@
-"""Where the calls of one agent are carried out: a sandbox, a toolbox, a gate that asks people, filters.
+"""Tool calls of one agent: carried out in its sandbox, through a toolbox, approvals and filters.
 
-Everything that a model wants done goes through `Desk.call`, and so through the policy, whatever the prompt was.
+Everything that a model wants done goes through `ToolRunner.call`, and so through the policy, whatever the prompt was.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 import anyio.to_thread
 
-from fumehood.agents.asking import Announcer, Asking
+from fumehood.agents.approvals import ApprovalAnnouncer, ApprovalSettings
+from fumehood.agents.artifact_folder import ArtifactFolder
 from fumehood.agents.events import ArtifactFound, CallMade, CallReturned
 from fumehood.agents.messages import CallRequest
-from fumehood.agents.performing import Work
-from fumehood.agents.premises import Premises, Room
+from fumehood.agents.sandbox_provider import ProvidedSandbox, SandboxProvider
+from fumehood.agents.task import TaskContext
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
@@ -32,64 +31,60 @@ from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.tool import Tool, ToolSchema
 from fumehood.tools.toolbox import Toolbox
 
-# No call that makes sense is longer; of one that does not, not everything is kept.
-_MOST_ARGUMENTS = 1_000_000
-_KEPT_ARGUMENTS = 1_000
-
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
-    """What an agent was given. Without tools nothing is opened."""
+class ToolSetup:
+    """The tools of an agent and what they need, fixed when it is made. Without tools no sandbox is opened."""
 
     policy: Policy
     tools: tuple[Tool, ...]
-    asking: Asking
+    approvals: ApprovalSettings
     filters: Pipeline | None = None
     session: bool = False
-    out: OutFolder | None = None
+    out: ArtifactFolder | None = None
     parallel_calls: int = 1
 
     @asynccontextmanager
-    async def opened(self, trail: Trail, premises: Premises) -> AsyncIterator[Room | None]:
+    async def opened(self, trail: Trail, provider: SandboxProvider) -> AsyncIterator[ProvidedSandbox | None]:
         if not self.tools:
             yield None
             return
-        async with premises.opened(self.policy, session=self.session, trail=trail) as room:
-            yield room
+        async with provider.opened(self.policy, session=self.session, trail=trail) as provided:
+            yield provided
 
-    def desk(self, room: Room | None, agent: str, work: Work) -> Desk:
-        trail = work.trail_of(agent)
+    def runner(self, provided: ProvidedSandbox | None, agent: str, task: TaskContext) -> ToolRunner:
+        trail = task.trail_of(agent)
         filters = self.filters or Pipeline(self.policy, trail=trail)
-        if room is None:
-            return Desk(self, agent, work, filters, None, None, None)
-        box = room.sandbox
+        if provided is None:
+            return ToolRunner(self, agent, task, filters, None, None, None)
+        box = provided.sandbox
         inside = replace(box.trail, ids={**box.trail.ids, **trail.ids}) if box.trail.is_on else box.trail
-        asking = self.asking
-        approvals = Approvals(
+        settings = self.approvals
+        gate = Approvals(
             lambda: box.policy,
-            ask=asking.ask,
-            store=asking.store,
+            ask=settings.ask,
+            store=settings.store,
             trail=inside,
-            listener=Announcer(agent, work.emit, asking.listener),
-            unanswered="pause" if asking.pauses else "wait",
+            listener=ApprovalAnnouncer(agent, task.emit, settings.listener),
+            unanswered="pause" if settings.pauses else "wait",
             withdraws=True,
         )
-        toolbox = room.toolbox(self.tools, gate=approvals, filters=filters, trail=inside)
-        return Desk(self, agent, work, filters, box, toolbox, approvals)
+        toolbox = provided.toolbox(self.tools, gate=gate, filters=filters, trail=inside)
+        return ToolRunner(self, agent, task, filters, box, toolbox, gate)
 
     async def withdraw(self, approval: str, trail: Trail) -> None:
-        store = self.asking.store or await anyio.to_thread.run_sync(ApprovalStore)
-        with suppress(UsageError):  # somebody else was asked, by a runtime's own gate; it expires there
+        store = self.approvals.store or await anyio.to_thread.run_sync(ApprovalStore)
+        with suppress(UsageError):  # asked by a runtime's own gate, where it expires
             await anyio.to_thread.run_sync(partial(store.withdraw, approval, trail))
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """A workplace in use for one task."""
+class ToolRunner:
+    """Runs the tool calls of one agent in one task."""
 
-    _place: Workplace
+    _setup: ToolSetup
     _agent: str
-    _work: Work
+    _work: TaskContext
     filters: Pipeline
     _box: AsyncSandbox | None
     _toolbox: Toolbox | None
@@ -98,15 +93,15 @@ class Desk:
 
     @property
     def parallel_calls(self) -> int:
-        return self._place.parallel_calls
+        return self._setup.parallel_calls
 
     def is_parallel(self, request: CallRequest) -> bool:
         """Whether it may be carried out together with others. Where people may be asked, they are asked in order, and a
         session has one run at a time."""
         if self._toolbox is None or self._box is None:
             return True
-        is_free = not self._place.session and not self._box.policy.approvals and self._has_own_gate
-        return is_free and self._place.parallel_calls > 1 and self._toolbox.is_parallel(request.tool)
+        is_free = not self._setup.session and not self._box.policy.approvals and self._has_own_gate
+        return is_free and self._setup.parallel_calls > 1 and self._toolbox.is_parallel(request.tool)
 
     @property
     def _has_own_gate(self) -> bool:
@@ -121,7 +116,7 @@ class Desk:
             self._toolbox.gate.expect(approval)
 
     async def call(self, request: CallRequest) -> ToolResult:
-        """ApprovalPendingError when somebody has to answer first, and the task is to pause until then."""
+        """ApprovalPendingError when the call waits for an approval, and the task is to pause until then."""
         self._work.emit(CallMade(self._agent, request.call_id, request.tool, request.arguments))
         result = await self._carry_out(request)
         returned = CallReturned(self._agent, request.call_id, request.tool, result.status, result.text, result.run)
@@ -134,43 +129,14 @@ class Desk:
     async def _carry_out(self, request: CallRequest) -> ToolResult:
         if self._toolbox is None:
             await self._work.trail.write(ToolRefused(request.tool[:200], "this agent has no tools"))
-            return ToolResult("There are no tools here; answer in words.", ToolStatus.INVALID)
+            return ToolResult("There are no tools here; answer without them.", ToolStatus.INVALID)
         return await self._toolbox.call(request.tool, request.arguments)
 
     async def deliver(self) -> None:
         """Copy what may leave to the application's folder; what is gone again is left out."""
-        if self._place.out is None or self._box is None:
+        if self._setup.out is None or self._box is None:
             return
         for path in self._fresh:
             with suppress(UsageError):
                 await self._box.stat(path)
-                await self._place.out.take(self._box, path)
-
-
-class OutFolder:
-    """A folder of the application's that artifacts are copied to; only what came from here is ever replaced."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._taken: set[str] = set()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"the folder {str(path)!r} cannot be made: {error.strerror}") from error
-
-    async def take(self, box: AsyncSandbox, path: str) -> None:
-        target = self.path / path
-        await anyio.to_thread.run_sync(self._make_room, path, target)
-        await box.download(path, target)
-        self._taken.add(path)
-
-    def _make_room(self, path: str, target: Path) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path in self._taken:
-            target.unlink(missing_ok=True)
-
-
-def trimmed(request: CallRequest) -> CallRequest:
-    if len(request.arguments) <= _MOST_ARGUMENTS:
-        return request
-    return request.model_copy(update={"arguments": request.arguments[:_KEPT_ARGUMENTS]})
+                await self._setup.out.take(self._box, path)

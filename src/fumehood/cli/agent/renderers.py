@@ -9,7 +9,7 @@ import sys
 from typing import Protocol, cast
 
 from fumehood.agents.events import (
-    ApprovalAsked,
+    ApprovalRequested,
     ApprovalSettled,
     ArtifactFound,
     CallMade,
@@ -18,11 +18,11 @@ from fumehood.agents.events import (
     TaskEnded,
     TaskEvent,
     TaskStarted,
-    Text,
-    Thought,
+    TextDelta,
+    ThoughtDelta,
 )
 from fumehood.agents.result import TaskResult
-from fumehood.agents.stopping import Stop
+from fumehood.agents.stop_reason import Stop
 from fumehood.characters import neutralise, one_line
 from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
 from fumehood.cli.messages import say
@@ -58,15 +58,15 @@ class Screen:
         self._are_several = False
 
     def show(self, event: TaskEvent) -> None:
-        if self._is_thinking != isinstance(event, Thought):
+        if self._is_thinking != isinstance(event, ThoughtDelta):
             self._is_thinking = not self._is_thinking
             self._end_line()
         match event:
             case TaskStarted():
                 self._line(paint(f"{event.agent} asks {one_line(event.model)}, {event.task_id}", DIM))
-            case Text(text=text):
+            case TextDelta(text=text):
                 self._write(neutralise(text))
-            case Thought(text=text):
+            case ThoughtDelta(text=text):
                 self._write(neutralise(text), DIM)
             case Compacted():
                 told = f"the conversation is long: the model reads {event.messages_after} messages from here on"
@@ -75,9 +75,9 @@ class Screen:
                 self._call(event)
             case CallReturned():
                 self._returned(event)
-            case ApprovalAsked() | ApprovalSettled() if self._has_prompt:
+            case ApprovalRequested() | ApprovalSettled() if self._has_prompt:
                 self._end_line()
-            case ApprovalAsked(approval=request):
+            case ApprovalRequested(approval=request):
                 self._line(paint(f"{one_line(request.call.tool)} waits for an approval, {request.id}", YELLOW))
             case ApprovalSettled(approval=request):
                 self._line(f"{request.id}: {one_line(request.told())}")
@@ -163,7 +163,7 @@ def _shortened(lines: list[Line]) -> list[Line]:
     return lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], lines[-1]]
 
 
-def _ending(result: TaskResult) -> str:
+def _ending(result: TaskResult[object]) -> str:
     usage, stop = result.usage, result.stop_reason
     counted = [_counted(usage.turns, "turn"), _counted(usage.tool_calls, "call"), _counted(usage.tokens, "token")]
     cost = [f"{usage.cost:.4f} dollars"] if usage.cost else []

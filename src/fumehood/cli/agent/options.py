@@ -13,7 +13,7 @@ from fumehood.cli.harvest import check_folder, let_out
 from fumehood.errors import UsageError
 
 if TYPE_CHECKING:
-    from fumehood.agents import Asking, AssistantAgent
+    from fumehood.agents import ApprovalSettings, AssistantAgent
     from fumehood.tools import Tool
 
 _NAME = "agent"
@@ -59,9 +59,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print everything that happens as JSON, one event a line")
 
 
-def make_agent(chosen: Arguments, asking: Asking) -> AssistantAgent:
+def make_agent(chosen: Arguments, approvals: ApprovalSettings) -> AssistantAgent:
     from fumehood.agents import AssistantAgent, Budget
-    from fumehood.agents.models.naming import usual_model
+    from fumehood.agents.models.names import usual_model
 
     model = chosen.model or usual_model(os.environ)
     if model is None:
@@ -79,7 +79,7 @@ def make_agent(chosen: Arguments, asking: Asking) -> AssistantAgent:
         tools=_tools(chosen.tools),
         policy=policy,
         instructions=_instructions(chosen.instructions),
-        approvals=asking,
+        approvals=approvals,
         budget=Budget(chosen.turns, chosen.tokens, chosen.cost, chosen.seconds, chosen.calls),
         session=chosen.session,
         out=chosen.out,

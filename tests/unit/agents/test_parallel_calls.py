@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood import Policy
 from fumehood.agents import (
-    Asking,
+    ApprovalSettings,
     AssistantAgent,
     Budget,
     ScriptedModel,
@@ -240,7 +240,7 @@ async def test_a_pause_for_an_approval_comes_between_calls(witness: Witness) -> 
         ScriptedModel([call("free"), call("careful"), call("free")], "done"),
         tools=[careful, free],
         policy=policy,
-        approvals=Asking(pauses=True, store=witness.store),
+        approvals=ApprovalSettings(pauses=True, store=witness.store),
         audit=witness.log,
     )
     result = await agent.run("?")

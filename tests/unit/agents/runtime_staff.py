@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood import Policy
-from fumehood.agents import AssistantMessage, Message, Task, TaskDone, ToolMessage
+from fumehood.agents import AssistantMessage, ChatMessage, TaskDone, TaskRequest, ToolMessage
 from fumehood.agents.agent import AssistantAgent
 from fumehood.agents.models.interface import Model
 from fumehood.runtime import LocalRuntime
@@ -42,12 +42,12 @@ class Staff:
         return [message.text for message in self.members[id].messages if isinstance(message, AssistantMessage)]
 
 
-def results(messages: tuple[Message, ...]) -> list[ToolMessage]:
+def results(messages: tuple[ChatMessage, ...]) -> list[ToolMessage]:
     return [message for message in messages if isinstance(message, ToolMessage)]
 
 
 async def ask(runtime: LocalRuntime, text: str, to: str) -> TaskDone:
-    return await runtime.send(Task(text=text), to=to, reply=TaskDone)
+    return await runtime.send(TaskRequest(text=text), to=to, reply=TaskDone)
 
 
 def check_ends(witness: Witness) -> list[str]:

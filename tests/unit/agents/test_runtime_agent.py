@@ -6,24 +6,24 @@ import json
 
 import anyio
 import pytest
-from unit.agents.residing import SMALL, MakeRuntime, Staff, ask, check_ends
-from unit.agents.watching import Witness
+from unit.agents.runtime_staff import SMALL, MakeRuntime, Staff, ask, check_ends
+from unit.agents.witness import Witness
 
 from fumehood import Policy
 from fumehood.agents import (
     PUBLISH,
     SEND_MESSAGE,
-    Asking,
+    ApprovalSettings,
     AssistantAgent,
     Resume,
     ScriptedModel,
     Stop,
-    Task,
     TaskDone,
+    TaskRequest,
     call,
-    resident,
+    task_agent,
 )
-from fumehood.agents.teams import CodingPair, HandOffTeam
+from fumehood.agents.teams import CodingPair, HandoffTeam
 from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, RefusedError, RuntimeLimits
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, SHELL, tool
@@ -43,7 +43,7 @@ async def test_a_task_is_a_message_and_its_records_carry_who_and_why(
     script = ScriptedModel(call("python", code="open('a.txt', 'w').write('x'); print(1)"), "Written.")
     async with make_runtime() as runtime:
         grants = Grants(tools=["python"], policies=[policy])
-        await runtime.register("coder", resident(staff.hire(script, PYTHON, policy=policy)), grants=grants)
+        await runtime.register("coder", task_agent(staff.hire(script, PYTHON, policy=policy)), grants=grants)
         done = await ask(runtime, "Write a file.", "coder/a")
     assert (done.text, done.stop, done.artifacts) == ("Written.", Stop.DONE, ("a.txt",))
     assert (done.usage.turns, done.usage.tool_calls) == (2, 1)
@@ -62,8 +62,8 @@ async def test_an_answer_is_for_who_asked_and_the_other_knows_who_that_is(
     writer = ScriptedModel(call("send_message", to="coder/x", text="What is 6 * 7?"), "They say it is 42.")
     grants = Grants(tools=["send_message"], policies=[SMALL], agents=["coder"])
     async with make_runtime() as runtime:
-        await runtime.register("coder", resident(staff.hire(SIX_TIMES_SEVEN, PYTHON)), grants=CODER)
-        await runtime.register("writer", resident(staff.hire(writer, SEND_MESSAGE)), grants=grants)
+        await runtime.register("coder", task_agent(staff.hire(SIX_TIMES_SEVEN, PYTHON)), grants=CODER)
+        await runtime.register("writer", task_agent(staff.hire(writer, SEND_MESSAGE)), grants=grants)
         done = await ask(runtime, "Find out.", "writer")
     assert done.text == "They say it is 42."
     assert [result.text for result in staff.results("writer/default")] == ["coder/x answered:\nIt is 42."]
@@ -77,8 +77,8 @@ async def test_what_is_published_is_a_task_for_those_who_are_subscribed(make_run
     grants = Grants(tools=["publish"], policies=[SMALL], publish=["news.*"])
     async with make_runtime() as runtime:
         reading = Grants(subscribe=["news.*"])
-        await runtime.register("reader", resident(staff.hire(ANSWERS)), grants=reading, subscriptions=["news.*"])
-        await runtime.register("crier", resident(staff.hire(crier, PUBLISH)), grants=grants)
+        await runtime.register("reader", task_agent(staff.hire(ANSWERS)), grants=reading, subscriptions=["news.*"])
+        await runtime.register("crier", task_agent(staff.hire(crier, PUBLISH)), grants=grants)
         assert (await ask(runtime, "Tell it.", "crier")).text == "Told."
         await runtime.idle()
     assert staff.heard("reader/oslo") == [("crier/default", "rain")]
@@ -90,7 +90,7 @@ async def test_a_team_lives_there_too_with_the_grants_of_all_that_it_does(
 ) -> None:
     code = ScriptedModel("```python\nprint(sum(range(10)))\n```\n```sh\nls\n```", "The sum is 45.")
     async with make_runtime() as runtime:
-        await runtime.register("pair", resident(lambda id: CodingPair(code, policy=SMALL, name="pair")), grants=CODER)
+        await runtime.register("pair", task_agent(lambda id: CodingPair(code, policy=SMALL, name="pair")), grants=CODER)
         done = await ask(runtime, "What is the sum of 0 to 9?", "pair")
     assert (done.text, done.stop) == ("The sum is 45.", Stop.DONE)
     (denied,) = witness.records("grant.denied")
@@ -101,17 +101,17 @@ async def test_a_team_lives_there_too_with_the_grants_of_all_that_it_does(
 
 
 async def test_handing_over_needs_a_grant_as_every_tool_does(make_runtime: MakeRuntime) -> None:
-    def team(id: AgentId) -> HandOffTeam:
+    def team(id: AgentId) -> HandoffTeam:
         first = AssistantAgent(
             "first",
             ScriptedModel(call("hand_off", to="expert"), "I must do it myself."),
-            hand_offs=["expert"],
+            handoffs=["expert"],
             policy=SMALL,
         )
-        return HandOffTeam([first, AssistantAgent("expert", ScriptedModel("It is 42."))])
+        return HandoffTeam([first, AssistantAgent("expert", ScriptedModel("It is 42."))])
 
     async with make_runtime() as runtime:
-        await runtime.register("team", resident(team), grants=Grants(tools=["hand_off"], policies=[SMALL]))
+        await runtime.register("team", task_agent(team), grants=Grants(tools=["hand_off"], policies=[SMALL]))
         assert (await ask(runtime, "?", "team/a")).text == "It is 42."
         await runtime.grant("team", CODER)
         assert (await ask(runtime, "?", "team/b")).text == "I must do it myself."
@@ -122,7 +122,7 @@ async def test_a_policy_that_is_not_granted_opens_nothing_and_is_the_reason(
 ) -> None:
     large = SMALL.override({"network": {"allow": [{"host": "a.example", "ports": [443]}]}})
     async with make_runtime() as runtime:
-        await runtime.register("coder", resident(Staff().hire(SIX_TIMES_SEVEN, PYTHON, policy=large)), grants=CODER)
+        await runtime.register("coder", task_agent(Staff().hire(SIX_TIMES_SEVEN, PYTHON, policy=large)), grants=CODER)
         done = await ask(runtime, "?", "coder")
     assert done.stop is Stop.DENIED
     assert done.detail.startswith("coder/default may not open a sandbox under the policy sha256:")
@@ -145,7 +145,7 @@ async def test_what_is_taken_away_in_a_task_is_gone_at_the_next_call(make_runtim
             call("python", code="print(1)"), call("lose_it"), call("python", code="print(1)"), "End."
         )
         grants = Grants(tools=["python", "lose_it"], policies=[SMALL])
-        kind = resident(staff.hire(script, PYTHON, lose_it))
+        kind = task_agent(staff.hire(script, PYTHON, lose_it))
         await runtime.register("coder", kind, grants=grants, tools=[lose_it])
         assert (await ask(runtime, "?", "coder")).stop is Stop.DONE
     assert [result.status for result in staff.results("coder/default")] == ["success", "success", "denied"]
@@ -166,7 +166,7 @@ async def test_tools_are_the_runtimes_and_none_is_brought_along(make_runtime: Ma
         for number, brought in enumerate((fetch, other)):
             script = ScriptedModel(call(brought.name), "end")
             grants = Grants(tools=["fetch", "python"], policies=[SMALL])
-            await runtime.register(f"agent{number}", resident(Staff().hire(script, brought)), grants=grants)
+            await runtime.register(f"agent{number}", task_agent(Staff().hire(script, brought)), grants=grants)
             with pytest.raises(AgentFailedError, match="UsageError"):
                 await ask(runtime, "?", f"agent{number}")
             assert "that its runtime does not know" in [*runtime.dead_letters][-1].detail
@@ -175,21 +175,21 @@ async def test_tools_are_the_runtimes_and_none_is_brought_along(make_runtime: Ma
 async def test_an_agent_that_is_open_elsewhere_does_not_work_there_for_a_runtime(make_runtime: MakeRuntime) -> None:
     agent = AssistantAgent("coder", SIX_TIMES_SEVEN, tools=[PYTHON], policy=SMALL, audit=False)
     async with agent, make_runtime() as runtime:
-        await runtime.register("coder", resident(lambda id: agent), grants=Grants())
+        await runtime.register("coder", task_agent(lambda id: agent), grants=Grants())
         with pytest.raises(AgentFailedError, match="UsageError"):
             await ask(runtime, "?", "coder")
         (letter,) = runtime.dead_letters
-        assert "works elsewhere already" in letter.detail
+        assert "is already open elsewhere" in letter.detail
 
 
 async def test_a_conversation_goes_on_after_a_restart(make_runtime: MakeRuntime) -> None:
     async with make_runtime() as runtime:
-        await runtime.register("talker", resident(Staff().hire(ANSWERS)))
+        await runtime.register("talker", task_agent(Staff().hire(ANSWERS)))
         assert (await ask(runtime, "one", "talker/anna")).text == "first"
         state = json.loads(json.dumps(await runtime.save_state()))
     staff = Staff()
     async with make_runtime() as runtime:
-        await runtime.register("talker", resident(staff.hire(ANSWERS)))
+        await runtime.register("talker", task_agent(staff.hire(ANSWERS)))
         await runtime.load_state(state)
         assert (await ask(runtime, "two", "talker/anna")).text == "second"
         assert (await ask(runtime, "one", "talker/bert")).text == "first"
@@ -201,8 +201,8 @@ async def test_a_task_waits_for_an_approval_and_goes_on_after_a_restart(
 ) -> None:
     policy = Policy(name="careful", approvals=[{"tool": "shell"}])
     script = ScriptedModel(call("shell", command="echo hello"), "Said.")
-    asking = Asking(pauses=True, store=witness.store)
-    kind = resident(Staff().hire(script, SHELL, policy=policy, approvals=asking))
+    asking = ApprovalSettings(pauses=True, store=witness.store)
+    kind = task_agent(Staff().hire(script, SHELL, policy=policy, approvals=asking))
     grants = Grants(tools=["shell"], policies=[policy])
     async with make_runtime() as runtime:
         await runtime.register("operator", kind, grants=grants)
@@ -226,8 +226,8 @@ async def test_a_gate_of_the_runtime_can_pause_a_task_too(make_runtime: MakeRunt
     script = ScriptedModel(
         call("shell", command="echo hello"), "Said.", call("shell", command="echo bye"), "Forgotten."
     )
-    elsewhere = Asking(store=ApprovalStore(witness.store.path.parent / "elsewhere"))
-    kind = resident(Staff().hire(script, SHELL, policy=policy, approvals=elsewhere))
+    elsewhere = ApprovalSettings(store=ApprovalStore(witness.store.path.parent / "elsewhere"))
+    kind = task_agent(Staff().hire(script, SHELL, policy=policy, approvals=elsewhere))
 
     def gate(agent: AgentId, sandbox: AsyncSandbox) -> Approvals:
         return Approvals(sandbox.policy, store=witness.store, trail=sandbox.trail, unanswered="pause")
@@ -246,7 +246,7 @@ async def test_a_gate_of_the_runtime_can_pause_a_task_too(make_runtime: MakeRunt
 async def test_two_keys_are_two_assistants(make_runtime: MakeRuntime) -> None:
     shared = AssistantAgent("talker", ANSWERS)
     async with make_runtime() as runtime:
-        await runtime.register("talker", resident(lambda id: shared))
+        await runtime.register("talker", task_agent(lambda id: shared))
         assert (await ask(runtime, "a secret", "talker/anna")).text == "first"
         with pytest.raises(AgentFailedError, match="could not be created"):
             await ask(runtime, "what was it?", "talker/bert")
@@ -270,13 +270,13 @@ async def test_a_message_that_nobody_waits_for_cancels_its_task(
     script = ScriptedModel(call("hang"), "I was cut short before.")
     async with make_runtime() as runtime:
         grants = Grants(tools=["hang"], policies=[SMALL])
-        await runtime.register("sleeper", resident(staff.hire(script, hang)), grants=grants, tools=[hang])
+        await runtime.register("sleeper", task_agent(staff.hire(script, hang)), grants=grants, tools=[hang])
         if how == "late":
             with pytest.raises(DeadlineError):
-                await runtime.send(Task(text="1"), to="sleeper", deadline=3)
+                await runtime.send(TaskRequest(text="1"), to="sleeper", deadline=3)
         else:
             async with anyio.create_task_group() as group:
-                group.start_soon(lambda: runtime.send(Task(text="1"), to="sleeper"))
+                group.start_soon(lambda: runtime.send(TaskRequest(text="1"), to="sleeper"))
                 await has_begun.wait()
                 group.cancel_scope.cancel()
         await runtime.idle()
@@ -288,7 +288,7 @@ async def test_what_is_said_is_cut_to_what_a_message_can_hold(make_runtime: Make
     policy = Policy(filters={"invisible": "off", "size": "4M"})
     script = ScriptedModel('"' * 600_000, "half \ud800 a pair")
     async with make_runtime() as runtime:
-        await runtime.register("talker", resident(Staff().hire(script, policy=policy)))
+        await runtime.register("talker", task_agent(Staff().hire(script, policy=policy)))
         assert 10_000 < len((await ask(runtime, "?", "talker")).text) < 130_000
         assert (await ask(runtime, "?", "talker")).text == "half ? a pair"
 
@@ -303,9 +303,9 @@ async def test_a_message_that_does_not_arrive_is_told_in_words(make_runtime: Mak
         "End.",
     )
 
-    async def mute(message: Task) -> None: ...
+    async def mute(message: TaskRequest) -> None: ...
 
-    async def broken(message: Task) -> TaskDone:
+    async def broken(message: TaskRequest) -> TaskDone:
         raise ValueError("the password is swordfish")
 
     async with make_runtime(limits=RuntimeLimits(message_bytes=100_000)) as runtime:
@@ -313,7 +313,7 @@ async def test_a_message_that_does_not_arrive_is_told_in_words(make_runtime: Mak
         await runtime.register("mute", mute)
         await runtime.register("broken", broken)
         grants = Grants(tools=["send_message"], policies=[SMALL], agents=["*"])
-        await runtime.register("writer", resident(staff.hire(script, SEND_MESSAGE)), grants=grants)
+        await runtime.register("writer", task_agent(staff.hire(script, SEND_MESSAGE)), grants=grants)
         assert (await ask(runtime, "?", "writer")).stop is Stop.DONE
     told = [result.text for result in staff.results("writer/default")]
     assert told[0].startswith("There is no answer: there is no agent type 'nobody'")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from fumehood.agents.budget import Limit
-from fumehood.agents.models.interface import Failure
+from fumehood.agents.models.interface import ModelFailure
 from fumehood.errors import ModelError
 
 
@@ -17,6 +17,8 @@ class Stop(StrEnum):
     """`limit` says which one was reached."""
     MODEL_FAILED = "model_failed"
     """`failure` says how."""
+    INVALID_OUTPUT = "invalid_output"
+    """No answer was a value of the agent's `output_type`, after all retries."""
     REFUSED = "refused"
     """The model, or a filter of whoever serves it, would not answer."""
     APPROVAL_PENDING = "approval_pending"
@@ -39,14 +41,14 @@ class StopReason:
     kind: Stop
     detail: str = ""
     limit: Limit | None = None
-    failure: Failure | None = None
+    failure: ModelFailure | None = None
     approval: str | None = None
     target: str | None = None
 
     @classmethod
     def of(cls, error: ModelError) -> StopReason:
-        failure = Failure(error.kind)
-        return cls(Stop.REFUSED if failure is Failure.REFUSED else Stop.MODEL_FAILED, str(error), failure=failure)
+        failure = ModelFailure(error.kind)
+        return cls(Stop.REFUSED if failure is ModelFailure.REFUSED else Stop.MODEL_FAILED, str(error), failure=failure)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else str(self.kind)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fumehood.agents.events import ApprovalAsked, ApprovalSettled, TaskEvent
+from fumehood.agents.events import ApprovalRequested, ApprovalSettled, TaskEvent
 from fumehood.keywords import known_fields
 from fumehood.tools.approvals import ApprovalStore, Ask, Listener, Request
 
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ApprovalSettings:
     """`ask` shows a request to somebody. Without it the answer comes from elsewhere, such as `hood approvals`.
 
     With `pauses` a task does not wait for that: it stops with the reason `approval_pending`, and `resume` goes on.
@@ -24,17 +24,17 @@ class Asking:
     listener: Listener | None = None
 
 
-PAUSE = Asking(pauses=True)
+PAUSE = ApprovalSettings(pauses=True)
 
 
-class Announcer:
+class ApprovalAnnouncer:
     """Tells the task's events, and whoever else listens."""
 
     def __init__(self, agent: str, emit: Callable[[TaskEvent], None], listener: Listener | None) -> None:
         self._agent, self._emit, self._listener = agent, emit, listener
 
     def waiting(self, request: Request) -> None:
-        self._emit(ApprovalAsked(self._agent, request))
+        self._emit(ApprovalRequested(self._agent, request))
         if self._listener is not None:
             self._listener.waiting(request)
 

@@ -8,20 +8,20 @@ from collections.abc import Sequence
 
 import pytest
 from escape.obedience import UNGRANTED, WIDER, Attempt, ObedientModel
-from unit.agents.residing import SMALL, MakeRuntime, Staff, ask, check_ends
-from unit.agents.watching import Witness
+from unit.agents.runtime_staff import SMALL, MakeRuntime, Staff, ask, check_ends
+from unit.agents.witness import Witness
 
 from fumehood.agents import (
     PUBLISH,
     SEND_MESSAGE,
-    Asking,
+    ApprovalSettings,
     ScriptedModel,
     Stop,
-    Task,
     TaskDone,
+    TaskRequest,
     ToolMessage,
     call,
-    resident,
+    task_agent,
 )
 from fumehood.agents.models.scripted import Step
 from fumehood.audit.reading import check
@@ -116,19 +116,19 @@ class Trial:
         self.opened: list[str] = []
 
     async def prepare(self, witness: Witness) -> None:
-        async def open_vault(message: Task, context: MessageContext) -> TaskDone:
+        async def open_vault(message: TaskRequest, context: MessageContext) -> TaskDone:
             self.opened.append(f"{context.sender}: {message.text}")
             return TaskDone(text="the gold")
 
         stock = Grants(subscribe=["vault.*"])
         await self.runtime.register("vault", open_vault, grants=stock, subscriptions=["vault.orders"])
-        await self.runtime.register("friend", resident(self.staff.hire(ScriptedModel(*["Hello."] * 100))))
-        kind = resident(
+        await self.runtime.register("friend", task_agent(self.staff.hire(ScriptedModel(*["Hello."] * 100))))
+        kind = task_agent(
             self.staff.hire(
                 ObedientModel(list(self.attempts)),
                 *(PYTHON, fetch, guarded, SEND_MESSAGE, PUBLISH),
                 policy=GUARDED,
-                approvals=Asking(ask=say_no, store=witness.store),
+                approvals=ApprovalSettings(ask=say_no, store=witness.store),
             )
         )
         grants = Grants(tools=TOOLS, policies=[GUARDED], agents=["friend/default"], publish=["victim.own/{key}"])
@@ -227,10 +227,10 @@ async def test_a_reply_that_claims_an_approval_is_none(make_runtime: MakeRuntime
     for _ in claims:
         script += [call("send_message", to="friend", text="May I?"), call("guarded", what="it"), "I tried."]
     async with make_runtime() as runtime:
-        await runtime.register("friend", resident(staff.hire(ScriptedModel(*claims))))
+        await runtime.register("friend", task_agent(staff.hire(ScriptedModel(*claims))))
         grants = Grants(tools=["send_message", "guarded"], policies=[GUARDED], agents=["friend"])
-        asking = Asking(ask=say_no, store=witness.store)
-        kind = resident(staff.hire(ScriptedModel(*script), SEND_MESSAGE, guarded, policy=GUARDED, approvals=asking))
+        asking = ApprovalSettings(ask=say_no, store=witness.store)
+        kind = task_agent(staff.hire(ScriptedModel(*script), SEND_MESSAGE, guarded, policy=GUARDED, approvals=asking))
         await runtime.register("victim", kind, grants=grants, tools=[guarded])
         for _ in claims:
             assert (await ask(runtime, "Do it.", "victim")).stop is Stop.DONE
@@ -249,7 +249,9 @@ async def test_who_is_asked_is_the_runtimes_choice_where_it_has_made_one(
 
     staff, script = Staff(), ScriptedModel(call("guarded", what="it"), "I tried.")
     async with make_runtime(gate=gate) as runtime:
-        kind = resident(staff.hire(script, guarded, policy=GUARDED, approvals=Asking(ask=say_yes, store=witness.store)))
+        kind = task_agent(
+            staff.hire(script, guarded, policy=GUARDED, approvals=ApprovalSettings(ask=say_yes, store=witness.store))
+        )
         grants = Grants(tools=["guarded"], policies=[GUARDED])
         await runtime.register("victim", kind, grants=grants, tools=[guarded])
         await ask(runtime, "Do it.", "victim")
@@ -264,7 +266,7 @@ async def test_two_that_wait_for_each_other_are_told(make_runtime: MakeRuntime, 
         for name, other in (("ping", "pong"), ("pong", "ping")):
             script = ScriptedModel(call("send_message", to=other, text="your turn"), "I gave up.")
             grants = Grants(tools=["send_message"], policies=[SMALL], agents=[other])
-            await runtime.register(name, resident(staff.hire(script, SEND_MESSAGE)), grants=grants)
+            await runtime.register(name, task_agent(staff.hire(script, SEND_MESSAGE)), grants=grants)
         assert (await ask(runtime, "Begin.", "ping")).text == "I gave up."
     assert staff.results("ping/default")[0].text == "pong answered:\nI gave up."
     assert "ping/default waits for pong/default, directly or through others" in staff.results("pong/default")[0].text
@@ -280,9 +282,9 @@ async def test_two_that_publish_to_each_other_for_ever_are_stopped(make_runtime:
             grants = Grants(
                 tools=["publish"], policies=[SMALL], publish=[f"table.{other}"], subscribe=[f"table.{name}"]
             )
-            kind = resident(staff.hire(script, PUBLISH))
+            kind = task_agent(staff.hire(script, PUBLISH))
             await runtime.register(name, kind, grants=grants, subscriptions=[f"table.{name}"])
-        await runtime.publish(Task(text="Begin."), topic="table.ping")
+        await runtime.publish(TaskRequest(text="Begin."), topic="table.ping")
         await runtime.idle()
     assert len(check_ends(witness)) == hops + 1
     assert [letter.reason for letter in runtime.dead_letters] == [Reason.LOOPING]
@@ -325,6 +327,6 @@ async def test_without_the_check_tools_and_policies_are_anybodys(
     staff, script = Staff(), ScriptedModel(call("python", code="print(1)"), "I did it.")
     grants = Grants(policies=[SMALL]) if check_name == "may_call" else Grants(tools=["python"])
     async with LocalRuntime(audit=False) as runtime:
-        await runtime.register("coder", resident(staff.hire(script, PYTHON)), grants=grants)
+        await runtime.register("coder", task_agent(staff.hire(script, PYTHON)), grants=grants)
         await ask(runtime, "?", "coder")
     assert [result.status for result in staff.results("coder/default")] == ["success"]

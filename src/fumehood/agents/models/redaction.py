@@ -16,7 +16,7 @@ _SHORTEST_VARIABLE = 8
 _SECRET_NAME = re.compile(r"(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 
 
-class Cleaner:
+class CredentialRedactor:
     """Knows the variables that are called like a credential, and the `secrets` that it is given."""
 
     def __init__(self, variables: Mapping[str, str], secrets: Iterable[str]) -> None:

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from fumehood.agents.events import Text
-from fumehood.cli.agent.rendering import JsonLines
+from fumehood.agents.events import TextDelta
+from fumehood.cli.agent.renderers import JsonLines
 
 DANGEROUS = "a\nb \x1b[31m \x7f \x85 \x9b2J \u2028 \u202e \ud800 \U000e0041"
 
@@ -16,7 +16,7 @@ DANGEROUS = "a\nb \x1b[31m \x7f \x85 \x9b2J \u2028 \u202e \ud800 \U000e0041"
 def printed(text: str, encoding: str, monkeypatch: pytest.MonkeyPatch) -> str:
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
-    JsonLines().show(Text("a", text))
+    JsonLines().show(TextDelta("a", text))
     return written.getvalue().decode(encoding)
 
 

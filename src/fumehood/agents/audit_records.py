@@ -14,7 +14,7 @@ def of_agent(trail: Trail, name: str) -> Trail:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStarted(AuditEvent):
+class TaskStartRecord(AuditEvent):
     kind = "task.started"
 
     name: str
@@ -26,7 +26,7 @@ class TaskStarted(AuditEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskEnded(AuditEvent):
+class TaskEndRecord(AuditEvent):
     kind = "task.ended"
 
     name: str

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fumehood.agents.models.interface import Model
-from fumehood.agents.models.recording import RecordingModel, ReplayModel
+from fumehood.agents.models.recordings import RecordingModel, ReplayModel
 from fumehood.agents.models.scripted import ScriptedModel
 from fumehood.agents.models.wire import MOST_BYTES
 from fumehood.errors import UsageError
@@ -104,3 +104,14 @@ def _theirs(name: str, api_key: str | None) -> TheirModel:
 
         return OllamaModel(name.removeprefix("ollama:"), provider=OllamaProvider(base_url=_OLLAMA, api_key=api_key))
     return infer_model(name)
+
+
+def as_model(model: str | Model | TheirModel) -> Model:
+    """A model of ours: by its name, as it is, or around one of pydantic-ai's."""
+    if isinstance(model, str):
+        return find_model(model)
+    if hasattr(model, "respond"):
+        return model  # pyright: ignore[reportReturnType]  # what has this is one of ours
+    from fumehood.agents.models.remote import RemoteModel
+
+    return RemoteModel(model)  # pyright: ignore[reportArgumentType]

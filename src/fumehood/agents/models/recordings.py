@@ -17,15 +17,15 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from fumehood.agents.messages import Message
-from fumehood.agents.models.cleaning import Cleaner
-from fumehood.agents.models.interface import Failure, Model, ModelAnswer, ModelEvent, ModelRequest, TextPiece
+from fumehood.agents.messages import ChatMessage
+from fumehood.agents.models.interface import Model, ModelAnswer, ModelEvent, ModelFailure, ModelRequest, TextPiece
+from fumehood.agents.models.redaction import CredentialRedactor
 from fumehood.errors import ModelError, UsageError
 from fumehood.keywords import known_keywords
 
 _FORMAT = 1
 _ANSWERS: TypeAdapter[ModelAnswer] = TypeAdapter(ModelAnswer)
-_MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
+_MESSAGES: TypeAdapter[tuple[ChatMessage, ...]] = TypeAdapter(tuple[ChatMessage, ...])
 
 
 class _Entry(BaseModel):
@@ -36,7 +36,7 @@ class _Entry(BaseModel):
     digest: str
     request: dict[str, Any]
     answer: dict[str, Any] | None = None
-    failure: Failure | None = None
+    failure: ModelFailure | None = None
     detail: str = ""
 
 
@@ -46,7 +46,7 @@ class RecordingModel:
     @known_keywords()
     def __init__(self, model: Model, path: str | os.PathLike[str], *, secrets: Mapping[str, str] | None = None) -> None:
         self._model, self._path = model, Path(path)
-        self._cleaner = _Cleaner(os.environ, (secrets or {}).values())
+        self._redactor = _RequestRedactor(os.environ, (secrets or {}).values())
 
     @property
     def name(self) -> str:
@@ -56,15 +56,15 @@ class RecordingModel:
         return self._model.connected()
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        clean = self._cleaner.request(request)
+        clean = self._redactor.request(request)
         try:
             async with aclosing(self._model.respond(request)) as events:
                 async for event in events:
                     if isinstance(event, ModelAnswer):
-                        self._write(clean, answer=self._cleaner.data(_ANSWERS.dump_python(event, mode="json")))
+                        self._write(clean, answer=self._redactor.data(_ANSWERS.dump_python(event, mode="json")))
                     yield event
         except ModelError as error:
-            self._write(clean, failure=Failure(error.kind), detail=self._cleaner.text(str(error)))
+            self._write(clean, failure=ModelFailure(error.kind), detail=self._redactor.text(str(error)))
             raise
 
     def _write(self, clean: dict[str, Any], **outcome: Any) -> None:
@@ -85,7 +85,7 @@ class ReplayModel:
     @known_keywords()
     def __init__(self, path: str | os.PathLike[str], *, secrets: Mapping[str, str] | None = None) -> None:
         self._path = Path(path)
-        self._cleaner = _Cleaner(os.environ, (secrets or {}).values())
+        self._redactor = _RequestRedactor(os.environ, (secrets or {}).values())
         self._entries = _read(self._path)
         self._turns: dict[str, int] = {}
 
@@ -97,12 +97,12 @@ class ReplayModel:
         return nullcontext()
 
     async def respond(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        digest = _digest(self._cleaner.request(request))
+        digest = _digest(self._redactor.request(request))
         known = self._entries.get(digest)
         if known is None:
             last = request.messages[-1].text if request.messages else ""
             raise ModelError(
-                Failure.UNRECORDED,
+                ModelFailure.UNRECORDED,
                 f"{self._path} has no answer to this request ({digest[:12]}, after {len(request.messages)} messages, "
                 f"the last: {last[:80]!r}); record it anew with record:{self._path}:MODEL",
             )
@@ -141,9 +141,11 @@ def _digest(clean: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(clean, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
-class _Cleaner(Cleaner):
+class _RequestRedactor(CredentialRedactor):
     def request(self, request: ModelRequest) -> dict[str, Any]:
         """What makes a difference to the answer. How the model's own interface spells earlier answers does not."""
         messages = _MESSAGES.dump_python(request.messages, mode="json", exclude={"__all__": {"native"}})
         whole = {"instructions": request.instructions, "messages": messages, "tools": list(request.tools)}
+        if request.output_tool is not None:
+            whole["output_tool"] = request.output_tool
         return cast("dict[str, Any]", self.data(whole))

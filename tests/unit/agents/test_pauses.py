@@ -9,10 +9,10 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from unit.agents.watching import Witness
+from unit.agents.witness import Witness
 
 from fumehood import Policy, UsageError
-from fumehood.agents import Asking, AssistantAgent, AssistantMessage, ScriptedModel, Stop, ToolMessage, call
+from fumehood.agents import ApprovalSettings, AssistantAgent, AssistantMessage, ScriptedModel, Stop, ToolMessage, call
 from fumehood.tools import PYTHON, SHELL
 from fumehood.tools.approvals import Answer, Request, State
 
@@ -30,7 +30,7 @@ SCRIPT = ScriptedModel(
 
 
 def agent(witness: Witness, *, policy: Policy = POLICY, **asking: object) -> AssistantAgent:
-    how = Asking(store=witness.store, **asking)  # type: ignore[arg-type]
+    how = ApprovalSettings(store=witness.store, **asking)  # type: ignore[arg-type]
     return AssistantAgent("x", SCRIPT, tools=[PYTHON, SHELL], policy=policy, approvals=how, audit=witness.log)
 
 
@@ -97,8 +97,8 @@ async def test_a_task_pauses_and_goes_on_where_it_was(where: str, witness: Witne
 RESUMED = """
 import asyncio, json, sys
 from pathlib import Path
-from unit.agents.test_pausing import agent, results
-from unit.agents.watching import Witness
+from unit.agents.test_pauses import agent, results
+from unit.agents.witness import Witness
 
 async def main():
     resumed = agent(Witness(Path(sys.argv[1])), pauses=True)

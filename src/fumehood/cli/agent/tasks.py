@@ -11,13 +11,13 @@ from contextlib import aclosing
 import anyio
 import anyio.to_thread
 
-from fumehood.agents import Asking, AssistantAgent
+from fumehood.agents import ApprovalSettings, AssistantAgent
 from fumehood.agents.events import CallReturned, TaskEnded, TaskEvent
 from fumehood.agents.result import TaskResult
-from fumehood.agents.stopping import Stop
+from fumehood.agents.stop_reason import Stop
 from fumehood.cli import exitcodes
-from fumehood.cli.agent.choices import Arguments, load_state, make_agent, save_state
-from fumehood.cli.agent.rendering import JsonLines, Renderer, Screen
+from fumehood.cli.agent.options import Arguments, load_state, make_agent, save_state
+from fumehood.cli.agent.renderers import JsonLines, Renderer, Screen
 from fumehood.cli.colours import BOLD, paint
 from fumehood.cli.consent import Prompt
 from fumehood.cli.harvest import Harvest
@@ -28,10 +28,10 @@ _Act = Callable[[AssistantAgent, "_Watch", Renderer, Arguments], Awaitable[int]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def work(chosen: Arguments) -> int:
-    asking = _asking(chosen)
-    renderer: Renderer = JsonLines() if chosen.json else Screen(chosen.out, has_prompt=asking.ask is not None)
-    agent = make_agent(chosen, asking)
+def run_tasks(chosen: Arguments) -> int:
+    approvals = _asking(chosen)
+    renderer: Renderer = JsonLines() if chosen.json else Screen(chosen.out, has_prompt=approvals.ask is not None)
+    agent = make_agent(chosen, approvals)
     load_state(agent, chosen.state)
     watch = _Watch(agent, Harvest(chosen.out, quiet=chosen.json))
     match chosen.verb:
@@ -45,12 +45,12 @@ def work(chosen: Arguments) -> int:
             return anyio.run(watch.over, _run, renderer, chosen)
 
 
-def _asking(chosen: Arguments) -> Asking:
+def _asking(chosen: Arguments) -> ApprovalSettings:
     """At the terminal, if there is one; else, or with --pause, with `hood approvals`."""
     if chosen.pause:
-        return Asking(pauses=True)
+        return ApprovalSettings(pauses=True)
     prompt = Prompt()
-    return Asking(ask=prompt.ask if prompt.is_there() else None, listener=prompt)
+    return ApprovalSettings(ask=prompt.ask if prompt.is_there() else None, listener=prompt)
 
 
 class _Watch:
@@ -82,7 +82,7 @@ class _Watch:
                     scope.cancel()
                 self._agent.cancel()
 
-    async def task(self, events: AsyncGenerator[TaskEvent, None], renderer: Renderer) -> TaskResult:
+    async def task(self, events: AsyncGenerator[TaskEvent, None], renderer: Renderer) -> TaskResult[object]:
         self.is_at_task = True
         try:
             async with aclosing(events) as stream:
@@ -126,7 +126,7 @@ async def _read_line(chosen: Arguments) -> str | None:
     return line.rstrip("\n") if line else None
 
 
-def _ended(agent: AssistantAgent, result: TaskResult, chosen: Arguments) -> int:
+def _ended(agent: AssistantAgent, result: TaskResult[object], chosen: Arguments) -> int:
     save_state(agent, chosen.state)
     stop = result.stop_reason
     if stop.kind is Stop.APPROVAL_PENDING and not chosen.json:

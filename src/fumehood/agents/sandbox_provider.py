@@ -22,7 +22,7 @@ from fumehood.tools.tool import Tool
 from fumehood.tools.toolbox import Toolbox
 
 
-class Room(Protocol):
+class ProvidedSandbox(Protocol):
     """An open sandbox."""
 
     @property
@@ -33,33 +33,33 @@ class Room(Protocol):
         ...
 
 
-class Premises(Protocol):
+class SandboxProvider(Protocol):
     def trail(self, wanted: AuditChoice) -> Trail:
         """`wanted` is what the agent was made with."""
         ...
 
-    def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AbstractAsyncContextManager[Room]:
+    def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AbstractAsyncContextManager[ProvidedSandbox]:
         """NotGrantedError if the agent may not work under this policy here."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRoom:
+class LocalSandbox:
     sandbox: AsyncSandbox
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
         return Toolbox(self.sandbox, *tools, gate=gate, filters=filters, trail=trail)
 
 
-class OwnPremises:
+class LocalSandboxProvider:
     def trail(self, wanted: AuditChoice) -> Trail:
         trail = find_trail(wanted)
         return replace(trail, who=trail.who or current_user())
 
     @asynccontextmanager
-    async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[OwnRoom]:
+    async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[LocalSandbox]:
         async with AsyncSandbox(policy, session=session, audit=trail if trail.is_on else False, gated=True) as box:
-            yield OwnRoom(box)
+            yield LocalSandbox(box)
 
 
-OWN = OwnPremises()
+LOCAL = LocalSandboxProvider()
