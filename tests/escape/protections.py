@@ -11,9 +11,9 @@ from typing import NamedTuple
 GUEST, NATIVE, RUNS = "guest", "backends/native", "backends/runs"
 ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation/run.py", f"{GUEST}/isolation/rootfs.py", f"{GUEST}/cell/main.py"
 PROGRAM, ENDING, SERVICE = f"{GUEST}/program/start.py", f"{GUEST}/program/shutdown.py", f"{GUEST}/cell/service.py"
-BLUEPRINT, CELLS, EMBRYOS = f"{NATIVE}/blueprint.py", f"{NATIVE}/cells.py", f"{NATIVE}/embryos.py"
+CELL_SPEC, CELLS, EMBRYOS = f"{NATIVE}/cell_spec.py", f"{NATIVE}/cells.py", f"{NATIVE}/embryos.py"
 LANDLOCK, SUPERVISION = f"{GUEST}/isolation/landlock.py", f"{GUEST}/cell/supervision.py"
-PUMP = f"{RUNS}/pump.py"
+RUN_IO = f"{RUNS}/run_io.py"
 
 # What a root that is not minimal would show.
 HOST_PLACES = (
@@ -87,22 +87,22 @@ PROTECTIONS: dict[str, list[Patch]] = {
     # Files.
     "minimal-root": [
         Patch(
-            BLUEPRINT,
-            "    interpreter = machine.interpreter\n",
+            CELL_SPEC,
+            "    interpreter = facts.interpreter\n",
             f"    binds += [_read_only(place) for place in {HOST_PLACES} if os.path.exists(place)]\n"
-            "    interpreter = machine.interpreter\n",
+            "    interpreter = facts.interpreter\n",
         ),
-        Patch(BLUEPRINT, '    "/var/tmp": "../tmp",', "    #"),
+        Patch(CELL_SPEC, '    "/var/tmp": "../tmp",', "    #"),
     ],
     "synthetic-etc": [
-        Patch(BLUEPRINT, '"/etc/resolv.conf": "",', '"/etc/resolv.conf": "nameserver 192.0.2.1",'),
-        Patch(BLUEPRINT, '"/etc/hosts": "', '"/etc/hosts": "192.0.2.7 example.com\\n'),
-        Patch(BLUEPRINT, "nobody:x:65534", "somebody:x:1234:1234::/:/bin/sh\\nnobody:x:65534"),
+        Patch(CELL_SPEC, '"/etc/resolv.conf": "",', '"/etc/resolv.conf": "nameserver 192.0.2.1",'),
+        Patch(CELL_SPEC, '"/etc/hosts": "', '"/etc/hosts": "192.0.2.7 example.com\\n'),
+        Patch(CELL_SPEC, "nobody:x:65534", "somebody:x:1234:1234::/:/bin/sh\\nnobody:x:65534"),
     ],
-    "interpreter-alone": [Patch(BLUEPRINT, "[_read_only(prefix)]", "[_read_only(str(Path(prefix).parent))]")],
+    "interpreter-alone": [Patch(CELL_SPEC, "[_read_only(prefix)]", "[_read_only(str(Path(prefix).parent))]")],
     "files-mounted-alone": [
         Patch(
-            BLUEPRINT,
+            CELL_SPEC,
             '        binds.append({"source": source,',
             "        if os.path.isfile(source):\n"
             "            folder, place = os.path.dirname(source), os.path.dirname(mount.target)\n"
@@ -113,7 +113,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "sockets-refused": [Patch("backends/mounts.py", "if search.socket is not None:", "if 0:")],
     "mounts-by-owner": [Patch(ROOTFS, 'if entry["owner"] is not None:', "if 0:")],
-    "hidden-packages": [Patch(BLUEPRINT, "if Path(path).is_dir()]", "if False]")],
+    "hidden-packages": [Patch(CELL_SPEC, "if Path(path).is_dir()]", "if False]")],
     "read-only-root": [
         Patch(ROOTFS, "kernel.MS_BIND | kernel.MS_RDONLY | HARMLESS", "kernel.MS_BIND | HARMLESS"),
     ],
@@ -208,11 +208,11 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     # The machinery's channel, and one descriptor of the host's that can be inherited, stay open.
     "displays-charged": [
-        Patch(f"{RUNS}/session_pump.py", "cost = size + _DISPLAY_BYTES", "cost = _DISPLAY_BYTES"),
-        Patch(f"{RUNS}/session_pump.py", "more = max(0, values * _VALUE_BYTES - len(text))", "more = 0"),
+        Patch(f"{RUNS}/session_io.py", "cost = size + _DISPLAY_BYTES", "cost = _DISPLAY_BYTES"),
+        Patch(f"{RUNS}/session_io.py", "more = max(0, values * _VALUE_BYTES - len(text))", "more = 0"),
     ],
     "messages-expected": [
-        Patch(f"{RUNS}/session_pump.py", "elif body or is_charged or not self._is_expected(header):", "elif 0:"),
+        Patch(f"{RUNS}/session_io.py", "elif body or is_charged or not self._is_expected(header):", "elif 0:"),
     ],
     "own-imports": [
         Patch(PROGRAM, "sys.path += module_path", "sys.path[:] = [WORKSPACE, *sys.path, *module_path]"),
@@ -250,7 +250,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "notes-checked": [
         Patch(ENDING, 'kind if kind in ("memory", "disk", "processes") else ""', '"memory"'),
         Patch(SUPERVISION, "None if status == 0 else self._trouble(others)", "self._trouble(others)"),
-        Patch("backends/verdict.py", "if code == 0:", "if 0:"),
+        Patch("backends/outcome.py", "if code == 0:", "if 0:"),
     ],
     "notes-of-any-kind": [
         Patch(
@@ -261,17 +261,17 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "answers-apart": [
         Patch(
-            PUMP,
+            RUN_IO,
             "        data = data[: self._charge(len(data))]\n",
             "        for line in data.splitlines():\n            if line.startswith(b'{\"status\"'):\n"
             "                self.told = json.loads(line)\n        data = data[: self._charge(len(data))]\n",
         ),
-        Patch(f"{RUNS}/execution.py", "= self._pump.answer\n", "= getattr(self._pump, 'told', self._pump.answer)\n"),
+        Patch(f"{RUNS}/execution.py", "= self._io.answer\n", "= getattr(self._io, 'told', self._io.answer)\n"),
     ],
     "streams-apart": [Patch(f"{RUNS}/descriptors.py", "self.streams[read] = stream", "self.streams[read] = 1")],
     "output-as-bytes": [
         Patch(
-            PUMP,
+            RUN_IO,
             "data = data[: self._charge(len(data))]",
             "data = data[: self._charge(len(data))].decode('utf-8', 'replace').encode()",
         ),
@@ -281,7 +281,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ENDING, "return code & 0xFF if", "return code if"),
         Patch(PROGRAM, "leave(code & 0xFF)", "leave(code)"),
     ],
-    "every-signal-known": [Patch("backends/verdict.py", 'f"SIGRTMIN+{number - signal.SIGRTMIN}"', '""')],
+    "every-signal-known": [Patch("backends/outcome.py", 'f"SIGRTMIN+{number - signal.SIGRTMIN}"', '""')],
     "children-of-its-own": [
         Patch(f"{GUEST}/contract/syscalls/arguments.py", "_NEW_NAMESPACES | _SIBLING", "_NEW_NAMESPACES"),
     ],
@@ -330,8 +330,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(ROOTFS, "size={size},nr_inodes={limits['inodes']}", "size=1g"),
     ],
     "output-limit": [
-        Patch(PUMP, "if size > self._room:", "if 0:"),
-        Patch(PUMP, "granted = min(size, self._room)", "granted = size"),
+        Patch(RUN_IO, "if size > self._room:", "if 0:"),
+        Patch(RUN_IO, "granted = min(size, self._room)", "granted = size"),
     ],
     "recursion-limit": [Patch(PROGRAM, "gc.enable()\n", "gc.enable()\n        sys.setrecursionlimit(10**9)\n")],
     "wall-time": [Patch(SUPERVISION, '(message["timeout"])', '(message["timeout"] + 1000)')],

@@ -26,7 +26,7 @@ from escape.conftest import MakeSandbox
 from escape.laboratory import SCAN_MEMORY, attack, lingering_attack, number_of
 
 from fumehood import AsyncSandbox, Policy
-from fumehood.backends.native.blueprint import STANDBYS
+from fumehood.backends.native.cell_spec import STANDBYS
 
 pytestmark = pytest.mark.anyio
 

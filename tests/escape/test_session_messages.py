@@ -84,5 +84,5 @@ async def test_a_message_ends_the_run_and_is_named_if_it_is(sandbox: AsyncSandbo
     async with sandbox.session() as session:
         status, cause, detail, displays = await run(session, code)
         assert (status, cause, displays) == (Status.ERROR, Cause.LOST, 0)
-        assert "misused the link by which its session is told what to do: " in detail
+        assert "misused the socket over which its session gets its commands: " in detail
         assert (await session.run("print(1)")).stdout == "1\n"

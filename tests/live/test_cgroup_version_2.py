@@ -15,7 +15,7 @@ from fumehood import Policy
 from fumehood.backends.interface import RunRequest
 from fumehood.backends.native.backend import NativeBackend
 from fumehood.backends.native.cgroups import Hierarchy
-from fumehood.backends.native.machine import look
+from fumehood.backends.native.host_facts import detect
 
 pytestmark = [pytest.mark.anyio, pytest.mark.serial]
 
@@ -39,7 +39,7 @@ async def test_a_run_lives_in_a_version_2_group_of_its_own_and_sees_only_that() 
     require(os.geteuid() == 0 and mount is not None, "needs root and a mounted version 2 hierarchy")
     assert mount is not None
     hierarchy = Hierarchy(2, (), mount)
-    backend = NativeBackend(dataclasses.replace(look(), hierarchies=(hierarchy,)))
+    backend = NativeBackend(dataclasses.replace(detect(), hierarchies=(hierarchy,)))
     try:
         shown = await run(backend, b"print(open('/proc/self/cgroup').read())")
         assert b"0::/\n" in shown

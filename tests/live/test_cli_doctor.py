@@ -13,7 +13,7 @@ from live.cli_host import HOOD, UP_AND_WAITING, hood, open_hood, open_terminal, 
 from live.traces import cgroups_of
 from requirements import require
 
-from fumehood.backends.native.machine import look
+from fumehood.backends.native.host_facts import detect
 from fumehood.guest.probe import PROBES
 
 CONDITIONS = {"works", "weaker", "missing", "unused"}
@@ -75,7 +75,7 @@ def test_the_doctor_explains_a_machine_without_user_namespaces() -> None:
 
 
 def test_gc_removes_what_a_killed_process_left() -> None:
-    require(look().hierarchies, "no cgroups can be made here")
+    require(detect().hierarchies, "no cgroups can be made here")
     with open_hood("run", "-c", UP_AND_WAITING) as process:
         wait_for_line(process.stdout, b"up\n")
         process.send_signal(signal.SIGKILL)

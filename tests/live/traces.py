@@ -13,7 +13,7 @@ from pathlib import Path
 import engine
 
 from fumehood.audit import AuditLog
-from fumehood.backends.native.blueprint import STANDBYS
+from fumehood.backends.native.cell_spec import STANDBYS
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 _ENGINES = ("/docker", "/containerd", "/overlay2/", "/netns/", "-engine/")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fumehood.backends.native.blueprint import draw
-from fumehood.backends.native.machine import look
+from fumehood.backends.native.cell_spec import build_cell_spec
+from fumehood.backends.native.host_facts import detect
 from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.guest.isolation import rootfs
 from fumehood.policy import Policy
@@ -14,20 +14,20 @@ from fumehood.policy.rulings import Judge, places
 
 
 @pytest.fixture(scope="module")
-def blueprint() -> CellSpec:
-    return draw(Policy(), look())
+def cell_spec() -> CellSpec:
+    return build_cell_spec(Policy(), detect())
 
 
-def test_every_file_and_link_of_the_root_may_be_read(blueprint: CellSpec) -> None:
+def test_every_file_and_link_of_the_root_may_be_read(cell_spec: CellSpec) -> None:
     judge = Judge(Policy())
-    shown = [*blueprint["files"], *blueprint["symlinks"], *blueprint["folders"]]
-    shown += [bind["target"] for bind in blueprint["binds"]]
+    shown = [*cell_spec["files"], *cell_spec["symlinks"], *cell_spec["folders"]]
+    shown += [bind["target"] for bind in cell_spec["binds"]]
     assert [path for path in shown if not judge.decide("read", path).allowed] == []
 
 
-def test_nothing_of_the_root_may_be_written(blueprint: CellSpec) -> None:
+def test_nothing_of_the_root_may_be_written(cell_spec: CellSpec) -> None:
     judge = Judge(Policy())
-    fixed = [*blueprint["files"], *(bind["target"] for bind in blueprint["binds"])]
+    fixed = [*cell_spec["files"], *(bind["target"] for bind in cell_spec["binds"])]
     assert [path for path in fixed if judge.decide("write", path).allowed] == []
 
 

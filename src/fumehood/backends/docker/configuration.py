@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fumehood.backends import surroundings
+from fumehood.backends import program_env
 from fumehood.backends.docker import delivery, profile
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
@@ -245,7 +245,7 @@ def _preload(design: Design) -> list[str]:
     if design.lent:
         return list(_FOR_GUEST)
     extra = design.policy.environment.preload
-    return [*surroundings.PRELOAD, *extra, *surroundings.shell_modules(design.packages)]
+    return [*program_env.PRELOAD, *extra, *program_env.shell_modules(design.packages)]
 
 
 def guest_specification(design: Design) -> RelaySpec:
@@ -263,7 +263,7 @@ def guest_specification(design: Design) -> RelaySpec:
         "hidden": PLACE if design.lent else None,
         "preload": _preload(design),
         "module_path": [packages] if packages else [],
-        "environment": surroundings.environment(policy, design.image.path or _PATH, design.facts.cpu_count, packages),
+        "environment": program_env.environment(policy, design.image.path or _PATH, design.facts.cpu_count, packages),
         "user": design.numeric_user if design.has_own_kernel else None,
         "groups": design.has_own_kernel,
         "patience_seconds": PATIENCE_SECONDS,

@@ -16,7 +16,7 @@ from fumehood.backends.interface import Doorway, EnforcementReport, RunRequest, 
 from fumehood.backends.languages import LANGUAGES
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.execution import RunExecution
-from fumehood.backends.runs.places import Place
+from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.backends.runs.session import RunSession
 from fumehood.errors import SandboxError
 from fumehood.guest.contract import wire
@@ -24,7 +24,7 @@ from fumehood.guest.contract import wire
 T = TypeVar("T")
 
 
-class DockerSandbox(Place):
+class DockerSandbox(GuestSandbox):
     shares_doors = True
     _is_direct = False
 

@@ -11,11 +11,12 @@ import anyio.to_thread
 
 from fumehood.backends.interface import Doorway, EnforcementReport, PackageFolder
 from fumehood.backends.mounts import identity, mount_identities, refuse_sockets_aside
-from fumehood.backends.native import blueprint, enforcement
+from fumehood.backends.native import enforcement
+from fumehood.backends.native.cell_spec import build_cell_spec
 from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
-from fumehood.backends.native.machine import Machine, look
+from fumehood.backends.native.host_facts import HostFacts, detect
 from fumehood.backends.runs.descriptors import RunDescriptors
-from fumehood.backends.runs.places import Place
+from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.errors import SandboxError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
@@ -29,12 +30,12 @@ class NativeBackend:
 
     name = enforcement.BACKEND
 
-    def __init__(self, machine: Machine | None = None) -> None:
-        self._machine = machine or look()
+    def __init__(self, facts: HostFacts | None = None) -> None:
+        self._facts = facts or detect()
         self._pool = CellPool()
 
     def check(self, policy: Policy) -> None:
-        enforcement.decide(policy, self._machine)
+        enforcement.decide(policy, self._facts)
 
     async def has_packages(self, policy: Policy, request: str) -> bool:
         return False
@@ -44,10 +45,10 @@ class NativeBackend:
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
     ) -> AsyncIterator[NativeSandbox]:
         are_searched = await refuse_sockets_aside(policy, enforcement.BACKEND)
-        report = enforcement.decide(policy, self._machine, packages, mounts_are_searched=are_searched)
-        draw = partial(blueprint.draw, policy, self._machine, packages, ports)
+        report = enforcement.decide(policy, self._facts, packages, mounts_are_searched=are_searched)
+        build_spec = partial(build_cell_spec, policy, self._facts, packages, ports)
         key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
-        sandbox = NativeSandbox(self._pool, self._machine, policy, key, draw, report)
+        sandbox = NativeSandbox(self._pool, self._facts, policy, key, build_spec, report)
         await sandbox.open()
         try:
             yield sandbox
@@ -58,20 +59,20 @@ class NativeBackend:
         self._pool.close()
 
 
-class NativeSandbox(Place):
+class NativeSandbox(GuestSandbox):
     def __init__(
         self,
         pool: CellPool,
-        machine: Machine,
+        facts: HostFacts,
         policy: Policy,
         key: str,
-        draw: Callable[[], CellSpec],
+        build_spec: Callable[[], CellSpec],
         report: EnforcementReport,
     ) -> None:
         super().__init__(policy, report)
         self._pool = pool
-        self._machine = machine
-        self._draw = draw
+        self._facts = facts
+        self._build_spec = build_spec
         self._key = key
         self._is_used = False
 
@@ -79,7 +80,7 @@ class NativeSandbox(Place):
         """Enter a cell; a place in it costs nothing until the first run."""
         cell = self._pool.warm(self._key)
         if cell is None:
-            cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._machine, self._draw)
+            cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._facts, self._build_spec)
         self._cell: Cell = cell
         self._workspace = cell.open_workspace()
 

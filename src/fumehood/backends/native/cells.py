@@ -21,7 +21,7 @@ from pathlib import Path
 from fumehood.backends.native import embryos
 from fumehood.backends.native.cgroups import CellCgroups, remove_stale
 from fumehood.backends.native.embryos import Embryo
-from fumehood.backends.native.machine import Machine
+from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import DOCTOR, StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec, HierarchySpec
@@ -167,17 +167,17 @@ def _poll(channel: socket.socket, event: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
+def start_cell(spec: CellSpec, facts: HostFacts, number: int) -> Cell:
     with ExitStack() as undo:
-        cgroups = CellCgroups(list(machine.hierarchies), number)
+        cgroups = CellCgroups(list(facts.hierarchies), number)
         undo.callback(cgroups.remove)
-        cgroups.make(spec["uid_base"] if machine.is_root else None)
+        cgroups.make(spec["uid_base"] if facts.is_root else None)
         embryo = embryos.take()
         undo.pop_all()
-    cell = Cell(embryo, cgroups, spec["uid_base"] + SANDBOX_UID if machine.is_root else None)
+    cell = Cell(embryo, cgroups, spec["uid_base"] + SANDBOX_UID if facts.is_root else None)
     try:
         with suppress(ConnectionError):  # it is dead already, and the next line says of what
-            _tell(embryo, spec, machine, cgroups)
+            _tell(embryo, spec, facts, cgroups)
         cell.wait_ready()
     except BaseException:
         cell.stop()
@@ -185,7 +185,7 @@ def start_cell(spec: CellSpec, machine: Machine, number: int) -> Cell:
     return cell
 
 
-def _tell(embryo: Embryo, spec: CellSpec, machine: Machine, cgroups: CellCgroups) -> None:
+def _tell(embryo: Embryo, spec: CellSpec, facts: HostFacts, cgroups: CellCgroups) -> None:
     """What it is to be, with the descriptors that it needs; the spec has their places in the message."""
     opened: list[int] = []
 
@@ -200,7 +200,7 @@ def _tell(embryo: Embryo, spec: CellSpec, machine: Machine, cgroups: CellCgroups
                 "controllers": list(hierarchy.controllers),
                 "descriptor": place(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)),
             }
-            for hierarchy, folder in zip(machine.hierarchies, cgroups.folders, strict=True)
+            for hierarchy, folder in zip(facts.hierarchies, cgroups.folders, strict=True)
         ]
         entrances = [place(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) for path in cgroups.entrances()]
         host = place(os.pidfd_open(os.getpid()))
@@ -226,7 +226,7 @@ class CellPool:
             cell = self._cells.get(key)
         return cell if cell and cell.is_alive else None
 
-    def acquire(self, key: str, machine: Machine, draw: Callable[[], CellSpec]) -> Cell:
+    def acquire(self, key: str, facts: HostFacts, build_spec: Callable[[], CellSpec]) -> Cell:
         """Blocks while one is started: for worker threads."""
         with self._lock:
             turn = self._starting.setdefault(key, threading.Lock())
@@ -234,8 +234,8 @@ class CellPool:
             cell = self.warm(key)
             if cell is None:
                 self.discard(key)
-                self._sweep(machine)
-                cell = start_cell(draw(), machine, next(self._numbers))
+                self._sweep(facts)
+                cell = start_cell(build_spec(), facts, next(self._numbers))
                 with self._lock:
                     self._cells[key] = cell
                 self._trim(key)
@@ -267,7 +267,7 @@ class CellPool:
             with suppress(OSError):
                 self.discard(key)
 
-    def _sweep(self, machine: Machine) -> None:
+    def _sweep(self, facts: HostFacts) -> None:
         """What a killed process left behind goes with the first cell of the next one."""
         if not self._cells:
-            remove_stale(list(machine.hierarchies))
+            remove_stale(list(facts.hierarchies))

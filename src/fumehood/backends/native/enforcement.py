@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fumehood.backends import executables, mounts, network
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
-from fumehood.backends.native.machine import Machine
+from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, controls
 
@@ -24,18 +24,18 @@ _DELEGATE = (
 
 
 def decide(
-    policy: Policy, machine: Machine, packages: PackageFolder | None = None, *, mounts_are_searched: bool = True
+    policy: Policy, facts: HostFacts, packages: PackageFolder | None = None, *, mounts_are_searched: bool = True
 ) -> EnforcementReport:
     """The report, or UnenforceableError for the first control that cannot be had."""
     _refuse_unknown(policy)
     network.refuse_too_many_ports(policy, BACKEND)
     report = EnforcementReport(
         (
-            *_isolation(policy, machine),
+            *_isolation(policy, facts),
             *_mounts(policy, mounts_are_searched),
             *_packages(packages),
-            *_commands(policy, machine),
-            *_limits(policy, machine),
+            *_commands(policy, facts),
+            *_limits(policy, facts),
         )
     )
     for entry in report.entries:
@@ -60,9 +60,9 @@ def _refuse_unknown(policy: Policy) -> None:
             )
 
 
-def _isolation(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
-    user = "an unprivileged uid range" if machine.is_root else f"your own uid {machine.uid}, alone"
-    yield _files(machine)
+def _isolation(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:
+    user = "an unprivileged uid range" if facts.is_root else f"your own uid {facts.uid}, alone"
+    yield _files(facts)
     yield Enforcement("filesystem.outputs", "file service in the sandbox, asked by the host for these paths alone")
     yield from network.report(policy, "listening sockets that the run itself does not hold")
     yield Enforcement("processes", "process and IPC namespaces")
@@ -82,23 +82,23 @@ def _packages(packages: PackageFolder | None) -> Iterator[Enforcement]:
         yield Enforcement("environment.packages", f"read-only mount of a folder with the digest {packages.digest}")
 
 
-def _commands(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
-    if policy.commands.enforce == "kernel" and not machine.landlock_abi:
+def _commands(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:
+    if policy.commands.enforce == "kernel" and not facts.landlock_abi:
         raise UnenforceableError(
             "commands.enforce",
             backend=BACKEND,
             reason="the kernel has no Landlock (Linux 5.13 has it)",
             remedy="Use enforce: parse.",
         )
-    if entry := executables.report(policy, has_landlock=bool(machine.landlock_abi)):
+    if entry := executables.report(policy, has_landlock=bool(facts.landlock_abi)):
         yield entry
 
 
-def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
+def _limits(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:
     yield Enforcement("resources.timeout", "clock in the cell, which kills the run's process namespace")
-    yield _memory(machine)
-    yield _cpus(policy, machine)
-    yield _processes(machine)
+    yield _memory(facts)
+    yield _cpus(policy, facts)
+    yield _processes(facts)
     yield Enforcement("resources.disk", "tmpfs size")
     yield Enforcement("resources.inodes", "tmpfs inode count")
     yield Enforcement("resources.output", "counted by the host, which kills the run")
@@ -109,29 +109,29 @@ def _limits(policy: Policy, machine: Machine) -> Iterator[Enforcement]:
         yield Enforcement("resources.cpu_time", "RLIMIT_CPU, for each process", partial=True)
 
 
-def _files(machine: Machine) -> Enforcement:
+def _files(facts: HostFacts) -> Enforcement:
     wall = "mount namespace with a minimal read-only root"
-    if not machine.landlock_abi:
+    if not facts.landlock_abi:
         return Enforcement("filesystem", f"{wall}, but no Landlock behind it (Linux 5.13 has it)", partial=True)
-    return Enforcement("filesystem", f"{wall}, Landlock (version {machine.landlock_abi})")
+    return Enforcement("filesystem", f"{wall}, Landlock (version {facts.landlock_abi})")
 
 
-def _memory(machine: Machine) -> Enforcement:
-    hierarchy = machine.controls("memory")
+def _memory(facts: HostFacts) -> Enforcement:
+    hierarchy = facts.controls("memory")
     if hierarchy is None:
         return Enforcement("resources.memory", "RLIMIT_AS, for each process", partial=True)
-    if not machine.swap_is_counted:
+    if not facts.swap_is_counted:
         return Enforcement("resources.memory", "memory cgroup (version 1), without swap", partial=True)
     return Enforcement("resources.memory", f"memory cgroup (version {hierarchy.version}), swap included")
 
 
-def _cpus(policy: Policy, machine: Machine) -> Enforcement:
-    hierarchy = machine.controls("cpu")
+def _cpus(policy: Policy, facts: HostFacts) -> Enforcement:
+    hierarchy = facts.controls("cpu")
     if hierarchy is not None:
         return Enforcement("resources.cpus", f"cpu cgroup quota (version {hierarchy.version})")
     cpus = policy.resources.cpus
-    if cpus >= len(machine.cpus):
-        return Enforcement("resources.cpus", f"this machine has {len(machine.cpus)}")
+    if cpus >= len(facts.cpus):
+        return Enforcement("resources.cpus", f"this machine has {len(facts.cpus)}")
     if cpus != int(cpus):
         raise UnenforceableError(
             "resources.cpus",
@@ -142,8 +142,8 @@ def _cpus(policy: Policy, machine: Machine) -> Enforcement:
     return Enforcement("resources.cpus", f"CPU affinity to {int(cpus)}")
 
 
-def _processes(machine: Machine) -> Enforcement:
-    hierarchy = machine.controls("pids")
+def _processes(facts: HostFacts) -> Enforcement:
+    hierarchy = facts.controls("pids")
     if hierarchy is not None:
         return Enforcement("resources.processes", f"pids cgroup (version {hierarchy.version}), RLIMIT_NPROC")
     return Enforcement("resources.processes", "RLIMIT_NPROC in the run's own user namespace")

@@ -1,4 +1,4 @@
-"""One run under way: lets its pump work whenever there is something to do, and knows how it ended."""
+"""One running program: steps its I/O whenever there is something to do, and reports its outcome."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable
 import anyio
 
 from fumehood.backends.interface import Output, TerminalSize
-from fumehood.backends.runs.pump import Pump
-from fumehood.backends.runs.watch import GuestLostError, IsLost, Watch
-from fumehood.backends.verdict import HostView, judge
+from fumehood.backends.outcome import HostView, decide_outcome
+from fumehood.backends.runs.run_io import RunIO
+from fumehood.backends.runs.watchdog import GuestLostError, IsLost, Watchdog
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Resources
 from fumehood.results import Outcome
@@ -27,9 +27,9 @@ _REST_SECONDS = 5.0
 class RunExecution:
     """A run, from the moment its request was sent."""
 
-    def __init__(self, pump: Pump, timeout_seconds: float, resources: Resources, is_lost: IsLost) -> None:
-        self._pump = pump
-        self._watch = Watch(is_lost, timeout_seconds)
+    def __init__(self, io: RunIO, timeout_seconds: float, resources: Resources, is_lost: IsLost) -> None:
+        self._io = io
+        self._watchdog = Watchdog(is_lost, timeout_seconds)
         self._timeout_seconds = timeout_seconds
         self._resources = resources
         self._started = time.perf_counter()
@@ -42,22 +42,22 @@ class RunExecution:
 
     async def wait_shortly(self) -> bool:
         with anyio.move_on_after(_SHORT_SECONDS):
-            while not self._pump.is_answered:
-                await anyio.wait_readable(self._pump.fileno())
+            while not self._io.is_answered:
+                await anyio.wait_readable(self._io.fileno())
                 self._step()
-        return self._pump.is_answered
+        return self._io.is_answered
 
     async def output(self) -> AsyncIterator[Output]:
         self._listen()
         while not self.is_over:
             for output in self._step():
                 yield output
-            if not (self.is_over or self._pump.is_ending):
+            if not (self.is_over or self._io.is_ending):
                 await self.wait_for_output()
 
     def _listen(self) -> None:
         if not self._is_listening:
-            self._pump.listen()
+            self._io.listen()
             self._is_listening = True
 
     async def wait_for_output(self) -> None:
@@ -67,28 +67,28 @@ class RunExecution:
     async def _wait(self) -> None:
         if self._rest_until is not None:
             with anyio.move_on_after(self._rest_until - time.monotonic()):
-                await anyio.wait_readable(self._pump.fileno())
+                await anyio.wait_readable(self._io.fileno())
             return
         try:
-            await self._watch.wait_readable(self._pump.fileno())
+            await self._watchdog.wait_readable(self._io.fileno())
         except GuestLostError:
-            self._pump.lose()
+            self._io.lose()
 
     def _step(self) -> list[Output]:
-        outputs = self._pump.step()
-        if self._pump.is_answered and not self.is_over:
+        outputs = self._io.step()
+        if self._io.is_answered and not self.is_over:
             self._bound_rest(has_more=bool(outputs))
         if self.is_over and self._ended is None:
             self._ended = time.perf_counter()
         return outputs
 
     def _bound_rest(self, *, has_more: bool) -> None:
-        """What it wrote last is on its way; that nobody sends an end after it must not hold anybody up."""
+        """The last output is in transit; a missing end of stream must not block the caller."""
         now = time.monotonic()
-        if self._rest_until is None or (has_more and not self._pump.output_exceeded):
+        if self._rest_until is None or (has_more and not self._io.output_exceeded):
             self._rest_until = now + _REST_SECONDS
         elif now >= self._rest_until:
-            self._pump.lose()
+            self._io.lose()
 
     def waiting_output(self) -> list[Output]:
         self._listen()
@@ -99,62 +99,62 @@ class RunExecution:
 
     @property
     def is_over(self) -> bool:
-        return self._pump.is_done
+        return self._io.is_done
 
     async def wait_terminal(self) -> None:
         """Until the program's terminal is here, or the run is over without one."""
-        while self._pump.input is None and not self._pump.is_answered:
+        while self._io.input is None and not self._io.is_answered:
             await self._wait()
-            self._pump.step()
+            self._io.step()
 
     async def write(self, data: bytes) -> None:
         pending = memoryview(data)
-        while pending and self._pump.input is not None:
+        while pending and self._io.input is not None:
             try:
-                pending = pending[os.write(self._pump.input, pending) :]
+                pending = pending[os.write(self._io.input, pending) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._pump.input)
+                await anyio.wait_writable(self._io.input)
             except OSError:
-                return  # nobody reads any more
+                return  # the program has closed its input
 
     def close_input(self) -> None:
-        self._pump.close_input()
+        self._io.close_input()
 
     def send_signal(self, number: int) -> None:
-        self._pump.tell({"do": "signal", "number": number})
+        self._io.send({"do": "signal", "number": number})
 
     def resize(self, size: TerminalSize) -> None:
         if self.resize_elsewhere:
             self.resize_elsewhere(size)
-        elif self._pump.input is not None:
-            fcntl.ioctl(self._pump.input, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
+        elif self._io.input is not None:
+            fcntl.ioctl(self._io.input, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
 
     def kill(self) -> None:
         self._cancelled = True
-        self._pump.kill()
+        self._io.kill()
 
     async def end(self) -> bool:
         """Kill what still runs and wait for the proof; false when there was none."""
-        if not self._pump.is_answered:
+        if not self._io.is_answered:
             self.kill()
-            self._watch.allow(0)
+            self._watchdog.allow(0)
             with anyio.move_on_after(_KILL_PATIENCE_SECONDS, shield=True):
-                while not self._pump.is_answered:
+                while not self._io.is_answered:
                     await self._wait()
-                    self._pump.step()
-        anyio.notify_closing(self._pump.fileno())
-        self._pump.close()
-        return self._pump.is_answered and not self._pump.is_lost
+                    self._io.step()
+        anyio.notify_closing(self._io.fileno())
+        self._io.close()
+        return self._io.is_answered and not self._io.is_lost
 
     def outcome(self) -> Outcome:
-        answer = self._pump.answer
+        answer = self._io.answer
         if answer and "failed" in answer:
             raise StepFailedError(answer["failed"], answer["detail"])
         if answer and answer["trouble"] and answer["trouble"]["refusal"]:
             _raise_refusal(answer["trouble"]["refusal"])
         duration_ms = ((self._ended or time.perf_counter()) - self._started) * 1000
-        view = HostView(duration_ms, self._pump.output_exceeded, self._cancelled, self._pump.is_lost)
-        return judge(answer, view, self._resources, self._timeout_seconds)
+        view = HostView(duration_ms, self._io.output_exceeded, self._cancelled, self._io.is_lost)
+        return decide_outcome(answer, view, self._resources, self._timeout_seconds)
 
 
 def _raise_refusal(refusal: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A Python interpreter in a cell whose state lives on between runs: the host's end."""
+"""The host's end of a session: a Python interpreter in the sandbox whose state is kept between runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 
 from fumehood.backends.interface import Output, RunRequest
-from fumehood.backends.runs.session_pump import SessionPump
-from fumehood.backends.runs.watch import GuestLostError, IsLost, Watch
-from fumehood.backends.verdict import HostView, judge
+from fumehood.backends.outcome import HostView, decide_outcome
+from fumehood.backends.runs.session_io import SessionIO
+from fumehood.backends.runs.watchdog import GuestLostError, IsLost, Watchdog
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import frames
 from fumehood.policy import Resources
@@ -24,15 +24,15 @@ _END_PATIENCE_SECONDS = 5.0
 # What the guest itself gives a session between the interrupt at its time limit and its end.
 _GRACE_SECONDS = 0.2
 _EXIT_CODES = range(256)
-_MISUSED = "the program closed or misused the link by which its session is told what to do"
+_MISUSED = "the program closed or misused the socket over which its session gets its commands"
 
 
 class RunSession:
     """One run at a time. When its process is gone it is of no more use."""
 
-    def __init__(self, pump: SessionPump, resources: Resources, is_lost: IsLost) -> None:
-        self._pump = pump
-        self._watch = Watch(is_lost, START_SECONDS)
+    def __init__(self, io: SessionIO, resources: Resources, is_lost: IsLost) -> None:
+        self._io = io
+        self._watchdog = Watchdog(is_lost, START_SECONDS)
         self._resources = resources
         self._runs = 0
         self._used_cpu_ms = 0.0
@@ -40,13 +40,13 @@ class RunSession:
 
     @property
     def is_alive(self) -> bool:
-        return not self._pump.is_answered
+        return not self._io.is_answered
 
     async def wait_ready(self) -> None:
-        while self._pump.shell is None and self.is_alive:
+        while self._io.shell is None and self.is_alive:
             await self.step()
         if not self.is_alive:
-            answer = self._pump.answer or {}
+            answer = self._io.answer or {}
             raise StepFailedError("starting a session", str(answer.get("detail") or "it ended before it was ready"))
         await self.rest()
 
@@ -54,11 +54,11 @@ class RunSession:
     async def execute(self, request: RunRequest) -> AsyncIterator[SessionExecution]:
         self._runs += 1
         self._is_interrupt_wanted = False
-        self._pump.begin(self._runs)
+        self._io.begin(self._runs)
         # Its clock starts first: what the guest ends for being late must be late here too.
-        execution = SessionExecution(self, self._pump, request.timeout_seconds, self._resources)
-        self._pump.tell({"do": "allow", "seconds": request.timeout_seconds})
-        self._watch.allow(request.timeout_seconds + _GRACE_SECONDS)
+        execution = SessionExecution(self, self._io, request.timeout_seconds, self._resources)
+        self._io.send({"do": "allow", "seconds": request.timeout_seconds})
+        self._watchdog.allow(request.timeout_seconds + _GRACE_SECONDS)
         source, stdin = request.source or b"", request.stdin if isinstance(request.stdin, bytes) else b""
         header = {"do": "execute", "run": self._runs, "source_bytes": len(source)}
         try:
@@ -73,60 +73,60 @@ class RunSession:
         self._send_interrupt()
 
     def _send_interrupt(self) -> None:
-        if self._is_interrupt_wanted and self._pump.is_started and self._pump.done is None:
+        if self._is_interrupt_wanted and self._io.is_started and self._io.done is None:
             self._is_interrupt_wanted = False
-            self._pump.tell({"do": "interrupt"})
+            self._io.send({"do": "interrupt"})
 
     async def _send(self, data: bytes) -> None:
         try:
-            await self._pump.send(data, self._watch)
+            await self._io.send_frame(data, self._watchdog)
         except GuestLostError:
-            self._pump.lose()
+            self._io.lose()
 
     async def step(self) -> list[Output | Display]:
         """Wait for something, and take it."""
         try:
-            await self._watch.wait_readable(self._pump.fileno())
+            await self._watchdog.wait_readable(self._io.fileno())
         except GuestLostError:
-            self._pump.lose()
-        outputs = self._pump.step()
+            self._io.lose()
+        outputs = self._io.step()
         self._send_interrupt()
-        return [*outputs, *self._pump.take_displays()]
+        return [*outputs, *self._io.take_displays()]
 
     def hurry(self) -> None:
         """The time of the run under way is over."""
-        self._pump.tell({"do": "allow", "seconds": 0})
-        self._watch.allow(_GRACE_SECONDS)
+        self._io.send({"do": "allow", "seconds": 0})
+        self._watchdog.allow(_GRACE_SECONDS)
 
     async def rest(self) -> float:
         """Stop the clock; returns how much CPU time went by, in milliseconds."""
-        self._pump.tell({"do": "rest"})
-        self._watch.allow(0)
-        while self._pump.usage is None and self.is_alive:
+        self._io.send({"do": "rest"})
+        self._watchdog.allow(0)
+        while self._io.usage is None and self.is_alive:
             await self.step()
-        total = self._pump.usage["cpu_ms"] if self._pump.usage else self._used_cpu_ms
+        total = self._io.usage["cpu_ms"] if self._io.usage else self._used_cpu_ms
         used, self._used_cpu_ms = total - self._used_cpu_ms, total
         return used
 
     async def end(self) -> bool:
         """Kill what is left; false when there is no proof that it is gone."""
         if self.is_alive:
-            self._pump.kill()
-            self._watch.allow(0)
+            self._io.kill()
+            self._watchdog.allow(0)
         with anyio.move_on_after(_END_PATIENCE_SECONDS, shield=True):
             while self.is_alive:
                 await self.step()
-        anyio.notify_closing(self._pump.fileno())
-        self._pump.close()
-        return self._pump.is_answered and not self._pump.is_lost
+        anyio.notify_closing(self._io.fileno())
+        self._io.close()
+        return self._io.is_answered and not self._io.is_lost
 
 
 class SessionExecution:
     """One run in a session."""
 
-    def __init__(self, session: RunSession, pump: SessionPump, timeout_seconds: float, resources: Resources) -> None:
+    def __init__(self, session: RunSession, io: SessionIO, timeout_seconds: float, resources: Resources) -> None:
         self._session = session
-        self._pump = pump
+        self._io = io
         self._timeout_seconds = timeout_seconds
         self._resources = resources
         self._started = time.perf_counter()
@@ -135,12 +135,12 @@ class SessionExecution:
         self._cancelled = False
 
     async def output(self) -> AsyncIterator[Output | Display]:
-        while self._pump.done is None and not self._pump.is_done:
+        while self._io.done is None and not self._io.is_done:
             for output in await self._session.step():
                 yield output
         self._duration_ms = (time.perf_counter() - self._started) * 1000
         if self._session.is_alive:
-            for output in self._pump.take_rest():
+            for output in self._io.take_rest():
                 yield output
             self._cpu_ms = await self._session.rest()
 
@@ -156,23 +156,23 @@ class SessionExecution:
 
     def outcome(self) -> Outcome:
         duration_ms = self._duration_ms or (time.perf_counter() - self._started) * 1000
-        done = self._pump.done
+        done = self._io.done
         is_interrupted = done is not None and done.get("ended") == "interrupted"
         is_late = duration_ms >= self._timeout_seconds * 1000
-        is_stopped = is_interrupted and not is_late and not self._pump.output_exceeded
+        is_stopped = is_interrupted and not is_late and not self._io.output_exceeded
         view = HostView(
-            duration_ms, self._pump.output_exceeded, self._cancelled or is_stopped, self._pump.is_lost and done is None
+            duration_ms, self._io.output_exceeded, self._cancelled or is_stopped, self._io.is_lost and done is None
         )
-        answer = self._pump.answer if done is None else self._answer(done, is_interrupted and is_late)
-        if self._pump.is_broken and answer and answer["ended_by"] == "wall_time" and not is_late:
-            detail = f"{_MISUSED}: {self._pump.misuse}" if self._pump.misuse else _MISUSED
-            return replace(judge(None, view, self._resources, self._timeout_seconds), detail=detail)
-        return judge(answer, view, self._resources, self._timeout_seconds)
+        answer = self._io.answer if done is None else self._answer(done, is_interrupted and is_late)
+        if self._io.is_broken and answer and answer["ended_by"] == "wall_time" and not is_late:
+            detail = f"{_MISUSED}: {self._io.misuse}" if self._io.misuse else _MISUSED
+            return replace(decide_outcome(None, view, self._resources, self._timeout_seconds), detail=detail)
+        return decide_outcome(answer, view, self._resources, self._timeout_seconds)
 
     def _answer(self, done: frames.Header, is_overdue: bool) -> dict[str, Any]:
         """What the session says of itself, in the words that the cell uses for a run of its own."""
         code, exhausted = done.get("code"), done.get("exhausted")
-        usage = self._pump.usage or {"peak_memory_bytes": 0}
+        usage = self._io.usage or {"peak_memory_bytes": 0}
         return {
             "ended_by": "wall_time" if is_overdue else "exit",
             "status": (code if isinstance(code, int) and code in _EXIT_CODES else 1) << 8,

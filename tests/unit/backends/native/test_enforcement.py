@@ -10,7 +10,7 @@ import pytest
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.native.cgroups import Hierarchy
 from fumehood.backends.native.enforcement import decide
-from fumehood.backends.native.machine import Interpreter, Machine
+from fumehood.backends.native.host_facts import HostFacts, Interpreter
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy, Resources
 
@@ -30,8 +30,8 @@ def machine(
     cpus: int = 4,
     swap_is_counted: bool = True,
     landlock_abi: int = 6,
-) -> Machine:
-    return Machine(
+) -> HostFacts:
+    return HostFacts(
         is_root=is_root,
         uid=0 if is_root else 1234,
         gid=0 if is_root else 1234,
@@ -123,7 +123,7 @@ STRICT_REFUSALS = {
     ("facts", "resources", "control", "words"), STRICT_REFUSALS.values(), ids=STRICT_REFUSALS.keys()
 )
 def test_a_strict_policy_refuses_what_is_only_partly_enforced(
-    facts: Machine, resources: dict[str, object], control: str, words: str
+    facts: HostFacts, resources: dict[str, object], control: str, words: str
 ) -> None:
     assert words in decide(Policy(resources=resources), facts).mechanisms()[control]
     with pytest.raises(UnenforceableError) as caught:
@@ -134,7 +134,7 @@ def test_a_strict_policy_refuses_what_is_only_partly_enforced(
 
 
 @pytest.mark.parametrize("facts", [machine(V1), machine(V2), machine(V2, is_root=True)])
-def test_a_strict_policy_is_content_with_whole_cgroups(facts: Machine) -> None:
+def test_a_strict_policy_is_content_with_whole_cgroups(facts: HostFacts) -> None:
     assert decide(Policy(strict=True), facts).entries
 
 

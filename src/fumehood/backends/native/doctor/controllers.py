@@ -11,7 +11,7 @@ from typing import Literal
 from fumehood.backends.native.cgroups import CONTROLLERS, CellCgroups
 from fumehood.backends.native.doctor.diagnosis import Check, Condition, Remedy
 from fumehood.backends.native.doctor.remedies import boot_with
-from fumehood.backends.native.machine import Machine
+from fumehood.backends.native.host_facts import HostFacts
 from fumehood.guest.contract.probe import Answer
 
 Version = Literal[1, 2]
@@ -47,7 +47,7 @@ class TrialGroups:
 
 
 @contextmanager
-def open_trial_groups(machine: Machine) -> Iterator[TrialGroups]:
+def open_trial_groups(machine: HostFacts) -> Iterator[TrialGroups]:
     """A group in each tree that looks usable; removed at the end."""
     made: list[CellCgroups] = []
     entrances: dict[str, Path] = {}
@@ -69,7 +69,9 @@ def open_trial_groups(machine: Machine) -> Iterator[TrialGroups]:
             groups.remove()
 
 
-def judge_controllers(machine: Machine, answers: Mapping[str, Answer], failures: Mapping[str, str]) -> Iterator[Check]:
+def judge_controllers(
+    machine: HostFacts, answers: Mapping[str, Answer], failures: Mapping[str, str]
+) -> Iterator[Check]:
     for controller in CONTROLLERS:
         name, purpose = f"{controller} cgroup", _PURPOSES[controller]
         hierarchy = machine.controls(controller)
@@ -90,7 +92,7 @@ def _absent(controller: str, remedy: Remedy) -> Check:
     return Check(f"{controller} cgroup", condition, _PURPOSES[controller], f"{remedy.reason}; {instead}", fixes)
 
 
-def _swap(machine: Machine) -> Check:
+def _swap(machine: HostFacts) -> Check:
     name, purpose = "swap accounting", "memory that is swapped out counts too"
     if machine.controls("memory") is None:
         return Check(name, Condition.UNUSED, purpose, "there is no memory cgroup to count in")

@@ -9,12 +9,12 @@ from fumehood.backends.native.doctor.controllers import judge_controllers, open_
 from fumehood.backends.native.doctor.diagnosis import Check, Diagnosis
 from fumehood.backends.native.doctor.probing import probe
 from fumehood.backends.native.doctor.remedies import read_settings
-from fumehood.backends.native.machine import Machine, look
+from fumehood.backends.native.host_facts import HostFacts, detect
 
 
 def examine() -> Diagnosis:
     """Takes a fraction of a second and leaves nothing behind."""
-    machine = look()
+    machine = detect()
     return Diagnosis(
         system=f"Linux {platform.release()}, {platform.machine()}, Python {platform.python_version()}",
         user="root" if machine.is_root else f"an ordinary user (uid {machine.uid})",
@@ -22,7 +22,7 @@ def examine() -> Diagnosis:
     )
 
 
-def _checks(machine: Machine) -> tuple[Check, ...]:
+def _checks(machine: HostFacts) -> tuple[Check, ...]:
     with open_trial_groups(machine) as groups:
         answers = probe(machine, groups.entrances)
     settings = read_settings(is_root=machine.is_root, interpreter=machine.interpreter.executable)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import fumehood.guest
-from fumehood.backends.native.machine import Machine
+from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract.probe import Answer
 
@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 120.0
 _BOOT = "import sys; sys.path.insert(0, {folder!r}); from guest import probe; probe.main()"
 
 
-def probe(machine: Machine, entrances: Mapping[str, Path]) -> dict[str, Answer]:
+def probe(machine: HostFacts, entrances: Mapping[str, Path]) -> dict[str, Answer]:
     """One answer for each mechanism, and for each cgroup whose entrance is given."""
     folder = Path(fumehood.guest.__file__).parent.parent
     done = subprocess.run(

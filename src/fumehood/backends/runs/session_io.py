@@ -1,7 +1,8 @@
-"""Moves the bytes of a session: what its runs write, and what the session itself has to say.
+"""The input and output of a session: its runs' output, and the messages of the session itself.
 
-What comes over the conversation was written next to the user's code, perhaps by it. It decides what the result of a
-run says, as exit codes and output do, and nothing else: time, memory and output are limited by the cell and by us.
+The messages come from a process that also runs the user's code, which may have written them. They decide what the
+result of a run contains, as exit codes and output do, and nothing else: the cell and the host limit time, memory and
+output.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from contextlib import suppress
 
 from fumehood.backends.interface import Output
 from fumehood.backends.runs.descriptors import RunDescriptors
-from fumehood.backends.runs.pump import Pump
-from fumehood.backends.runs.watch import Watch
+from fumehood.backends.runs.run_io import RunIO
+from fumehood.backends.runs.watchdog import Watchdog
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.bundle import MAX_DISPLAY_BYTES, MAX_DISPLAY_HEADER_BYTES, decode_bundle
 from fumehood.results import Display
@@ -22,7 +23,7 @@ _CHUNK_BYTES = 256 * 1024
 _DISPLAY_BYTES = 256
 # A value of a JSON text, in memory. Short ones take much more than their text.
 _VALUE_BYTES = 32
-# What the session itself says is shorter than this, and it says little: that it is ready, and what began and ended.
+# The session's own messages are shorter: that it is ready, and which run started and ended.
 _WORD_BYTES = 512
 _MOST_IGNORED = 1000
 _DONE = {"done", "ended", "code", "exhausted"}
@@ -32,8 +33,8 @@ class _OverLimitError(Exception):
     """A value that would be larger than the output limit allows."""
 
 
-class SessionPump(Pump):
-    """Also takes what the session itself has to say."""
+class SessionIO(RunIO):
+    """RunIO that also reads the messages of the session itself."""
 
     def __init__(self, descriptors: RunDescriptors, output_limit: int, *, is_direct: bool) -> None:
         super().__init__(descriptors, None, output_limit, is_direct=is_direct)
@@ -52,13 +53,13 @@ class SessionPump(Pump):
         self.listen()
 
     def begin(self, run: int) -> None:
-        """It has the whole limit to itself."""
+        """The next run, which has the whole output limit."""
         self._run, self._ignored = run, 0
         self._room, self.output_exceeded = self._limit, False
         self.usage, self.done, self.is_started = None, None, False
 
     def _stop_excess(self) -> None:
-        self.tell({"do": "allow", "seconds": 0})
+        self.send({"do": "allow", "seconds": 0})
 
     def _read_link(self, link: socket.socket) -> None:
         data = b""
@@ -155,13 +156,13 @@ class SessionPump(Pump):
         taken, self.displays = self.displays, []
         return taken
 
-    async def send(self, data: bytes, watch: Watch) -> None:
+    async def send_frame(self, data: bytes, watchdog: Watchdog) -> None:
         assert self._link is not None
         rest = memoryview(data)
         while rest and not self.is_answered:
             try:
                 rest = rest[self._link.send(rest) :]
             except BlockingIOError:
-                await watch.wait_writable(self._link.fileno())
+                await watchdog.wait_writable(self._link.fileno())
             except OSError:
                 return  # the answer says why

@@ -1,4 +1,4 @@
-"""Turns a policy into what a cell is told: which folders it sees, which limits hold. Reads paths, changes nothing."""
+"""Builds the specification of a cell from a policy: folders, files, limits. Reads paths, changes nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import secrets
 from pathlib import Path
 
-from fumehood.backends import surroundings
+from fumehood.backends import program_env
 from fumehood.backends.executables import executables, executes_mount
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
-from fumehood.backends.native.machine import Machine
+from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UsageError
 from fumehood.guest.contract.cell_spec import BindSpec, CellSpec, Limits
 from fumehood.guest.contract.limits import LOOPBACK, SANDBOX_UID, UID_RANGE
@@ -52,7 +52,7 @@ _LINKS = {
 }
 # Where no mount can cover it.
 _INTERPRETER_FOLDER = "/etc/python/bin"
-# For a sandbox with network rules. All distributions' names for one bundle; whom to trust is each run's own.
+# For a sandbox with network rules. All distributions' names for one bundle; each run has its own CA certificates.
 _FILES_TO_GO_OUT = {"/etc/resolv.conf": f"nameserver {LOOPBACK}\noptions timeout:5 attempts:2\n"}
 _LINKS_TO_GO_OUT: dict[str, str] = dict.fromkeys(
     (
@@ -67,20 +67,20 @@ _LINKS_TO_GO_OUT: dict[str, str] = dict.fromkeys(
 )
 
 
-def draw(
-    policy: Policy, machine: Machine, packages: PackageFolder | None = None, ports: tuple[int, ...] = ()
+def build_cell_spec(
+    policy: Policy, facts: HostFacts, packages: PackageFolder | None = None, ports: tuple[int, ...] = ()
 ) -> CellSpec:
     uid_base = _FIRST_UID + secrets.randbelow(_UID_RANGES) * UID_RANGE
     system, links = _system_binds()
-    mounts = _policy_binds(policy, uid_base if machine.is_root else None)
-    binds = [*system, *_interpreter_binds(machine), *_package_binds(policy, packages), *mounts]
-    interpreter = machine.interpreter
-    links |= _interpreter_links(machine)
+    mounts = _policy_binds(policy, uid_base if facts.is_root else None)
+    binds = [*system, *_interpreter_binds(facts), *_package_binds(policy, packages), *mounts]
+    interpreter = facts.interpreter
+    links |= _interpreter_links(facts)
     return {
         "host_process": -1,
-        "rootless": not machine.is_root,
-        "host_uid": machine.uid,
-        "host_gid": machine.gid,
+        "rootless": not facts.is_root,
+        "host_uid": facts.uid,
+        "host_gid": facts.gid,
         "uid_base": uid_base,
         "binds": binds,
         "folders": _FOLDERS,
@@ -91,20 +91,20 @@ def draw(
         "executables": executables(policy),
         "hierarchies": [],
         "entrances": [],
-        "limits": _limits(policy, machine),
-        "preload": [*surroundings.PRELOAD, *policy.environment.preload, *surroundings.shell_modules(packages)],
+        "limits": _limits(policy, facts),
+        "preload": [*program_env.PRELOAD, *policy.environment.preload, *program_env.shell_modules(packages)],
         "module_path": [PACKAGES_PLACE] if packages else [],
-        "environment": _environment(policy, machine, packages),
+        "environment": _environment(policy, facts, packages),
         "ports": list(ports),
         "standbys": STANDBYS,
         "idle_seconds": IDLE_SECONDS,
     }
 
 
-def _environment(policy: Policy, machine: Machine, packages: PackageFolder | None) -> dict[str, str]:
-    own = [_INTERPRETER_FOLDER] if _interpreter_links(machine) else []
+def _environment(policy: Policy, facts: HostFacts, packages: PackageFolder | None) -> dict[str, str]:
+    own = [_INTERPRETER_FOLDER] if _interpreter_links(facts) else []
     path = (*own, "/usr/local/bin", "/usr/bin", "/bin")
-    return surroundings.environment(policy, path, len(machine.cpus), PACKAGES_PLACE if packages else None)
+    return program_env.environment(policy, path, len(facts.cpus), PACKAGES_PLACE if packages else None)
 
 
 def _system_binds() -> tuple[list[BindSpec], dict[str, str]]:
@@ -120,14 +120,14 @@ def _system_binds() -> tuple[list[BindSpec], dict[str, str]]:
     return binds, links
 
 
-def _interpreter_binds(machine: Machine) -> list[BindSpec]:
-    prefix = machine.interpreter.prefix
+def _interpreter_binds(facts: HostFacts) -> list[BindSpec]:
+    prefix = facts.interpreter.prefix
     return [] if Path(prefix).is_relative_to("/usr") else [_read_only(prefix)]
 
 
-def _interpreter_links(machine: Machine) -> dict[str, str]:
+def _interpreter_links(facts: HostFacts) -> dict[str, str]:
     """Its own names alone: the other programs beside it belong to packages that the sandbox does not see."""
-    interpreter = machine.interpreter
+    interpreter = facts.interpreter
     if Path(interpreter.prefix).is_relative_to("/usr"):
         return {}
     major, minor = interpreter.version
@@ -160,9 +160,9 @@ def _read_only(path: str) -> BindSpec:
     return {"source": path, "target": path, "mode": "ro", "executes": True, "owner": None}
 
 
-def _limits(policy: Policy, machine: Machine) -> Limits:
+def _limits(policy: Policy, facts: HostFacts) -> Limits:
     resources = policy.resources
-    whole_cpus = min(len(machine.cpus), int(resources.cpus))
+    whole_cpus = min(len(facts.cpus), int(resources.cpus))
     return {
         "memory_bytes": resources.memory,
         "processes": resources.processes,
@@ -172,6 +172,6 @@ def _limits(policy: Policy, machine: Machine) -> Limits:
         "inodes": resources.inodes,
         "open_files": resources.open_files,
         "cpu_seconds": resources.cpu_time,
-        "address_space_bytes": None if machine.controls("memory") else resources.memory,
-        "affinity": None if machine.controls("cpu") else list(machine.cpus[:whole_cpus]),
+        "address_space_bytes": None if facts.controls("memory") else resources.memory,
+        "affinity": None if facts.controls("cpu") else list(facts.cpus[:whole_cpus]),
     }

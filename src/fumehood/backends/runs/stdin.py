@@ -1,4 +1,4 @@
-"""A program's standard input: from data, or from a descriptor of the caller's, read here and never passed inside."""
+"""Standard input of a program: from data, or from a descriptor of the caller, which is read here and not passed in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 _CHUNK_BYTES = 64 * 1024
 
 
-class Feed:
+class StdinWriter:
     """Writes as the program reads, and reads the source only when everything before is written."""
 
     def __init__(self, pipe: int, source: bytes | int) -> None:

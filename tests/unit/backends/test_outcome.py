@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.backends.verdict import HostView, judge
+from fumehood.backends.outcome import HostView, decide_outcome
 from fumehood.policy import Resources
 from fumehood.results import Cause, Outcome, Status
 
@@ -38,7 +38,7 @@ def answer(status: int | None = 0, *, ended_by: str = "exit", cpu_ms: float = 3.
 
 
 def judged(said: dict[str, Any] | None, view: HostView = CALM, resources: Resources = RESOURCES) -> Outcome:
-    return judge(said, view, resources, timeout_seconds=1.5)
+    return decide_outcome(said, view, resources, timeout_seconds=1.5)
 
 
 def test_a_timeout_names_who_set_it() -> None:

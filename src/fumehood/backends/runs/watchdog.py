@@ -1,7 +1,7 @@
-"""The host's own clock for what it has asked of a guest, which keeps the time itself as long as it can.
+"""A watchdog on the host for guests, which keep the time of their runs themselves as long as they can.
 
-A guest that was stopped, or hangs, ends nothing. So when something is overdue the guest is asked whether it is there;
-one that answers is merely slow, and may take as long as it needs. One that does not answer is lost.
+A guest that was stopped, or hangs, ends nothing. So when a run is overdue the guest is asked whether it is there; one
+that answers is merely slow, and may take as long as it needs. One that does not answer is lost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-# What is overdue by less than this is on its way.
+# An answer that is overdue by less than this may be in transit.
 _GRACE_SECONDS = 0.25
 _ASK_AGAIN_SECONDS = 1.0
 
@@ -23,13 +23,15 @@ class GuestLostError(Exception):
     """The guest does not answer, and ends nothing any more."""
 
 
-class Watch:
+class Watchdog:
+    """Waits for descriptors; raises GuestLostError if the guest does not answer when it is overdue."""
+
     def __init__(self, is_lost: IsLost, seconds: float) -> None:
         self._is_lost = is_lost
         self.allow(seconds)
 
     def allow(self, seconds: float) -> None:
-        """From now on."""
+        """Restarts the clock."""
         self._due = time.monotonic() + seconds
         self._asks_at = self._due + _GRACE_SECONDS
 

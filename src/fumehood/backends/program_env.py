@@ -1,4 +1,4 @@
-"""What every program finds around itself, on every backend: its variables, and modules that are loaded already."""
+"""The environment of every program on every backend: its variables, and modules that are preloaded."""
 
 from __future__ import annotations
 

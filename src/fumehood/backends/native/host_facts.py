@@ -1,4 +1,4 @@
-"""What this computer and this user can do: facts that decide how a policy is enforced. Reads, never changes."""
+"""Facts of this host and user that decide how a policy is enforced. Reads, never changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from fumehood.host.interpreter import Interpreter, own_interpreter
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostFacts:
+    """User, CPUs, cgroups, Landlock and interpreter of this process."""
+
     is_root: bool
     uid: int
     gid: int
@@ -26,9 +28,9 @@ class Machine:
         return next((h for h in self.hierarchies if controller in h.controllers), None)
 
 
-def look() -> Machine:
+def detect() -> HostFacts:
     hierarchies = tuple(find_hierarchies())
-    return Machine(
+    return HostFacts(
         is_root=os.geteuid() == 0 and _has_all_ids(),
         uid=os.geteuid(),
         gid=os.getegid(),
@@ -46,7 +48,7 @@ def _has_all_ids() -> bool:
 
 
 def _swap_is_counted(hierarchies: tuple[Hierarchy, ...]) -> bool:
-    """Version 1 may be told not to count swap; that matters only where there is any."""
+    """Version 1 can be configured not to count swap; that matters only where there is any."""
     memory = next((h for h in hierarchies if "memory" in h.controllers), None)
     if memory is None or memory.version == 2 or (memory.parent / "memory.memsw.limit_in_bytes").exists():
         return True

@@ -19,9 +19,9 @@ from fumehood.backends.runs.descriptors import (
 )
 from fumehood.backends.runs.execution import RunExecution
 from fumehood.backends.runs.file_service import FileService, FileServices
-from fumehood.backends.runs.pump import Pump
+from fumehood.backends.runs.run_io import RunIO
 from fumehood.backends.runs.session import START_SECONDS, RunSession
-from fumehood.backends.runs.session_pump import SessionPump
+from fumehood.backends.runs.session_io import SessionIO
 from fumehood.guest.contract import wire
 from fumehood.policy import Policy
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _LEAST_FILE_SECONDS = 10.0
 
 
-class Place(ABC):
+class GuestSandbox(ABC):
     """One policy, one workspace, any number of runs."""
 
     shares_doors = False
@@ -124,14 +124,14 @@ class Place(ABC):
         descriptors = program_descriptors(request, self._owner, self.languages)
         self._hand_over(descriptors, {"timeout": request.timeout_seconds}, request.doorway)
         stdin = None if request.stdin is Input.LIVE else request.stdin
-        pump = Pump(descriptors, stdin, self._policy.resources.output, is_direct=self._is_direct)
-        return RunExecution(pump, request.timeout_seconds, self._policy.resources, self._is_lost)
+        io = RunIO(descriptors, stdin, self._policy.resources.output, is_direct=self._is_direct)
+        return RunExecution(io, request.timeout_seconds, self._policy.resources, self._is_lost)
 
     def _launch_session(self, doorway: Doorway | None) -> RunSession:
         descriptors = session_descriptors(doorway, self._owner)
         self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True}, doorway)
-        pump = SessionPump(descriptors, self._policy.resources.output, is_direct=self._is_direct)
-        return RunSession(pump, self._policy.resources, self._is_lost)
+        io = SessionIO(descriptors, self._policy.resources.output, is_direct=self._is_direct)
+        return RunSession(io, self._policy.resources, self._is_lost)
 
     async def _open_file_service(self) -> FileService:
         return await self._launched(self._launch_file_service)

@@ -1,4 +1,4 @@
-"""Moves the bytes of one run, without an event loop: it never waits, and says when there is something to do."""
+"""The input and output of one run, without an event loop: `step` never waits, `fileno` is readable when it can work."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any
 from fumehood.backends.interface import Output
 from fumehood.backends.runs.answers import parse_answer
 from fumehood.backends.runs.descriptors import RunDescriptors
-from fumehood.backends.runs.feed import Feed
+from fumehood.backends.runs.stdin import StdinWriter
 from fumehood.guest.contract import wire
 
 _CHUNK_BYTES = 64 * 1024
 
 
-class Pump:
-    """Reads a run's output and its answer, feeds its input. Owns the descriptors it is given."""
+class RunIO:
+    """Reads a run's output and its answer, writes its input. Owns the given descriptors."""
 
     def __init__(
         self, descriptors: RunDescriptors, stdin: bytes | int | None, output_limit: int, *, is_direct: bool
@@ -35,9 +35,9 @@ class Pump:
         self._room = output_limit
         self._is_direct = is_direct
         self._rest: dict[int, int] = {}
-        """Of a program that has ended: how much of each pipe is its own. Others may have got hold of the other end."""
+        """Of a program that has ended: how much of each pipe is its own. Other processes may hold the other end."""
         self._epoll = select.epoll()
-        self._feed: Feed | None = None
+        self._stdin: StdinWriter | None = None
         self._is_listening = False
         self.input = descriptors.input
         """The program's live input; None when there is none, or no more."""
@@ -52,8 +52,8 @@ class Pump:
         if self._link:
             self._epoll.register(self._link, select.EPOLLIN)
         if self.input is not None and stdin is not None:
-            self._feed, self.input = Feed(self.input, stdin), None
-            self._feed.start(self._epoll)
+            self._stdin, self.input = StdinWriter(self.input, stdin), None
+            self._stdin.start(self._epoll)
 
     def listen(self) -> None:
         """Wake up for output from now on, and not only for the end."""
@@ -71,7 +71,7 @@ class Pump:
 
     @property
     def is_ending(self) -> bool:
-        """The program is over and what it wrote last is here: a bounded rest, which nobody need wait for."""
+        """The program is over and what it wrote last is here: a bounded rest that needs no waiting."""
         return self.is_answered and bool(self._epoll.poll(0, 1))
 
     def step(self) -> list[Output]:
@@ -84,8 +84,8 @@ class Pump:
                 outputs += self._read_stream(descriptor)
             elif self._link and descriptor == self._link.fileno():
                 self._read_link(self._link)
-            elif self._feed:
-                self._feed.step(descriptor)
+            elif self._stdin:
+                self._stdin.step(descriptor)
         return outputs
 
     def _read_stream(self, descriptor: int) -> list[Output]:
@@ -97,7 +97,7 @@ class Pump:
                 return []  # the program was quicker and took it back
             data = b""
         except OSError:
-            data = b""  # a terminal that nobody holds any more
+            data = b""  # a terminal whose other end is closed
         if rest is not None:
             self._rest[descriptor] = rest - len(data)
         if not data or self._rest.get(descriptor) == 0:
@@ -106,7 +106,7 @@ class Pump:
         return [Output(stream, data)] if data else []
 
     def _bound_rest(self) -> None:
-        """The program has ended with all that it started, so nobody but a stranger writes from here on."""
+        """The program has ended with all its processes: what is written from here on is not its output."""
         for descriptor in [each for each in self._streams if stat.S_ISFIFO(os.fstat(each).st_mode)]:
             self._rest[descriptor] = _waiting_bytes(descriptor)
             if not self._rest[descriptor]:
@@ -153,7 +153,7 @@ class Pump:
         try:
             data = reply.recv(_CHUNK_BYTES)
         except ConnectionResetError:
-            # It did not read our last word before it answered; the answer comes after this news, if there is one.
+            # It did not read our last command before it answered; the answer comes after this error, if there is one.
             data = reply.recv(_CHUNK_BYTES)
         message = parse_answer(data) if data else None
         if message and "usage" in message:
@@ -173,10 +173,10 @@ class Pump:
             self._close_stream(descriptor)
 
     def kill(self) -> None:
-        self.tell({"do": "end"})
+        self.send({"do": "end"})
 
-    def tell(self, message: dict[str, object]) -> None:
-        """A word to the cell about this run; it does not matter when the run is over already."""
+    def send(self, message: dict[str, object]) -> None:
+        """A command to the guest about this run; ignored when the run is over."""
         with suppress(OSError):
             self._reply.send(json.dumps(message).encode())
 
@@ -187,8 +187,8 @@ class Pump:
             self.input = None
 
     def close(self) -> None:
-        if self._feed:
-            self._feed.close()
+        if self._stdin:
+            self._stdin.close()
         self.close_input()
         self._epoll.close()
         self._reply.close()

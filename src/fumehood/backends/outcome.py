@@ -1,4 +1,4 @@
-"""From what the guest saw of a run to a status, a cause and a sentence. Pure, and the same for every backend."""
+"""The outcome of a run: status, cause and a sentence, from what guest and host saw. Pure; the same everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOST_EXIT_CODE = 125
 CANCELLED_EXIT_CODE = 130
 KILLED_EXIT_CODE = 137
 
-_TELLING_LIMIT = 8
+_LEAST_MEANINGFUL_LIMIT = 8
 _SIGNALS_OF_RUNTIMES = ("SIGTRAP", "SIGABRT", "SIGSEGV")
 
 Answer = dict[str, Any]
@@ -23,13 +23,13 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What only the host knows."""
+    """What only the host knows of a run."""
 
     duration_ms: float
     output_exceeded: bool
     cancelled: bool
     lost: bool = False
-    """It was given up: the guest did not answer when it should have ended."""
+    """The guest did not answer after the run's time and was ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class _Ending:
     signal: str | None = None
 
 
-def judge(answer: Answer | None, view: HostView, resources: Resources, timeout_seconds: float) -> Outcome:
-    """`answer` is None when the guest vanished without a word."""
+def decide_outcome(answer: Answer | None, view: HostView, resources: Resources, timeout_seconds: float) -> Outcome:
+    """`answer` is None if the guest ended without one."""
     ending = _ending(answer, view, resources, timeout_seconds)
     answer = answer or {"cpu_ms": 0.0, "peak_memory_bytes": 0}
     return Outcome(
@@ -99,7 +99,7 @@ def _own_ending(code: int, answer: Answer, resources: Resources) -> _Ending:
 
 
 def _suspicion(name: str, answer: Answer, resources: Resources) -> str:
-    """Without cgroups memory is the address space of each process, and nobody counts what was refused of it."""
+    """Without cgroups memory is the address space of each process, and the kernel does not count refusals."""
     if name not in _SIGNALS_OF_RUNTIMES or answer["trouble"]["refused_processes"] is not None:
         return ""
     limit = format_size(resources.memory)
@@ -138,7 +138,7 @@ def _crowded(trouble: Answer, limit: int) -> bool:
     """
     if trouble["refused_processes"] is not None:
         return trouble["refused_processes"] > 0
-    return limit >= _TELLING_LIMIT and trouble["processes"] >= limit
+    return limit >= _LEAST_MEANINGFUL_LIMIT and trouble["processes"] >= limit
 
 
 def _exceeded(cause: Cause, detail: str, exit_code: int = KILLED_EXIT_CODE) -> _Ending:
