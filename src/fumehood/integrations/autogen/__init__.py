@@ -7,14 +7,12 @@
 It takes the options that AutoGen's executor for Docker takes, and those that people pass to Docker beside them. Each of
 them is enforced by a policy, or refused by name.
 
-    options      what can be said of an executor, as data that AutoGen can store
-    arguments    the options that describe a container: each is a wish, or refused; values and volumes read them
-    wishes       what they add up to
-    planning     from wishes and a policy to what is enforced; tightening compares the two, combination makes it one
-    furnishing   what lies in the sandbox before the first block; functions are those of the caller's
-    blocks       what a code block asks for
-    reports      what the model is told
-    executor     AutoGen's interface, and a sandbox behind it; calls are those under way
+    options      the options of an executor, as data that AutoGen can store
+    arguments    the options that describe a container, as a table; values has their parsers
+    merge        options and a policy become the policy that is enforced
+    setup        what is in the sandbox before the first block, the caller's functions too
+    blocks       code blocks as scripts, and their results for the model
+    executor     AutoGen's interface
 """
 
 from importlib.util import find_spec
@@ -22,10 +20,9 @@ from importlib.util import find_spec
 if find_spec("autogen_core") is None:
     raise ImportError("fumehood.integrations.autogen needs AutoGen: pip install 'fumehood[autogen]'")
 
+from fumehood.integrations.autogen.blocks import SandboxCodeResult
 from fumehood.integrations.autogen.executor import SandboxCodeExecutor
-from fumehood.integrations.autogen.options import SandboxCodeExecutorConfig
-from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
-from fumehood.integrations.autogen.reports import SandboxCodeResult
+from fumehood.integrations.autogen.options import ExecutorError, OptionError, SandboxCodeExecutorConfig
 
 # For code that says `from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor` today.
 DockerCommandLineCodeExecutor = SandboxCodeExecutor

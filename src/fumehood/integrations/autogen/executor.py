@@ -1,10 +1,12 @@
-"""AutoGen's interface, and a sandbox behind it."""
+"""AutoGen's code executor, with a sandbox that runs the blocks."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,14 +15,19 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from fumehood.errors import DeniedError, UsageError
-from fumehood.integrations.autogen.blocks import Script, read_block
-from fumehood.integrations.autogen.calls import Calls
-from fumehood.integrations.autogen.functions import Function, module_source, required_packages, stub
-from fumehood.integrations.autogen.furnishing import furnish, is_alive, make_host_folder, share_workspace
-from fumehood.integrations.autogen.options import SandboxCodeExecutorConfig, read_options
-from fumehood.integrations.autogen.planning import make_plan
-from fumehood.integrations.autogen.refusals import ExecutorError, OptionError
-from fumehood.integrations.autogen.reports import Report, SandboxCodeResult
+from fumehood.integrations.autogen.blocks import BlockScript, BlocksReport, SandboxCodeResult, read_block
+from fumehood.integrations.autogen.merge import merge
+from fumehood.integrations.autogen.options import ExecutorError, OptionError, SandboxCodeExecutorConfig, read_options
+from fumehood.integrations.autogen.setup import (
+    Function,
+    is_alive,
+    make_host_folder,
+    module_source,
+    required_packages,
+    set_up,
+    share_workspace,
+    stub,
+)
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.sandbox.sandbox import AsyncSandbox
 
@@ -47,13 +54,13 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         """The options are the fields of `SandboxCodeExecutorConfig` and those in `arguments`."""
         given = read_policy(policy)
         stored = None if given is None else given.model_dump(mode="json", exclude_defaults=True)
-        said = {"image": image, "container_name": container_name, "policy": stored, **options}
-        self._config = read_options(said)
+        given_options = {"image": image, "container_name": container_name, "policy": stored, **options}
+        self._config = read_options(given_options)
         self._functions = tuple(functions)
         self._functions_source = module_source(self._functions) if self._functions else None
-        self._plan = make_plan(self._config, given, required_packages(self._functions))
+        self._plan = merge(self._config, given, required_packages(self._functions))
         self._turn = anyio.Lock()
-        self._calls = Calls()
+        self._calls = _Calls()
         self._opened: AsyncSandbox | None = None
         self._lifetime = AsyncExitStack()
 
@@ -77,12 +84,12 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
 
     @property
     def work_dir(self) -> Path:
-        """The folder of the host's that blocks work in; if there is none, the sandbox's own."""
+        """The folder of the host in which blocks work; if there is none, the folder of the sandbox."""
         return Path(self._plan.host_folder or self._plan.folder)
 
     @property
     def bind_dir(self) -> Path:
-        """The same: a sandbox shows a folder of the machine that it is on."""
+        """The same as `work_dir`."""
         return self.work_dir
 
     @property
@@ -90,7 +97,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return self._config.functions_module
 
     def format_functions_for_prompt(self) -> str:
-        """For a model: which functions there are, and how to get at them."""
+        """For a prompt: which functions there are, and how to import them."""
         names = "\n\n".join(stub(function) for function in self._functions)
         return f"These functions can be imported from the module `{self.functions_module}`:\n\n{names}"
 
@@ -100,17 +107,17 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
                 await self._open()
 
     async def stop(self) -> None:
-        """End whatever runs and remove the sandbox; only the files of a work_dir stay."""
+        """End all runs and remove the sandbox; only the files of a work_dir stay."""
         async with self._turn:
             await self._close()
 
     async def restart(self) -> None:
-        """End whatever runs and prepare anew. Files stay, unless the sandbox itself was lost."""
+        """End all runs and prepare anew. Files stay, unless the sandbox itself was lost."""
         async with self._turn:
             box = self.sandbox
             await self._calls.end()
             if await is_alive(box):
-                await self._furnish(box)
+                await self._set_up(box)
             else:
                 await self._close()
                 await self._open()
@@ -121,14 +128,14 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         """When the token cancels, the run is ended with all that it started, and the result says so."""
         if not code_blocks:
             raise ExecutorError("No code blocks to execute. Give at least one")
-        box, report = self.sandbox, Report()
+        box, report = self.sandbox, BlocksReport()
         with self._calls.begin(cancellation_token) as scope:
             await self._run_blocks(box, code_blocks, report)
         if scope.cancelled_caught:
             report.cancel()
         return report.conclude()
 
-    async def _run_blocks(self, box: AsyncSandbox, blocks: Sequence[CodeBlock], report: Report) -> None:
+    async def _run_blocks(self, box: AsyncSandbox, blocks: Sequence[CodeBlock], report: BlocksReport) -> None:
         await anyio.lowlevel.checkpoint()  # a token that was cancelled before lets nothing begin
         for block in blocks:
             try:
@@ -138,9 +145,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             if report.has_failed:
                 return
 
-    async def _run_block(self, box: AsyncSandbox, script: Script, report: Report) -> None:
+    async def _run_block(self, box: AsyncSandbox, script: BlockScript, report: BlocksReport) -> None:
         await box.write(script.path, script.source)
-        report.files.append(self._as_seen_outside(script.path))
+        report.files.append(self._host_path(script.path))
         try:
             result = await box.run(
                 script.source,
@@ -155,7 +162,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         report.add(result)
         report.note(await share_workspace(box, self._plan))
 
-    def _as_seen_outside(self, path: str) -> str:
+    def _host_path(self, path: str) -> str:
         host, folder = self._plan.host_folder, self._plan.folder
         return path if host is None else os.path.join(host, os.path.relpath(path, folder))
 
@@ -164,13 +171,13 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             make_host_folder(self._plan.host_folder)
         async with AsyncExitStack() as stack:
             box = await stack.enter_async_context(AsyncSandbox(self.policy))
-            await self._furnish(box)
+            await self._set_up(box)
             self._opened, self._lifetime = box, stack.pop_all()
 
-    async def _furnish(self, box: AsyncSandbox) -> None:
+    async def _set_up(self, box: AsyncSandbox) -> None:
         source = self._functions_source
         modules = {} if source is None else {f"{self.functions_module}.py": source}
-        await furnish(box, self._plan, modules, self._config.init_command)
+        await set_up(box, self._plan, modules, self._config.init_command)
 
     async def _close(self) -> None:
         self._opened = None  # from here on, no call begins
@@ -191,3 +198,35 @@ async def _remove(box: AsyncSandbox, path: str) -> None:
     """Also when cancelled. A program may have removed it itself."""
     with anyio.CancelScope(shield=True), suppress(UsageError):
         await box.remove(path)
+
+
+class _Calls:
+    """The calls under way, so that each of them can be ended from outside."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[anyio.CancelScope, anyio.Event] = {}
+
+    @contextmanager
+    def begin(self, token: CancellationToken) -> Iterator[anyio.CancelScope]:
+        """Its scope is cancelled by the token, from whatever thread, and by `end`."""
+        over = anyio.Event()
+        with anyio.CancelScope() as scope:
+            self._under_way[scope] = over
+            # Not `link_future`: a token may be cancelled in a thread, where a future must not be touched.
+            token.add_callback(partial(_cancel_soon, asyncio.get_running_loop(), scope))
+            try:
+                yield scope
+            finally:
+                del self._under_way[scope]
+                over.set()
+
+    async def end(self) -> None:
+        """All of them, and wait until they have ended."""
+        for scope, over in [*self._under_way.items()]:
+            scope.cancel()
+            await over.wait()
+
+
+def _cancel_soon(loop: asyncio.AbstractEventLoop, scope: anyio.CancelScope) -> None:
+    with suppress(RuntimeError):  # a token outlives its calls, and perhaps their loop; then there is nothing to cancel
+        loop.call_soon_threadsafe(scope.cancel)

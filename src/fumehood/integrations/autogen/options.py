@@ -1,4 +1,4 @@
-"""What can be said of an executor, as plain data: AutoGen stores it with a team and makes the executor from it again.
+"""The options of an executor as plain data: AutoGen stores them with a team and makes the executor from them again.
 
 The options that describe a container stand beside these fields, under their own names; `arguments` knows them.
 """
@@ -11,7 +11,19 @@ from typing import cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fumehood.integrations.autogen.refusals import OptionError
+from fumehood.errors import UsageError
+
+
+class ExecutorError(UsageError, ValueError):
+    """The executor was used in a way that is not valid. A ValueError too, as callers of AutoGen's executors expect."""
+
+
+class OptionError(ExecutorError):
+    """An option cannot be enforced, or contradicts another one or the policy. `option` is its name."""
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(f"{option}: {reason}")
+        self.option, self.reason = option, reason
 
 
 class SandboxCodeExecutorConfig(BaseModel):
@@ -27,14 +39,14 @@ class SandboxCodeExecutorConfig(BaseModel):
     timeout: float | str | None = None
     """For each block, in seconds or as policies spell it ("5s"); 60 seconds unless the policy says otherwise."""
     work_dir: str | None = None
-    """A folder of the host's that the code works in and may change; inside /workspace, one of the sandbox's own."""
+    """A folder of the host that the code works in and may change; below /workspace, a folder of the sandbox."""
     bind_dir: str | None = None
-    """Another name for the folder of the host's."""
+    """Another name for the folder of the host."""
     functions_module: str = "functions"
     init_command: str | None = None
-    """For the shell, once whenever the executor starts."""
+    """A command line for the shell, run once whenever the executor starts."""
     delete_tmp_files: bool = False
-    """Of blocks that name no file, none is left."""
+    """Whether the files of blocks that name none are removed."""
 
     @property
     def container(self) -> Mapping[str, object]:
@@ -42,10 +54,10 @@ class SandboxCodeExecutorConfig(BaseModel):
 
 
 def read_options(options: Mapping[str, object]) -> SandboxCodeExecutorConfig:
-    """What was not said, or said to be None, is left out."""
-    said = {name: plain(value) for name, value in options.items() if value is not None}
+    """Options that are None count as not given."""
+    given = {name: plain(value) for name, value in options.items() if value is not None}
     try:
-        config = SandboxCodeExecutorConfig.model_validate(said)
+        config = SandboxCodeExecutorConfig.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         raise OptionError(str(first["loc"][0]), first["msg"]) from None

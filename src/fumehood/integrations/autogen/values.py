@@ -1,21 +1,33 @@
-"""The values of container options, in each of the forms that people write: of the command line, and of the SDK."""
+"""Parsers for the values of container options, in the forms of Docker's command line and of its Python SDK."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar, cast
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
 
-from fumehood.integrations.autogen.refusals import OptionError
+from fumehood.integrations.autogen.options import OptionError
+from fumehood.policy import parse_size
 
-T = TypeVar("T")
-
-# What tmpfs mounts of ours have anyway.
-_TMPFS_TRUISMS = ("rw", "nosuid", "nodev")
+# Options that the sandbox's tmpfs mounts have anyway.
+_TMPFS_OPTIONS = ("rw", "nosuid", "nodev")
 
 
-def checked(option: str, parse: Callable[[object], T], value: object) -> T:
+@dataclass(frozen=True)
+class Volume:
+    """A folder of the host that the sandbox shows. `option` is where it was asked for."""
+
+    source: str
+    target: str
+    mode: Literal["ro", "rw"]
+    option: str
+
+
+def size(option: str, value: object) -> int:
+    """Bytes, as a number or as policies spell it ("512m")."""
     try:
-        return parse(value)
+        return parse_size(value)
     except ValueError as error:
         raise OptionError(option, f"{value!r}: {error}") from None
 
@@ -35,7 +47,7 @@ def positive(option: str, value: object) -> int:
 
 
 def positive_number(option: str, value: object) -> float:
-    """Docker's 0 and -1 for "no limit" are none of these: nothing is unbounded."""
+    """Docker's 0 and -1 for "no limit" are not valid: everything has a limit."""
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else -1.0
     except ValueError:
@@ -43,6 +55,10 @@ def positive_number(option: str, value: object) -> float:
     if not 0 < number < float("inf"):
         raise OptionError(option, f"must be a number above zero, not {value!r}; everything has a limit here")
     return number
+
+
+def nano_cpus(option: str, value: object) -> float:
+    return positive(option, value) / 10**9
 
 
 def words(option: str, value: object) -> list[str]:
@@ -74,14 +90,14 @@ def named(option: str, value: object) -> Mapping[str, object]:
 
 
 def variables(option: str, value: object) -> Iterator[tuple[str, str]]:
-    """{"NAME": "value"} or ["NAME=value"]; a bare NAME would let a value of the host's in."""
+    """{"NAME": "value"} or ["NAME=value"]; a bare NAME would pass on a variable of the host."""
     if isinstance(value, Mapping):
         yield from _texts(option, cast("Mapping[str, object]", value))
         return
     for word in words(option, value):
         name, is_set, text = word.partition("=")
         if not is_set:
-            raise OptionError(option, f"{word!r} would pass on a variable of the host's; write NAME=value")
+            raise OptionError(option, f"{word!r} would pass on a variable of the host; write NAME=value")
         yield name, text
 
 
@@ -110,7 +126,7 @@ def _ulimit(option: str, item: object) -> tuple[str, object]:
     name = str(entry.get("name"))
     limits = [positive_or_zero(f"{option}.{name}", entry[key]) for key in ("soft", "hard") if key in entry]
     if not limits:
-        raise OptionError(option, f"{item!r} says no limit")
+        raise OptionError(option, f"{item!r} has neither a soft nor a hard limit")
     return name, min(limits)
 
 
@@ -131,8 +147,8 @@ def tmpfs(option: str, value: object) -> Iterator[tuple[str, str | None]]:
             name, _, given = part.partition("=")
             if name == "size":
                 size = given
-            elif part not in _TMPFS_TRUISMS:
-                raise OptionError(option, f"{part!r} cannot be had; {folder} is nosuid and nodev, and size limits it")
+            elif part not in _TMPFS_OPTIONS:
+                raise OptionError(option, f"{part!r} is not supported; {folder} is nosuid, nodev and limited by size")
         yield folder, size
 
 
@@ -140,3 +156,37 @@ def _tmpfs_words(option: str, value: object) -> Iterator[tuple[str, str]]:
     for word in words(option, value):
         folder, _, text = word.partition(":")
         yield folder, text
+
+
+def volumes(option: str, value: object) -> Iterator[Volume]:
+    """{"/host": {"bind": "/data", "mode": "ro"}} or ["/host:/data:ro"]. Read-only unless they say otherwise."""
+    if isinstance(value, Mapping):
+        for source, place in cast("Mapping[str, object]", value).items():
+            yield _read_place(f"{option}[{source!r}]", source, place)
+        return
+    for word in words(option, value):
+        source, _, rest = word.partition(":")
+        target, _, mode = rest.partition(":")
+        yield _volume(f"{option}[{word!r}]", source, target, mode or "ro")
+
+
+def _read_place(option: str, source: str, place: object) -> Volume:
+    entry = mapping(option, place)
+    unknown = sorted(entry.keys() - {"bind", "mode"})
+    if unknown:
+        raise OptionError(option, f"{unknown[0]!r} cannot be enforced; a volume has bind and mode")
+    return _volume(option, source, entry.get("bind"), entry.get("mode", "ro"))
+
+
+def _volume(option: str, source: str, target: object, mode: object) -> Volume:
+    if not isinstance(target, str) or not target:
+        raise OptionError(option, "does not say where it is bound in the sandbox")
+    if mode not in ("ro", "rw"):
+        raise OptionError(option, f"mode {mode!r} cannot be enforced; it is ro or rw")
+    folder = os.path.expanduser(source)
+    if not os.path.isabs(folder):
+        raise OptionError(
+            option, "is a volume that Docker keeps, or a relative path; give an absolute path of the host"
+        )
+    # The policy judges the folder that a link leads to.
+    return Volume(os.path.realpath(folder), target, mode, option)

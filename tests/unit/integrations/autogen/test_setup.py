@@ -7,7 +7,7 @@ from autogen_core.code_executor import Alias, FunctionWithRequirements, ImportFr
 
 from fumehood import Policy
 from fumehood.integrations.autogen import OptionError, SandboxCodeExecutor
-from fumehood.integrations.autogen.functions import module_source
+from fumehood.integrations.autogen.setup import module_source
 
 
 def add_two(number: int) -> int:
