@@ -155,7 +155,7 @@ async def test_a_file_name_is_not_led_out_by_a_link(executor: SandboxCodeExecuto
     [
         ("powershell", "PowerShell is not supported"),
         ("pwsh", "PowerShell is not supported"),
-        ("", "names no language"),
+        ("", "has no language"),
         ("cobol", "unknown language 'cobol'; available: python"),
     ],
 )

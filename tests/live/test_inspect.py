@@ -33,7 +33,7 @@ from requirements import require
 from fumehood import Policy, PolicyError, Status, UsageError
 from fumehood.integrations.inspect_ai import FumehoodSandboxEnvironment
 from fumehood.integrations.inspect_ai.tool_server import ToolServer
-from fumehood.integrations.policies import workshop_policy
+from fumehood.integrations.policies import default_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def policy(backend: str) -> Policy:
-    return workshop_policy(None).override({"backend": backend})
+    return default_policy(None).override({"backend": backend})
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ async def test_inspects_tool_server_outlives_its_command_and_keeps_state(
 
 
 async def test_a_tool_server_that_ran_out_of_time_is_started_anew(backend: str) -> None:
-    policy = workshop_policy({"backend": backend, "resources": {"timeout": 10}})
+    policy = default_policy({"backend": backend, "resources": {"timeout": 10}})
     found = await FumehoodSandboxEnvironment.sample_init("task", policy, {})
     environment = found["default"].as_type(FumehoodSandboxEnvironment)
     await tools_in(environment)

@@ -16,7 +16,7 @@ from requirements import require
 
 from fumehood import Policy, UsageError
 from fumehood.integrations.langchain import SandboxBackend, open_tools
-from fumehood.integrations.policies import workshop_policy
+from fumehood.integrations.policies import default_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def opened(backend: str) -> Iterator[SandboxBackend]:
     """One for all tests; each has a folder of its own."""
-    with SandboxBackend(workshop_policy(None).override({"backend": backend})) as backend_of_all:
+    with SandboxBackend(default_policy(None).override({"backend": backend})) as backend_of_all:
         yield backend_of_all
 
 

@@ -402,13 +402,13 @@ def test_bad_lines_are_answered_and_the_server_goes_on() -> None:
 
 STRAY = """
 import os, sys
-from fumehood.integrations.mcp.calling import Caller
-call = Caller.call
+from fumehood.integrations.mcp.calls import CallHandler
+call = CallHandler.call
 async def noisy(self, *rest):
     print("stray")
     os.system("echo stray; cat")
     return await call(self, *rest)
-Caller.call = noisy
+CallHandler.call = noisy
 sys.argv = ["hood", "mcp"]
 from fumehood.cli import main
 main()

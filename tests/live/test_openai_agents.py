@@ -31,7 +31,7 @@ from requirements import require
 
 from fumehood import Policy, UsageError
 from fumehood.integrations.openai_agents import FumehoodSandboxClient, open_shell_tool, open_tools
-from fumehood.integrations.policies import workshop_policy
+from fumehood.integrations.policies import default_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def client(backend: str) -> FumehoodSandboxClient:
-    return FumehoodSandboxClient(workshop_policy(None).override({"backend": backend}))
+    return FumehoodSandboxClient(default_policy(None).override({"backend": backend}))
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from requirements import require
 
 from fumehood import DeniedError, Policy
 from fumehood.audit import AuditLog, Query
-from fumehood.integrations.policies import workshop_policy
+from fumehood.integrations.policies import default_policy
 from fumehood.integrations.pydantic_ai import SandboxToolset, SandboxWorkspaceBackend, SandboxWorkspaces
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ def backend_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 async def workspaces(backend_name: str) -> AsyncIterator[SandboxWorkspaces]:
-    async with SandboxWorkspaces(workshop_policy(None).override({"backend": backend_name})) as opened:
+    async with SandboxWorkspaces(default_policy(None).override({"backend": backend_name})) as opened:
         yield opened
 
 

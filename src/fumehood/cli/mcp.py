@@ -24,7 +24,7 @@ from fumehood.policy.quantities import parse_duration
 from fumehood.sandbox.opening import warn_of_dangers
 
 if TYPE_CHECKING:
-    from fumehood.integrations.mcp import Listening
+    from fumehood.integrations.mcp import HttpEndpoint
 
 _DETAILS = """\
 Without --http it speaks on standard input and output, as clients expect that
@@ -80,9 +80,9 @@ def execute(arguments: list[str]) -> int:
 
 
 def _serve(chosen: Arguments, policy: Policy, idle_seconds: float) -> int:
-    from fumehood.integrations.mcp import Settings, serve_http, serve_stdio
+    from fumehood.integrations.mcp import ServerSettings, serve_http, serve_stdio
 
-    settings = Settings(
+    settings = ServerSettings(
         policy,
         asks_client=not chosen.approve_elsewhere,
         most_clients=chosen.clients,
@@ -93,8 +93,8 @@ def _serve(chosen: Arguments, policy: Policy, idle_seconds: float) -> int:
     interruption = Interruption()
     if chosen.http is None:
         return _until_stopped(lambda: serve_stdio(settings), interruption)
-    listening = _listening(chosen, chosen.http)
-    return _until_stopped(lambda: serve_http(settings, listening, _announce(chosen, listening)), interruption)
+    endpoint = _endpoint(chosen, chosen.http)
+    return _until_stopped(lambda: serve_http(settings, endpoint, _announce(chosen, endpoint)), interruption)
 
 
 def _until_stopped(serve: Callable[[], Awaitable[None]], interruption: Interruption) -> int:
@@ -108,8 +108,8 @@ def _until_stopped(serve: Callable[[], Awaitable[None]], interruption: Interrupt
     return 0
 
 
-def _listening(chosen: Arguments, place: str) -> Listening:
-    from fumehood.integrations.mcp import Listening
+def _endpoint(chosen: Arguments, place: str) -> HttpEndpoint:
+    from fumehood.integrations.mcp import HttpEndpoint
     from fumehood.integrations.mcp.http import is_loopback
 
     host, _, port = place.rpartition(":")
@@ -119,15 +119,15 @@ def _listening(chosen: Arguments, place: str) -> Listening:
     if chosen.token_file is None and not is_loopback(host):
         raise UsageError(f"--http {host}: others than this machine could connect; give them a token with --token-file")
     token = secrets.token_urlsafe(32) if chosen.token_file is None else _read_token(chosen.token_file)
-    return Listening(host, int(port), token, tuple(chosen.allow_host), tuple(chosen.allow_origin))
+    return HttpEndpoint(host, int(port), token, tuple(chosen.allow_host), tuple(chosen.allow_origin))
 
 
-def _announce(chosen: Arguments, listening: Listening) -> Callable[[str], None]:
+def _announce(chosen: Arguments, endpoint: HttpEndpoint) -> Callable[[str], None]:
     def announce(address: str) -> None:
         say(f"listening at {address}")
         if chosen.token_file is None:
-            say(f"token: {listening.token}")
-        if not listening.is_local:
+            say(f"token: {endpoint.token}")
+        if not endpoint.is_local:
             say("the token crosses the network as it is; put something with TLS in front")
 
     return announce

@@ -1,15 +1,15 @@
-"""The policy of an integration when its users give none, and the time that a framework may ask for."""
+"""The default policy of an integration, and the timeout that a framework asks for."""
 
 from __future__ import annotations
 
 from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy, read_seconds
 
 
-def workshop_policy(policy: AnyPolicy | None) -> Policy:
+def default_policy(policy: AnyPolicy | None) -> Policy:
     """For frameworks that work in a sandbox and take files out of it as they go.
 
-    Without a policy: no network, no host files, no secrets, as ever; but what is made in the sandbox may leave, which
-    is what reading a file is to these frameworks, and a command has the time that their users expect.
+    Without a policy: no network, no host files, no secrets; but files of the sandbox may be read, which is how
+    these frameworks work, and a command has the time that their users expect.
     """
     given = read_policy(policy)
     if given is not None:
@@ -22,7 +22,7 @@ def workshop_policy(policy: AnyPolicy | None) -> Policy:
 
 
 def shortened_timeout(policy: Policy, timeout: Seconds | None) -> float | None:
-    """What a framework asks for, or what the policy has if that is less: frameworks do not know policies."""
+    """The timeout that a framework asks for, at most that of the policy."""
     if timeout is None:
         return None
     seconds = read_seconds(timeout) if isinstance(timeout, str) else timeout

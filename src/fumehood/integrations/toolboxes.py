@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from fumehood.integrations.consent import Consent
+from fumehood.integrations.approvals import FrameworkApprovals
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import STANDARD, Tool, Toolbox, ToolCall
 
 
-class AskingToolbox(Toolbox):
-    """One whose approvals come from the framework around it."""
+class FrameworkToolbox(Toolbox):
+    """A toolbox whose approvals come from a framework."""
 
-    def __init__(self, sandbox: AsyncSandbox, tools: Sequence[Tool], consent: Consent) -> None:
-        super().__init__(sandbox, *tools, gate=consent)
-        self.sandbox, self.consent = sandbox, consent
+    def __init__(self, sandbox: AsyncSandbox, tools: Sequence[Tool], approvals: FrameworkApprovals) -> None:
+        super().__init__(sandbox, *tools, gate=approvals)
+        self.sandbox, self.approvals = sandbox, approvals
 
 
 @asynccontextmanager
@@ -27,7 +27,7 @@ async def open_toolbox(
     framework: str,
     session: bool = False,
     stop: Callable[[ToolCall], Exception] | None = None,
-) -> AsyncIterator[AskingToolbox]:
-    """Without a policy nothing is allowed; approvals are asked for by the framework, which `stop` stops."""
+) -> AsyncIterator[FrameworkToolbox]:
+    """Without a policy nothing is allowed. `stop` makes the exception that stops the framework for an approval."""
     async with AsyncSandbox(read_policy(policy) or Policy(), session=session, gated=True, keep_tmp=True) as box:
-        yield AskingToolbox(box, tools, Consent(box, framework, stop))
+        yield FrameworkToolbox(box, tools, FrameworkApprovals(box, framework, stop))

@@ -10,8 +10,8 @@ from agent_framework import FunctionTool, tool
 from agent_framework_tools.shell import ShellCommandError, ShellExecutionError, ShellResult
 
 from fumehood.errors import DeniedError, SandboxError, UsageError
-from fumehood.integrations.combined import told
-from fumehood.integrations.policies import AnyPolicy, shortened_timeout, workshop_policy
+from fumehood.integrations.output import with_reason
+from fumehood.integrations.policies import AnyPolicy, default_policy, shortened_timeout
 from fumehood.policy import Seconds
 from fumehood.results import Cause, Status
 from fumehood.sandbox.sandbox import AsyncSandbox
@@ -35,8 +35,8 @@ class SandboxShell:
         *,
         approval_mode: Literal["always_require", "never_require"] = "never_require",
     ) -> None:
-        """The sandbox is the boundary; `approval_mode` lets somebody be asked before each command as well."""
-        self._policy = workshop_policy(policy)
+        """The sandbox is the boundary; `approval_mode` has a person approve each command as well."""
+        self._policy = default_policy(policy)
         self._approval_mode: Literal["always_require", "never_require"] = approval_mode
         self._turn = anyio.Lock()
         self._sandbox: AsyncSandbox | None = None
@@ -82,7 +82,7 @@ class SandboxShell:
             raise ShellExecutionError(result.detail)
         return ShellResult(
             stdout=result.stdout,
-            stderr=told(result.stderr, result),
+            stderr=with_reason(result.stderr, result),
             exit_code=result.exit_code,
             duration_ms=round(result.duration_ms),
             truncated=result.truncated,

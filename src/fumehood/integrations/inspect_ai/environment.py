@@ -22,9 +22,10 @@ from inspect_ai.util import (
 from pydantic import BaseModel
 
 from fumehood.errors import DeniedError, SandboxError, UsageError
-from fumehood.integrations.failures import os_errors
+from fumehood.integrations.file_errors import os_errors
 from fumehood.integrations.inspect_ai.tool_server import ToolServer
-from fumehood.integrations.policies import shortened_timeout, workshop_policy
+from fumehood.integrations.output import with_reason
+from fumehood.integrations.policies import default_policy, shortened_timeout
 from fumehood.policy import Policy, format_size
 from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.files import Kind
@@ -44,7 +45,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
     def __init__(self, sandbox: AsyncSandbox, lifetime: AsyncExitStack) -> None:
         super().__init__()
         self.sandbox = sandbox
-        """To do with it what Inspect's interface has no words for."""
+        """For what Inspect's interface does not have."""
         self._lifetime = lifetime
         self._tool_server = ToolServer(sandbox)
         self._is_over = False
@@ -59,7 +60,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
-        """A policy that makes no sense is told before the first sample."""
+        """Refuse a policy that is not valid before the first sample."""
         _read_config(config)
 
     @classmethod
@@ -113,7 +114,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         _check(result, box.policy)
         if _looks_unexecutable(result, cmd) and not await _is_executable(box, cmd[0], cwd or ""):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), cmd[0])
-        return ExecResult(result.ok, result.exit_code, result.stdout, _stderr(result))
+        return ExecResult(result.ok, result.exit_code, result.stdout, with_reason(result.stderr, result))
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         box = self._open_sandbox()
@@ -127,7 +128,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        """What `filesystem.outputs` of the policy names."""
+        """Reads files that `filesystem.outputs` of the policy names."""
         box, limit = self._open_sandbox(), SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         with os_errors(file), _failing_as_unavailable():
             entry = await box.stat(file, follow=True)
@@ -154,7 +155,7 @@ sandboxenv(name="fumehood")(FumehoodSandboxEnvironment)
 def _read_config(config: SandboxEnvironmentConfigType | None) -> Policy:
     if isinstance(config, BaseModel) and not isinstance(config, Policy):
         raise UsageError(f"the sandbox fumehood is configured by a policy, not by a {type(config).__name__}")
-    return workshop_policy(config)
+    return default_policy(config)
 
 
 def _check_user(user: str | None) -> None:
@@ -173,7 +174,7 @@ def _failing_as_unavailable() -> Iterator[None]:
 
 
 def _check(result: RunResult, policy: Policy) -> None:
-    """What Inspect wants to have as an exception."""
+    """Raise what Inspect expects as an exception."""
     if result.cause is Cause.LOST:
         raise SandboxUnavailableError(result.detail)
     if result.status is Status.TIMEOUT:
@@ -190,7 +191,7 @@ def _looks_unexecutable(result: RunResult, cmd: list[str]) -> bool:
 
 
 async def _is_executable(box: AsyncSandbox, path: str, cwd: str) -> bool:
-    """Asked apart: a program that did run can print and return what one that could not be started does."""
+    """Checked separately: a program that did run can print and return the same."""
     test = '[ ! -d "$1" ] && { [ -x "$1" ] || [ "${1#*/}" = "$1" ]; }'
     return (await box.run(argv=["sh", "-c", test, "sh", path], cwd=cwd)).ok
 
@@ -198,12 +199,4 @@ async def _is_executable(box: AsyncSandbox, path: str, cwd: str) -> bool:
 def _started(failure: RunResult | None) -> ExecResult[str]:
     if failure is None:
         return ExecResult(True, 0, "", "")
-    return ExecResult(False, failure.exit_code or 1, failure.stdout, _stderr(failure))
-
-
-def _stderr(result: RunResult) -> str:
-    """With the reason when it was not the program's own end: a model can do something about it."""
-    if not result.detail or result.cause is Cause.SIGNAL:
-        return result.stderr
-    before = result.stderr if not result.stderr or result.stderr.endswith("\n") else f"{result.stderr}\n"
-    return f"{before}{result.status.value}: {result.detail}\n"
+    return ExecResult(False, failure.exit_code or 1, failure.stdout, with_reason(failure.stderr, failure))

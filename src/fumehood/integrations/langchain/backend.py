@@ -21,9 +21,9 @@ from deepagents.backends.protocol import (
 from deepagents.backends.sandbox import BaseSandbox
 
 from fumehood.errors import DeniedError, UsageError
-from fumehood.integrations.combined import run_combined
-from fumehood.integrations.failures import as_os_error
-from fumehood.integrations.policies import workshop_policy
+from fumehood.integrations.file_errors import as_os_error
+from fumehood.integrations.output import run_command
+from fumehood.integrations.policies import default_policy
 from fumehood.policy import AnyPolicy
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.sandbox.sync import Sandbox
@@ -45,7 +45,7 @@ class SandboxBackend(BaseSandbox):
     """
 
     def __init__(self, policy: AnyPolicy | None = None) -> None:
-        self._box = Sandbox(workshop_policy(policy), keep_tmp=True)
+        self._box = Sandbox(default_policy(policy), keep_tmp=True)
         self._id = f"fumehood-{secrets.token_hex(8)}"
 
     def start(self) -> None:
@@ -69,7 +69,7 @@ class SandboxBackend(BaseSandbox):
 
     @property
     def sandbox(self) -> Sandbox:
-        """To do with it what deepagents have no words for."""
+        """For what the interface of deepagents does not have."""
         return self._box
 
     def execute(self, command: str, *, timeout: int | str | None = None) -> ExecuteResponse:
@@ -100,7 +100,7 @@ class SandboxBackend(BaseSandbox):
 
 async def _execute(box: AsyncSandbox, *, command: str, timeout: int | str | None) -> ExecuteResponse:
     # 0 is their word for no limit; here there always is the policy's.
-    done = await run_combined(box, command, timeout or None)
+    done = await run_command(box, command, timeout or None)
     return ExecuteResponse(done.output, done.exit_code, done.truncated)
 
 
@@ -124,7 +124,7 @@ async def _fetch(box: AsyncSandbox, response: FileDownloadResponse) -> None:
 
 
 async def _problem(path: str, work: Coroutine[Any, Any, None]) -> str | None:
-    """One of their words for what went wrong with the file, or ours when they have none."""
+    """The code that deepagents have for this error of a file, or Fumehood's message."""
     if not path.startswith("/"):
         work.close()
         return INVALID_PATH

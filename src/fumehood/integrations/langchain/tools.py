@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from fumehood.integrations.toolboxes import AskingToolbox, open_toolbox
+from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
 from fumehood.tools import STANDARD, Tool, ToolResult, ToolSchema
 
@@ -26,7 +26,7 @@ async def open_tools(
         yield [_as_langchain(toolbox, schema) for schema in toolbox.schemas()]
 
 
-def _as_langchain(toolbox: AskingToolbox, schema: ToolSchema) -> BaseTool:
+def _as_langchain(toolbox: FrameworkToolbox, schema: ToolSchema) -> BaseTool:
     async def call(**arguments: Any) -> tuple[str, ToolResult]:
         result = await toolbox.call(schema["name"], arguments)
         return result.text, result

@@ -1,7 +1,7 @@
-"""Who gets in over HTTP, by the headers of a request alone: those who have the token, and pages only of named origins.
+"""Admission over HTTP, by the headers of a request alone: the token, and for web pages a named origin (CORS).
 
-Before a page may send the token, its browser asks without it (a preflight). Only for the named origins is that
-answered; everybody else is told nothing but to send the token.
+Before a page may send the token, its browser asks without it (a preflight). Only preflights of the named origins are
+answered; every other request without the token gets status 401.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def check_origin(origin: str) -> None:
         )
 
 
-def admitting(inner: ASGIApp, token: str, origins: Sequence[str]) -> ASGIApp:
-    """The application, for those who may use it."""
+def require_token(inner: ASGIApp, token: str, origins: Sequence[str]) -> ASGIApp:
+    """The application, for requests that have the token."""
     checked = _TokenCheck(inner, token)
     return _PagesOf(origins, checked) if origins else checked
 

@@ -1,114 +1,142 @@
-"""Who is connected. A client's place opens with its first call and closes when it leaves.
+"""The clients that are connected. A client's sandbox opens with its first call and closes when the client disconnects.
 
-Each place lives in a task of its own: what opens in one task must not be closed by another, and a client that leaves is
-not to wait for its sandbox, nor its sandbox for it.
+Each sandbox lives in a task of its own: anyio requires that a context is closed by the task that opened it, and a
+client that disconnects must not wait for its sandbox.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import anyio
 from anyio.abc import TaskGroup
 from mcp_types import LoggingLevel
 
 from fumehood.errors import UsageError
-from fumehood.integrations.mcp.contexts import RequestContext
-from fumehood.integrations.mcp.place import Place, open_place
-from fumehood.integrations.mcp.settings import Settings
+from fumehood.integrations.mcp.approvals import ClientApprovals
+from fumehood.integrations.mcp.context import RequestContext, ServerSettings
+from fumehood.integrations.mcp.tools import Sessions, all_tools
+from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.tools import Toolbox
+from fumehood.tools.filters import Pipeline
 
 MOST_CALLS = 8
-"""Of one client at the same time; further ones wait."""
+"""The calls that one client may have under way; further ones wait."""
 MOST_WAITING = 64
 
 
-class Stay:
-    """One place, from its opening to its end."""
+@dataclass(frozen=True, slots=True)
+class ClientSandbox:
+    """One client's sandbox, with its toolbox, filters and approvals."""
 
-    def __init__(self, settings: Settings) -> None:
+    sandbox: AsyncSandbox
+    toolbox: Toolbox
+    filters: Pipeline
+    approvals: ClientApprovals | None
+
+
+@asynccontextmanager
+async def open_client_sandbox(settings: ServerSettings) -> AsyncIterator[ClientSandbox]:
+    sessions = Sessions()
+    async with AsyncSandbox(settings.policy, gated=True, progress=settings.report) as box:
+        approvals = ClientApprovals(settings.policy, box.trail) if settings.policy.approvals else None
+        filters = Pipeline(settings.policy, trail=box.trail)
+        try:
+            toolbox = Toolbox(box, *all_tools(sessions), gate=approvals, filters=filters)
+            yield ClientSandbox(box, toolbox, filters, approvals)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await sessions.close()
+
+
+class SandboxTask:
+    """The task that opens a sandbox, keeps it and closes it."""
+
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._leave, self._left = anyio.Event(), anyio.Event()
+        self._close, self._closed = anyio.Event(), anyio.Event()
         self._opened, self._scope = anyio.Event(), anyio.CancelScope()
-        self._place: Place | None = None
+        self._sandbox: ClientSandbox | None = None
         self._problem: Exception | None = None
 
     @property
-    def place(self) -> Place | None:
+    def sandbox(self) -> ClientSandbox | None:
         """While it is open."""
-        return self._place
+        return self._sandbox
 
     @property
     def has_failed(self) -> bool:
-        return self._opened.is_set() and self._place is None
+        return self._opened.is_set() and self._sandbox is None
 
-    async def opened(self) -> Place:
-        """What is wrong when it cannot be opened is raised here, for whoever waits for it."""
+    async def opened(self) -> ClientSandbox:
+        """Raises what went wrong if it could not be opened."""
         await self._opened.wait()
-        if self._place is None:
-            raise self._problem or UsageError("the client has left")
-        return self._place
+        if self._sandbox is None:
+            raise self._problem or UsageError("the client has disconnected")
+        return self._sandbox
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         try:
             with self._scope:
-                async with open_place(self._settings) as place:
-                    self._place = place
+                async with open_client_sandbox(self._settings) as sandbox:
+                    self._sandbox = sandbox
                     self._opened.set()
                     with anyio.CancelScope(shield=True):  # however the server ends, `end` is what ends this
-                        await self._leave.wait()
+                        await self._close.wait()
         except Exception as error:
             if self._opened.is_set():
                 self._settings.report(f"closing a sandbox failed: {error}")
             self._problem = error
         finally:
-            self._place = None
+            self._sandbox = None
             self._opened.set()
-            self._left.set()
+            self._closed.set()
 
     async def end(self) -> None:
-        """Also of an opening that takes its time."""
-        self._leave.set()
+        """Closes the sandbox, or cancels its opening, and waits until it is gone."""
+        self._close.set()
         if not self._opened.is_set():
             self._scope.cancel()
-        await self._left.wait()
+        await self._closed.wait()
 
 
 class Client:
-    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+    def __init__(self, settings: ServerSettings, tasks: TaskGroup) -> None:
         self._settings, self._tasks = settings, tasks
         self.log_level: LoggingLevel = "info"
         self._turns = anyio.Semaphore(MOST_CALLS)
         self._calls = 0
-        self._is_over = False
-        self._stay: Stay | None = None
+        self._is_closed = False
+        self._task: SandboxTask | None = None
 
-    async def place(self) -> Place:
-        """Where its calls are carried out. A call that is cancelled meanwhile leaves it to the next one."""
-        if self._is_over:
-            raise UsageError("the client has left")
-        if self._stay is None or self._stay.has_failed:
-            self._stay = Stay(self._settings)
-            self._tasks.start_soon(self._stay.live)
-        return await self._stay.opened()
+    async def sandbox(self) -> ClientSandbox:
+        """The sandbox for its calls, opened by the first. A call that is cancelled meanwhile leaves it to the next."""
+        if self._is_closed:
+            raise UsageError("the client has disconnected")
+        if self._task is None or self._task.has_failed:
+            self._task = SandboxTask(self._settings)
+            self._tasks.start_soon(self._task.run)
+        return await self._task.opened()
 
     @property
-    def open_place(self) -> Place | None:
-        """The place, if anything was done there yet."""
-        return self._stay.place if self._stay else None
+    def open_sandbox(self) -> ClientSandbox | None:
+        """The sandbox, if a call has opened it."""
+        return self._task.sandbox if self._task else None
 
-    async def abandon(self, place: Place) -> None:
-        """It is broken: the next call gets another one."""
-        stay = self._stay
-        if stay is not None and stay.place is place:
-            self._stay = None
-            await stay.end()
+    async def abandon(self, sandbox: ClientSandbox) -> None:
+        """Close a sandbox that has failed: the next call gets another one."""
+        task = self._task
+        if task is not None and task.sandbox is sandbox:
+            self._task = None
+            await task.end()
 
     async def close(self) -> None:
-        self._is_over = True
+        self._is_closed = True
         with anyio.CancelScope(shield=True):
-            if self._stay is not None:
-                await self._stay.end()
+            if self._task is not None:
+                await self._task.end()
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -123,9 +151,9 @@ class Client:
 
 
 class Clients:
-    """Made by `open_clients`. A connection without a name is the only one, as on standard input."""
+    """Made by `open_clients`. A connection without a name is the only one, as over standard input."""
 
-    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+    def __init__(self, settings: ServerSettings, tasks: TaskGroup) -> None:
         self.settings = settings
         self._tasks = tasks
         self._known: dict[str | None, Client] = {}
@@ -150,7 +178,7 @@ class Clients:
 
 
 @asynccontextmanager
-async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
+async def open_clients(settings: ServerSettings) -> AsyncIterator[Clients]:
     """Nothing of any client is left when the block ends."""
     async with anyio.create_task_group() as tasks:
         clients = Clients(settings, tasks)

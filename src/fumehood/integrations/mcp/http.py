@@ -23,10 +23,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fumehood.errors import SandboxError, UsageError
-from fumehood.integrations.mcp.admission import admitting, check_origin
+from fumehood.integrations.mcp.admission import check_origin, require_token
 from fumehood.integrations.mcp.clients import open_clients
+from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ServerSettings
 from fumehood.integrations.mcp.server import SandboxServer, only_with_sessions
-from fumehood.integrations.mcp.settings import MOST_MESSAGE_BYTES, Settings
 
 PATH = "/mcp"
 SHORTEST_TOKEN = 16
@@ -36,22 +36,22 @@ _CONNECTIONS_EACH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
-    """Where, and for whom."""
+class HttpEndpoint:
+    """An address to listen at, the token, and the host names and origins that are accepted."""
 
     host: str
     port: int
     token: str
     hosts: tuple[str, ...] = ()
-    """Names, with ports where they are not ours, that clients reach us by; for anything but the loopback."""
+    """Host names that clients may use, with a port where it differs; needed for anything but the loopback."""
     origins: tuple[str, ...] = ()
-    """Of pages that may use us, such as https://tools.example.com."""
+    """Origins of web pages that may use the server, such as https://tools.example.com."""
 
     def __post_init__(self) -> None:
         if len(self.token) < SHORTEST_TOKEN or not self.token.isascii() or not self.token.isprintable():
             raise UsageError(f"a token has at least {SHORTEST_TOKEN} characters, printable ASCII without line ends")
         if not self.is_local and not self.hosts:
-            raise UsageError(f"{self.host} can be reached by many names; say by which clients do, with --allow-host")
+            raise UsageError(f"{self.host} can be reached by many names; name those that clients use with --allow-host")
         for origin in self.origins:
             check_origin(origin)
 
@@ -60,7 +60,7 @@ class Listening:
         return is_loopback(self.host)
 
     def names(self, port: int) -> list[str]:
-        """Every `Host` that is us."""
+        """Every value of the header `Host` that is accepted."""
         own = _OWN_NAMES if self.is_local else ()
         return [name if _has_port(name) else f"{name}:{port}" for name in (*own, *self.hosts)] + [*self.hosts]
 
@@ -75,13 +75,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-async def serve_http(settings: Settings, listening: Listening, ready: Callable[[str], None]) -> None:
-    """Until it is cancelled. `ready` is told the address when requests can come."""
-    with _bound(listening) as listener:
+async def serve_http(settings: ServerSettings, endpoint: HttpEndpoint, ready: Callable[[str], None]) -> None:
+    """Serve until it is cancelled. `ready` receives the address when requests can come."""
+    with _bound(endpoint) as listener:
         port = listener.getsockname()[1]
-        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         config = uvicorn.Config(
-            _application(settings, listening, port, lambda: ready(f"http://{host}:{port}{PATH}")),
+            _application(settings, endpoint, port, lambda: ready(f"http://{host}:{port}{PATH}")),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -95,7 +95,7 @@ async def serve_http(settings: Settings, listening: Listening, ready: Callable[[
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the caller's."""
+        """Signals are handled by the caller."""
         yield
 
 
@@ -116,11 +116,11 @@ async def _serve(server: _Server, listener: socket.socket) -> None:
 
 
 @contextmanager
-def _bound(listening: Listening) -> Iterator[socket.socket]:
-    host, port = listening.host, listening.port
+def _bound(endpoint: HttpEndpoint) -> Iterator[socket.socket]:
+    host, port = endpoint.host, endpoint.port
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        if listening.is_local and not is_loopback(str(address[0])):
+        if endpoint.is_local and not is_loopback(str(address[0])):
             raise UsageError(f"{host} leads to {address[0]} here, which is not the loopback")
         listener = socket.create_server(address, family=family)
     except OSError as error:
@@ -131,7 +131,7 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
         yield listener
 
 
-def _application(settings: Settings, listening: Listening, port: int, ready: Callable[[], None]) -> ASGIApp:
+def _application(settings: ServerSettings, endpoint: HttpEndpoint, port: int, ready: Callable[[], None]) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with open_clients(settings) as clients:
@@ -143,7 +143,7 @@ def _application(settings: Settings, listening: Listening, port: int, ready: Cal
                 max_request_body_size=MOST_MESSAGE_BYTES,
                 max_sessions=settings.most_clients,
                 security_settings=TransportSecuritySettings(
-                    allowed_hosts=listening.names(port), allowed_origins=list(listening.origins)
+                    allowed_hosts=endpoint.names(port), allowed_origins=list(endpoint.origins)
                 ),
             )
             async with manager.run():
@@ -155,7 +155,7 @@ def _application(settings: Settings, listening: Listening, port: int, ready: Cal
         await application.state.handle(scope, receive, send)
 
     application = Starlette(routes=[Route(PATH, endpoint=_Endpoint(handle))], lifespan=lifespan)
-    return admitting(application, listening.token, listening.origins)
+    return require_token(application, endpoint.token, endpoint.origins)
 
 
 class _Endpoint:

@@ -1,4 +1,4 @@
-"""The protocol's methods, put together."""
+"""The server: the methods of the protocol, put together."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from fumehood import __version__
 from fumehood.errors import FumehoodError
-from fumehood.integrations.mcp.artifacts import list_artifacts, read_artifact
-from fumehood.integrations.mcp.calling import Caller
-from fumehood.integrations.mcp.catalogue import describe, instructions
+from fumehood.integrations.mcp.calls import CallHandler
 from fumehood.integrations.mcp.clients import Clients
-from fumehood.integrations.mcp.contexts import RequestContext, is_modern
+from fumehood.integrations.mcp.context import RequestContext, is_modern
+from fumehood.integrations.mcp.results import list_artifacts, read_artifact
+from fumehood.integrations.mcp.tools import describe, instructions
 
 NAME = "fumehood"
 
@@ -42,7 +42,7 @@ class SandboxServer(Server[Any]):
         policy = clients.settings.policy
         tools = describe(policy)
         listeners = InMemorySubscriptionBus()
-        caller = Caller(clients, frozenset(tool.name for tool in tools), listeners)
+        calls = CallHandler(clients, frozenset(tool.name for tool in tools), listeners)
 
         async def list_tools(context: RequestContext, params: PaginatedRequestParams | None) -> ListToolsResult:
             _refuse_cursor(params)
@@ -50,14 +50,14 @@ class SandboxServer(Server[Any]):
 
         async def list_resources(context: RequestContext, params: PaginatedRequestParams | None) -> ListResourcesResult:
             _refuse_cursor(params)
-            place = clients.of(context).open_place
+            box = clients.of(context).open_sandbox
             try:
-                return ListResourcesResult(resources=await list_artifacts(place) if place else [])
+                return ListResourcesResult(resources=await list_artifacts(box) if box else [])
             except FumehoodError as error:
                 raise MCPError(INTERNAL_ERROR, f"the files cannot be listed: {error}") from None
 
         async def read_resource(context: RequestContext, params: ReadResourceRequestParams) -> ReadResourceResult:
-            return await read_artifact(clients.of(context).open_place, str(params.uri))
+            return await read_artifact(clients.of(context).open_sandbox, str(params.uri))
 
         async def set_level(context: RequestContext, params: SetLevelRequestParams) -> EmptyResult:
             clients.of(context).log_level = params.level
@@ -70,7 +70,7 @@ class SandboxServer(Server[Any]):
             description="Runs code, commands and file work in a sandbox",
             instructions=instructions(policy),
             on_list_tools=list_tools,
-            on_call_tool=caller.call,
+            on_call_tool=calls.call,
             on_list_resources=list_resources,
             on_read_resource=read_resource,
             on_subscriptions_listen=ListenHandler(listeners),
@@ -84,15 +84,15 @@ class SandboxServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """The SDK asks for these where a client is greeted; that resources change is told nowhere else."""
+        """The SDK calls this when a client connects; only here can it announce that resources change."""
         options = notification_options or NotificationOptions(resources_changed=True)
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
 async def only_with_sessions(ctx: RequestContext, call_next: CallNext) -> HandlerResult:
-    """Over HTTP a request of the newest revision belongs to nobody, and a sandbox has to: so it is not spoken there.
+    """Refuse the newest revision over HTTP: its requests belong to no session, and a sandbox has to.
 
-    Clients that know older ones, which is all that we know of, then greet us with one of them.
+    Clients that know older revisions, which is all known ones, then connect with one of them.
     """
     if is_modern(ctx):
         data = UnsupportedProtocolVersionErrorData(

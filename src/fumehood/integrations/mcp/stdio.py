@@ -1,7 +1,7 @@
 """Messages on standard input and output, one JSON text in each line.
 
-Reads and writes without threads, so that a signal ends the server while nobody writes to it, and without trust: a line
-that is too long is dropped as it comes, and what is no message is answered with what is wrong.
+Reads and writes without threads, so that a signal ends the server while it waits for input, and without trust: a line
+that is too long is dropped as it comes, and a line that is not a message is answered with an error.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, Req
 from pydantic import ValidationError
 
 from fumehood.integrations.mcp.clients import open_clients
+from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ServerSettings
 from fumehood.integrations.mcp.server import SandboxServer
-from fumehood.integrations.mcp.settings import MOST_MESSAGE_BYTES, Settings
 from fumehood.policy import format_size
 
 _CHUNK_BYTES = 64 * 1024
-# A pipe that can be written to at all takes this much at once, so that nobody else has to wait.
+# A pipe that is writable at all takes this much without blocking.
 _PIECE_BYTES = 4096
 
 
-async def serve_stdio(settings: Settings) -> None:
-    """Until standard input ends or nobody reads standard output any more."""
+async def serve_stdio(settings: ServerSettings) -> None:
+    """Serve until standard input ends or standard output is closed."""
     with _private_streams() as (source, sink):
         async with open_clients(settings) as clients, anyio.create_task_group() as tasks:
             server = SandboxServer(clients)
@@ -45,7 +45,7 @@ async def serve_stdio(settings: Settings) -> None:
 
 @contextmanager
 def _private_streams() -> Iterator[tuple[int, int]]:
-    """The two streams at numbers of our own: what anybody else in this process prints goes to standard error."""
+    """Both streams at other descriptors: what other code in this process prints goes to standard error."""
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
@@ -81,7 +81,7 @@ class TooLong:
 
 
 async def read_lines(source: int) -> AsyncIterator[bytes | TooLong]:
-    """Whole ones; what comes after the last line end is none."""
+    """Complete lines; what comes after the last line end is dropped."""
     begun, is_dropping = bytearray(), False
     while data := await _more(source):
         *ends, rest = data.split(b"\n")
@@ -109,7 +109,7 @@ async def _more(source: int) -> bytes:
 
 
 def _parsed(line: bytes) -> SessionMessage:
-    """A message, or the answer to what is none."""
+    """A message, or the error that answers a line that is not one."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValidationError:
@@ -117,12 +117,12 @@ def _parsed(line: bytes) -> SessionMessage:
     try:
         found: object = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return _error(PARSE_ERROR, f"a line is no JSON: {error}")
+        return _error(PARSE_ERROR, f"a line is not valid JSON: {error}")
     if isinstance(found, list):
         return _error(INVALID_REQUEST, "batches are not taken; send one message in each line")
     name = cast("dict[str, object]", found).get("id") if isinstance(found, dict) else None
     known = name if isinstance(name, str | int) and not isinstance(name, bool) else None
-    return _error(INVALID_REQUEST, "a line is no message of JSON-RPC 2.0", known)
+    return _error(INVALID_REQUEST, "a line is not a message of JSON-RPC 2.0", known)
 
 
 def _error(code: int, text: str, name: RequestId | None = None) -> SessionMessage:
@@ -139,7 +139,7 @@ async def _write(sink: int, out_of: MemoryObjectReceiveStream[SessionMessage], e
 
 
 async def _wrote(sink: int, data: bytes) -> bool:
-    """False when nobody reads any more."""
+    """False when the other side has closed the stream."""
     rest = memoryview(data)
     while rest:
         try:

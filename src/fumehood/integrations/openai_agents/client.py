@@ -14,7 +14,7 @@ from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 
 from fumehood.errors import UsageError
 from fumehood.integrations.openai_agents.session import FumehoodSandboxSession, FumehoodSandboxSessionState
-from fumehood.integrations.policies import workshop_policy
+from fumehood.integrations.policies import default_policy
 from fumehood.policy import AnyPolicy
 
 
@@ -42,7 +42,7 @@ class FumehoodSandboxClient(BaseSandboxClient[FumehoodSandboxClientOptions | Non
         instrumentation: Instrumentation | None = None,
         dependencies: Dependencies | None = None,
     ) -> None:
-        self._policy = workshop_policy(policy)
+        self._policy = default_policy(policy)
         self._instrumentation = instrumentation or Instrumentation()
         self._dependencies = dependencies
 

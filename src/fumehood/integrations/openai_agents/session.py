@@ -22,10 +22,10 @@ from agents.sandbox.session.workspace_payloads import coerce_write_payload
 from agents.sandbox.types import ExecResult, User
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
-from fumehood.integrations.combined import told
-from fumehood.integrations.failures import as_os_error
+from fumehood.integrations.file_errors import as_os_error
 from fumehood.integrations.openai_agents import archives
-from fumehood.integrations.openai_agents.wishes import check_manifest, refuse_user
+from fumehood.integrations.openai_agents.requested import check_manifest, refuse_user
+from fumehood.integrations.output import with_reason
 from fumehood.integrations.policies import shortened_timeout
 from fumehood.policy import Policy, Seconds
 from fumehood.results import Cause, Status
@@ -34,7 +34,7 @@ from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 class FumehoodSandboxSessionState(SandboxSessionState):
-    """Says nothing of a policy: what is stored somewhere must not decide what is allowed."""
+    """Has no policy: stored state must not decide what is allowed."""
 
     # The SDK finds the class by this literal.
     type: Literal["fumehood"] = "fumehood"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -81,7 +81,7 @@ class FumehoodSandboxSession(BaseSandboxSession):
         self, *command: str | Path, shell: bool | list[str], user: str | User | None
     ) -> list[str]:
         refuse_user(user)
-        # No login shell: there is nobody whose profile it could read.
+        # Not a login shell: there is no profile that it could read.
         return super()._prepare_exec_command(*command, shell=["sh", "-c"] if shell is True else shell, user=None)
 
     async def _exec_internal(self, *command: str | Path, timeout: Seconds | None = None) -> ExecResult:
@@ -102,11 +102,11 @@ class FumehoodSandboxSession(BaseSandboxSession):
             raise ExecTransportError(command=argv, message=result.detail)
         if result.status is Status.TIMEOUT:
             raise ExecTimeoutError(command=argv, timeout_s=limit, context={"reason": result.detail})
-        stderr = told(result.stderr, result).encode() if result.detail else result.stderr_bytes
+        stderr = with_reason(result.stderr, result).encode() if result.detail else result.stderr_bytes
         return ExecResult(stdout=result.stdout_bytes, stderr=stderr, exit_code=result.exit_code)
 
     async def read(self, path: Path, *, user: str | User | None = None) -> io.IOBase:
-        """What `filesystem.outputs` of the policy names."""
+        """Reads files that `filesystem.outputs` of the policy names."""
         refuse_user(user)
         place = self.normalize_path(path)
         with _reading(place):

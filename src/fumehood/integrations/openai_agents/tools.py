@@ -19,7 +19,7 @@ from agents import (
 )
 from agents.tool_context import ToolContext
 
-from fumehood.integrations.toolboxes import AskingToolbox, open_toolbox
+from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
 from fumehood.results import Status
 from fumehood.tools import SHELL, STANDARD, ToolResult, ToolSchema
@@ -47,24 +47,24 @@ async def open_shell_tool(policy: AnyPolicy | None = None) -> AsyncIterator[Shel
 
         async def execute(request: ShellCommandRequest) -> ShellResult:
             is_given = request.ctx_wrapper.is_tool_approved("shell", request.data.call_id) is True
-            with toolbox.consent.given(is_given):
+            with toolbox.approvals.given(is_given):
                 return await _run_commands(toolbox, request.data.action)
 
         async def ask(context: RunContextWrapper[Any], action: ShellActionRequest, call_id: str) -> bool:
-            return any(_needs_consent(toolbox, "shell", _arguments(action, line)) for line in action.commands)
+            return any(_needs_approval(toolbox, "shell", _arguments(action, line)) for line in action.commands)
 
         yield ShellTool(executor=execute, needs_approval=ask)
 
 
-def _as_function_tool(toolbox: AskingToolbox, schema: ToolSchema) -> Tool:
+def _as_function_tool(toolbox: FrameworkToolbox, schema: ToolSchema) -> Tool:
     name = schema["name"]
 
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
-        with toolbox.consent.given(context.is_tool_approved(name, context.tool_call_id) is True):
+        with toolbox.approvals.given(context.is_tool_approved(name, context.tool_call_id) is True):
             return (await toolbox.call(name, arguments)).text
 
     async def ask(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-        return _needs_consent(toolbox, name, arguments)
+        return _needs_approval(toolbox, name, arguments)
 
     return FunctionTool(
         name=name,
@@ -76,17 +76,17 @@ def _as_function_tool(toolbox: AskingToolbox, schema: ToolSchema) -> Tool:
     )
 
 
-def _needs_consent(toolbox: AskingToolbox, name: str, arguments: dict[str, Any]) -> bool:
-    """A call that makes no sense needs none: it is told what is wrong with it, and not made."""
+def _needs_approval(toolbox: FrameworkToolbox, name: str, arguments: dict[str, Any]) -> bool:
+    """False for a call that is not valid: it is not made, and its answer says what is wrong with it."""
     call = toolbox.prepare(name, arguments)
-    return call is not None and toolbox.consent.is_needed(call)
+    return call is not None and toolbox.approvals.is_needed(call)
 
 
 def _arguments(action: ShellActionRequest, command: str) -> dict[str, Any]:
     return {"command": command, "timeout": action.timeout_ms / 1000 if action.timeout_ms else None}
 
 
-async def _run_commands(toolbox: AskingToolbox, action: ShellActionRequest) -> ShellResult:
+async def _run_commands(toolbox: FrameworkToolbox, action: ShellActionRequest) -> ShellResult:
     outputs: list[ShellCommandOutput] = []
     for command in action.commands:
         outputs.append(_output(command, await toolbox.call("shell", _arguments(action, command))))

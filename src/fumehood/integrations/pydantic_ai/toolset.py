@@ -14,11 +14,11 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
 from fumehood.errors import UsageError
-from fumehood.integrations.toolboxes import AskingToolbox, open_toolbox
+from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
 from fumehood.tools import STANDARD, Tool, ToolCall, ToolResult, ToolSchema, ToolStatus
 
-# The toolbox checks arguments itself, and tells the model what is wrong with them.
+# The toolbox validates arguments itself, and its answer says what is wrong with them.
 _ANY_OBJECT = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
 
 
@@ -43,7 +43,7 @@ class SandboxToolset(AbstractToolset[AgentDepsT]):
         self._id = id
         self._turn = anyio.Lock()
         self._users = 0
-        self._toolbox: AskingToolbox | None = None
+        self._toolbox: FrameworkToolbox | None = None
         self._lifetime = AsyncExitStack()
 
     @property
@@ -51,7 +51,7 @@ class SandboxToolset(AbstractToolset[AgentDepsT]):
         return self._id
 
     @property
-    def toolbox(self) -> AskingToolbox:
+    def toolbox(self) -> FrameworkToolbox:
         """The open one, for what the application wants to do in the sandbox itself."""
         if self._toolbox is None:
             raise UsageError("the toolset is not open; use it in a run of an agent, or inside `async with agent:`")
@@ -82,8 +82,8 @@ class SandboxToolset(AbstractToolset[AgentDepsT]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> str:
         toolbox = self.toolbox
-        with toolbox.consent.given(ctx.tool_call_approved):
-            return _told(await toolbox.call(name, tool_args))
+        with toolbox.approvals.given(ctx.tool_call_approved):
+            return _text(await toolbox.call(name, tool_args))
 
     def _offered(self, schema: ToolSchema) -> ToolsetTool[AgentDepsT]:
         definition = ToolDefinition(
@@ -99,8 +99,8 @@ def _defer(call: ToolCall) -> ApprovalRequired:
     return ApprovalRequired({"risk": call.risk.value, "digest": call.digest, "policy": call.policy_digest})
 
 
-def _told(result: ToolResult) -> str:
-    """A program that failed is something for the model to read; a denial is the end of that call."""
+def _text(result: ToolResult) -> str:
+    """The text for the model. Arguments that are not valid are a ModelRetry, a denial is a ToolFailed."""
     match result.status:
         case ToolStatus.INVALID:
             raise ModelRetry(result.text)

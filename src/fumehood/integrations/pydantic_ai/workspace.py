@@ -18,9 +18,10 @@ from pydantic_ai.workspaces import (
 )
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
-from fumehood.integrations.failures import os_errors
+from fumehood.integrations.file_errors import os_errors
+from fumehood.integrations.output import with_reason
 from fumehood.integrations.policies import shortened_timeout
-from fumehood.integrations.pydantic_ai.environment import Environment, gone
+from fumehood.integrations.pydantic_ai.sandbox import WorkspaceSandbox, gone
 from fumehood.policy import Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
 from fumehood.results import Cause, RunResult, Status
@@ -41,15 +42,15 @@ class SandboxWorkspaceBackend:
     are read as far as `filesystem.outputs` of the policy names them.
     """
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+    def __init__(self, sandbox: WorkspaceSandbox) -> None:
+        self._sandbox = sandbox
 
     @property
     def ref(self) -> WorkspaceRef | None:
-        return self._environment.ref
+        return self._sandbox.ref
 
     async def working_dir(self) -> str:
-        await self._environment.sandbox()
+        await self._sandbox.open()
         return WORKSPACE
 
     async def run(
@@ -67,11 +68,13 @@ class SandboxWorkspaceBackend:
             try:
                 result = await box.run(command if isinstance(command, str) else None, **options)
             except (UsageError, DeniedError) as error:
-                if self._environment.is_destroyed:
+                if self._sandbox.is_destroyed:
                     raise gone(self.ref) from error
                 return CommandResult(exit_code=_DENIED, stdout="", stderr=f"{error}\n")
             _check(result, box.policy)
-        return CommandResult(exit_code=result.exit_code, stdout=result.stdout, stderr=_stderr(result))
+        return CommandResult(
+            exit_code=result.exit_code, stdout=result.stdout, stderr=with_reason(result.stderr, result)
+        )
 
     async def read_bytes(self, path: str) -> bytes:
         async with self._using(path) as box:
@@ -121,21 +124,21 @@ class SandboxWorkspaceBackend:
 
     @asynccontextmanager
     async def _using(self, path: str = "") -> AsyncIterator[AsyncSandbox]:
-        """The sandbox; a failure of ours means that it is gone, and one of a file's is told as Python tells it."""
-        box = await self._environment.sandbox()
+        """The open sandbox. A failure of the sandbox is WorkspaceUnavailableError, one of a file an OSError."""
+        box = await self._sandbox.open()
         try:
             with os_errors(path):
                 yield box
         except SandboxError as error:
             raise WorkspaceUnavailableError(str(error)) from error
         except OSError as error:
-            if self._environment.is_destroyed and isinstance(error.__cause__, FumehoodError):
+            if self._sandbox.is_destroyed and isinstance(error.__cause__, FumehoodError):
                 raise gone(self.ref) from error
             raise
 
 
 async def _followed(box: AsyncSandbox, path: str, entry: Entry) -> FileEntry:
-    """A link is told as what it leads to; one that leads nowhere, or out of the workspace, is no folder."""
+    """A link as what it leads to; one that leads nowhere, or out of the workspace, is not a folder."""
     if entry.kind is Kind.LINK:
         try:
             entry = await box.stat(path, follow=True)
@@ -157,7 +160,7 @@ def _check_command(command: WorkspaceCommand, shell: bool, timeout: Seconds | No
 
 
 def _check(result: RunResult, policy: Policy) -> None:
-    """What Pydantic AI wants to have as an exception."""
+    """Raise what Pydantic AI expects as an exception."""
     if result.cause is Cause.LOST:
         raise WorkspaceUnavailableError(result.detail)
     if result.status is Status.TIMEOUT:
@@ -166,10 +169,3 @@ def _check(result: RunResult, policy: Policy) -> None:
         limit = policy.resources.output
         message = f"the command wrote more than {format_size(limit)}; write to a file, or raise resources.output"
         raise WorkspaceOutputLimitError(message, limit=limit, stdout=result.stdout, stderr=result.stderr)
-
-
-def _stderr(result: RunResult) -> str:
-    """With the reason when it was not the program's own end."""
-    if not result.detail or result.cause is Cause.SIGNAL:
-        return result.stderr
-    return f"{result.stderr}{result.status.value}: {result.detail}\n"

@@ -1,7 +1,7 @@
 """Final answers as they come out of the sandbox: JSON in the format of smolagents' SafeSerializer, made values here.
 
-Whoever answers may have written every byte of it. So this reads the format itself: SafeSerializer would open an image
-in any format that Pillow knows, and reserve as much memory as the name of an array's type asks for.
+The code in the sandbox may have written every byte of it. So this reads the format itself: SafeSerializer would
+open an image in any format that Pillow knows, and reserve as much memory as the name of an array's type asks for.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Self
 from smolagents.local_python_executor import CodeOutput, PythonExecutor  # pyright: ignore[reportMissingTypeStubs]
 
 from fumehood.errors import UsageError
-from fumehood.integrations.combined import told
+from fumehood.integrations.output import with_reason
 from fumehood.integrations.smolagents.answers import read_answer
 from fumehood.integrations.smolagents.source import tools_source, variables_source
 from fumehood.policy import AnyPolicy, Policy, read_policy
@@ -107,7 +107,7 @@ def _read(answer: object) -> object:
 
 
 def _failure(result: RunResult) -> str:
-    return told(_joined(result.stdout, result.stderr), result).rstrip("\n")
+    return with_reason(_joined(result.stdout, result.stderr), result).rstrip("\n")
 
 
 def _joined(before: str, after: str) -> str:

@@ -10,14 +10,14 @@ import anyio.to_thread
 import pytest
 
 from fumehood import Policy, Stderr, Stdout, UsageError
-from fumehood.integrations.mcp import Listening, Settings
-from fumehood.integrations.mcp.catalogue import describe, instructions
+from fumehood.integrations.mcp import HttpEndpoint, ServerSettings
+from fumehood.integrations.mcp.calls import ProgressReporter
 from fumehood.integrations.mcp.clients import MOST_CALLS, MOST_WAITING, Client, open_clients
+from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES
 from fumehood.integrations.mcp.http import is_loopback
-from fumehood.integrations.mcp.live import Live
 from fumehood.integrations.mcp.results import path_of, uri_of
-from fumehood.integrations.mcp.settings import MOST_MESSAGE_BYTES
 from fumehood.integrations.mcp.stdio import TooLong, read_lines
+from fumehood.integrations.mcp.tools import describe, instructions
 from fumehood.tools.filters import Pipeline
 
 pytestmark = pytest.mark.anyio
@@ -38,12 +38,12 @@ def test_nothing_else_is_taken_for_the_loopback(host: str) -> None:
 @pytest.mark.parametrize("token", ["", "short", "x" * 15, "white space is fine\n", "umlaut-ä-umlaut-ä-umlaut"])
 def test_a_token_that_is_none_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match="at least 16 characters"):
-        Listening("127.0.0.1", 0, token)
+        HttpEndpoint("127.0.0.1", 0, token)
 
 
 def test_hosts_are_told_apart_by_name_and_port() -> None:
-    assert Listening("127.0.0.1", 0, TOKEN).names(80) == ["127.0.0.1:80", "localhost:80", "[::1]:80"]
-    outside = Listening("0.0.0.0", 0, TOKEN, hosts=("box.example.com", "proxy.example.com:443"))
+    assert HttpEndpoint("127.0.0.1", 0, TOKEN).names(80) == ["127.0.0.1:80", "localhost:80", "[::1]:80"]
+    outside = HttpEndpoint("0.0.0.0", 0, TOKEN, hosts=("box.example.com", "proxy.example.com:443"))
     assert outside.names(80) == [
         "box.example.com:80",
         "proxy.example.com:443",
@@ -51,7 +51,7 @@ def test_hosts_are_told_apart_by_name_and_port() -> None:
         "proxy.example.com:443",
     ]
     with pytest.raises(UsageError, match="--allow-host"):
-        Listening("0.0.0.0", 0, TOKEN)
+        HttpEndpoint("0.0.0.0", 0, TOKEN)
 
 
 @pytest.mark.parametrize("path", ["out/x", "out/a b#c?d%41", "out/ä", "out/\udcff"])
@@ -89,7 +89,7 @@ async def test_a_client_makes_so_many_calls_at_once_and_no_more() -> None:
             under_way -= 1
 
     async with anyio.create_task_group() as tasks:
-        client = Client(Settings(), tasks)
+        client = Client(ServerSettings(), tasks)
         for _ in range(MOST_CALLS + MOST_WAITING):
             tasks.start_soon(one, client)
         await anyio.wait_all_tasks_blocked()
@@ -102,33 +102,33 @@ async def test_a_client_makes_so_many_calls_at_once_and_no_more() -> None:
 
 async def test_a_place_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    async with open_clients(Settings()) as clients, anyio.create_task_group() as tasks:
+    async with open_clients(ServerSettings()) as clients, anyio.create_task_group() as tasks:
         client = Client(clients.settings, tasks)
         monkeypatch.setenv("FUMEHOOD_AUDIT", str(tmp_path / "file" / "below"))
         for _ in range(2):
             with pytest.raises(Exception, match="below"):
-                await client.place()
+                await client.sandbox()
         monkeypatch.setenv("FUMEHOOD_AUDIT", str(tmp_path / "audit"))
-        place = await client.place()
-        assert await client.place() is place
+        place = await client.sandbox()
+        assert await client.sandbox() is place
         await client.abandon(place)
-        assert await client.place() is not place
+        assert await client.sandbox() is not place
         await client.close()
-        with pytest.raises(UsageError, match="has left"):
-            await client.place()
+        with pytest.raises(UsageError, match="has disconnected"):
+            await client.sandbox()
 
 
 async def test_a_place_whose_opening_is_cancelled_leaves_the_next_one_alone() -> None:
     async with anyio.create_task_group() as tasks:
-        client = Client(Settings(), tasks)
+        client = Client(ServerSettings(), tasks)
         for delay in (0, 0.001, 0.01, 0.05):
             with anyio.move_on_after(delay):
-                await client.place()
-        assert (await (await client.place()).toolbox.call("python", {"code": "print(1)"})).ok
+                await client.sandbox()
+        assert (await (await client.sandbox()).toolbox.call("python", {"code": "print(1)"})).ok
         await client.close()
 
 
-async def told(live: Live, wanted: int) -> list[str]:
+async def told(live: ProgressReporter, wanted: int) -> list[str]:
     lines: list[str] = []
     enough = anyio.Event()
 
@@ -145,7 +145,7 @@ async def told(live: Live, wanted: int) -> list[str]:
 
 
 async def test_live_output_is_told_in_whole_lines_and_without_tokens() -> None:
-    live = Live(Pipeline(Policy()), shows_text=True)
+    live = ProgressReporter(Pipeline(Policy()), shows_text=True)
     live.see(Stdout("eins \xe4".encode()[:-1]))
     live.see(Stderr(b"apart\n"))
     live.see(Stdout("\xe4".encode()[1:] + b"\n" + b"x" * 390 + b" \x1b[31m" + KEY.encode() + b"\n"))
@@ -157,7 +157,7 @@ async def test_live_output_is_told_in_whole_lines_and_without_tokens() -> None:
 
 
 async def test_a_client_that_is_slow_gets_the_last_lines() -> None:
-    live = Live(Pipeline(Policy()), shows_text=True)
+    live = ProgressReporter(Pipeline(Policy()), shows_text=True)
     for number in range(10_000):
         live.see(Stdout(b"%d\n" % number + b"x" * 100_000 * (number == 9_999)))
     (text,) = await told(live, 1)
@@ -166,7 +166,7 @@ async def test_a_client_that_is_slow_gets_the_last_lines() -> None:
 
 
 async def test_a_line_that_is_too_long_to_be_cleaned_is_not_shown() -> None:
-    live = Live(Pipeline(Policy()), shows_text=True)
+    live = ProgressReporter(Pipeline(Policy()), shows_text=True)
     for _ in range(100):
         live.see(Stdout(b"x" * 1000))
     live.see(Stdout(f"{KEY}\nend\n".encode()))

@@ -1,4 +1,4 @@
-"""What is behind a workspace: a sandbox that opens when it is first used and stays until somebody destroys it."""
+"""The sandbox of a workspace: it opens when it is first used and stays until it is destroyed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fumehood.sandbox.sandbox import AsyncSandbox
 PROVIDER = "fumehood"
 
 
-class Environment:
-    """`lost` is the reference to one that is not there any more."""
+class WorkspaceSandbox:
+    """`lost` is the reference to a sandbox that no longer exists."""
 
     def __init__(self, policy: Policy, *, lost: WorkspaceRef | None = None) -> None:
         self._policy = policy
@@ -23,10 +23,10 @@ class Environment:
         self._sandbox: AsyncSandbox | None = None
         self._lifetime = AsyncExitStack()
         self.ref = lost
-        """From its first use on, and for ever."""
+        """Set by its first use; never changes."""
         self.is_destroyed = lost is not None
 
-    async def sandbox(self) -> AsyncSandbox:
+    async def open(self) -> AsyncSandbox:
         async with self._turn:
             if self.is_destroyed:
                 raise gone(self.ref)

@@ -1,4 +1,4 @@
-"""A command's output as one text, in the order in which it appeared, as somebody at a terminal would see it."""
+"""The output of a command as one text, in the order in which it was written, as on a terminal."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 @dataclass(frozen=True)
-class Combined:
+class CommandOutput:
     output: str
     exit_code: int
     truncated: bool
     result: RunResult | None = None
-    """None when it never began."""
+    """None when the run never started."""
 
 
-async def run_combined(box: AsyncSandbox, command: str, timeout: Seconds | None) -> Combined:
-    """A command line for bash. What makes no sense or is denied is told in the output, where a model can read it."""
+async def run_command(box: AsyncSandbox, command: str, timeout: Seconds | None) -> CommandOutput:
+    """Run a command line with bash. What is not valid or denied is in the output, where a model reads it."""
     written, result = bytearray(), None
     try:
         limit = shortened_timeout(box.policy, timeout)
@@ -33,13 +33,15 @@ async def run_combined(box: AsyncSandbox, command: str, timeout: Seconds | None)
             elif isinstance(event, Finished):
                 result = event.result
     except (UsageError, DeniedError) as error:
-        return Combined(f"{error}\n", DENIED_EXIT_CODE, truncated=False)
+        return CommandOutput(f"{error}\n", DENIED_EXIT_CODE, truncated=False)
     assert result is not None
-    return Combined(told(written.decode("utf-8", "replace"), result), result.exit_code, result.truncated, result)
+    return CommandOutput(
+        with_reason(written.decode("utf-8", "replace"), result), result.exit_code, result.truncated, result
+    )
 
 
-def told(text: str, result: RunResult) -> str:
-    """With the reason when it was not the program's own end: a model can do something about it."""
+def with_reason(text: str, result: RunResult) -> str:
+    """The text, and below it why the run ended, unless the program ended by itself."""
     if not result.detail or result.cause is Cause.SIGNAL:
         return text
     before = text if not text or text.endswith("\n") else f"{text}\n"

@@ -1,7 +1,7 @@
-"""Approvals where the framework is the one that asks people.
+"""Approvals that a framework asks for.
 
-Which calls need a yes is for the policy to say, as ever. The framework stops at such a call, shows it to somebody, and
-makes it again with the answer. That answer is recorded and used up as every other one is.
+The policy decides which calls need an approval. The framework stops at such a call, shows it to a person, and makes it
+again with the answer. That answer is recorded and used once, like every other one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fumehood.tools import approvals as asking
 _REFUSAL = "a person has to approve it, and none has"
 
 
-class Consent:
-    """A gate. `stop` makes the exception that tells the framework to ask; without it an unasked call is denied."""
+class FrameworkApprovals:
+    """A gate. `stop` makes the exception by which the framework learns to ask; without it such a call is denied."""
 
     def __init__(
         self, sandbox: AsyncSandbox, framework: str, stop: Callable[[ToolCall], Exception] | None = None
@@ -26,11 +26,11 @@ class Consent:
         self._approvals = asking.Approvals(lambda: sandbox.policy, ask=self._pass_on, trail=sandbox.trail)
         self._framework = framework
         self._stop = stop
-        self._is_given: ContextVar[bool] = ContextVar("consent", default=False)
+        self._is_given: ContextVar[bool] = ContextVar("approval_given", default=False)
 
     @contextmanager
     def given(self, is_given: bool) -> Iterator[None]:
-        """Whether somebody has said yes, as the framework has it, to the call that is made in the block."""
+        """Whether the framework has an approval for the call that is made in the block."""
         token = self._is_given.set(is_given)
         try:
             yield
@@ -51,5 +51,5 @@ class Consent:
         await self._approvals.finished(call, result)
 
     async def _pass_on(self, request: asking.Request) -> asking.Answer:
-        """Only reached in a block in which consent is given."""
+        """Only reached in a block in which the approval is given."""
         return asking.Answer(approved=self._is_given.get(), by=self._framework)

@@ -1,4 +1,4 @@
-"""What a manifest asks for, and what of it a sandbox cannot give: that is refused, by name."""
+"""Checks of what a manifest requests: what a sandbox does not have is refused by name."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def check_manifest(manifest: Manifest) -> None:
     if not is_inside(manifest.root, WORKSPACE):
         raise UsageError(f"manifest.root {manifest.root!r} is not in {WORKSPACE}, where a sandbox's files are")
     if manifest.users or manifest.groups:
-        raise UsageError("manifest.users and groups cannot be had: a sandbox has one user, without privileges")
+        raise UsageError("manifest.users and groups are not supported: a sandbox has one user, without privileges")
     if manifest.extra_path_grants:
         path = manifest.extra_path_grants[0].path
-        raise UsageError(f"manifest.extra_path_grants: {path!r} is for filesystem.mounts of the policy to open")
+        raise UsageError(f"manifest.extra_path_grants: {path!r} has to be in filesystem.mounts of the policy")
     if manifest.mount_targets():
         path = manifest.mount_targets()[0][1]
-        raise UsageError(f"manifest.entries: the mount at {path} cannot be had; mounts stand in the policy")
+        raise UsageError(f"manifest.entries: the mount at {path} is not supported; write mounts into the policy")
 
 
 def refuse_user(user: str | User | None) -> None:

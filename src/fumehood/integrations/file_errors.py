@@ -1,4 +1,4 @@
-"""What went wrong with a file, as the exceptions that Python's own file functions raise: frameworks know those."""
+"""Errors of files as the exceptions that Python's own file functions raise, which frameworks expect."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fumehood.errors import DeniedError, FumehoodError, UsageError
 
 
 def as_os_error(error: FumehoodError, path: str) -> OSError:
-    """FileNotFoundError, PermissionError and so on, with our own words in them."""
+    """FileNotFoundError, PermissionError and so on, with Fumehood's message."""
     number = error.errno or (errno.EACCES if isinstance(error, DeniedError) else errno.EINVAL)
     return OSError(number, f"{os.strerror(number)}: {error}", path)
 
 
 @contextmanager
 def os_errors(path: str) -> Iterator[None]:
-    """For what the caller or the policy can do something about; failures of ours stay what they are."""
+    """Translate the errors of the caller and the policy; a SandboxError stays what it is."""
     try:
         yield
     except (UsageError, DeniedError) as error:

@@ -1,4 +1,4 @@
-"""Approvals where the person sits in front of a client.
+"""Approvals by the person who uses the client.
 
 Until 2025-11-25 of the protocol a server asks in the middle of a call; since 2026-07-28 it answers the call with its
 question, and the client makes the call again with the answer. A client that can do neither gets a refusal that says how
@@ -17,7 +17,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from fumehood.audit import Trail
 from fumehood.audit.log import current_user
 from fumehood.characters import one_line
-from fumehood.integrations.mcp.contexts import RequestContext, client_name, is_modern
+from fumehood.integrations.mcp.context import RequestContext, client_name, is_modern
 from fumehood.policy import Policy
 from fumehood.tools.approvals import Answer, AnsweredError, Approvals, ApprovalStore, Request, pages
 from fumehood.tools.gate import Answer as GateAnswer
@@ -40,7 +40,7 @@ Ask = Callable[[Request], Awaitable[Answer | None]]
 _ASK: ContextVar[Ask | None] = ContextVar("ask", default=None)
 
 
-class Consent:
+class ClientApprovals:
     """The gate of one client's toolbox."""
 
     def __init__(self, policy: Policy, trail: Trail) -> None:
@@ -66,7 +66,7 @@ class Consent:
         return ElicitRequest(params=_form(request))
 
     async def take(self, responses: InputResponses, client: str) -> str | None:
-        """Answers to what this client was asked; what to tell it when one is a no, or came too late."""
+        """Store the client's answers. Returns the reason when one is a refusal, or came too late."""
         for name, response in responses.items():
             request = self._put.pop(name, None)
             if request is None or not isinstance(response, ElicitResult):
@@ -82,10 +82,10 @@ class Consent:
 
 
 @contextmanager
-def asking(context: RequestContext, *, may_ask: bool) -> Iterator[list[Request]]:
-    """Inside of the block whoever has to approve a call is asked through this client.
+def asking_client(context: RequestContext, *, may_ask: bool) -> Iterator[list[Request]]:
+    """Inside the block, approvals are asked for through this client.
 
-    What is yielded are the questions that are left for the answer to the call to put.
+    Yields the requests that the answer to the call has to carry.
     """
     left: list[Request] = []
     can_ask = may_ask and _can_elicit(context)
@@ -118,7 +118,7 @@ def _can_elicit(context: RequestContext) -> bool:
 
 
 def _form(request: Request) -> ElicitRequestFormParams:
-    """All that is approved, drawn so that nothing hides in it."""
+    """The whole call that is to be approved, drawn so that nothing hides in it."""
     code = (
         f"{'' if line.number is None else line.number:>4} | {line}".rstrip()
         for line in pages.code_lines(request.call, _WIDTH)
