@@ -30,8 +30,12 @@ def test_a_group_by_itself_has_ratios_of_what_was_measured(program: tuple[str, .
         assert row["ratio"] == pytest.approx(row["value"] / row["against"]) if row["against"] else row["ratio"] is None
 
 
-def test_people_get_a_table() -> None:
+def test_people_get_a_table_and_nothing_of_it_in_their_audit_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUMEHOOD_AUDIT", str(tmp_path / "audit"))
     done = measured(HOOD_BENCH, "--rounds", "3", "--only", "cold")
+    assert not (tmp_path / "audit").exists()
     head, *lines = done.stdout.splitlines()
     assert head.split() == ["what", "it", "against", "ratio", "budget"]
     assert lines[0].startswith("hood run, cold / python -I -S ")

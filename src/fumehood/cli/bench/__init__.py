@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 import anyio
 
+from fumehood.audit import location
 from fumehood.cli.bench import runs, sessions
 from fumehood.cli.bench.rows import Row
 
@@ -64,11 +68,26 @@ def print_table(groups: Mapping[str, Group], options: argparse.Namespace) -> int
 
     if not options.json:
         print(f"{'what':44} {'it':>9} {'against':>9} {'ratio':>7}  budget")
-    anyio.run(collect)
+    with _audit_log_of_its_own():
+        anyio.run(collect)
     if options.json:
         json.dump([row.to_dict() for row in rows], sys.stdout, indent=2)
         print()
     return 0
+
+
+@contextmanager
+def _audit_log_of_its_own() -> Iterator[None]:
+    """Runs are recorded, as any are, but not among the user's."""
+    before = os.environ.get(location.VARIABLE)
+    with TemporaryDirectory(prefix="hood-bench-") as folder:
+        os.environ[location.VARIABLE] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(location.VARIABLE)
+            if before is not None:
+                os.environ[location.VARIABLE] = before
 
 
 def _line(row: Row) -> str:
