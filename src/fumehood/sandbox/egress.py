@@ -33,6 +33,11 @@ _NO_NETWORK = re.compile(
     rb"|dial tcp: lookup |UnknownHostException|Name resolution failed"
 )
 _CLOSED = "the network is closed; add a rule such as {host: example.com, ports: [443]} to network.allow"
+_REFUSED = re.compile(rb"[Cc]onnection refused|ECONNREFUSED")
+_OWN_LOOPBACK = (
+    "nothing listens there: a sandbox has a loopback of its own; for a server at this machine's 127.0.0.1, add a rule "
+    "such as {host: 127.0.0.1, ports: [8000], private: true} to network.allow"
+)
 T = TypeVar("T")
 Counted = TypeVar("Counted", Denial, "AllowedAttempt")
 
@@ -170,12 +175,17 @@ async def wait_for_gateway(work: Callable[[], T]) -> T:
     return results[0]
 
 
-def closed_network_hint(result: RunResult, stderr: bytes) -> RunResult:
-    """Of a run without a way out: with what to do, if it failed for that as far as its last words tell."""
-    if result.cause is not Cause.EXIT or result.ok or result.detail:
+def network_hint(result: RunResult, stderr: bytes, *, is_open: bool) -> RunResult:
+    """With what to do, if the run failed for want of a network, or at its own loopback, as far as its stderr tells.
+
+    What the gateway refused is in the result's denials already.
+    """
+    if result.cause is not Cause.EXIT or result.ok or result.detail or result.denials:
         return result
-    found = _NO_NETWORK.search(stderr[-LAST_WORDS_BYTES:])
-    return replace(result, detail=_CLOSED) if found else result
+    last_words = stderr[-LAST_WORDS_BYTES:]
+    if not is_open and _NO_NETWORK.search(last_words):
+        return replace(result, detail=_CLOSED)
+    return replace(result, detail=_OWN_LOOPBACK) if _REFUSED.search(last_words) else result
 
 
 def _since(before: Iterable[Counted], now: Iterable[Counted]) -> Iterator[Counted]:

@@ -6,6 +6,7 @@ runs of one sandbox share is the workspace, and nothing else.
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -39,7 +40,7 @@ from fumehood.sandbox.audit import Journal, RunEntry
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
-from fumehood.sandbox.egress import LAST_WORDS_BYTES, Outing, Outings, closed_network_hint, wait_for_gateway
+from fumehood.sandbox.egress import LAST_WORDS_BYTES, Outing, Outings, network_hint, wait_for_gateway
 from fumehood.sandbox.files import Files
 from fumehood.sandbox.opening import (
     AuditChoice,
@@ -57,6 +58,9 @@ from fumehood.sandbox.session import AsyncSession
 if TYPE_CHECKING:
     from fumehood.egress import WayOut
     from fumehood.environments import EnvironmentLease, InstallRunner
+
+# A disk with less room than this may have refused a write.
+_ROOM_BYTES = 64 * 1024
 
 
 class AsyncSandbox(Files):
@@ -331,7 +335,8 @@ class AsyncSandbox(Files):
     def _result(self, taken: Record, run_id: str, outing: Outing, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
         result = RunResult.of(taken, run_id, self.policy.digest, image_digest, outing.news())
-        return result if self._way_out else closed_network_hint(result, taken.stderr or last_words)
+        result = network_hint(result, taken.stderr or last_words, is_open=self._way_out is not None)
+        return _full_mount_hint(result, self.policy)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
@@ -381,6 +386,25 @@ def _equipped(request: RunRequest, outing: Outing) -> RunRequest:
 
 def _identifier(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(8)}"
+
+
+def _full_mount_hint(result: RunResult, policy: Policy) -> RunResult:
+    """Says of a program that failed on a full disk when it is the host's, behind a folder that is mounted rw."""
+    if result.cause is not Cause.DISK:
+        return result
+    for mount in policy.filesystem.mounts:
+        if mount.mode == "rw" and _is_full(mount.source):
+            detail = f"the host's disk behind {mount.target} is full; make room where {mount.source} is"
+            return replace(result, detail=detail)
+    return result
+
+
+def _is_full(path: str) -> bool:
+    try:
+        usage = os.statvfs(path)
+    except OSError:  # it is on another machine, or gone
+        return False
+    return usage.f_bavail * usage.f_frsize < _ROOM_BYTES or (usage.f_files > 0 and usage.f_favail == 0)
 
 
 def _check_change(old: Policy, new: Policy) -> None:
