@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from live.cli_host import assert_nothing_is_left, hood, open_hood, open_terminal, wait_for_line
+from live.cli_host import HOOD, assert_nothing_is_left, hood, open_hood, open_terminal, wait_for_line
 from requirements import require
 
 
@@ -136,7 +138,7 @@ def test_a_mounted_folder_is_there_and_read_only(tmp_path: Path) -> None:
         (["--timeout", "200ms", "-c", "while True: pass"], 124, b"hood: timeout (wall_time): it ran longer than 200ms"),
         (["--memory", "64M", "-c", "x = bytearray(10**9)"], 137, b"hood: resource_exceeded (memory)"),
         (["-c", "import os; os.kill(os.getpid(), 11)"], 139, b"hood: error (signal): the program was ended by SIGSEGV"),
-        (["-c", "print('x' * 10**7)"], 137, b"hood: resource_exceeded (output)"),
+        (["-c", "print('x' * 10**7)"], 123, b"hood: resource_exceeded (output)"),
     ],
 )
 def test_an_end_by_a_limit_or_signal_is_one_line(arguments: list[str], code: int, said: bytes) -> None:
@@ -304,3 +306,41 @@ def test_a_denied_command_is_told_once_with_what_would_help(tmp_path: Path) -> N
     done = hood("run", "--policy", policy, "--language", "bash", "-c", "git push")
     assert done.returncode == 126
     assert done.stderr == b"hood: denied: git push: this is denied; remove 'git push' from commands.deny\n"
+
+
+def test_a_server_on_the_hosts_loopback_is_hinted_at() -> None:
+    code = "import socket; socket.create_connection(('127.0.0.1', 8000))"
+    for options in ([], ["--allow", "api.example"]):
+        done = hood("run", *options, "-c", code)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1] == (
+            b"hood: error (exit): nothing listens there: a sandbox has a loopback of its own; for a server at this "
+            b"machine's 127.0.0.1, add --allow HOST, such as --allow 127.0.0.1:8000"
+        )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("asked", ["127.0.0.1", "localhost"])
+def test_the_hosts_loopback_is_reached_by_either_of_its_names(host: str, asked: str) -> None:
+    code = "import socket, sys; print(socket.create_connection(('%s', %d)).recv(5).decode())"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with open_hood("run", "--allow", f"{host}:{port}", "-c", code % (asked, port)) as process:
+            server.settimeout(30)
+            with server.accept()[0] as accepted:
+                accepted.sendall(b"hello")
+            assert process.communicate(timeout=30) == (b"hello\n", b"")
+
+
+def test_a_full_disk_of_the_host_is_not_called_the_sandboxs(tmp_path: Path) -> None:
+    require(os.geteuid() == 0, "needs root for a small disk")
+    code = "for name in 'xy': open(f'/data/{name}', 'wb', buffering=0).write(b'x' * 10**6)"
+    command = shlex.join([*HOOD, "run", "-v", f"{tmp_path}:/data:rw", "-c", code])
+    script = f"mount -t tmpfs -o size=512k none {tmp_path} && {command}"
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 123
+    assert done.stderr.splitlines()[-1] == (
+        b"hood: resource_exceeded (disk): the host's disk behind /data is full; make room where "
+        + os.fsencode(tmp_path)
+        + b" is"
+    )

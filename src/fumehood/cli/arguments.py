@@ -63,8 +63,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or nothing."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, list(known), n=1)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+    # Without the dashes, which all options have in common.
+    words = {word.lstrip("-"): word for word in known}
+    found = get_close_matches(name.lstrip("-"), words, n=1)
+    return f" (did you mean {words[found[0]]!r}?)" if found else ""
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:

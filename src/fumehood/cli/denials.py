@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from fumehood.cli.messages import say
 from fumehood.results import Denial
@@ -10,15 +11,16 @@ from fumehood.results import Denial
 _USUAL_COLUMNS = 80
 
 
-def tell(denials: tuple[Denial, ...]) -> None:
+def tell(denials: tuple[Denial, ...], remedy_of: Callable[[Denial], str] = lambda denial: denial.remedy) -> None:
     """One line each. On a terminal that is too narrow for it, what would help gets a line of its own."""
     width = os.get_terminal_size(2).columns or _USUAL_COLUMNS if os.isatty(2) else None
     for denial in denials:
         times = f" ({denial.count} times)" if denial.count > 1 else ""
         said = f"denied: {denial.what}: {denial.why}{times}"
-        if not denial.remedy:
+        remedy = remedy_of(denial)
+        if not remedy:
             say(said)
-        elif width is None or len(f"hood: {said}; {denial.remedy}") <= width:
-            say(f"{said}; {denial.remedy}")
+        elif width is None or len(f"hood: {said}; {remedy}") <= width:
+            say(f"{said}; {remedy}")
         else:
-            say(f"{said};\n{denial.remedy}")
+            say(f"{said};\n{remedy}")

@@ -10,6 +10,7 @@ from fumehood.results import Cause, RunResult, Status
 
 PROBLEM_FOUND = 1
 USAGE = 2
+LIMIT = 123
 TIMEOUT = 124
 OWN_FAILURE = 125
 DENIED = 126
@@ -42,7 +43,7 @@ def for_result(result: RunResult) -> int:
         case Status.DENIED:
             return DENIED
         case Status.RESOURCE_EXCEEDED:
-            return OUT_OF_MEMORY if result.cause is Cause.MEMORY else result.exit_code
+            return OUT_OF_MEMORY if result.cause is Cause.MEMORY else LIMIT
         case Status.SUCCESS | Status.ERROR | Status.CANCELLED:
             return result.exit_code
         case _:

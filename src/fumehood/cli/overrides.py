@@ -6,8 +6,11 @@ import argparse
 import re
 from collections.abc import Mapping
 
+from fumehood.cli import denials
 from fumehood.errors import PolicyError, UsageError
 from fumehood.policy import Policy
+from fumehood.policy.hosts import endpoint, is_localhost
+from fumehood.results import Denial
 
 _FLAGS = {
     "resources.timeout": "--timeout",
@@ -25,6 +28,12 @@ _WEB_PORTS = [80, 443]
 _ALLOW_HELP = "let it connect to this host, by default to ports 80 and 443 (repeatable)"
 _WITH_HELP = "install this Python package for it, such as pandas or pandas==2.2.3 (repeatable)"
 _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
+
+_NEW_RULE = re.compile(
+    r"add (a rule such as )?\{host: ([^ ,]+), ports: \[(\d+)\](?:, private: true)?\} to network\.allow"
+)
+_ANOTHER_PORT = re.compile(r"add \d+ to ports of network\.allow\[\d+\]")
+_SETTING = re.compile(r"set (\w+: \w+) in network\.allow\[\d+\]")
 
 
 class Arguments(argparse.Namespace):
@@ -109,13 +118,15 @@ def parse_host(text: str) -> dict[str, object]:
     if port and not port.isdecimal():
         raise UsageError(f"--allow {text!r} must be HOST or HOST:PORT, such as api.example.com or db.example:5432")
     bare = host.removeprefix("[").removesuffix("]")
-    # Who writes an address of the local network out means it; names that lead there need a policy that says so.
+    # An address of the local network that is written out is meant; other names that lead there need a policy.
     return {"host": bare, "ports": [int(port)] if port else _WEB_PORTS, "private": _is_private(bare)}
 
 
 def _is_private(host: str) -> bool:
     from ipaddress import ip_address
 
+    if is_localhost(host):
+        return True
     try:
         return not ip_address(host).is_global
     except ValueError:
@@ -146,11 +157,36 @@ def environment(entries: list[str], own: Mapping[str, str]) -> dict[str, str]:
 
 
 def name_flags(text: str) -> str:
-    """Somebody at a command line finds `--memory` sooner than `resources.memory`."""
+    """A sentence with `--memory` for `resources.memory`, and with `--allow` for a rule."""
     for key, flag in _FLAGS.items():
         if key.startswith("resources."):
             text = text.replace(key, flag)
-    return text
+    return _NEW_RULE.sub(_as_flag, text)
+
+
+def tell_denials(chosen: Arguments, refused: tuple[Denial, ...]) -> None:
+    """With what would help: a change of the policy's file, or without one an option."""
+    if chosen.policy is None:
+        denials.tell(refused, remedy_in_flags)
+    else:
+        denials.tell(refused)
+
+
+def remedy_in_flags(denial: Denial) -> str:
+    """What a command without --policy has to be given, so that it is refused no more."""
+    remedy, place = denial.remedy, endpoint(denial.host, denial.port)
+    if _ANOTHER_PORT.fullmatch(remedy):
+        return f"add --allow {place}"
+    if setting := _SETTING.fullmatch(remedy):
+        rule = f"{{host: {denial.host}, ports: [{denial.port}], {setting[1]}}}"
+        return f"give --policy a file with {rule} in network.allow, instead of --allow"
+    return _NEW_RULE.sub(_as_flag, remedy)
+
+
+def _as_flag(match: re.Match[str]) -> str:
+    such_as = "HOST, such as --allow " if match[1] else ""
+    bare = match[2].strip('"')
+    return f"add --allow {such_as}{endpoint(bare, int(match[3]))}"
 
 
 def _in_flags(problem: str, mounts: list[str], first: int) -> str:

@@ -10,7 +10,7 @@ import signal
 
 from fumehood.backends.languages import LANGUAGES
 from fumehood.characters import neutralise
-from fumehood.cli import denials, exitcodes, overrides
+from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.harvest import Harvest, check_folder, let_out
 from fumehood.cli.interruption import Interruption, StoppedError
@@ -21,12 +21,19 @@ from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.request import RunOptions
 
-_USAGE = "hood run [options] (FILE | -c CODE | -) [ARGS] [-- MORE ARGS]"
+_USAGE = "hood run [options] (FILE | -c CODE | -) [ARGS] [-- ITS OPTIONS]"
 _DETAILS = """\
-exit code: the program's own; 124 out of time, 137 out of memory, 126 denied,
-125 a failure of hood itself, 2 a mistake in the command or the policy.
+exit code: the program's own, or
+  124  it ran out of time
+  137  it ran out of memory
+  123  another limit ended it: output, disk, processes
+  126  the policy denied it
+  125  hood itself failed
+  2    a mistake in the command or the policy
+  130  Ctrl-C ended it (128 + the number of any signal)
 
-Words after FILE are the program's arguments; its own options come after `--`.
+Words after FILE are the program's arguments. Options are hood's wherever they
+stand before `--`, and the program's after it.
 Output to a file or pipe is the program's, byte for byte. On a terminal
 everything but text, line ends, tabs and colours is shown as harmless text.
 The program reads standard input through hood; `< /dev/null` gives it none.
@@ -102,7 +109,7 @@ def execute(arguments: list[str]) -> int:
     if chosen.learn:
         _print_lesson(policy, result)
     if not chosen.quiet and not chosen.json:
-        _explain(result, interruption.signal, tells_denials=not chosen.learn)
+        _explain(chosen, result, interruption.signal)
     return exitcodes.for_result(result)
 
 
@@ -118,10 +125,10 @@ def _print_lesson(policy: Policy, result: RunResult) -> None:
     print(neutralise(learn(policy, result.denials).to_yaml()), end="")
 
 
-def _explain(result: RunResult, stopped_by: int | None, *, tells_denials: bool) -> None:
+def _explain(chosen: Arguments, result: RunResult, stopped_by: int | None) -> None:
     """What the program was refused, and how it ended; a refusal that ended it is told once."""
-    told = result.denials if tells_denials else ()
-    denials.tell(told)
+    told = () if chosen.learn else result.denials
+    overrides.tell_denials(chosen, told)
     if stopped_by and (result.cause is Cause.CANCELLED or result.signal == signal.Signals(stopped_by).name):
         say(str(StoppedError(stopped_by)))
     elif result.detail and not (told and result.cause is Cause.POLICY):

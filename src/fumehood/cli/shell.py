@@ -12,7 +12,7 @@ from contextlib import aclosing, contextmanager
 
 import anyio
 
-from fumehood.cli import denials, exitcodes, overrides
+from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.messages import say
 from fumehood.errors import UsageError
@@ -54,7 +54,7 @@ def execute(arguments: list[str]) -> int:
     if not command:
         command, environment = ["bash"], {"PS1": _PROMPT, **environment}
     result = anyio.run(_converse, policy, command, environment)
-    denials.tell(result.denials)
+    overrides.tell_denials(chosen, result.denials)
     if result.cause is not Cause.EXIT:
         say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")
     return exitcodes.for_result(result)

@@ -125,7 +125,7 @@ class Exchange:
             return current
         self._server, self._reached = None, route
         below = await self._connection.reach(route)
-        stream = below if route.protocol == "http" else await self._secure(below, route)
+        stream = await self._secure(below, route) if route.protocol == "tls" else below
         self._server = Messages(stream)
         return self._server
 
@@ -341,6 +341,6 @@ def _chunk(piece: bytes) -> bytes:
 
 
 def _host_header(route: Route) -> str:
-    if route.port == _USUAL_PORTS[route.protocol]:
+    if route.port == _USUAL_PORTS.get(route.protocol, 80):
         return f"[{route.host}]" if ":" in route.host else route.host
     return endpoint(route.host, route.port)

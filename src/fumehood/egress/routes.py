@@ -46,7 +46,7 @@ class RequestedRoute:
             raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
         host, port = split_authority(match[1], 80)
         route = connection.judge(host, port, looked_up=False)
-        if route.protocol != "http":
+        if route.protocol == "tls":
             attempt = Attempt("http", route.host, route.port, request.method)
             why = f"the rule is for {route.protocol}, and this is plain http"
             raise RefusedError(deny(attempt, why, route.key, f"set protocol: http in {route.key}"))

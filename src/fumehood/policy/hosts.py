@@ -52,6 +52,11 @@ def is_address(host: str) -> bool:
     return ":" in host or host.rpartition(".")[2].isdigit()
 
 
+def is_localhost(host: str) -> bool:
+    """Whether a name means the loopback whatever a resolver says (RFC 6761, 6.3)."""
+    return host == "localhost" or host.endswith(".localhost")
+
+
 def check_host_pattern(text: str) -> str:
     """A name, `*.name`, `*`, an address or a block of addresses, in its one spelling: lower case, no final dot."""
     address = _address(text) or _block(text)

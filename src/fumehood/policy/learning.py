@@ -12,7 +12,7 @@ import yaml
 
 from fumehood.policy.egress.addresses import Reach, classify
 from fumehood.policy.egress.targets import readings, split_target
-from fumehood.policy.hosts import check_host, endpoint, is_address
+from fumehood.policy.hosts import check_host, endpoint, is_address, is_localhost
 from fumehood.policy.model import Policy
 from fumehood.policy.network import NetworkRule, Protocol, is_method
 from fumehood.results import Denial
@@ -101,7 +101,7 @@ def _note(place: _Place, denial: Denial, paths: set[str]) -> None:
 
 def _rules(places: Iterable[_Place], remarks: list[str]) -> Iterator[dict[str, object]]:
     for place in places:
-        is_private = False
+        is_private = is_localhost(place.host)
         if is_address(place.host):
             reach, kind = classify(ip_address(place.host))
             if reach is Reach.NEVER:

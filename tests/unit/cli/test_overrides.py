@@ -147,7 +147,7 @@ def test_a_host_becomes_a_rule(text: str, host: str, ports: tuple[int, ...]) -> 
 
 @pytest.mark.parametrize(
     ("text", "is_private"),
-    [("127.0.0.1:8000", True), ("10.0.0.7", True), ("[::1]:80", True), ("8.8.8.8", False), ("localhost", False)],
+    [("127.0.0.1:8000", True), ("10.0.0.7", True), ("[::1]:80", True), ("8.8.8.8", False), ("localhost", True)],
 )
 def test_an_address_of_the_local_network_is_meant_when_it_is_written_out(text: str, is_private: bool) -> None:
     (rule,) = policy_of(Flags(hosts=[text])).network.allow

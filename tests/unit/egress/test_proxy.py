@@ -189,6 +189,16 @@ def test_a_plain_request_elsewhere_is_refused(
     assert recorder.heads == []
 
 
+def test_plain_requests_get_through_a_rule_for_tcp(upstream: Serve, open_box: Open) -> None:
+    """Programs send them to the proxy because http_proxy says so, whatever the port."""
+    recorder = Recorder()
+    server = upstream(recorder)
+    client = open_box({"ports": [server.port]}).proxy()
+    client.sendall(f"GET http://{NAME}:{server.port}/x HTTP/1.1\r\nHost: {NAME}:{server.port}\r\n\r\n".encode())
+    assert response(client)[0] == 200
+    assert [head.partition("\r\n")[0] for head in recorder.heads] == ["GET /x HTTP/1.1"]
+
+
 def test_plain_requests_do_not_get_into_a_rule_for_tls(server: Upstream, open_box: Open) -> None:
     box = open_box({"ports": [server.port], "protocol": "tls"})
     client = box.proxy()

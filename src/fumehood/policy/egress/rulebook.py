@@ -22,7 +22,7 @@ from fumehood.policy.egress.attempt import Attempt, shown
 from fumehood.policy.egress.headers import METHODS_WITH_BODY, overriding_parameters
 from fumehood.policy.egress.route import NumberedRule, Route
 from fumehood.policy.egress.targets import AmbiguousPathError, is_plain_path, readings, split_target
-from fumehood.policy.hosts import check_host, covers, is_address, specificity
+from fumehood.policy.hosts import check_host, covers, is_address, is_localhost, specificity
 from fumehood.policy.model import Policy
 from fumehood.policy.network import is_method
 from fumehood.policy.section import refuse_control_characters
@@ -30,6 +30,8 @@ from fumehood.policy.section import refuse_control_characters
 # What may stand in front of a wildcard's own name. A longer name carries data to whoever answers for that domain.
 MOST_WILDCARD_CHARACTERS = 64
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,20}", re.ASCII)
+_LOOPBACK = ip_address("127.0.0.1")
+_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST_HEADER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 
 
@@ -206,6 +208,8 @@ class Rulebook:
         return allow(attempt, route.key)
 
     def _check_literal(self, decision: Decision[Attempt], route: Route) -> Decision[Attempt]:
+        if is_localhost(route.host):
+            return self.decide_address(route, _LOOPBACK)
         if not is_address(route.host):
             return decision
         return self.decide_address(route, ip_address(route.host))
@@ -239,7 +243,7 @@ def _opens(host: str, port: int) -> str:
             return ""
         extra = "" if reach is Reach.PUBLIC else ", private: true"
         host = f'"{host}"' if ":" in host else host
-    elif host == "localhost" or host.endswith(".localhost"):
+    elif is_localhost(host):
         extra = ", private: true"
     return f"add {{host: {host}, ports: [{port}]{extra}}} to network.allow"
 
@@ -283,6 +287,8 @@ def _check_headers(
 def _check_websocket(attempt: Attempt, route: Route, rules: Sequence[NumberedRule]) -> Decision[Attempt]:
     """Of rules that list requests one that covers it is enough; others have to agree."""
     fitting = [rule for rule in rules if rule.rule.websocket or not attempt.websocket]
+    if route.protocol == "tcp":
+        return allow(attempt, route.key)
     if len(fitting) == len(rules) or (fitting and route.narrowing):
         return allow(attempt, fitting[0].key)
     key = next(rule.key for rule in rules if rule not in fitting)
@@ -294,6 +300,8 @@ def _same_host(header: str, route: Route) -> bool:
     if match is None or (match["port"] is not None and int(match["port"]) != route.port):
         return False
     try:
-        return normalise(match["host"].removeprefix("[").removesuffix("]")) == route.host
+        host = normalise(match["host"].removeprefix("[").removesuffix("]"))
     except ValueError:
         return False
+    # A connection to 127.0.0.1 does not tell by which of its names the program knows this machine.
+    return host == route.host or {host, route.host} <= _LOOPBACK_HOSTS

@@ -5,6 +5,9 @@ Lexical, as the policy's paths are: whether a file is there, or lets this user r
 
 from __future__ import annotations
 
+import json
+import re
+
 from fumehood.host.interpreter import PACKAGES_PLACE, own_interpreter
 from fumehood.policy.decision import Decision
 from fumehood.policy.filesystem import Mount
@@ -12,6 +15,9 @@ from fumehood.policy.model import Policy
 from fumehood.policy.paths import SYSTEM_PATHS, is_inside
 from fumehood.policy.quantities import format_size
 from fumehood.policy.rulings import places
+
+# What YAML takes as it is, in braces too.
+_PLAIN = re.compile(r"/[A-Za-z0-9/._+@~-]*", re.ASCII)
 
 
 def decide_read(policy: Policy, path: str) -> Decision[str]:
@@ -86,5 +92,6 @@ def _hidden(attempt: str, path: str, mode: str) -> Decision[str]:
         if is_inside(path, owned):
             why = f"{owned} is the sandbox's own and does not have it, whatever a policy says"
             return Decision(attempt, False, why)
-    remedy = f"add {{source: {path}, target: {path}{mode}}} to filesystem.mounts"
+    written = path if _PLAIN.fullmatch(path) else json.dumps(path, ensure_ascii=False)
+    remedy = f"add {{source: {written}, target: {written}{mode}}} to filesystem.mounts"
     return Decision(attempt, False, "nothing is mounted there", "filesystem.mounts", remedy)
