@@ -24,7 +24,7 @@ from fumehood.policy.commands.grammar import read_script
 from fumehood.policy.commands.naming import check_characters, is_known_tool, known_name, known_program
 from fumehood.policy.commands.options import find_offence
 from fumehood.policy.commands.places import WRITABLE, Place, check_descriptor, goes_astray, readable_descriptors
-from fumehood.policy.commands.rules import Rule, parse_rule
+from fumehood.policy.commands.rules import Rule, parse_rule, rule_for
 from fumehood.policy.commands.script import Assignment, Script, Simple
 from fumehood.policy.commands.sed import find_sed_hatch
 from fumehood.policy.commands.shells import inner_text
@@ -245,11 +245,12 @@ class _Bench:
         if name in programs.FAMILIES and not resolved.is_certain:
             why = f"it cannot be known which sub-command of {name} this is"
             raise RefusedError(*command.span, why, "write it out, first")
-        granted = frozenset(rule.option for rule in matching if rule.option)
+        granted = frozenset(rule.option for rule in self._allow if rule.option and _is_about(rule, command))
         if found := _script_problem(name, arguments, place):
             if not any(_spells(rule, program, arguments, found[0]) for rule in matching):
-                remedy = "write it plainly, or add a rule that spells it to commands.allow"
-                raise RefusedError(*command.span, found[1], remedy)
+                rule = rule_for(program, arguments[: found[0] + 1])
+                fix = "write it plainly" + (f", or add {rule!r} to commands.allow" if rule else "")
+                raise RefusedError(*command.span, found[1], fix)
             return granted
         for tool, given, offset in _parts(name, resolved):
             spelled = arguments if offset == 0 else resolved.arguments
@@ -270,7 +271,7 @@ class _Bench:
             for rule in self._allow
             if rule.allows(program, arguments)
             or (resolved.is_certain and rule.allows(program, resolved.arguments))
-            or _grants(rule, program, arguments, resolved)
+            or _grants(rule, command)
         ]
         if not is_known_tool(command.name):
             found = [rule for rule in found if not rule.is_open]
@@ -283,6 +284,11 @@ class _Bench:
     def _lack(self, command: _Command) -> tuple[str, str]:
         program, resolved = command.program, command.resolved
         rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
+        if program.startswith("-") or "=" in program:
+            return f"{program} is not the name of a program", "write the name of the program in its place"
+        if program.startswith(".") and "/" in program and command.room.moves:
+            why = f"the line changes the folder, so that it is not known which program {program} is"
+            return why, "leave cd out, or write the whole path of the program"
         if resolved.runs_code:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:
@@ -301,8 +307,8 @@ class _Bench:
         if program in _SPELLED_ONLY and any(rule.allows(program, command.arguments) for rule in rules):
             return
         why = f"{program}: not understood; it runs text or files, or changes what other words mean"
-        remedy = "name the file in a rule of commands.allow" if program in _SPELLED_ONLY else "write it plainly"
-        raise RefusedError(*command.span, why, remedy)
+        rule = rule_for(program, command.arguments) if program in _SPELLED_ONLY and command.arguments else None
+        raise RefusedError(*command.span, why, f"add {rule!r} to commands.allow" if rule else "write it plainly")
 
     def _judge_shell(self, command: _Command) -> None:
         name, arguments, room = command.name, command.arguments, command.room
@@ -364,13 +370,18 @@ def _script_problem(name: str, arguments: list[Word], place: Place) -> tuple[int
     return find_sed_hatch(arguments, place) if name in programs.SED else None
 
 
-def _grants(rule: Rule, program: str, arguments: list[Word], resolved: Resolved) -> bool:
+def _is_about(rule: Rule, command: _Command) -> bool:
+    """Whether a rule such as `sort -o` or `git log --output` is about this program and its sub-command."""
+    if not replace(rule, words=rule.words[:1]).allows(command.program, []):
+        return False
+    return len(rule.words) < 3 or command.resolved.subcommand == rule.words[1]
+
+
+def _grants(rule: Rule, command: _Command) -> bool:
     """A rule such as `sort -o` is about that option wherever it stands."""
-    if rule.option is None or not parse_rule(" ".join(rule.words[:1])).allows(program, []):
+    if rule.option is None or not _is_about(rule, command):
         return False
-    if len(rule.words) == 3 and resolved.subcommand != rule.words[1]:
-        return False
-    given = {(word.text if word.text is not None else word.prefix).partition("=")[0] for word in arguments}
+    given = {(word.text if word.text is not None else word.prefix).partition("=")[0] for word in command.arguments}
     return rule.option in given
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from fumehood.policy.commands.places import Place, is_hidden_or_remote
 from fumehood.policy.commands.programs import FAMILIES
+from fumehood.policy.commands.rules import rule_for
 from fumehood.policy.commands.tools import COMPILERS, TOOLS, Tool, is_option_of_compiler
 from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.words import GLOB, Hole, Word, joined, known
 
 _PLAIN_FILE = "write the name of the file out, and ./ before it if it begins with - or @"
-_REMEDY = "leave it out, or add a rule that spells it to commands.allow: '{} {}'"
+_REMEDY = "leave it out, or add a rule that spells it to commands.allow: {!r}"
 _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
 _LISTS_OF_ZIP = names("-x -i --exclude")
@@ -98,8 +99,7 @@ class _Reading:
         if len(text) < 2 or ("#" in self.tool.marks and word.text is not None and text[1:].isdigit()):
             return None if word.text is not None else self._unknown(word)
         if "." in self.tool.marks:
-            option = text if len(text) == 2 else f"-{text}"
-            return self._unknown(word) if word.text is None else self._named(word, option, None)
+            return self._standing_alone(word)
         for number, letter in enumerate(text[1:], 2):
             option, rest = f"-{letter}", (text[number:], *word.pieces[1:])
             is_last = option in self.tool.takes_value | self.tool.optional
@@ -109,9 +109,17 @@ class _Reading:
                 return Offence(self.at - 1, option, why, f"put a space after {option}")
             if found := self._named(word, option, attached if is_last and attached.pieces else None):
                 return found
-            if is_last:
-                return None
+            if is_last or (option in self.granted and option not in self.tool.flags):
+                return None  # what follows is a value
         return None if word.text is not None else self._unknown(word)
+
+    def _standing_alone(self, word: Word) -> Offence | None:
+        if word.text is None:
+            return self._unknown(word)
+        if len(word.text) == 2 or f"-{word.text}" in self.tool.flags:
+            return self._named(word, word.text if len(word.text) == 2 else f"-{word.text}", None)
+        why = f"{self.name} takes {word.raw} for one option"
+        return Offence(self.at - 1, "", why, "write each option and each value as a word of its own")
 
     def _named(self, word: Word, option: str, value: Word | None) -> Offence | None:
         self.given.add(option)
@@ -142,7 +150,7 @@ class _Reading:
                 why = f"{value.raw} may be taken for an option instead of the value of {option}"
                 return Offence(self.at - 1, option, why, f"write it as {option}{joint}{value.raw}")
             if self.name == "git stash" and self._shows_stash("show", "list"):
-                return self._not_harmless(option)
+                return Offence(self.at - 1, option, f"{option} has no value here", f"leave {option} out")
             if value.is_many:
                 return Offence(
                     self.at - 1, option, f"the value of {option} may become several words", "put quotes around it"
@@ -262,7 +270,7 @@ class _Reading:
 
     def _operand(self, word: Word, why: str, remedy: str = "") -> Offence:
         position = next((number for number, other in enumerate(self.words) if other is word), 0)
-        return Offence(position, "", why, remedy or _REMEDY.format(self.name, word.raw))
+        return Offence(position, "", why, remedy or _spelled(self.name, self.words[: position + 1]))
 
     def _unknown(self, word: Word) -> Offence:
         why = f"{word.raw} may turn out to be an option of {self.name}, and not all of those are harmless"
@@ -276,8 +284,13 @@ class _Reading:
             self.at - 1,
             option,
             f"{option} of {self.name} is not known to be harmless",
-            _REMEDY.format(self.name, option),
+            _REMEDY.format(f"{self.name} {option}"),
         )
+
+
+def _spelled(name: str, words: Sequence[Word]) -> str:
+    rule = rule_for(name, words)
+    return _REMEDY.format(rule) if rule else "write it out"
 
 
 def _may_check_signatures(form: Word) -> bool:
@@ -317,7 +330,7 @@ def _of_family(name: str, arguments: Sequence[Word], granted: frozenset[str]) ->
             return Offence(position, "", why, "write -- before it, or set it to a plain word in the line itself")
         if found := _taken(word.text or "", refused):
             why = f"{found} of {program} is not known to be harmless"
-            return Offence(position, found, why, _REMEDY.format(name, found))
+            return Offence(position, found, why, _REMEDY.format(f"{name} {found}"))
     return None
 
 
@@ -343,7 +356,8 @@ def _of_compiler(name: str, arguments: Sequence[Word], place: Place, granted: fr
             continue
         elif word.may_be_option and not (word.text is not None and is_option_of_compiler(word.text)):
             why = f"{word.raw} is not known to be a harmless option of {name}"
-            return Offence(position, word.text or "", why, _REMEDY.format(name, word.raw))
+            fix = _REMEDY.format(f"{name} {word.text}") if word.text else "write it out"
+            return Offence(position, word.text or "", why, fix)
         elif word.may_begin_with("@"):
             return Offence(position, "", f"{name} reads options from {word.raw}", "write them out")
     return None

@@ -107,6 +107,13 @@ def parse_rule(text: str) -> Rule:
     return Rule(text, words)
 
 
+def rule_for(program: str, words: Sequence[Word]) -> str | None:
+    """The rule that spells a program, or one with its sub-command, and these words; None where none can."""
+    texts = [word.text for word in words if word.text is not None]
+    rule = shlex.join([*program.split(), *texts])
+    return rule if len(texts) == len(words) and rule.isprintable() else None
+
+
 def plain_name(program: str) -> str:
     """The name of a program in the system's folders; other paths stay as they are."""
     found = _SYSTEM_PLACE.fullmatch(program)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fumehood.policy.commands.programs import READABLE_SHELLS
+from fumehood.policy.commands.rules import rule_for
 from fumehood.policy.commands.verdict import RefusedError
 from fumehood.policy.commands.words import Word
 
@@ -30,7 +31,8 @@ def inner_text(name: str, arguments: Sequence[Word], shown: tuple[int, int]) -> 
         if word.text in ("--version", "--help"):
             return None
     why = f"{name} would run a file, its input or its start-up files, which cannot be read here"
-    raise RefusedError(*shown, why, f"use `{name} -c '...'`, or name the script in a rule: '{name} script.sh'")
+    rule = rule_for(name, arguments) if arguments else None
+    raise RefusedError(*shown, why, f"use {name} -c '...'" + (f", or add {rule!r} to commands.allow" if rule else ""))
 
 
 def _text(name: str, text: Word | None, shown: tuple[int, int]) -> Word:
