@@ -8,16 +8,20 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from fumehood.errors import UsageError
-from fumehood.keywords import known_fields
+from fumehood.keywords import known_keywords
 from fumehood.policy import read_seconds
+from fumehood.policy.arguments import Seconds
 
 Limit = Literal["turns", "tokens", "cost", "seconds", "tool_calls"]
 
 
-@known_fields
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """None is no limit. A limit on `tokens` or `cost` ends a task whose model does not tell what it used."""
+    """Limits of a task; None is no limit.
+
+    `seconds` also takes a text, such as "2m". A limit on `tokens` or `cost` ends a task whose model does not report
+    what it used.
+    """
 
     turns: int | None = 50
     """Requests to the model."""
@@ -26,12 +30,21 @@ class Budget:
     cost: float | None = None
     """In US dollars, by the prices that pydantic-ai knows."""
     seconds: float | None = None
-    """Also as text, such as `2m`."""
     tool_calls: int | None = 200
 
-    def __post_init__(self) -> None:
-        if isinstance(self.seconds, str):
-            object.__setattr__(self, "seconds", read_seconds(self.seconds, "the budget's seconds"))
+    @known_keywords()
+    def __init__(
+        self,
+        turns: int | None = 50,
+        tokens: int | None = None,
+        cost: float | None = None,
+        seconds: Seconds | None = None,
+        tool_calls: int | None = 200,
+    ) -> None:
+        limit = read_seconds(seconds, "the budget's seconds") if isinstance(seconds, str) else seconds
+        given = {"turns": turns, "tokens": tokens, "cost": cost, "seconds": limit, "tool_calls": tool_calls}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
         for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, str):

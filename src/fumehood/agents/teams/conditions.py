@@ -16,8 +16,9 @@ from fumehood.agents.budget import Budget, Usage, UsageMeter
 from fumehood.agents.handoff import HANDOFF_TOOL
 from fumehood.agents.messages import AssistantMessage, ChatMessage, ToolMessage, UserMessage
 from fumehood.errors import UsageError
-from fumehood.keywords import known_fields
+from fumehood.keywords import known_fields, known_keywords
 from fumehood.policy import read_seconds
+from fumehood.policy.arguments import Seconds
 from fumehood.tools.result import ToolStatus
 
 
@@ -98,16 +99,18 @@ class TextMention(TerminationCondition):
         return None
 
 
-@known_fields
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Timeout(TerminationCondition):
-    """So much time has passed; looked at between turns. A budget's `seconds` ends a turn in the middle."""
+    """So much time has passed, in seconds or as a text such as "2m"; looked at between turns.
+
+    A budget's `seconds` ends a turn in the middle.
+    """
 
     seconds: float
-    """Also as text, such as `2m`."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "seconds", read_seconds(self.seconds, "Timeout"))
+    @known_keywords()
+    def __init__(self, seconds: Seconds) -> None:
+        object.__setattr__(self, "seconds", read_seconds(seconds, "Timeout"))
 
     def met(self, progress: TaskProgress) -> str | None:
         return f"{self.seconds:g} seconds are over" if progress.usage.seconds >= self.seconds else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
+from fumehood.agents.agent import AssistantAgent
 from fumehood.agents.messages import UserMessage
 from fumehood.agents.model_client import ask_model
 from fumehood.agents.models.interface import Model, ModelRequest
@@ -99,13 +100,30 @@ class SelectorTeam(Team[OutputT_co]):
 
 
 class HandoffTeam(Team[OutputT_co]):
-    """The first one begins; whoever has the task hands it over (`hand_offs` of an agent) or answers, which ends it."""
+    """The first one begins; who has the task hands it over (`handoffs` of an agent) or answers, which ends it.
+
+    Agents that a participant has as `handoffs`, and not only their names, are participants too.
+    """
+
+    @known_keywords(TeamOptions)
+    def __init__(self, participants: Sequence[Participant[OutputT_co]], **options: Unpack[TeamOptions]) -> None:
+        super().__init__(_with_targets(participants), **options)
 
     async def choose(self, task: TaskContext) -> Choice:
         return Choice(self.names[0], "the first begins")
 
     def is_done(self, speaker: str, reply: TurnResult[object]) -> bool:
         return reply.stop.kind is Stop.DONE
+
+
+def _with_targets(participants: Sequence[Participant[OutputT_co]]) -> list[Participant[OutputT_co]]:
+    found = list(participants)
+    for each in found:  # which grows meanwhile
+        targets = each.handoffs.values() if isinstance(each, AssistantAgent) else ()
+        # What a target gives back is given back by the team, whatever its participants were declared as.
+        new = cast("list[Participant[OutputT_co]]", [target for target in targets if target is not None])
+        found += [target for target in new if all(target is not other for other in found)]
+    return found
 
 
 def next_in_turn(team: Team[object]) -> Choice:

@@ -33,7 +33,7 @@ class Arguments(overrides.Arguments):
     calls: int
     tokens: int | None
     cost: float | None
-    seconds: float | None
+    seconds: str | None
     session: bool
     out: str | None
     state: str | None
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--calls", type=int, default=200, metavar="N", help="at most N calls of tools (200)")
     add("--tokens", type=int, metavar="N", help="at most N tokens, read and written")
     add("--cost", type=float, metavar="USD", help="at most so many dollars")
-    add("--seconds", type=float, metavar="N", help="at most N seconds")
+    add("--seconds", metavar="N", help="at most N seconds; also 90s, 2m")
     add("--session", action="store_true", help="keep Python's state between calls, and show figures")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
     add("--state", metavar="FILE", help="keep the conversation there, and go on with it")
