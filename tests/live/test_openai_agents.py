@@ -124,7 +124,7 @@ MANIFESTS = {
     "a user": (Manifest(users=[User(name="root")]), "users and groups"),
     "a path of the host": (
         Manifest.model_validate({"extra_path_grants": [{"path": "/data"}]}),
-        r"extra_path_grants: '/data' is for filesystem\.mounts",
+        r"extra_path_grants: '/data' has to be in filesystem\.mounts",
     ),
 }
 

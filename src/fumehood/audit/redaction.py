@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fumehood.policy import Policy
+from fumehood.policy.host_value import MissingValueError
 
 _BLACK = "[redacted]"
 
@@ -29,14 +30,11 @@ class Redaction:
 
     @classmethod
     def for_policy(cls, policy: Policy, variables: Mapping[str, str]) -> Redaction:
-        """The values that the policy's secrets have on this host, now. One that is not there cannot be told either."""
+        """The values that the policy's secrets have on this host, now. One that the host does not have cannot leak."""
         values: list[str] = []
         for secret in policy.secrets:
-            if secret.from_env is not None:
-                values.append(variables.get(secret.from_env, ""))
-            elif secret.from_file is not None:
-                with suppress(OSError), open(secret.from_file, "rb") as file:
-                    values.append(os.fsdecode(file.read()))
+            with suppress(MissingValueError):
+                values.append(secret.read(variables))
         return cls.of(values)
 
     def text(self, text: str) -> str:

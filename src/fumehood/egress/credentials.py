@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, Secret
 
-_MOST_BYTES = 16 * 1024
 # What may stand in a header: a line break would add headers of the secret's own.
 _VALUE = re.compile(r"[!-~\u0080-\u00ff](?:[\t -~\u0080-\u00ff]*[!-~\u0080-\u00ff])?")
 _SHORTEST_REDACTED = 6
@@ -101,30 +100,7 @@ def _blacken(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _read(secret: Secret) -> str:
-    value = _from_environment(secret, os.environ) if secret.from_env is not None else _from_file(secret)
-    if not value:
-        raise UsageError(f"secret {secret.name}: {_origin(secret)} is empty; put the credential there")
-    if len(value) > _MOST_BYTES or _VALUE.fullmatch(value) is None:
-        raise UsageError(f"secret {secret.name}: {_origin(secret)} holds something that cannot stand in a header")
+    value = secret.read(os.environ)
+    if _VALUE.fullmatch(value) is None:
+        raise UsageError(f"{secret.label} holds something that is not valid in a header")
     return value
-
-
-def _from_environment(secret: Secret, environment: Mapping[str, str]) -> str:
-    value = environment.get(secret.from_env or "")
-    if value is None:
-        raise UsageError(f"secret {secret.name}: {_origin(secret)} is not set; set it where the sandbox is opened")
-    return value.strip()
-
-
-def _from_file(secret: Secret) -> str:
-    try:
-        with open(secret.from_file or "", "rb") as file:
-            return file.read(_MOST_BYTES + 1).decode("utf-8").strip()
-    except OSError as error:
-        raise UsageError(f"secret {secret.name}: {_origin(secret)} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"secret {secret.name}: {_origin(secret)} is no text") from None
-
-
-def _origin(secret: Secret) -> str:
-    return f"variable {secret.from_env}" if secret.from_env is not None else f"file {secret.from_file}"

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from fumehood.policy.paths import HostPath
+from fumehood.policy.host_value import HostValue
 from fumehood.policy.quantities import Size
-from fumehood.policy.secret import Variable
-from fumehood.policy.section import Ordered, Section, Text
+from fumehood.policy.section import Ordered, Section
 
 Reaction = Literal["off", "flag", "strip", "block"]
 """What to do with a find: nothing, only record it, take it out, or withhold the whole text."""
 
 
-class CanarySource(Section):
-    """A value that nobody has a reason to send: seeing it is an alarm. Where its value is found on the host."""
+class CanarySource(HostValue):
+    """A value that no program has a reason to send: seeing it is an alarm. Where its value is found on the host."""
 
-    name: Text = Field(description="What it is called in messages and records.")
-    from_env: Variable | None = Field(
-        default=None, description="The variable of the host's environment that has the value."
-    )
-    from_file: HostPath | None = Field(default=None, description="The file on the host that has the value.")
-
-    @model_validator(mode="after")
-    def _require_one_origin(self) -> Self:
-        if (self.from_env is None) == (self.from_file is None):
-            raise ValueError("needs exactly one of from_env and from_file")
-        return self
+    kind: ClassVar[str] = "canary"
 
 
 class Filters(Section):

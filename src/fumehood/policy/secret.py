@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Self
+from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
+from fumehood.policy.host_value import HostValue, Variable
 from fumehood.policy.hosts import Host
-from fumehood.policy.paths import HostPath
 from fumehood.policy.section import Section, Text
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 # Headers that decide where a message goes or ends; setting one would let a secret's text split requests.
 _FRAMING = frozenset(
@@ -20,12 +19,6 @@ _FRAMING = frozenset(
         *("keep-alive", "proxy-connection", "accept-encoding"),
     }
 )
-
-
-def _check_variable(text: str) -> str:
-    if _VARIABLE.fullmatch(text) is None:
-        raise ValueError("must be a name of letters, digits and _, such as GITHUB_TOKEN")
-    return text
 
 
 def _check_header(text: str) -> str:
@@ -40,9 +33,6 @@ def _check_format(text: str) -> str:
     return text
 
 
-Variable = Annotated[Text, AfterValidator(_check_variable)]
-
-
 class Injection(Section):
     """Where the gateway puts a secret: one header, to one host, over TLS, in requests that the rules allow."""
 
@@ -55,20 +45,12 @@ class Injection(Section):
     )
 
 
-class Secret(Section):
+class Secret(HostValue):
     """A credential by name, where its value is found on the host, and the only place where it is used."""
 
+    kind: ClassVar[str] = "secret"
+
     name: Variable = Field(description="What it is called in messages and records.")
-    from_env: Variable | None = Field(
-        default=None, description="The variable of the host's environment that has the value."
-    )
-    from_file: HostPath | None = Field(default=None, description="The file on the host that has the value.")
     inject: Injection = Field(
         description="Which requests get it. They have to be allowed by `network.allow`, over TLS."
     )
-
-    @model_validator(mode="after")
-    def _require_one_origin(self) -> Self:
-        if (self.from_env is None) == (self.from_file is None):
-            raise ValueError("needs exactly one of from_env and from_file")
-        return self

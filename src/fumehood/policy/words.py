@@ -80,21 +80,17 @@ def _item_words(item: Section) -> str:
             return f"{places} ({details})" if details else places
         case Secret():
             place = item.inject
-            return f"{item.name} from {_origin(item)}, sent to {place.host} as {place.header}: {place.format}"
+            return f"{item.name} from {item.origin}, sent to {place.host} as {place.header}: {place.format}"
         case Approval():
             limits = [f"{name} {value}" for name in ("risk", "pattern") if (value := getattr(item, name)) is not None]
             limits += [f"expires after {format_duration(item.expires)}"] if item.when != "never" else []
             return f"{item.tool} {item.when}" + (f" ({', '.join(limits)})" if limits else "")
         case CanarySource():
-            return f"{item.name} from {_origin(item)}"
+            return f"{item.name} from {item.origin}"
         case Expectation():
             return f"{item.expect} {item.attempt}"
         case _:
             return str(item)
-
-
-def _origin(item: Secret | CanarySource) -> str:
-    return f"variable {item.from_env}" if item.from_env is not None else f"file {item.from_file}"
 
 
 def _items(value: object) -> tuple[object, ...]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import string
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
-from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.secret_scan.forms import Form, forms_of
 from fumehood.secret_scan.values import Known
@@ -31,18 +28,8 @@ def make_canary() -> str:
 
 
 def load_canaries(policy: Policy, variables: Mapping[str, str]) -> tuple[Known, ...]:
-    """Those of the policy. One that is not there would raise no alarm, so it is an error."""
-    found: list[Known] = []
-    for canary in policy.filters.canaries:
-        value = variables.get(canary.from_env, "") if canary.from_env is not None else ""
-        if canary.from_file is not None:
-            with suppress(OSError), open(canary.from_file, "rb") as file:
-                value = os.fsdecode(file.read())
-        if not value.strip():
-            origin = f"variable {canary.from_env}" if canary.from_env else f"file {canary.from_file}"
-            raise UsageError(f"the canary {canary.name!r} has no value: {origin} is empty or cannot be read")
-        found.append(Known(canary.name, value.strip()))
-    return tuple(found)
+    """Those of the policy. One that the host does not have would raise no alarm, so it is an error."""
+    return tuple(Known(canary.name, canary.read(variables)) for canary in policy.filters.canaries)
 
 
 class CanaryWatch:

@@ -321,7 +321,7 @@ def test_a_secret_is_read_from_a_file_without_its_last_line_break(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("value", "why"),
-    [(None, "variable TOKEN is not set"), ("", "is empty"), (f"{VALUE}\r\nX: y", "cannot stand in a header")],
+    [(None, "variable TOKEN is not set"), ("", "is empty"), (f"{VALUE}\r\nX: y", "is not valid in a header")],
 )
 def test_a_secret_without_a_usable_value_stops_the_opening(
     value: str | None, why: str, open_box: Open, monkeypatch: pytest.MonkeyPatch
