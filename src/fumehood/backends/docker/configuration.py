@@ -33,7 +33,10 @@ _OWN_KERNEL_CAPABILITIES = ("DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"
 PATIENCE_SECONDS = 60.0
 KERNEL_MEMORY_BYTES = 160 * MIB
 KERNEL_THREADS = 512
+# What the guest may have open, and how much more than programs may: the kernel counts the descriptors that a user has
+# under way between processes, and holds the count against the sender's own limit.
 _OPEN_FILES = 4096
+_MORE_OPEN_FILES = 1024
 _PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 # What the guest itself imports when it is bound already, and can read no interpreter that is not the image's any more.
 _FOR_GUEST = ("hashlib",)
@@ -152,7 +155,7 @@ def _host_configuration(design: Design) -> dict[str, Any]:
         "MemorySwap": memory,
         "NanoCpus": round(min(resources.cpus, design.facts.cpu_count) * 1e9),
         "PidsLimit": _processes(design),
-        "Ulimits": [_ulimit("core", NO_CORE_DUMP), _ulimit("nofile", max(_OPEN_FILES, resources.open_files))],
+        "Ulimits": [_ulimit("core", NO_CORE_DUMP), _ulimit("nofile", _open_files(design))],
         "Tmpfs": _tmpfs(design),
         "Mounts": _mounts(design),
         "MaskedPaths": [*_ENGINE_MASKS, *_OUR_MASKS],
@@ -178,6 +181,10 @@ def _processes(design: Design) -> int:
     """A kernel that is a process itself has threads of its own and several for each process inside; it counts too."""
     most = design.policy.resources.processes
     return KERNEL_THREADS + 4 * most if design.has_own_kernel else most + GUEST_PROCESSES
+
+
+def _open_files(design: Design) -> int:
+    return max(_OPEN_FILES, design.policy.resources.open_files + _MORE_OPEN_FILES)
 
 
 def _ulimit(name: str, value: int) -> dict[str, Any]:

@@ -47,11 +47,14 @@ class Container:
     def is_alive(self) -> bool:
         return not self.bridge.is_over
 
+    async def answers(self) -> bool:
+        return self.is_alive and await self.bridge.answers(_ANSWER_SECONDS)
+
     async def is_lost(self, overdue_seconds: float) -> bool:
         """Whether its guest does not answer, or a run goes on although the guest should have ended it long ago."""
         if overdue_seconds > _OVERTIME_SECONDS:
             return True
-        if await self.bridge.answers(_ANSWER_SECONDS):
+        if await self.answers():
             return False
         return await self._is_stopped() or not await self.bridge.answers(_SLOW_SECONDS)
 

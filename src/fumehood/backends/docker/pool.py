@@ -37,14 +37,24 @@ class ContainerPool:
 
     async def take(self, key: str, start: Start) -> Container:
         """A new one for the caller alone. Several callers wait side by side, never for each other."""
-        spare = self._spares.pop(key, None)
-        container = spare[0] if spare and spare[0].is_alive else None
+        container = await self._take_spare(key)
         if key in self._seen:
             _keep(self._refills, self._refill(key, start))
         self._remember(key)
-        if spare and container is None:
-            self.discard(spare[0])
         return container or await start()
+
+    async def _take_spare(self, key: str) -> Container | None:
+        """None also when it does not answer: it may have been paused, or killed, since it was started."""
+        if key not in self._spares:
+            return None
+        container, _ = self._spares.pop(key)
+        is_ready = False
+        try:
+            is_ready = await container.answers()
+        finally:
+            if not is_ready:
+                self.discard(container)
+        return container if is_ready else None
 
     def discard(self, container: Container) -> None:
         """One in which nothing runs, and that nobody wants any more: it is removed while its taker goes on."""

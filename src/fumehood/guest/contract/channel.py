@@ -26,6 +26,8 @@ class Channel:
         self.pending_bytes = 0
         self.delivered_bytes = 0
         """Written, and the other end has not been told."""
+        self.rest_bytes: int | None = None
+        """How much more is to be read from `source`, once that is known."""
         self.is_ended = False
         """Nothing more arrives."""
         for descriptor in (source, sink):

@@ -7,8 +7,11 @@ that a slow reader slows down its writer and nobody else.
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import select
+import termios
 from collections.abc import Callable, Iterator
 
 from .channel import WINDOW_BYTES, Channel
@@ -120,6 +123,13 @@ class Multiplexer:
         if self._left_over < 0:
             raise FrameError("the other end goes on about conversations that are over")
 
+    def finish(self, number: int) -> None:
+        """No more than what waits in this pipe now: others may have got hold of its other end."""
+        channel = self._channels.get(number)
+        if channel is not None and channel.source is not None:
+            channel.rest_bytes = _waiting_bytes(channel.source)
+            self._end_when_taken(channel)
+
     def exhaust(self, number: int) -> None:
         """Take what is there, and that was all: for descriptors that do not say so themselves."""
         channel = self._channels.get(number)
@@ -167,22 +177,34 @@ class Multiplexer:
         assert channel.source is not None
         try:
             # All of it, even when that is more than the credit: half a message could not be told from a whole one.
-            data = _read_past_reset(channel.source)
+            data = _read_past_reset(channel.source, channel.rest_bytes or _CHUNK_BYTES)
         except BlockingIOError:
-            return False
+            if channel.rest_bytes is None:
+                return False
+            data = b""  # somebody else has taken the rest
         except OSError:
             data = b""  # a terminal that nobody holds any more
         if not data:
-            self._send({"do": "end", "channel": channel.number}, b"")
-            self._stop_reading(channel)
-            if self._on_end:
-                self._on_end(channel.number)
+            self._end(channel)
             return False
         channel.credit -= len(data)
         self._send({"do": "data", "channel": channel.number}, data)
         if channel.credit <= 0:
             self._ignore(channel)
+        if channel.rest_bytes is not None:
+            channel.rest_bytes -= len(data)
+            self._end_when_taken(channel)
         return True
+
+    def _end_when_taken(self, channel: Channel) -> None:
+        if channel.rest_bytes == 0:
+            self._end(channel)
+
+    def _end(self, channel: Channel) -> None:
+        self._send({"do": "end", "channel": channel.number}, b"")
+        self._stop_reading(channel)
+        if self._on_end:
+            self._on_end(channel.number)
 
     def _stop_reading(self, channel: Channel) -> None:
         self._ignore(channel)
@@ -260,9 +282,14 @@ class Multiplexer:
             del self._channels[channel.number]
 
 
-def _read_past_reset(descriptor: int) -> bytes:
+def _read_past_reset(descriptor: int, most_bytes: int) -> bytes:
     """Whoever leaves without reading all that it was told resets the socket, but what it said itself is still there."""
     try:
-        return os.read(descriptor, _CHUNK_BYTES)
+        return os.read(descriptor, min(most_bytes, _CHUNK_BYTES))
     except ConnectionResetError:
-        return os.read(descriptor, _CHUNK_BYTES)
+        return os.read(descriptor, min(most_bytes, _CHUNK_BYTES))
+
+
+def _waiting_bytes(descriptor: int) -> int:
+    (count,) = array.array("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    return count

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import secrets
 import select
 import socket
 import sys
@@ -24,10 +23,9 @@ from ..isolation.steps import StepError, step
 from ..program import start
 from ..program.preload import preload, take_out_of_sight
 from . import process_group, scratch, supervisor
-from .isolation import RelayIsolation
+from .isolation import RelayIsolation, acting_as
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
-_FOR_EVERYONE = 0o777
 
 
 def main(control: socket.socket, spec: RelaySpec) -> NoReturn:
@@ -142,11 +140,8 @@ class RelayForker:
         """For its script and the like. The usual one for whoever is alone; others must not find it there."""
         if message["kind"] == "files" or not self._folders:
             return RUN_FOLDER
-        folder = f"{RUN_FOLDER}/{secrets.token_hex(8)}"
-        os.mkdir(folder)
-        # Where the guest is root, the program is not; and nobody else is in the container.
-        os.chmod(folder, _FOR_EVERYONE)
-        return folder
+        with acting_as(self._isolation.spec["user"]):
+            return scratch.make_run_folder()
 
     def _leave(self, ours: socket.socket) -> None:
         """In a new supervisor: nothing of the forker's own is its business."""
@@ -163,8 +158,7 @@ class RelayForker:
             os._exit(1)
         folder = self._folders.pop(gate, None)
         if folder is not None and not self._folders:
-            scratch.clear(self._kept)
-        elif folder is not None and folder != RUN_FOLDER:
-            scratch.remove(folder)
+            with acting_as(self._isolation.spec["user"]):
+                scratch.clear(self._kept)
         with line, suppress(OSError):
             wire.send(line, {"cleared": True})

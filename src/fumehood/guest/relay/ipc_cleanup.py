@@ -9,12 +9,13 @@ from contextlib import suppress
 
 from ..isolation.kernel import libc
 
-_REMOVE, _STAT = 0, 2
-_PRIVATE, _OWN = 0, 0o600
-# The kernel's numbers for "how many are there" and "which one is this", for memory, semaphores and queues.
-_SHM_INFO, _SHM_STAT = 14, 13
-_SEM_INFO, _SEM_STAT = 19, 18
-_MSG_INFO, _MSG_STAT = 12, 11
+_REMOVE = 0
+_PRIVATE, _FOR_NOBODY = 0, 0
+# The kernel's numbers for "how many are there" and "which one is this, whether or not it may be read", for memory,
+# semaphores and queues.
+_SHM_INFO, _SHM_STAT_ANY = 14, 15
+_SEM_INFO, _SEM_STAT_ANY = 19, 20
+_MSG_INFO, _MSG_STAT_ANY = 12, 13
 _RECORD_BYTES = 512
 _QUEUES = "/dev/mqueue"
 
@@ -23,9 +24,9 @@ Control = Callable[[int, int], int]
 
 def remove_all() -> None:
     record = ctypes.create_string_buffer(_RECORD_BYTES)
-    _remove(lambda number, do: libc.shmctl(number, do, record), _SHM_INFO, _SHM_STAT)
-    _remove(lambda number, do: libc.semctl(number, 0, do, record), _SEM_INFO, _SEM_STAT)
-    _remove(lambda number, do: libc.msgctl(number, do, record), _MSG_INFO, _MSG_STAT)
+    _remove(lambda number, do: libc.shmctl(number, do, record), _SHM_INFO, _SHM_STAT_ANY)
+    _remove(lambda number, do: libc.semctl(number, 0, do, record), _SEM_INFO, _SEM_STAT_ANY)
+    _remove(lambda number, do: libc.msgctl(number, do, record), _MSG_INFO, _MSG_STAT_ANY)
     with suppress(OSError):
         for name in os.listdir(_QUEUES):
             os.unlink(f"{_QUEUES}/{name}")
@@ -44,12 +45,9 @@ def irremovable() -> tuple[str, ...]:
     """The system calls that make things which `remove_all` does not find on this kernel, found out by trying."""
     record = ctypes.create_string_buffer(_RECORD_BYTES)
     made: dict[str, tuple[int, Control]] = {
-        "shmget": (libc.shmget(_PRIVATE, 4096, _OWN), lambda number, do: libc.shmctl(number, do, record)),
-        "semget": (libc.semget(_PRIVATE, 1, _OWN), lambda number, do: libc.semctl(number, 0, do, record)),
-        "msgget": (libc.msgget(_PRIVATE, _OWN), lambda number, do: libc.msgctl(number, do, record)),
+        "shmget": (libc.shmget(_PRIVATE, 4096, _FOR_NOBODY), lambda number, do: libc.shmctl(number, do, record)),
+        "semget": (libc.semget(_PRIVATE, 1, _FOR_NOBODY), lambda number, do: libc.semctl(number, 0, do, record)),
+        "msgget": (libc.msgget(_PRIVATE, _FOR_NOBODY), lambda number, do: libc.msgctl(number, do, record)),
     }
     remove_all()
-    left = {name: (number, do) for name, (number, do) in made.items() if number >= 0 and do(number, _STAT) >= 0}
-    for number, control in left.values():
-        control(number, _REMOVE)
-    return tuple(left)
+    return tuple(name for name, (number, do) in made.items() if number >= 0 and do(number, _REMOVE) >= 0)

@@ -10,6 +10,8 @@ import os
 import resource
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..contract.landlock import landlock_abi
 from ..contract.limits import NO_CORE_DUMP
@@ -56,6 +58,25 @@ class RelayIsolation:
             install_filter(_seccomp_program(self.spec))
 
 
+@contextmanager
+def acting_as(user: list[int] | None) -> Iterator[None]:
+    """With the rights of programs, where the guest has more: for whatever it does where programs can write.
+
+    And what it makes is theirs: /dev/stdout, for one, is opened anew only by a pipe's owner.
+    """
+    if user is None:
+        yield
+        return
+    uid, gid = user
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
 def _executables(spec: RelaySpec) -> Executables | None:
     names = spec["executables"]
     return (
@@ -67,7 +88,8 @@ def _executables(spec: RelaySpec) -> Executables | None:
 
 def _seccomp_program(spec: RelaySpec) -> bytes:
     # What the next run would find, because nobody can remove it, no run may make.
-    absent = ipc_cleanup.irremovable()
+    with acting_as(spec["user"]):
+        absent = ipc_cleanup.irremovable()
     return build_filter(
         os.uname().machine, is_shared=True, absent=absent, executes_files_only=spec["executables"] is not None
     )

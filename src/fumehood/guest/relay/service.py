@@ -8,6 +8,7 @@ It ends when the host hangs up or has not been heard for long, and the kernel en
 from __future__ import annotations
 
 import array
+import json
 import os
 import select
 import signal
@@ -15,8 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NoReturn
 
 from ..contract import frames, wire
@@ -24,7 +24,9 @@ from ..contract.channel import Channel
 from ..contract.multiplexer import Multiplexer
 from ..contract.relay_spec import RelaySpec
 from ..isolation import kernel
+from ..isolation.steps import StepError, step
 from . import forker, terminals
+from .isolation import acting_as
 from .listeners import RelayListeners
 
 _CHUNK_BYTES = 256 * 1024
@@ -84,7 +86,8 @@ class Service:
         self._is_writing = False
         self._channels = Multiplexer(self._send, self._conclude)
         self._terminal_of: dict[int, int] = {}
-        """By the channel of a run's reply."""
+        self._outputs_of: dict[int, list[int]] = {}
+        """Both by the channel of a run's reply."""
         self._terminals: dict[int, tuple[socket.socket, int]] = {}
         self._epoll = self._channels.epoll
         self._listeners = RelayListeners(self._channels, self._send)
@@ -150,30 +153,52 @@ class Service:
                     self._channels.take(header, body)
 
     def _open(self, header: frames.Header, body: bytes) -> None:
-        """A run: its descriptors are made here, one side kept, the other handed to the forker."""
+        """A run. What cannot be had for it, because programs have taken it all, is this run's failure alone."""
+        try:
+            with step("making a run's streams"):
+                self._hand_over(header, body)
+        except StepError as error:
+            self._refuse([number for number, _ in header["channels"]], error)
+
+    def _hand_over(self, header: frames.Header, body: bytes) -> None:
+        """Its descriptors are made here, one side kept, the other handed to the forker."""
+        reply = header["channels"][0][0]
         theirs = [_memory_file(body)]
-        leaders: list[Channel] = []
-        for number, kind in header["channels"]:
-            if kind == "empty":
-                theirs.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-                continue
-            with _acting_as(self._user):
-                channel, their_end = _make(number, kind, tuple(leaders) if kind == "link" else ())
-            theirs.append(their_end)
-            if kind == "terminal":
-                self._terminal_of[header["channels"][0][0]] = number
-                self._await_terminal(channel)
-                continue
-            self._channels.add(channel)
-            if kind == "output":
-                leaders.append(channel)
-        # The reply channel comes first on this side of the wire.
-        theirs.insert(0, theirs.pop(1))
-        wire.send(self._control, header["wishes"], tuple(theirs))
-        wire.close_all(theirs)
+        outputs: list[Channel] = []
+        try:
+            for number, kind in header["channels"]:
+                if kind == "empty":
+                    theirs.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+                    continue
+                with acting_as(self._user):
+                    channel, their_end = _make(number, kind, tuple(outputs) if kind == "link" else ())
+                theirs.append(their_end)
+                if kind == "terminal":
+                    self._terminal_of[reply] = number
+                    self._await_terminal(channel)
+                    continue
+                self._channels.add(channel)
+                if kind == "output":
+                    outputs.append(channel)
+            # The reply channel comes first on this side of the wire.
+            wire.send(self._control, header["wishes"], (theirs[1], theirs[0], *theirs[2:]))
+        finally:
+            wire.close_all(theirs)
+        self._outputs_of[reply] = [channel.number for channel in outputs]
+
+    def _refuse(self, numbers: list[int], error: StepError) -> None:
+        for number in numbers:
+            self._channels.drop(number)
+        self._send({"do": "data", "channel": numbers[0]}, json.dumps(error.as_message()).encode())
+        for number in numbers:
+            self._send({"do": "end", "channel": number}, b"")
+            self._send({"do": "hangup", "channel": number}, b"")
 
     def _conclude(self, number: int) -> None:
-        """A run is over when its supervisor hangs up. Not every kernel says of a terminal that nobody is left there."""
+        """A run is over when its supervisor hangs up: who else holds its streams by then is none of its processes."""
+        for output in self._outputs_of.pop(number, ()):
+            self._channels.finish(output)
+        # Not every kernel says of a terminal that nobody is left there.
         if number in self._terminal_of:
             self._channels.exhaust(self._terminal_of.pop(number))
 
@@ -243,19 +268,6 @@ def _make(number: int, kind: str, leaders: tuple[Channel, ...]) -> tuple[Channel
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     source = ours.detach()
     return Channel(number, source, os.dup(source), leaders), theirs.detach()
-
-
-@contextmanager
-def _acting_as(user: list[int] | None) -> Iterator[None]:
-    """Programs open /dev/stdout anew, which only a pipe's owner may do."""
-    if user is None:
-        yield
-        return
-    os.seteuid(user[0])
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def _memory_file(content: bytes) -> int:

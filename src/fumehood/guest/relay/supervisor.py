@@ -17,13 +17,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from ..contract import wire
-from ..contract.paths import WORKSPACE
+from ..contract.paths import RUN_FOLDER, WORKSPACE
 from ..isolation import kernel
-from ..isolation.steps import StepError
+from ..isolation.steps import StepError, step
 from ..program import shutdown, start
 from ..program.refusals import read_refusal
 from . import child, scratch, usage
-from .isolation import RelayIsolation
+from .isolation import RelayIsolation, acting_as
 from .process_group import ProcessGroup
 from .process_tree import ProcessTree
 
@@ -81,7 +81,8 @@ class Supervisor:
         self._full = _full_disks()
         self._channel, theirs = wire.socket_pair()
         with theirs:
-            self._program = os.fork()
+            with step("starting the program's process"):
+                self._program = os.fork()
             if self._program == 0:
                 child.main(run, self._household, theirs, (self._reply, self._channel, run.gate))
         wire.close_all(run.descriptors[1:])
@@ -138,7 +139,8 @@ class Supervisor:
                 self._allow(message["seconds"])  # type: ignore[index]
             case "rest":
                 self._allow(None)
-                self._tell({"usage": usage.of_process(self._program)})
+                if self._status is None:  # otherwise its end is told next, and what it has used with it
+                    self._tell({"usage": usage.of_process(self._program)})
             case _:
                 return False
         return True
@@ -177,6 +179,9 @@ class Supervisor:
             "peak_memory_bytes": used.ru_maxrss * 1024,
             "trouble": None if self._status == 0 else self._trouble(others),
         }
+        if self._run.folder != RUN_FOLDER:
+            with acting_as(self._run.isolation.spec["user"]):
+                scratch.remove_run_folder(self._run.folder)
         wire.send(self._run.gate, {"over": True})
         wire.receive(self._run.gate)
         self._tell(answer)
@@ -185,11 +190,12 @@ class Supervisor:
     def _trouble(self, others: int) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
         now = usage.failures()
-        folder = os.open(self._run.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        with acting_as(self._run.isolation.spec["user"]):
+            folder = scratch.open_run_folder(self._run.folder)
         return {
             "refusal": read_refusal(self._channel),
             "processes": others + 1,
-            "exhausted": shutdown.read_exhausted(folder),
+            "exhausted": "" if folder is None else shutdown.read_exhausted(folder),
             "disk_full": bool(_full_disks() - self._full),
             "out_of_memory_kills": (now.memory or 0) - (self._counts.memory or 0),
             "refused_processes": None if now.processes is None else now.processes - (self._counts.processes or 0),
