@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from live.traces import containers, wait_until
 from requirements import require
 
-from fumehood import AsyncBackgroundRun, AsyncSandbox, Policy, Stdout
+from fumehood import AsyncBackgroundRun, AsyncSandbox, Cause, Policy, Stdout
 from fumehood.backends.docker import DockerBackend
 from fumehood.backends.docker.pool import ContainerPool
 from fumehood.backends.selection import select_backend
@@ -262,3 +263,36 @@ async def test_a_run_is_over_at_once_although_another_holds_its_streams(backend:
         with anyio.fail_after(4):
             result = await box.run(GIVES)
         assert (result.ok, len(result.stdout)) == (True, 300_005)
+
+
+ASK_AND_ASK = """
+import os, socket, struct
+for _ in range(2):
+    os.fork()
+
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+    line.connect(("127.0.0.1", 53))
+    number = 0
+    while True:
+        number += 1
+        label = b"n%d" % number
+        question = bytes([len(label)]) + label + bytes([7]) + b"example" + bytes([3]) + b"com" + bytes(1)
+        try:
+            line.send(struct.pack(">6H", 1, 256, 1, 0, 0, 0) + question + struct.pack(">HH", 1, 1))
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.serial
+async def test_questions_without_end_do_not_put_off_the_end_of_a_run(backend: str) -> None:
+    async with AsyncSandbox(
+        Policy(backend=backend, network={"allow": [{"host": "example.org", "ports": [443]}]})
+    ) as box:
+        assert (await box.run("pass")).ok
+        started = time.monotonic()
+        result = await box.run(ASK_AND_ASK, timeout=4)
+        seconds = time.monotonic() - started
+        assert result.cause is Cause.WALL_TIME
+        assert seconds < 4 + 1
+        assert (await box.run("print(1)")).stdout == "1\n"

@@ -79,8 +79,8 @@ class Visitors:
         if len(query) > MAX_DATAGRAM_BYTES or not isinstance(header["number"], int):
             raise frames.FrameError("the guest asks what no program can ask")
         answer = self._doorways[0].visit.answer(query) if self._doorways else None
-        if answer is not None:
-            self._send({"do": "answer", "number": header["number"]}, answer)
+        # Nothing is an answer, too: the guest has few questions under way at a time.
+        self._send({"do": "answer", "number": header["number"]}, answer or b"")
 
 
 def _checked(header: frames.Header) -> tuple[int, tuple[str, int]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-from collections import OrderedDict
 from contextlib import suppress
 
 from ..contract.channel import Channel
@@ -18,7 +17,9 @@ from ..contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
 from ..contract.multiplexer import Multiplexer, Send
 from ..isolation import listeners
 
-_MOST_QUESTIONS = 256
+# Under way to the host. Further ones wait in the socket, and are lost when that is full: what a run has to say besides,
+# its end above all, must not stand behind them.
+_MOST_QUESTIONS = 16
 _RESET_WHEN_CLOSED = b"\1\0\0\0\0\0\0\0"
 
 
@@ -31,7 +32,8 @@ class RelayListeners:
         self._listeners: dict[int, socket.socket] = {}
         """By port."""
         self._questions: socket.socket | None = None
-        self._askers: OrderedDict[int, tuple[str, int]] = OrderedDict()
+        self._askers: dict[int, tuple[str, int]] = {}
+        """Of questions that the host has not answered."""
         self._by_descriptor: dict[int, socket.socket] = {}
         self._knocks = self._asked = 0
 
@@ -48,6 +50,7 @@ class RelayListeners:
         elif not ports and self._questions is not None:
             self._close(self._questions)
             self._questions = None
+            self._askers.clear()
 
     def attend(self, descriptor: int) -> bool:
         """Whether it is one of ours; then something has arrived there."""
@@ -88,12 +91,16 @@ class RelayListeners:
         query, asker = door.recvfrom(MAX_DATAGRAM_BYTES)
         self._asked += 1
         self._askers[self._asked] = asker
-        if len(self._askers) > _MOST_QUESTIONS:
-            self._askers.popitem(last=False)
+        if len(self._askers) == _MOST_QUESTIONS:
+            self._channels.epoll.modify(door, 0)
         self._send({"do": "ask", "number": self._asked}, query)
 
     def answer(self, header: Header, body: bytes) -> None:
+        """An empty one is no answer."""
         asker = self._askers.pop(header["number"], None)
-        if asker is not None and self._questions is not None:
+        if asker is None or self._questions is None:
+            return
+        self._channels.epoll.modify(self._questions, select.EPOLLIN)
+        if body:
             with suppress(OSError):
                 self._questions.sendto(body, asker)
