@@ -33,6 +33,8 @@ BACKENDS = ("docker", "gvisor")
 LANGUAGES = ("c", "c++", "javascript")
 _MAKER = Path(__file__).parent.parent / "src" / "fumehood" / "images"
 _RUNTIMES = {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--platform=ptrace", "--network=none"]}}
+# Called like gVisor's and another: by its name in the engine, and by that of its program.
+IMPOSTORS = ("runsc-by-name", "program-by-name")
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 
@@ -144,12 +146,20 @@ def _digest(place: Path) -> str | None:
 
 def start_daemon(place: Path, log: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """One that ends with us."""
-    (place / "daemon.json").write_text(json.dumps({"runtimes": _RUNTIMES}))
+    (place / "daemon.json").write_text(json.dumps({"runtimes": {**_RUNTIMES, **_impostors(place)}}))
     command = ["dockerd", "--config-file", str(place / "daemon.json"), "--data-root", str(place / "data")]
     command += ["--exec-root", str(place / "exec"), "--pidfile", str(place / "engine.pid"), "--host", address(place)]
     command += ["--iptables=false", "--bridge=none"]
     (place / "engine.pid").unlink(missing_ok=True)
     return subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_parent)
+
+
+def _impostors(place: Path) -> dict[str, dict[str, str]]:
+    program = place / "impostor" / "runsc"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text('#!/bin/sh\nexec runc "$@"\n')
+    program.chmod(0o755)
+    return dict(zip(IMPOSTORS, ({"path": "runc"}, {"path": str(program)}), strict=True))
 
 
 def keep(place: Path) -> None:

@@ -7,7 +7,7 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from live.relays import relay_to
 from live.traces import containers, has_process, wait_for_removal
 from requirements import require
 
-from fumehood import AsyncSandbox, Cause, FumehoodError, Policy, Sandbox, Status, UnenforceableError
+from fumehood import AsyncSandbox, Cause, FumehoodError, Policy, Sandbox, Status, UnenforceableError, UsageError
 from fumehood.backends.docker import profile
 from fumehood.backends.docker.cleaning import remove_ownerless
 from fumehood.backends.docker.ownership import OWNER, labels
+from fumehood.errors import StepFailedError
 from fumehood.host.processes import is_gone
 
 OWNER_OF_TEN = """
@@ -263,3 +264,53 @@ def test_a_signal_to_the_guest_does_nothing(place: Path) -> None:
         )
         assert box.run(kill).stdout.splitlines()[-1] == "on"
         assert box.run("print('on')").stdout == "on\n"
+
+
+@pytest.mark.parametrize("runtime", ["runc", engine.IMPOSTORS[0]])
+def test_a_runtime_that_is_not_gvisor_is_not_taken_for_it(runtime: str) -> None:
+    with pytest.raises(UnenforceableError, match="is not gVisor"):
+        Sandbox(Policy(backend="gvisor", docker={"runtime": runtime})).__enter__()
+    with Sandbox(Policy(backend="docker", docker={"runtime": runtime})) as box:
+        assert "gVisor" not in str(box.enforcement)
+
+
+@pytest.mark.parametrize("backend", engine.BACKENDS)
+def test_a_program_that_is_called_like_gvisors_has_to_be_gvisor(backend: str) -> None:
+    with pytest.raises(StepFailedError, match="is not gVisor"):
+        Sandbox(Policy(backend=backend, docker={"runtime": engine.IMPOSTORS[1]})).__enter__()
+
+
+@pytest.fixture
+def name_user(place: Path) -> Iterator[Callable[[str], str]]:
+    """An image like the usual one, with this as its user."""
+    made: list[str] = []
+
+    def make(user: str) -> str:
+        name = f"hood-user-{secrets.token_hex(4)}"
+        container = engine.docker(place, "create", engine.IMAGE, "never").stdout.strip()
+        done = engine.docker(place, "commit", "--change", f'USER "{user}"', container, name)
+        engine.docker(place, "rm", container)
+        assert done.returncode == 0, done.stderr
+        made.append(name)
+        return name
+
+    yield make
+    engine.docker(place, "image", "rm", *made)
+
+
+@pytest.mark.parametrize("backend", engine.BACKENDS)
+def test_an_image_whose_user_is_root_by_another_name_is_refused(name_user: Callable[[str], str], backend: str) -> None:
+    for user in ("00", "+0", "00:1000", "unknown"):
+        with pytest.raises(UsageError, match="neither a number above 0 nor the name"):
+            Sandbox(Policy(backend=backend, image=name_user(user))).__enter__()
+
+
+@pytest.mark.parametrize("backend", engine.BACKENDS)
+def test_a_user_that_has_a_name_in_the_image_is_who_programs_run_as(
+    name_user: Callable[[str], str], backend: str
+) -> None:
+    with Sandbox(Policy(backend=backend, image=name_user("games"))) as box:
+        box.write("file", b"x")
+        assert box.run("import os; os.stat('file'); print(os.getuid(), os.getgid())").stdout == "5 60\n"
+    with Sandbox(Policy(backend=backend, image=name_user("0:0"))) as box:
+        assert box.run("import os; print(os.getuid(), os.getgid())").stdout == "65534 65534\n"

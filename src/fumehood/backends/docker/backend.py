@@ -117,7 +117,7 @@ class DockerBackend:
             design.policy,
             self.name,
             design.facts,
-            user=design.user,
+            user=str(design.user),
             has_own_kernel=design.has_own_kernel,
             packages=design.packages,
             layers=layers,
@@ -143,24 +143,25 @@ class DockerBackend:
         # Packages that nobody hands over are in the image: `has_packages` has said so.
         in_image = policy.environment.has_packages and packages is None
         owner = common_owner(mounts) if keeps_ids(facts) else None
+        user = owner or await engine.user_of(image)
         design = Design(
             policy,
             facts,
             image,
             runtime,
+            user,
             packages,
             in_image,
             has_doors=bool(ports),
-            mount_owner=owner,
             mounts_are_searched=are_searched,
         )
-        if keeps_ids(facts) and design.has_numeric_user:
-            refuse_strangers(mounts, self.name, *design.numeric_user)
+        if keeps_ids(facts):
+            refuse_strangers(mounts, self.name, user)
         # A strict policy is refused before anything starts, and again if the guest then has less than it could have.
         counted = socket_buffers.are_counted_as_memory(facts) or socket_buffers.can_be_limited(facts)
         self._report(design, enforcement.BEST_LAYERS, limits_sockets=counted)
         digest = packages.digest if packages else "no packages"
-        parts = (policy.digest, engine.host, image.digest, runtime, design.user, digest, f"{len(ports)} ports")
+        parts = (policy.digest, engine.host, image.digest, runtime, str(user), digest, f"{len(ports)} ports")
         key = " ".join((*parts, *identities))
         if image.digest not in self._pythonless:
             with suppress(PythonMissingError):

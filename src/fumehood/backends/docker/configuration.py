@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from fumehood.backends import program_env
 from fumehood.backends.docker import delivery, profile
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
+from fumehood.backends.docker.users import ProgramUser
 from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
@@ -20,7 +20,6 @@ from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
 
 HOSTNAME = "sandbox"
-NOBODY = "65534:65534"
 MIB = 1024 * 1024
 # What the guest itself takes: its interpreter, and a supervisor for each run that is under way.
 GUEST_MEMORY_BYTES = 32 * MIB
@@ -40,7 +39,6 @@ _MORE_OPEN_FILES = 1024
 _PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 # What the guest itself imports when it is bound already, and can read no interpreter that is not the image's any more.
 _FOR_GUEST = ("hashlib",)
-_NUMERIC_USER = re.compile(r"(\d+)(?::(\d+))?")
 
 # The engine's own, which naming any replaces; then what else anyone may read there that is about the host. Of /sys
 # only the container's own cgroups are left, by whose counters the guest knows which limit a program ran into.
@@ -68,6 +66,7 @@ class Design:
     facts: EngineFacts
     image: ImageFacts
     runtime: str
+    user: ProgramUser
     packages: PackageFolder | None
     """To be mounted; the image may have the packages itself."""
     packages_in_image: bool = False
@@ -75,8 +74,6 @@ class Design:
     """Whether its runs may go out."""
     lent: LentInterpreter | None = None
     """Where the image has no Python: what the guest runs on."""
-    mount_owner: str | None = None
-    """Whose files the mounts are."""
     mounts_are_searched: bool = True
     """Whether all of them were, for sockets."""
 
@@ -86,26 +83,7 @@ class Design:
 
     @property
     def has_own_kernel(self) -> bool:
-        return "runsc" in self.runtime
-
-    @property
-    def user(self) -> str:
-        """The owner of the mounts, or the image's, if that is not root."""
-        if self.mount_owner:
-            return self.mount_owner
-        name = self.image.user.partition(":")[0]
-        return NOBODY if name in ("", "0", "root") else self.image.user
-
-    @property
-    def has_numeric_user(self) -> bool:
-        """One that has a name only the image knows by its number; with a kernel of its own there is always one."""
-        return self.has_own_kernel or _NUMERIC_USER.fullmatch(self.user) is not None
-
-    @property
-    def numeric_user(self) -> list[int]:
-        found = _NUMERIC_USER.fullmatch(self.user) or _NUMERIC_USER.fullmatch(NOBODY)
-        assert found is not None
-        return [int(found[1]), int(found[2] or found[1])]
+        return self.runtime in self.facts.gvisor_runtimes
 
 
 def container_configuration(design: Design, labels: dict[str, str]) -> dict[str, Any]:
@@ -113,7 +91,7 @@ def container_configuration(design: Design, labels: dict[str, str]) -> dict[str,
         "Image": design.image.digest,
         "Entrypoint": [],
         "Cmd": delivery.command(*([design.lent.command] if design.lent else [])),
-        "User": _GUEST_ROOT if design.has_own_kernel else design.user,
+        "User": _GUEST_ROOT if design.has_own_kernel else str(design.user),
         "Hostname": HOSTNAME,
         "WorkingDir": "/",
         "Env": [],
@@ -193,15 +171,15 @@ def _ulimit(name: str, value: int) -> dict[str, Any]:
 
 def _tmpfs(design: Design) -> dict[str, str]:
     resources = design.policy.resources
-    owner = _owner(design.user)
+    owner = f"mode=755,uid={design.user.uid},gid={design.user.gid}"
     # gVisor does not know how to count files.
     execution = "exec" if executables(design.policy) is None else "noexec"
     common = f"rw,nosuid,nodev,{execution}" + ("" if design.has_own_kernel else f",nr_inodes={resources.inodes}")
     scratch = f"{common},size={resources.disk}"
     workspace = f"{common},size={design.policy.workspace_bytes}"
     return {
-        WORKSPACE: f"{workspace},mode=755{owner}" if owner else f"{workspace},mode=777",
-        RUN_FOLDER: f"{scratch},mode=755{owner}" if owner else f"{scratch},mode=777",
+        WORKSPACE: f"{workspace},{owner}",
+        RUN_FOLDER: f"{scratch},{owner}",
         "/tmp": f"{scratch},mode=1777",
         "/var/tmp": f"{scratch},mode=1777",
         "/dev/shm": f"{scratch},mode=1777",
@@ -213,12 +191,6 @@ def _root_only(design: Design, common: str) -> dict[str, str]:
     """Of the guest's, where it is another user than programs are. Elsewhere Landlock hides what is to be hidden."""
     places = (GUEST_FOLDER, *([PLACE] if design.lent else []))
     return dict.fromkeys(places, f"{common},size=1m,mode=700")
-
-
-def _owner(user: str) -> str:
-    """As mount options; an image's user that has a name only the image knows by number."""
-    found = _NUMERIC_USER.fullmatch(user)
-    return f",uid={found[1]},gid={found[2] or found[1]}" if found else ""
 
 
 def _mounts(design: Design) -> list[dict[str, Any]]:
@@ -271,7 +243,7 @@ def guest_specification(design: Design) -> RelaySpec:
         "preload": _preload(design),
         "module_path": [packages] if packages else [],
         "environment": program_env.environment(policy, design.image.path or _PATH, design.facts.cpu_count, packages),
-        "user": design.numeric_user if design.has_own_kernel else None,
+        "user": list(design.user) if design.has_own_kernel else None,
         "groups": design.has_own_kernel,
         "patience_seconds": PATIENCE_SECONDS,
     }

@@ -70,6 +70,9 @@ def refuse_machine(
         known = ", ".join(facts.runtimes)
         remedy = INSTALL_RUNSC if "runsc" in runtime else f"Register it with the engine, or use one of: {known}."
         refuse("docker.runtime", f"the engine at {facts.host} has no runtime {runtime!r}", remedy)
+    if backend == "gvisor" and runtime not in facts.gvisor_runtimes:
+        reason = f"runtime {runtime!r} of the engine at {facts.host} is not gVisor"
+        refuse("docker.runtime", reason, "Remove docker.runtime from the policy, or use backend: docker.")
     if image.machine != facts.machine:
         reason = (
             f"image {image.reference!r} is for {image.machine} and the engine at {facts.host} is on {facts.machine}"

@@ -6,17 +6,27 @@ Belongs to the backend's event loop. The client library is imported when the fir
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
+import json
 import os
+import posixpath
 import ssl
+import tarfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
+from fumehood.backends.docker import ownership
 from fumehood.backends.docker.reference import DEFAULT_IMAGE, split_digest
 from fumehood.backends.docker.troubles import EngineError, ImageMissingError, explain_ssh, speaking_to
+from fumehood.backends.docker.users import ProgramUser, image_user
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy.docker import Docker as DockerSection
 
@@ -27,6 +37,8 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 OLDEST_API = (1, 41)
 _FACTS_SECONDS = 30.0
 _NEWS_SECONDS = 2.0
+_MOST_FILE_BYTES = 1024 * 1024
+_RIGHTS = 0o777
 # Go's names for what the kernel calls otherwise.
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -40,6 +52,8 @@ class EngineFacts:
     cpu_count: int
     cgroup_version: str
     runtimes: tuple[str, ...]
+    gvisor_runtimes: frozenset[str]
+    """Those of them that are gVisor's, by what the engine starts for them and not by how they are called."""
     default_runtime: str
     limits: frozenset[str]
     """Of memory, swap, cpus, processes: those that it can set here."""
@@ -80,6 +94,8 @@ class Engine:
         self._asked_at = 0.0
         self._out_of_memory: dict[str, float] = {}
         """When the engine said so of a container."""
+        self._users: dict[str, ProgramUser] = {}
+        """By the digest of the image."""
         self._watch: asyncio.Task[None] | None = None
 
     async def facts(self) -> EngineFacts:
@@ -148,6 +164,46 @@ class Engine:
             )
         return _image_facts(reference, details)
 
+    async def user_of(self, image: ImageFacts) -> ProgramUser:
+        """Whom its programs run as, found out once."""
+        if image.digest not in self._users:
+            read = partial(self._read_file, image)
+            self._users[image.digest] = await image_user(image.reference, image.user, read)
+        return self._users[image.digest]
+
+    async def _read_file(self, image: ImageFacts, path: str) -> str:
+        """The text of a small file, or none where there is something else, or nothing."""
+        from aiodocker import DockerError
+
+        with speaking_to(self.host):
+            async with self.unstarted_container(image) as container:
+                query = self.client._query(f"containers/{container}/archive", params={"path": path})
+                try:
+                    async with query as response:
+                        archive = await response.content.read(-1) if _is_small_file(response) else b""
+                except DockerError as error:
+                    if error.status != 404:
+                        raise
+                    return ""
+        return _text_in(archive)
+
+    @asynccontextmanager
+    async def unstarted_container(self, image: ImageFacts, *mounts: dict[str, Any]) -> AsyncIterator[str]:
+        """A container, by its id, that shows what is in an image and never runs."""
+        configuration = {
+            "Image": image.digest,
+            "Cmd": ["never"],
+            "Labels": ownership.labels("none"),
+            "NetworkDisabled": True,
+            "HostConfig": {"Mounts": list(mounts)},
+        }
+        container = await self.client.containers.create(configuration)
+        try:
+            yield container.id
+        finally:
+            with anyio.CancelScope(shield=True):
+                await container.delete(force=True)
+
     async def close(self) -> None:
         if self._watch:
             self._watch.cancel()
@@ -202,6 +258,21 @@ def _image_facts(reference: str, details: Any) -> ImageFacts:
     )
 
 
+def _is_small_file(response: Any) -> bool:
+    """What the engine is about to send as an archive; anything but a plain file has more in its mode than rights."""
+    details = json.loads(base64.b64decode(response.headers["X-Docker-Container-Path-Stat"]))
+    return details["mode"] <= _RIGHTS and details["size"] <= _MOST_FILE_BYTES
+
+
+def _text_in(archive: bytes) -> str:
+    """Of the file that is alone in it, if it is one."""
+    with suppress(tarfile.TarError), tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        member = files.next()
+        if member is not None and member.isfile() and (content := files.extractfile(member)) is not None:
+            return content.read().decode("utf-8", "replace")
+    return ""
+
+
 def _search_path(variables: Sequence[str]) -> tuple[str, ...]:
     """None, unless all of it are places that mean the same from every folder."""
     values = [value.split(":") for name, _, value in (entry.partition("=") for entry in variables) if name == "PATH"]
@@ -242,7 +313,13 @@ def _facts(info: Any, host: str) -> EngineFacts:
         cpu_count=info["NCPU"],
         cgroup_version=info.get("CgroupVersion", "1"),
         runtimes=tuple(info["Runtimes"]),
+        gvisor_runtimes=frozenset(name for name, runtime in info["Runtimes"].items() if _is_gvisor(runtime)),
         default_runtime=info["DefaultRuntime"],
         limits=frozenset(name for name, key in limits.items() if info.get(key)),
         security=tuple(info.get("SecurityOptions") or ()),
     )
+
+
+def _is_gvisor(runtime: Any) -> bool:
+    program: str = runtime.get("path") or ""
+    return posixpath.basename(program) == "runsc" or runtime.get("runtimeType") == "io.containerd.runsc.v1"

@@ -11,14 +11,12 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
-from fumehood.backends.docker import ownership
 from fumehood.backends.docker.engine import Engine, ImageFacts
 from fumehood.backends.docker.troubles import EngineError, ImageMissingError, speaking_to
 
@@ -103,8 +101,11 @@ async def _known(engine: Engine, image: ImageFacts) -> LentInterpreter | None:
 async def _taken(engine: Engine, image: ImageFacts, borrower: ImageFacts) -> LentInterpreter:
     """An empty volume is a note that says which one is complete, on its labels. The engine lets one note be first."""
     volume = f"{_note_name(image.digest)}-{secrets.token_hex(4)}"
+    options = {"Labels": {LABEL: image.digest}}
+    mount = {"Type": "volume", "Source": volume, "Target": _TAKEN, "VolumeOptions": options}
     try:
-        async with _filling(engine, image, volume) as container:
+        # While there is a container with it nobody can remove the volume.
+        async with engine.unstarted_container(image, mount) as container:
             program = await _first_of(engine, container, _PYTHONS)
             loader = await _first_of(engine, container, (_LOADERS.get(image.machine, "/"),))
             if program is None or loader is None:
@@ -121,26 +122,6 @@ async def _taken(engine: Engine, image: ImageFacts, borrower: ImageFacts) -> Len
             await _is_removed(engine, volume)
         raise
     return lent
-
-
-@asynccontextmanager
-async def _filling(engine: Engine, image: ImageFacts, volume: str) -> AsyncIterator[str]:
-    """A container, by its id, that is never started. While it is there nobody can remove the volume."""
-    options = {"Labels": {LABEL: image.digest}}
-    mount = {"Type": "volume", "Source": volume, "Target": _TAKEN, "VolumeOptions": options}
-    configuration = {
-        "Image": image.digest,
-        "Cmd": ["never"],
-        "Labels": ownership.labels("none"),
-        "NetworkDisabled": True,
-        "HostConfig": {"Mounts": [mount]},
-    }
-    container = await engine.client.containers.create(configuration)
-    try:
-        yield container.id
-    finally:
-        with anyio.CancelScope(shield=True):
-            await container.delete(force=True)
 
 
 async def _first_of(engine: Engine, container: str, paths: tuple[str, ...]) -> str | None:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fumehood.backends.docker.engine import EngineFacts
+from fumehood.backends.docker.users import NOBODY, ProgramUser
 from fumehood.backends.mounts import existing_source
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
 
-_NOBODY = 65534
 _ROOT = 0
 _ACCESS_LIST = "system.posix_acl_access"
 # An engine with ids of its own: its users are others than ours of the same number.
@@ -53,28 +53,28 @@ def keeps_ids(facts: EngineFacts) -> bool:
     return facts.is_local and not any(mark in option for option in facts.security for mark in _MAPS_IDS)
 
 
-def common_owner(mounts: Sequence[MountFacts]) -> str | None:
+def common_owner(mounts: Sequence[MountFacts]) -> ProgramUser | None:
     """The owner of all that may be written, or else of all: what programs make is the caller's then. Never root."""
     decisive = [mount for mount in mounts if mount.is_writable] or mounts
     owners = {mount.uid for mount in decisive}
     if len(owners) != 1 or _ROOT in owners:
         return None
     groups = {mount.gid for mount in decisive}
-    group = groups.pop() if len(groups) == 1 and _ROOT not in groups else _NOBODY
-    return f"{owners.pop()}:{group}"
+    group = groups.pop() if len(groups) == 1 and _ROOT not in groups else NOBODY.gid
+    return ProgramUser(owners.pop(), group)
 
 
-def refuse_strangers(mounts: Sequence[MountFacts], backend: str, uid: int, gid: int) -> None:
+def refuse_strangers(mounts: Sequence[MountFacts], backend: str, user: ProgramUser) -> None:
     for mount in mounts:
-        if not mount.allows(uid, gid):
+        if not mount.allows(*user):
             verb, letters = ("written", "rwX") if mount.is_writable else ("read", "rX")
             raise UnenforceableError(
                 "filesystem.mounts",
                 backend=backend,
-                reason=f"{mount.source!r} (shown at {mount.target!r}) cannot be {verb} by user {uid}:{gid}, as whom "
+                reason=f"{mount.source!r} (shown at {mount.target!r}) cannot be {verb} by user {user}, as whom "
                 f"programs run: it belongs to {mount.uid}:{mount.gid} with mode {stat.S_IMODE(mount.mode):o}, and an "
                 "engine shows it so",
-                remedy=f"Give it to the user (`chown -R {uid}:{gid}`) or to all (`chmod -R o+{letters}`), or use "
+                remedy=f"Give it to the user (`chown -R {user}`) or to all (`chmod -R o+{letters}`), or use "
                 "backend: native, which shows mounts as the sandbox's own.",
             )
 

@@ -51,6 +51,7 @@ class RelayForker:
         with step("preparing the isolation of runs"):
             self._isolation = RelayIsolation(spec)
         if spec["groups"]:
+            process_group.require_gvisor()
             process_group.prepare()
         self._gates: dict[int, socket.socket] = {}
         self._standbys: list[socket.socket] = []

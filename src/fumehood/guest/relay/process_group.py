@@ -7,6 +7,7 @@ cannot leave a group and cannot touch what is the guest's.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -14,10 +15,25 @@ from contextlib import suppress
 
 from ..contract.paths import GUEST_FOLDER
 from ..isolation import kernel
-from ..isolation.steps import step
+from ..isolation.steps import StepError, step
 
 _GROUPS = f"{GUEST_FOLDER}/pids"
 _PAUSE_SECONDS = 0.001
+
+
+# What gVisor says of itself to programs that ask which kernel they run on.
+_GVISOR_BUILD = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
+_GVISOR_GREETING = b"Starting gVisor..."
+_READ_KERNEL_LOG = 3
+_KERNEL_LOG_BYTES = 64 * 1024
+
+
+def require_gvisor() -> None:
+    """Before the first program: a runtime may be called like gVisor's and be another."""
+    log = ctypes.create_string_buffer(_KERNEL_LOG_BYTES)
+    count = kernel.libc.klogctl(_READ_KERNEL_LOG, log, _KERNEL_LOG_BYTES)
+    if _GVISOR_GREETING not in log.raw[: max(0, count)] and os.uname().version != _GVISOR_BUILD:
+        raise StepError("making sure of gVisor", f"the container's kernel is {os.uname().release}, which is not gVisor")
 
 
 def prepare() -> None:

@@ -13,6 +13,7 @@ from requirements import require
 from fumehood import Policy, UnenforceableError
 from fumehood.backends.docker.engine import EngineFacts
 from fumehood.backends.docker.mounts import MountFacts, common_owner, keeps_ids, look_at_mounts, refuse_strangers
+from fumehood.backends.docker.users import ProgramUser
 
 FOLDER, FILE = stat.S_IFDIR, stat.S_IFREG
 
@@ -25,18 +26,18 @@ def mount(uid: int, gid: int, mode: int = FOLDER | 0o755, *, is_writable: bool =
     ("mounts", "owner"),
     [
         ([], None),
-        ([mount(1000, 100)], "1000:100"),
+        ([mount(1000, 100)], (1000, 100)),
         ([mount(0, 0)], None),
-        ([mount(1000, 0)], "1000:65534"),
-        ([mount(1000, 100), mount(1000, 101)], "1000:65534"),
+        ([mount(1000, 0)], (1000, 65534)),
+        ([mount(1000, 100), mount(1000, 101)], (1000, 65534)),
         ([mount(1000, 100), mount(1001, 100)], None),
-        ([mount(0, 0), mount(1000, 100, is_writable=True)], "1000:100"),
+        ([mount(0, 0), mount(1000, 100, is_writable=True)], (1000, 100)),
         ([mount(1000, 100), mount(0, 0, is_writable=True)], None),
         ([mount(1, 1, is_writable=True), mount(2, 2, is_writable=True)], None),
     ],
 )
 def test_programs_are_the_one_owner_of_what_they_may_write_and_never_root(
-    mounts: list[MountFacts], owner: str | None
+    mounts: list[MountFacts], owner: tuple[int, int] | None
 ) -> None:
     assert common_owner(mounts) == owner
 
@@ -65,7 +66,7 @@ def test_owner_and_mode_decide_who_may_use_a_mount(
 
 def test_a_refusal_says_which_mount_and_which_user_and_what_to_do() -> None:
     with pytest.raises(UnenforceableError) as caught:
-        refuse_strangers([mount(0, 0, FOLDER | 0o700, is_writable=True)], "docker", 1000, 1001)
+        refuse_strangers([mount(0, 0, FOLDER | 0o700, is_writable=True)], "docker", ProgramUser(1000, 1001))
     said = str(caught.value)
     for words in ("'/host/x'", "'/data'", "written by user 1000:1001", "0:0 with mode 700", "`chown -R 1000:1001`"):
         assert words in said
@@ -92,7 +93,7 @@ def test_with_an_access_list_only_the_kernel_knows(tmp_path: Path) -> None:
 
 def test_an_engine_with_ids_of_its_own_is_left_to_judge_itself() -> None:
     facts = EngineFacts(
-        "unix:///x", "x86_64", 1, "2", ("runc",), "runc", frozenset(), ("name=seccomp,profile=default",)
+        "unix:///x", "x86_64", 1, "2", ("runc",), frozenset(), "runc", frozenset(), ("name=seccomp,profile=default",)
     )
     assert keeps_ids(facts)
     assert not keeps_ids(replace(facts, security=("name=seccomp", "name=userns")))
