@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from fumehood.agents import AssistantAgent, ScriptedModel, call
-from fumehood.cli.bench.rows import Row
+from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import PROGRAM
-from fumehood.cli.bench.timing import in_turns
 from fumehood.tools import PYTHON
 
 _CALLS = 10

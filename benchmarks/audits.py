@@ -11,9 +11,8 @@ from fumehood.audit import AuditLog, Query, Trail
 from fumehood.audit.log import current_user
 from fumehood.audit.reading import check
 from fumehood.audit.records import Entry, timestamp
-from fumehood.cli.bench.rows import Row
+from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import PROGRAM
-from fumehood.cli.bench.timing import in_turns
 from fumehood.sandbox.sandbox import AsyncSandbox
 
 _BATCH = 1000

@@ -7,9 +7,8 @@ import sys
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 
-from fumehood.cli.bench.rows import Row
+from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import PROGRAM
-from fumehood.cli.bench.timing import in_turns
 from fumehood.sandbox.sandbox import AsyncSandbox
 
 _NAME = "tool call over MCP / bare run"

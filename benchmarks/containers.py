@@ -13,8 +13,7 @@ from typing import Any
 import anyio
 
 from benchmarks import rivals
-from fumehood.cli.bench.rows import Row
-from fumehood.cli.bench.timing import command, in_turns
+from fumehood.cli.bench.measurement import Row, command, in_turns
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import AsyncSandbox

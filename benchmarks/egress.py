@@ -15,8 +15,7 @@ from pathlib import Path
 
 from benchmarks import proxies
 from benchmarks.servers import DOWNLOAD_MIB, SERVERS
-from fumehood.cli.bench.rows import Row
-from fumehood.cli.bench.timing import private_memory_mib
+from fumehood.cli.bench.measurement import Row, private_memory_mib
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import AsyncSandbox
 

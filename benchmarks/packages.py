@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 
 from anyio import to_thread
 
-from fumehood.cli.bench.rows import Row
+from fumehood.cli.bench.measurement import Row, command, in_turns
 from fumehood.cli.bench.runs import interpreter, runner
-from fumehood.cli.bench.timing import command, in_turns
 from fumehood.environments import EnvironmentSpec, EnvironmentStore
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy

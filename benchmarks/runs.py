@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from benchmarks import rivals
-from fumehood.cli.bench.rows import Row
+from fumehood.cli.bench.measurement import Row, command, in_turns
 from fumehood.cli.bench.runs import compiled, hood_run, runner
-from fumehood.cli.bench.timing import command, in_turns
 from fumehood.sandbox.sandbox import AsyncSandbox
 
 

@@ -11,8 +11,7 @@ from typing import Protocol
 import anyio
 
 from fumehood.audit import AuditLog
-from fumehood.cli.bench.rows import Row
-from fumehood.cli.bench.timing import AsyncJob, in_turns
+from fumehood.cli.bench.measurement import AsyncJob, Row, in_turns
 from fumehood.runtime import Grants, LocalRuntime, Message, MessageContext, RuntimeAgent, handles
 
 _MESSAGES = 256

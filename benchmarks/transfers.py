@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from fumehood.cli.bench.rows import Row
+from fumehood.cli.bench.measurement import Row
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import AsyncSandbox
 

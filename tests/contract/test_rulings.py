@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fumehood import Policy
-from fumehood.cli.policy_tests.rehearsal import rehearse
+from fumehood.cli.policy_tests.live import try_live
 from fumehood.policy.testing import run_tests
 
 ATTEMPTS = [
@@ -68,7 +68,7 @@ def expecting_nothing(attempts: list[str]) -> list[dict[str, str]]:
 
 def disagreements(policy: Policy) -> list[str]:
     results = list(run_tests(policy))
-    seen = rehearse(policy, results)
+    seen = try_live(policy, results)
     assert set(seen) == set(range(len(results)))
     return [
         f"{result.decision.attempt}: said {result.decision.verdict}, did {seen[result.index]}"
@@ -100,7 +100,7 @@ def test_a_sandbox_gives_as_much_as_the_policy_says(make_policy: Callable[..., P
 def test_trying_changes_nothing_of_the_hosts(make_policy: Callable[..., Policy], folders: tuple[Path, Path]) -> None:
     before = [(path, path.stat()) for folder in folders for path in (folder, folder / "there")]
     policy = make_policy(filesystem=section(folders), tests=expecting_nothing([a for a in ATTEMPTS if "/out/" in a]))
-    rehearse(policy, list(run_tests(policy)))
+    try_live(policy, list(run_tests(policy)))
     assert [list(folder.iterdir()) for folder in folders] == [[folder / "there"] for folder in folders]
     for path, then in before:
         assert (path.stat().st_mode, path.stat().st_size) == (then.st_mode, then.st_size)
@@ -114,10 +114,10 @@ def test_what_is_done_is_seen_and_not_only_said_again(
     tests = expecting_nothing(["read: /data/there", "write: /out/here/new", "resource: processes=30"])
     closed = make_policy(resources={"processes": 12}, tests=tests)
     open_ = make_policy(filesystem=section(folders))
-    verdicts = [seen.verdict for _, seen in sorted(rehearse(open_, list(run_tests(closed))).items())]
+    verdicts = [seen.verdict for _, seen in sorted(try_live(open_, list(run_tests(closed))).items())]
     assert verdicts == ["allow"] * 3
     verdicts = [
-        seen.verdict for _, seen in sorted(rehearse(closed, list(run_tests(open_.override({"tests": tests})))).items())
+        seen.verdict for _, seen in sorted(try_live(closed, list(run_tests(open_.override({"tests": tests})))).items())
     ]
     assert verdicts == ["deny"] * 3
 
@@ -131,7 +131,7 @@ def test_a_command_that_is_to_be_refused_is_and_no_other_is_run(make_policy: Cal
     policy = make_policy(
         commands={"allow": ["ls", "git"], "deny": ["git push"]}, tests=expecting_nothing(list(attempts))
     )
-    seen = rehearse(policy, list(run_tests(policy)))
+    seen = try_live(policy, list(run_tests(policy)))
     assert {name: seen[index].verdict for index, name in enumerate(attempts)} == attempts
 
 
@@ -191,6 +191,6 @@ def test_connections_and_requests_are_tried_without_reaching_anybody(
         "http: GET https://evil.example.net/": "deny",
     }
     policy = make_policy(network={"allow": rules}, tests=expecting_nothing(list(attempts)))
-    seen = rehearse(policy, list(run_tests(policy)))
+    seen = try_live(policy, list(run_tests(policy)))
     assert {name: seen[index].verdict for index, name in enumerate(attempts)} == attempts
     assert not listener.had_a_visitor()

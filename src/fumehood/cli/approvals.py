@@ -14,8 +14,7 @@ from fumehood.audit.log import current_user
 from fumehood.characters import cut, one_line
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
-from fumehood.cli.colours import BOLD, GREEN, RED, YELLOW, paint
-from fumehood.cli.messages import say
+from fumehood.cli.output import BOLD, GREEN, RED, YELLOW, paint, say
 from fumehood.tools.approvals import Answer, AnsweredError, ApprovalStore, Request, State, pages
 from fumehood.tools.calls import Call
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from fumehood.cli import exitcodes
-from fumehood.cli.messages import say
+from fumehood.cli.output import say
 
 
 class _Once(argparse.Action):

@@ -45,7 +45,7 @@ COMMANDS = (
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),
     Command("audit", "fumehood.cli.audit", "what happened in sandboxes, and whether it is true"),
-    Command("approvals", "fumehood.cli.approvals", "calls that wait for somebody's yes, and the answer to them"),
+    Command("approvals", "fumehood.cli.approvals", "calls that wait for an approval, and the answer to them"),
     Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),
     Command("image", "fumehood.cli.image", "build, list, inspect or remove images for containers"),
     Command("gc", "fumehood.cli.gc", "remove what dead processes left behind"),

@@ -14,9 +14,8 @@ from fumehood.backends.selection import select_backend
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
-from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
-from fumehood.cli.columns import COLUMNS, wrapped
-from fumehood.cli.trial import Trial, run_trial
+from fumehood.cli.output import BOLD, COLUMNS, DIM, GREEN, RED, YELLOW, paint, wrapped
+from fumehood.cli.smoke_test import SmokeTest, run_smoke_test
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
 
@@ -51,19 +50,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
-    diagnosis, trial = examine(), run_trial()
-    backends = _backends(trial.works)
+    diagnosis, smoke_test = examine(), run_smoke_test()
+    backends = _backends(smoke_test.works)
     if chosen.json:
         found = {
-            "works": trial.works,
+            "works": smoke_test.works,
             **asdict(diagnosis),
-            "trial": asdict(trial),
+            "trial": asdict(smoke_test),
             "backends": list(map(asdict, backends)),
         }
         print(json.dumps(found))
     else:
-        print("\n".join(_lines(diagnosis, trial, backends)))
-    return 0 if trial.works else exitcodes.PROBLEM_FOUND
+        print("\n".join(_lines(diagnosis, smoke_test, backends)))
+    return 0 if smoke_test.works else exitcodes.PROBLEM_FOUND
 
 
 def _backends(native_works: bool) -> list[BackendState]:
@@ -85,7 +84,7 @@ def _backends(native_works: bool) -> list[BackendState]:
     return states
 
 
-def _lines(diagnosis: Diagnosis, trial: Trial, backends: list[BackendState]) -> Iterator[str]:
+def _lines(diagnosis: Diagnosis, smoke_test: SmokeTest, backends: list[BackendState]) -> Iterator[str]:
     yield paint(f"{diagnosis.system}, as {diagnosis.user}", BOLD)
     yield ""
     shown: dict[tuple[str, ...], str] = {}
@@ -95,14 +94,14 @@ def _lines(diagnosis: Diagnosis, trial: Trial, backends: list[BackendState]) -> 
             yield from _fix_lines(check.fixes, shown.get(check.fixes))
             shown.setdefault(check.fixes, check.name)
     yield ""
-    yield from _trial_lines(trial)
+    yield from _smoke_test_lines(smoke_test)
     yield ""
     yield paint("backends", BOLD)
     for state in backends:
         first, *more = wrapped(state.detail, indent=_INDENT)
         yield from (f"  {state.name:8} {first.strip()}", *more)
     yield ""
-    yield _verdict(diagnosis, trial)
+    yield _verdict(diagnosis, smoke_test)
 
 
 def _check_lines(check: Check) -> Iterator[str]:
@@ -125,16 +124,16 @@ def _fix_lines(fixes: tuple[str, ...], same_as: str | None) -> Iterator[str]:
         yield from (f"{_INDENT}  {line}" for line in fix.splitlines())
 
 
-def _trial_lines(trial: Trial) -> Iterator[str]:
+def _smoke_test_lines(smoke_test: SmokeTest) -> Iterator[str]:
     yield paint("a real run", BOLD)
-    if trial.works:
-        yield f"  print(6 * 7) in a new sandbox took {trial.cold_ms:.0f} ms, once more {trial.warm_ms:.1f} ms"
+    if smoke_test.works:
+        yield f"  print(6 * 7) in a new sandbox took {smoke_test.cold_ms:.0f} ms, once more {smoke_test.warm_ms:.1f} ms"
     else:
-        yield from wrapped(f"failed: {trial.detail}", indent="  ")
+        yield from wrapped(f"failed: {smoke_test.detail}", indent="  ")
 
 
-def _verdict(diagnosis: Diagnosis, trial: Trial) -> str:
-    if not trial.works:
+def _verdict(diagnosis: Diagnosis, smoke_test: SmokeTest) -> str:
+    if not smoke_test.works:
         return paint("Sandboxes do not work here.", RED)
     weaker = [check.name for check in diagnosis.checks if check.condition is Condition.WEAKER]
     if not weaker:

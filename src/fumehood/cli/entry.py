@@ -13,7 +13,7 @@ from fumehood.backends.native import embryos
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import nearest
 from fumehood.cli.commands import BY_NAME, COMMANDS
-from fumehood.cli.messages import say
+from fumehood.cli.output import say
 from fumehood.errors import DangerousPolicyWarning, FumehoodError
 
 _EXAMPLES = """\

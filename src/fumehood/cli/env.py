@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from fumehood.characters import neutralise
 from fumehood.cli.arguments import Parser
-from fumehood.cli.colours import BOLD, paint
-from fumehood.cli.messages import say
+from fumehood.cli.output import BOLD, paint, say
 from fumehood.environments import EnvironmentSpec, EnvironmentStore, InstalledEnvironment
 from fumehood.errors import UsageError
 from fumehood.policy import Policy

@@ -12,9 +12,8 @@ from fumehood.backends.docker.reference import image_of
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
-from fumehood.cli.colours import BOLD, paint
-from fumehood.cli.interruption import Interruption, StoppedError
-from fumehood.cli.messages import say
+from fumehood.cli.interruption import Interruption, StoppedBySignalError
+from fumehood.cli.output import BOLD, paint, say
 from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, labels, list_images, remove_image
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import sandboxed_installer
@@ -95,7 +94,7 @@ def _build(chosen: Arguments) -> int:
     interruption = Interruption()
     try:
         built = build_image(recipe, sandboxed_installer(), say, interruption.check)
-    except StoppedError as error:
+    except StoppedBySignalError as error:
         say(f"{error}; nothing is left of it")
         return exitcodes.for_signal(error.signal)
     print(_in_words(built))
@@ -119,7 +118,7 @@ def _inspect(chosen: Arguments) -> int:
     policy, interruption = _policy(chosen), Interruption()
     try:
         entry = inspect_image(policy, chosen.name or image_of(policy), interruption.check)
-    except StoppedError as error:
+    except StoppedBySignalError as error:
         say(str(error))
         return exitcodes.for_signal(error.signal)
     if chosen.json:

@@ -13,7 +13,7 @@ import anyio
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class StoppedError(Exception):
+class StoppedBySignalError(Exception):
     """A signal ended the work under way; `signal` is its number."""
 
     def __init__(self, number: int) -> None:
@@ -40,7 +40,7 @@ class Interruption:
         if self._receive:
             self._receive(number)
         if self._blocks and not is_first:
-            raise StoppedError(self.signal)
+            raise StoppedBySignalError(self.signal)
 
     @contextmanager
     def handing_to(self, receive: Callable[[int], object]) -> Iterator[None]:
@@ -63,7 +63,7 @@ class Interruption:
     def check(self) -> None:
         """For work that asks now and then whether to go on: its clean-up is not interrupted again."""
         if self.signal:
-            raise StoppedError(self.signal)
+            raise StoppedBySignalError(self.signal)
 
     @contextmanager
     def ending_what_blocks(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from fumehood.backends.selection import select_backend
 from fumehood.cli import overrides
 from fumehood.cli.arguments import Parser
 from fumehood.cli.interruption import Interruption
-from fumehood.cli.messages import say
+from fumehood.cli.output import say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.policy.quantities import parse_duration

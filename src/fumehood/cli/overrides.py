@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Mapping
 
-from fumehood.cli import denials
+from fumehood.cli.output import print_denials
 from fumehood.errors import PolicyError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.hosts import endpoint, is_localhost
@@ -167,9 +167,9 @@ def name_flags(text: str) -> str:
 def tell_denials(chosen: Arguments, refused: tuple[Denial, ...]) -> None:
     """With what would help: a change of the policy's file, or without one an option."""
     if chosen.policy is None:
-        denials.tell(refused, remedy_in_flags)
+        print_denials(refused, remedy_in_flags)
     else:
-        denials.tell(refused)
+        print_denials(refused)
 
 
 def remedy_in_flags(denial: Denial) -> str:

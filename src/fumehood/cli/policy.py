@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes, policy_explanation, policy_tests
 from fumehood.cli.arguments import Parser
-from fumehood.cli.colours import BOLD, GREEN, RED, YELLOW, paint
+from fumehood.cli.output import BOLD, GREEN, RED, YELLOW, paint
 from fumehood.errors import PolicyError
 from fumehood.policy import Finding, Policy, describe
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
-from fumehood.cli.colours import BOLD, GREEN, RED, paint
-from fumehood.cli.columns import wrapped
+from fumehood.cli.output import BOLD, GREEN, RED, paint, wrapped
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns

@@ -23,7 +23,7 @@ _NO_PROGRAMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramSource:
     code: bytes
     language: str
     name: str | None
@@ -31,7 +31,7 @@ class Program:
     used_stdin: bool = False
 
 
-def read_program(file: str | None, code: str | None, language: str | None) -> Program:
+def read_program(file: str | None, code: str | None, language: str | None) -> ProgramSource:
     if language is not None:
         find_language(language)
     chosen = language or _DEFAULT_LANGUAGE
@@ -41,12 +41,12 @@ def read_program(file: str | None, code: str | None, language: str | None) -> Pr
         case str(), str():
             raise UsageError(f"both {file!r} and -c CODE are given; the program's own arguments come after `--`")
         case None, str():
-            return Program(os.fsencode(code), chosen, None)
+            return ProgramSource(os.fsencode(code), chosen, None)
         case "-", None:
-            return Program(_read(0, "standard input"), chosen, None, used_stdin=True)
+            return ProgramSource(_read(0, "standard input"), chosen, None, used_stdin=True)
         case str(), None:
             source = _read(file, repr(file))
-            return Program(source, language or _language_of(file, source), os.path.basename(file))
+            return ProgramSource(source, language or _language_of(file, source), os.path.basename(file))
 
 
 def _language_of(file: str, source: bytes) -> str:

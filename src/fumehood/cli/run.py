@@ -12,11 +12,11 @@ from fumehood.backends.languages import LANGUAGES
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
-from fumehood.cli.harvest import Harvest, check_folder, let_out
-from fumehood.cli.interruption import Interruption, StoppedError
-from fumehood.cli.messages import say
-from fumehood.cli.program import Program, read_program
-from fumehood.cli.supervision import Job, run_live, run_silently
+from fumehood.cli.artifacts import ArtifactFolder, check_folder, let_out
+from fumehood.cli.interruption import Interruption, StoppedBySignalError
+from fumehood.cli.output import say
+from fumehood.cli.program import ProgramSource, read_program
+from fumehood.cli.runner import Job, run_live, run_silently
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.request import RunOptions
@@ -92,7 +92,7 @@ def execute(arguments: list[str]) -> int:
         program.code,
         options,
         chosen.session,
-        Harvest(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
+        ArtifactFolder(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
         chosen.learn,
     )
     interruption = Interruption()
@@ -102,7 +102,7 @@ def execute(arguments: list[str]) -> int:
             print(json.dumps(result.to_dict()))
         else:
             result = run_live(job, interruption)
-    except StoppedError as error:
+    except StoppedBySignalError as error:
         if not chosen.quiet:
             say(str(error))
         return exitcodes.for_signal(error.signal)
@@ -113,7 +113,7 @@ def execute(arguments: list[str]) -> int:
     return exitcodes.for_result(result)
 
 
-def _stdin(program: Program) -> int | None:
+def _stdin(program: ProgramSource) -> int | None:
     if program.used_stdin or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
         return None
     return 0
@@ -130,6 +130,6 @@ def _explain(chosen: Arguments, result: RunResult, stopped_by: int | None) -> No
     told = () if chosen.learn else result.denials
     overrides.tell_denials(chosen, told)
     if stopped_by and (result.cause is Cause.CANCELLED or result.signal == signal.Signals(stopped_by).name):
-        say(str(StoppedError(stopped_by)))
+        say(str(StoppedBySignalError(stopped_by)))
     elif result.detail and not (told and result.cause is Cause.POLICY):
         say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")

@@ -14,7 +14,7 @@ import anyio
 
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
-from fumehood.cli.messages import say
+from fumehood.cli.output import say
 from fumehood.errors import UsageError
 from fumehood.events import Event, Stdout
 from fumehood.policy import Policy

@@ -13,7 +13,7 @@ from fumehood.backends.native.doctor.controllers import explain_absence, version
 from fumehood.backends.native.doctor.mechanisms import AFTER_CGROUPS, BEFORE_CGROUPS, judge
 from fumehood.backends.native.doctor.remedies import Settings, explain, read_settings
 from fumehood.cli import doctor
-from fumehood.cli.trial import Trial
+from fumehood.cli.smoke_test import SmokeTest
 from fumehood.guest.probe import PROBES, Answer
 
 PLAIN = Settings(sysctls={}, in_container=False, is_root=False, has_all_users=True, interpreter="/usr/bin/python3.12")
@@ -121,7 +121,7 @@ BAD_NEWS = (
 
 
 def test_a_diagnosis_fits_80_columns_and_names_each_fix_once() -> None:
-    lines = list(doctor._lines(Diagnosis("Linux", "root", BAD_NEWS), Trial(False, "it broke " * 20), []))
+    lines = list(doctor._lines(Diagnosis("Linux", "root", BAD_NEWS), SmokeTest(False, "it broke " * 20), []))
     assert all(len(line) <= 80 and line.isprintable() for line in lines)
     assert sum("sudo a" in line for line in lines) == 1
     assert "           fix: as for user namespaces" in lines

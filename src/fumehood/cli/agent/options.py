@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from fumehood.cli import overrides
-from fumehood.cli.harvest import check_folder, let_out
+from fumehood.cli.artifacts import check_folder, let_out
 from fumehood.errors import UsageError
 
 if TYPE_CHECKING:

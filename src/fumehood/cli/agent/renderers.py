@@ -24,8 +24,7 @@ from fumehood.agents.events import (
 from fumehood.agents.result import TaskResult
 from fumehood.agents.stop_reason import Stop
 from fumehood.characters import neutralise, one_line
-from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
-from fumehood.cli.messages import say
+from fumehood.cli.output import BOLD, DIM, GREEN, RED, YELLOW, paint, say
 from fumehood.policy import format_size
 from fumehood.tools.approvals.display import COLOURS, Line, draw
 from fumehood.tools.result import ToolStatus

@@ -18,10 +18,9 @@ from fumehood.agents.stop_reason import Stop
 from fumehood.cli import exitcodes
 from fumehood.cli.agent.options import Arguments, load_state, make_agent, save_state
 from fumehood.cli.agent.renderers import JsonLines, Renderer, Screen
-from fumehood.cli.colours import BOLD, paint
-from fumehood.cli.consent import Prompt
-from fumehood.cli.harvest import Harvest
-from fumehood.cli.messages import say
+from fumehood.cli.approval_prompt import Prompt
+from fumehood.cli.artifacts import ArtifactFolder
+from fumehood.cli.output import BOLD, paint, say
 from fumehood.errors import UsageError
 
 _Act = Callable[[AssistantAgent, "_Watch", Renderer, Arguments], Awaitable[int]]
@@ -33,7 +32,7 @@ def run_tasks(chosen: Arguments) -> int:
     renderer: Renderer = JsonLines() if chosen.json else Screen(chosen.out, has_prompt=approvals.ask is not None)
     agent = make_agent(chosen, approvals)
     load_state(agent, chosen.state)
-    watch = _Watch(agent, Harvest(chosen.out, quiet=chosen.json))
+    watch = _Watch(agent, ArtifactFolder(chosen.out, quiet=chosen.json))
     match chosen.verb:
         case "chat":
             return anyio.run(watch.over, _chat, renderer, chosen)
@@ -56,8 +55,8 @@ def _asking(chosen: Arguments) -> ApprovalSettings:
 class _Watch:
     """The first signal ends the task under way, or, between tasks, everything."""
 
-    def __init__(self, agent: AssistantAgent, harvest: Harvest) -> None:
-        self._agent, self._harvest = agent, harvest
+    def __init__(self, agent: AssistantAgent, artifacts: ArtifactFolder) -> None:
+        self._agent, self._artifacts = agent, artifacts
         self.is_at_task = False
         self._signal: int | None = None
 
@@ -90,7 +89,7 @@ class _Watch:
                     renderer.show(event)
                     if isinstance(event, CallReturned) and event.run is not None:
                         for display in event.run.displays:
-                            self._harvest.picture(display)
+                            self._artifacts.picture(display)
                     if isinstance(event, TaskEnded):
                         return event.result
         finally:

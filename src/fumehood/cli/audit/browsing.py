@@ -14,7 +14,7 @@ from fumehood.characters import one_line
 from fumehood.cli.audit import words
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, place, query
 from fumehood.cli.audit.shown import Shown, text_lines
-from fumehood.cli.colours import BOLD, DIM, paint
+from fumehood.cli.output import BOLD, DIM, paint
 from fumehood.errors import UsageError
 
 _LAST = "last"

@@ -11,7 +11,7 @@ from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
 from fumehood.characters import one_line
 from fumehood.cli import exitcodes
 from fumehood.cli.audit.choices import Arguments, Verbs, place
-from fumehood.cli.colours import DIM, GREEN, RED, YELLOW, paint
+from fumehood.cli.output import DIM, GREEN, RED, YELLOW, paint
 from fumehood.errors import UsageError
 
 _VERIFY = """\

@@ -18,7 +18,7 @@ from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query
 from fumehood.audit.trail import Trail
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, moment, place, query
-from fumehood.cli.messages import say
+from fumehood.cli.output import say
 from fumehood.errors import AuditError, UsageError
 
 _EXPORT = """\

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from fumehood.characters import cut, padded, width_of
 from fumehood.cli.audit.shown import Shown
-from fumehood.cli.colours import BOLD, DIM, GREEN, RED, YELLOW, paint
+from fumehood.cli.output import BOLD, DIM, GREEN, RED, YELLOW, paint
 from fumehood.results import Status
 
 _ID_CHARACTERS = 12

@@ -19,7 +19,7 @@ import anyio
 
 from fumehood.audit import location
 from fumehood.cli.bench import runs, sessions
-from fumehood.cli.bench.rows import Row
+from fumehood.cli.bench.measurement import Row
 
 Group = Callable[[int], AsyncIterator[Row]]
 

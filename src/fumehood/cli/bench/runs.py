@@ -9,8 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 
-from fumehood.cli.bench.rows import Row
-from fumehood.cli.bench.timing import command, descendants, in_thread, in_turns, per_second, private_memory_mib
+from fumehood.cli.bench.measurement import (
+    Row,
+    command,
+    descendants,
+    in_thread,
+    in_turns,
+    per_second,
+    private_memory_mib,
+)
 from fumehood.sandbox.sandbox import AsyncSandbox
 
 PROGRAM = "print(1)"

@@ -8,8 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-from fumehood.cli.bench.rows import Row
-from fumehood.cli.bench.timing import command, descendants, in_turns, private_memory_mib
+from fumehood.cli.bench.measurement import Row, command, descendants, in_turns, private_memory_mib
 from fumehood.events import Stdout
 from fumehood.sandbox.sandbox import AsyncSandbox
 

@@ -1,9 +1,8 @@
 """`hood policy test`: the tests that policies carry, against what they say and, with `--live`, in a real sandbox.
 
-finding      which files are meant
-examining    a file's tests -> outcomes (what the policy says: `fumehood.policy.testing`)
-rehearsal    the same attempts in a real sandbox; `probe` and `demand` are the programs that run there
-report, junit    outcomes -> what people and CI systems read
+suite     which files are meant; a file's tests -> outcomes (what the policy says: `fumehood.policy.testing`)
+live      the same attempts in a real sandbox; `probe` is the program that runs there
+report    outcomes -> what people and CI systems read
 """
 
 from __future__ import annotations
@@ -57,17 +56,16 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
 
 
 def execute(chosen: Arguments) -> int:
-    from fumehood.cli.policy_tests import junit, report
-    from fumehood.cli.policy_tests.examining import examine
-    from fumehood.cli.policy_tests.finding import find_policies
+    from fumehood.cli.policy_tests import report
+    from fumehood.cli.policy_tests.suite import examine, find_policies
 
     if chosen.backend is not None and not chosen.live:
         raise UsageError("--backend says where --live tries the tests; add --live")
     found = find_policies(chosen.paths or ["."])
-    show = report.Progress(is_verbose=chosen.verbose, is_silent=chosen.json)
+    show = report.PolicyPrinter(is_verbose=chosen.verbose, is_silent=chosen.json)
     examinations = [show.file(examine(file, is_live=chosen.live, backend=chosen.backend)) for file in found.policies]
     summary = report.Summary(examinations, found.problems, is_live=chosen.live)
     if chosen.junit is not None:
-        junit.write(chosen.junit, examinations, found.problems)
+        report.write_junit(chosen.junit, examinations, found.problems)
     summary.show(is_json=chosen.json)
     return summary.exit_code

@@ -1,5 +1,8 @@
 """Runs in the sandbox: tries files and connections, and prints an error number for each, 0 for what is allowed.
 
+With the name of a resource and an amount as arguments it asks for so much instead, and exits with REFUSED when the
+answer is an error; other refusals end the program, and are in the run's result.
+
 Standard input is a JSON list of [kind, target, is_own]; a target of a request is [method, secure, host, port, target],
 and other targets are text. Nothing that is there is changed, and nothing is left: a file
 that does not exist is tried as one without a name, in the folder that would hold it.
@@ -9,8 +12,10 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import secrets
+import signal
 import socket
 import stat
 import sys
@@ -19,6 +24,9 @@ from typing import Any
 _NULL = os.makedev(1, 3)
 _NAMELESS_UNKNOWN = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _SECONDS = 5
+REFUSED = 3
+_PAGE = 4096
+_BLOCK = 65536
 
 
 def read(path: str, *, is_own: bool) -> None:
@@ -120,5 +128,56 @@ def attempt(kind: str, target: Any, is_own: bool) -> int:
     return 0
 
 
+def take_memory(amount: int) -> None:
+    memory = mmap.mmap(-1, max(amount, 1))
+    for place in range(0, amount, _PAGE):
+        memory[place] = 1
+
+
+def take_processes(amount: int) -> None:
+    for _ in range(amount):
+        if os.fork() == 0:
+            signal.pause()
+
+
+def take_open_files(amount: int) -> None:
+    for _ in range(amount):
+        os.open("/dev/null", os.O_RDONLY)
+
+
+def take_disk(amount: int) -> None:
+    with open("/tmp/demand", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(amount, 1))
+
+
+def take_inodes(amount: int) -> None:
+    for number in range(amount):
+        os.close(os.open(f"/tmp/{number}", os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def take_output(amount: int) -> None:
+    for place in range(0, amount, _BLOCK):
+        os.write(1, b"." * min(_BLOCK, amount - place))
+
+
+def take(resource: str, amount: int) -> None:
+    """Never returns: what was taken goes with the process."""
+    ways = {
+        "memory": take_memory,
+        "processes": take_processes,
+        "open_files": take_open_files,
+        "disk": take_disk,
+        "inodes": take_inodes,
+        "output": take_output,
+    }
+    try:
+        ways[resource](amount)
+    except (OSError, MemoryError):
+        os._exit(REFUSED)
+    os._exit(0)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        take(sys.argv[1], int(sys.argv[2]))
     print(json.dumps([attempt(*entry) for entry in json.load(sys.stdin)], separators=(",", ":")))

@@ -1,26 +1,31 @@
-"""What people read: a line for each policy, some for each failure, and a summary; or all of it as JSON."""
+"""The results as people read them (a line for each policy, some for each failure, a summary), as JSON, or as JUnit XML.
+
+CI systems show the latter: a suite for each policy, a case for each test.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from xml.etree import ElementTree
 
+from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
-from fumehood.cli.colours import DIM, GREEN, RED, YELLOW, paint
-from fumehood.cli.columns import wrapped
-from fumehood.cli.policy_tests.examining import Examination, Outcome
+from fumehood.cli.output import DIM, GREEN, RED, YELLOW, paint, wrapped
+from fumehood.cli.policy_tests.suite import TestedCase, TestedPolicy
+from fumehood.errors import UsageError
 from fumehood.policy.file import PolicyFile
 
 _INDENT = "      "
 
 
-class Progress:
+class PolicyPrinter:
     """Shows each file when it is through."""
 
     def __init__(self, *, is_verbose: bool, is_silent: bool) -> None:
         self._is_verbose, self._is_silent = is_verbose, is_silent
 
-    def file(self, examination: Examination) -> Examination:
+    def file(self, examination: TestedPolicy) -> TestedPolicy:
         if not self._is_silent:
             for line in _file_lines(examination, is_verbose=self._is_verbose):
                 print(line, flush=True)
@@ -28,7 +33,7 @@ class Progress:
 
 
 class Summary:
-    def __init__(self, examinations: list[Examination], problems: list[str], *, is_live: bool) -> None:
+    def __init__(self, examinations: list[TestedPolicy], problems: list[str], *, is_live: bool) -> None:
         self._examinations, self._problems, self._is_live = examinations, problems, is_live
         self._outcomes = [outcome for examination in examinations for outcome in examination.outcomes]
         self._failed = sum(not outcome.passed for outcome in self._outcomes)
@@ -70,7 +75,7 @@ class Summary:
         }
 
 
-def failure_words(outcome: Outcome, file: PolicyFile) -> list[str]:
+def failure_words(outcome: TestedCase, file: PolicyFile) -> list[str]:
     """What was expected, what came, which rule decided, and what would change that."""
     decision, expected = outcome.result.decision, outcome.result.expectation.expect
     words: list[str] = []
@@ -84,7 +89,7 @@ def failure_words(outcome: Outcome, file: PolicyFile) -> list[str]:
     return words
 
 
-def _file_lines(found: Examination, *, is_verbose: bool) -> Iterator[str]:
+def _file_lines(found: TestedPolicy, *, is_verbose: bool) -> Iterator[str]:
     if found.file is not None and is_verbose:
         for outcome in found.outcomes:
             yield from _outcome_lines(outcome, found.file)
@@ -104,7 +109,7 @@ def _file_lines(found: Examination, *, is_verbose: bool) -> Iterator[str]:
         yield f"{paint('ok', GREEN)}    {name}: {_counted(count, 'test', 'tests')}"
 
 
-def _outcome_lines(outcome: Outcome, file: PolicyFile) -> Iterator[str]:
+def _outcome_lines(outcome: TestedCase, file: PolicyFile) -> Iterator[str]:
     word = paint("pass", GREEN) if outcome.passed else paint("fail", RED)
     expectation = outcome.result.expectation
     yield f"{word}  {file.name}:{outcome.line}: {expectation.expect} {expectation.attempt}"
@@ -124,13 +129,13 @@ def _counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def _examination_data(found: Examination) -> dict[str, object]:
+def _examination_data(found: TestedPolicy) -> dict[str, object]:
     file = found.file
     tests = [] if file is None else [_outcome_data(outcome, file) for outcome in found.outcomes]
     return {"file": found.name, "problems": list(found.problems), "tests": tests}
 
 
-def _outcome_data(outcome: Outcome, file: PolicyFile) -> dict[str, object]:
+def _outcome_data(outcome: TestedCase, file: PolicyFile) -> dict[str, object]:
     decision, expectation = outcome.result.decision, outcome.result.expectation
     data: dict[str, object] = {
         "line": outcome.line,
@@ -146,3 +151,48 @@ def _outcome_data(outcome: Outcome, file: PolicyFile) -> dict[str, object]:
     if outcome.seen is not None:
         data["live"] = {"verdict": outcome.seen.verdict, "detail": outcome.seen.detail}
     return data
+
+
+def write_junit(path: str, examinations: list[TestedPolicy], problems: list[str]) -> None:
+    root = ElementTree.Element("testsuites", name="hood policy test")
+    for examination in examinations:
+        root.append(_suite(examination))
+    if problems:
+        root.append(_suite(TestedPolicy("paths", None, (), tuple(problems), 0.0)))
+    for count in ("tests", "failures", "errors"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
+    ElementTree.indent(root)
+    try:
+        with open(path, "wb") as file:
+            ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
+    except OSError as error:
+        raise UsageError(f"--junit {path!r} cannot be written: {error.strerror}") from error
+
+
+def _suite(found: TestedPolicy) -> ElementTree.Element:
+    name = found.name
+    suite = ElementTree.Element("testsuite", name=name, file=name)
+    for outcome in found.outcomes:
+        assert found.file is not None
+        suite.append(_case(outcome, found.file))
+    for problem in found.problems:
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name="the policy can be read and tried")
+        ElementTree.SubElement(case, "error", message=neutralise(problem))
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(len(found.failures)))
+    suite.set("errors", str(len(found.problems)))
+    suite.set("time", f"{found.seconds:.3f}")
+    return suite
+
+
+def _case(outcome: TestedCase, file: PolicyFile) -> ElementTree.Element:
+    name, expectation = file.name, outcome.result.expectation
+    title = f"{expectation.expect} {expectation.attempt}"
+    case = ElementTree.Element("testcase", classname=name, name=title, file=name, line=str(outcome.line))
+    if not outcome.passed:
+        words = [neutralise(text) for text in failure_words(outcome, file)]
+        failure = ElementTree.SubElement(case, "failure", message=words[0])
+        failure.text = "\n".join(words)
+    if outcome.seen is not None and outcome.seen.verdict is None:
+        ElementTree.SubElement(case, "system-out").text = f"not tried live: {neutralise(outcome.seen.detail)}"
+    return case

@@ -1,4 +1,4 @@
-"""What a run brings besides text: files that may leave, and pictures. Saved under a folder, and named."""
+"""Files and pictures that a run produced, saved under the folder of --out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import secrets
 from pathlib import Path
 
 from fumehood.characters import one_line
-from fumehood.cli.messages import say
-from fumehood.cli.outlet import Outlet
+from fumehood.cli.output import ProgramOutput, say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, format_size
 from fumehood.results import Artifact, Display
@@ -17,7 +16,7 @@ from fumehood.sandbox.sandbox import AsyncSandbox
 _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "application/pdf": ".pdf"}
 
 
-class Harvest:
+class ArtifactFolder:
     """`folder` is None when nothing is to be saved."""
 
     def __init__(self, folder: str | None, *, quiet: bool, overwrite: bool = False) -> None:
@@ -25,14 +24,14 @@ class Harvest:
         self._quiet, self._overwrite = quiet, overwrite
         self._pictures = 0
 
-    async def show(self, display: Display, stdout: Outlet, stderr: Outlet) -> None:
-        """Text as text; a picture is saved, or said to be there."""
+    async def show(self, display: Display, stdout: ProgramOutput, stderr: ProgramOutput) -> None:
+        """Text is written to stdout; a picture is saved, or only mentioned where there is no folder."""
         text = display.data.get("text/plain")
         if isinstance(text, str):
             await stdout.write(f"{text}\n".encode("utf-8", "backslashreplace"))
         if not _PICTURES.keys().isdisjoint(display.data):
-            for outlet in (stdout, stderr):
-                outlet.finish()
+            for stream in (stdout, stderr):
+                stream.finish()
             self.picture(display)
 
     def picture(self, display: Display) -> None:

@@ -1,4 +1,4 @@
-"""A real run in a real sandbox: the only proof that everything works together."""
+"""A smoke test: a real run in a real sandbox, the only proof that everything works together."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _EXPECTED = "42\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """From nothing, and once more when everything is warm."""
+class SmokeTest:
+    """Its result, with the time of the first run (`cold_ms`) and of another one (`warm_ms`)."""
 
     works: bool
     detail: str = ""
@@ -26,14 +26,14 @@ class Trial:
     enforcement: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def run_trial() -> Trial:
+def run_smoke_test() -> SmokeTest:
     try:
         return anyio.run(_try)
     except (FumehoodError, OSError) as error:
-        return Trial(works=False, detail=str(error))
+        return SmokeTest(works=False, detail=str(error))
 
 
-async def _try() -> Trial:
+async def _try() -> SmokeTest:
     started = time.perf_counter()
     async with AsyncSandbox() as box:
         first = await box.run(_PROGRAM)
@@ -42,4 +42,4 @@ async def _try() -> Trial:
         warm_ms = (time.perf_counter() - started) * 1000 - cold_ms
         works = first.stdout == second.stdout == _EXPECTED
         detail = "" if works else f"it printed {first.stdout!r} and then {second.stdout!r}; {first.stderr}"
-        return Trial(works, detail, cold_ms, warm_ms, box.enforcement)
+        return SmokeTest(works, detail, cold_ms, warm_ms, box.enforcement)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood import Policy
-from fumehood.cli.policy_tests.demands import Demand, plan_demand
-from fumehood.cli.policy_tests.rehearsal import Command, Probe, Spared, plan
+from fumehood.cli.policy_tests.live import Demand, Probe, RefusedCommand, Untried, plan, plan_demand
 from fumehood.policy.amounts import Amount
 from fumehood.policy.testing import run_tests
 
@@ -20,7 +19,7 @@ RULES = [
 ]
 
 
-def plan_of(kind: str, target: str) -> Probe | Demand | Command | Spared:
+def plan_of(kind: str, target: str) -> Probe | Demand | RefusedCommand | Untried:
     test = {kind: target, "expect": "deny"}
     policy = Policy(network={"allow": RULES}, commands={"allow": ["ls"]}, tests=[test])
     return plan(policy, next(run_tests(policy)))
@@ -39,10 +38,10 @@ def plan_of(kind: str, target: str) -> Probe | Demand | Command | Spared:
             "POST https://read.example.com/x?y",
             Probe("request", ("POST", True, "read.example.com", 443, "/x?y")),
         ),
-        ("command", "rm x", Command("rm x")),
+        ("command", "rm x", RefusedCommand("rm x")),
     ],
 )
-def test_what_is_to_be_refused_is_tried(kind: str, target: str, expected: Probe | Command) -> None:
+def test_what_is_to_be_refused_is_tried(kind: str, target: str, expected: Probe | RefusedCommand) -> None:
     assert plan_of(kind, target) == expected
 
 
@@ -62,7 +61,7 @@ def test_what_is_to_be_refused_is_tried(kind: str, target: str, expected: Probe 
 )
 def test_what_would_reach_a_server_run_or_wait_is_spared(kind: str, target: str) -> None:
     found = plan_of(kind, target)
-    assert isinstance(found, Spared)
+    assert isinstance(found, Untried)
     assert found.reason
 
 

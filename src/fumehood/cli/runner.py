@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from fumehood.cli.harvest import Harvest
-from fumehood.cli.interruption import Interruption, StoppedError
-from fumehood.cli.messages import say
-from fumehood.cli.outlet import Outlet
+from fumehood.cli.artifacts import ArtifactFolder
+from fumehood.cli.interruption import Interruption, StoppedBySignalError
+from fumehood.cli.output import ProgramOutput, say
 from fumehood.errors import FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Policy
@@ -38,7 +37,7 @@ class Job:
     code: bytes
     options: RunOptions
     session: bool
-    harvest: Harvest
+    artifacts: ArtifactFolder
     learn: bool = False
     """Nothing gets out, and what was tried is recorded. Standard output is not the program's then."""
 
@@ -54,19 +53,21 @@ def run_silently(job: Job, interruption: Interruption) -> RunResult:
 
 def run_live(job: Job, interruption: Interruption) -> RunResult:
     """The output appears while the program runs; the result is without it."""
-    outlets = (Outlet(2 if job.learn else 1, interruption), Outlet(2, interruption))
+    streams = (ProgramOutput(2 if job.learn else 1, interruption), ProgramOutput(2, interruption))
 
     async def work(box: AsyncSandbox, code: bytes) -> RunResult:
-        return await _show(box.stream(code, **job.options), job.harvest, *outlets)
+        return await _show(box.stream(code, **job.options), job.artifacts, *streams)
 
     try:
         return _supervise(job, work, interruption)
     finally:
-        for outlet in outlets:
-            outlet.finish()
+        for stream in streams:
+            stream.finish()
 
 
-async def _show(stream: AsyncGenerator[Event, None], harvest: Harvest, stdout: Outlet, stderr: Outlet) -> RunResult:
+async def _show(
+    stream: AsyncGenerator[Event, None], artifacts: ArtifactFolder, stdout: ProgramOutput, stderr: ProgramOutput
+) -> RunResult:
     # Closed here and now, whatever happens: leaving the stream is what ends the run.
     async with aclosing(stream) as events:
         async for event in events:
@@ -76,11 +77,11 @@ async def _show(stream: AsyncGenerator[Event, None], harvest: Harvest, stdout: O
                 case Stderr(data):
                     await stderr.write(data)
                 case Display():
-                    await harvest.show(event, stdout, stderr)
+                    await artifacts.show(event, stdout, stderr)
                 case Finished(result):
                     # Before we say anything ourselves: a program may have left its colours on, or the terminal blank.
-                    for outlet in (stdout, stderr):
-                        outlet.finish()
+                    stdout.finish()
+                    stderr.finish()
                     return result
     raise AssertionError("a stream ends with Finished")
 
@@ -95,9 +96,9 @@ async def _admitted(job: Job) -> tuple[bytes, Trail | None]:
     """The code that may run, and how the audit log ties it to whoever approved it."""
     if not job.policy.approvals:
         return job.code, None
-    from fumehood.cli import consent
+    from fumehood.cli import approval_prompt
 
-    admitted = await consent.ask(job.policy, job.code, job.options, session=job.session)
+    admitted = await approval_prompt.ask(job.policy, job.code, job.options, session=job.session)
     return admitted.code, admitted.trail
 
 
@@ -141,14 +142,14 @@ def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
                 async with box:
                     with stop.through(box):
                         result = await work(box, code)
-                    await job.harvest.gather(box, result.artifacts)
+                    await job.artifacts.gather(box, result.artifacts)
                     return result
-        raise StoppedError(interruption.signal or 0)
+        raise StoppedBySignalError(interruption.signal or 0)
 
     try:
         return anyio.run(main)
     except FumehoodError:
         # Ctrl-C reaches a cell that is just being started too; its complaint is not the news.
         if interruption.signal:
-            raise StoppedError(interruption.signal) from None
+            raise StoppedBySignalError(interruption.signal) from None
         raise

@@ -11,11 +11,11 @@ import sys
 import termios
 
 CODE = """
-from fumehood.cli.denials import tell
+from fumehood.cli.output import print_denials
 from fumehood.results import Denial
 help = "add {host: a.example, ports: [443]} to network.allow"
 first = Denial("connect", "connect a.example:443", "no rule opens this name", remedy=help, count=2)
-tell((first, Denial("dns", "dns \\x1b[2J", "no")))
+print_denials((first, Denial("dns", "dns \\x1b[2J", "no")))
 """
 
 

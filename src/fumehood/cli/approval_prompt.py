@@ -1,11 +1,11 @@
-"""`hood run` as a call of a tool: whether it needs a yes under the policy, and whom it comes from."""
+"""Approval of a `hood run`, which the policy may demand as for any call of a tool, asked for at the terminal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from fumehood.audit import AuditLog, Trail
-from fumehood.cli.messages import say
+from fumehood.cli.output import say
 from fumehood.policy import Policy, format_duration
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools.approvals import Approvals, Request
@@ -16,21 +16,21 @@ _SHELLS = ("sh", "bash")
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
-    """What may be run, which somebody may have edited, and the trail that ties the run to the approval."""
+class ApprovedRun:
+    """The code that may run, perhaps edited at the prompt, and the trail that ties the run to the approval."""
 
     code: bytes
     trail: Trail
 
 
-async def ask(policy: Policy, code: bytes, options: RunOptions, *, session: bool) -> Consent:
-    """NotApprovedError when nobody says yes. Without a terminal, `hood approvals` elsewhere can still answer."""
+async def ask(policy: Policy, code: bytes, options: RunOptions, *, session: bool) -> ApprovedRun:
+    """Raises NotApprovedError without an approval. Where there is no terminal, `hood approvals` can still answer."""
     call = as_call(policy, code, options, session=session)
     trail = Trail(AuditLog.default()).within(call=call.digest.removeprefix("sha256:")[:16])
     prompt = Prompt()
     approvals = Approvals(policy, ask=prompt.ask, trail=trail, listener=prompt)
     approved = await approvals.approve(call)
-    return Consent(approved.text.encode("utf-8", "surrogateescape"), trail)
+    return ApprovedRun(approved.text.encode("utf-8", "surrogateescape"), trail)
 
 
 def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) -> Call:

@@ -1,4 +1,4 @@
-"""How things are timed: in turns, so that both sides meet the same noise, and by the median."""
+"""Rows of the table and how they are measured: in turns, so that both sides meet the same noise, by the median."""
 
 from __future__ import annotations
 
@@ -8,12 +8,32 @@ import statistics
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 
 import anyio
 from anyio import to_thread
 
 Job = Callable[[], Awaitable[object] | None]
 AsyncJob = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: `value` against `against`, both in `unit`."""
+
+    name: str
+    value: float = 0.0
+    unit: str = "ms"
+    against: float | None = None
+    budget: str = ""
+    missing: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.against is None else self.value / self.against
+
+    def to_dict(self) -> dict[str, object]:
+        return {**asdict(self), "ratio": self.ratio}
 
 
 async def in_turns(rounds: int, *jobs: Job, is_shuffled: bool = False) -> list[float]:
