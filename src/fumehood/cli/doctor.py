@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import get_args
 
 from fumehood.backends.docker.diagnosis import examine as examine_containers
-from fumehood.backends.native.doctor import Check, Condition, Diagnosis, examine
+from fumehood.backends.native.doctor import Diagnosis, MechanismCheck, MechanismState, examine
 from fumehood.backends.selection import select_backend
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
@@ -20,10 +20,10 @@ from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
 
 _COLOURS = {
-    Condition.WORKS: GREEN,
-    Condition.WEAKER: YELLOW,
-    Condition.MISSING: RED,
-    Condition.UNUSED: DIM,
+    MechanismState.WORKS: GREEN,
+    MechanismState.WEAKER: YELLOW,
+    MechanismState.MISSING: RED,
+    MechanismState.UNUSED: DIM,
 }
 _NAME_WIDTH = 19
 _INDENT = " " * 11
@@ -104,7 +104,7 @@ def _lines(diagnosis: Diagnosis, smoke_test: SmokeTest, backends: list[BackendSt
     yield _verdict(diagnosis, smoke_test)
 
 
-def _check_lines(check: Check) -> Iterator[str]:
+def _check_lines(check: MechanismCheck) -> Iterator[str]:
     start = f"  {check.condition:7}  {check.name:{_NAME_WIDTH}}{check.purpose}"
     remark = f" ({neutralise(check.detail)})" if check.detail else ""
     fits = len(start + remark) <= COLUMNS
@@ -135,7 +135,7 @@ def _smoke_test_lines(smoke_test: SmokeTest) -> Iterator[str]:
 def _verdict(diagnosis: Diagnosis, smoke_test: SmokeTest) -> str:
     if not smoke_test.works:
         return paint("Sandboxes do not work here.", RED)
-    weaker = [check.name for check in diagnosis.checks if check.condition is Condition.WEAKER]
+    weaker = [check.name for check in diagnosis.checks if check.condition is MechanismState.WEAKER]
     if not weaker:
         return paint("Sandboxes work here, at full strength.", GREEN)
     return "\n".join(wrapped(f"Sandboxes work here, with less than the best: {', '.join(weaker)}.", indent=""))

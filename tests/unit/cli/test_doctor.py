@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.backends.native.doctor import Check, Condition, Diagnosis
-from fumehood.backends.native.doctor.controllers import explain_absence, version_of
-from fumehood.backends.native.doctor.mechanisms import AFTER_CGROUPS, BEFORE_CGROUPS, judge
-from fumehood.backends.native.doctor.remedies import Settings, explain, read_settings
+from fumehood.backends.native.doctor import Diagnosis, MechanismCheck, MechanismState
+from fumehood.backends.native.doctor.cgroups import explain_absence, version_of
+from fumehood.backends.native.doctor.checks import AFTER_CGROUPS, BEFORE_CGROUPS, judge
+from fumehood.backends.native.doctor.diagnosis import KernelSettings, explain, read_settings
 from fumehood.cli import doctor
 from fumehood.cli.smoke_test import SmokeTest
 from fumehood.guest.probe import PROBES, Answer
 
-PLAIN = Settings(sysctls={}, in_container=False, is_root=False, has_all_users=True, interpreter="/usr/bin/python3.12")
+PLAIN = KernelSettings(
+    sysctls={}, in_container=False, is_root=False, has_all_users=True, interpreter="/usr/bin/python3.12"
+)
 REFUSED: Answer = {"errno": errno.EPERM, "error": "Operation not permitted"}
 WORKING: dict[str, Answer] = {name: {"value": 7} for name in PROBES}
 
 
-def settings(**sysctls: str) -> Settings:
+def settings(**sysctls: str) -> KernelSettings:
     return replace(PLAIN, sysctls={name.replace("__", "."): value for name, value in sysctls.items()})
 
 
@@ -42,7 +44,7 @@ def test_every_probe_has_a_meaning() -> None:
         (replace(PLAIN, is_root=True, has_all_users=False), "setpriv --reuid 1000"),
     ],
 )
-def test_what_stands_in_the_way_of_user_namespaces_is_found_and_mended(found: Settings, fix: str) -> None:
+def test_what_stands_in_the_way_of_user_namespaces_is_found_and_mended(found: KernelSettings, fix: str) -> None:
     assert explain("user namespaces", REFUSED, found).fixes[0].startswith(fix)
 
 
@@ -75,8 +77,8 @@ def test_settings_are_read_from_proc(tmp_path: Path) -> None:
 def test_without_landlock_the_rest_still_works() -> None:
     checks = judge(BEFORE_CGROUPS, {**WORKING, "Landlock": {"value": 0}}, PLAIN, is_root=True)
     conditions = {check.name: check.condition for check in checks}
-    assert conditions.pop("Landlock") is Condition.WEAKER
-    assert set(conditions.values()) == {Condition.WORKS}
+    assert conditions.pop("Landlock") is MechanismState.WEAKER
+    assert set(conditions.values()) == {MechanismState.WORKS}
 
 
 def test_what_only_lacks_user_namespaces_says_so() -> None:
@@ -89,7 +91,7 @@ def test_what_only_lacks_user_namespaces_says_so() -> None:
 def test_id_mapped_mounts_are_not_needed_by_an_ordinary_user() -> None:
     answers: dict[str, Answer] = {**WORKING, "id-mapped mounts": REFUSED}
     checks = {c.name: c.condition for c in judge(BEFORE_CGROUPS, answers, PLAIN, is_root=False)}
-    assert checks["id-mapped mounts"] is Condition.UNUSED
+    assert checks["id-mapped mounts"] is MechanismState.UNUSED
 
 
 @pytest.mark.parametrize(
@@ -111,12 +113,16 @@ def test_the_version_of_a_controller_is_that_of_its_tree(tmp_path: Path) -> None
 
 
 BAD_NEWS = (
-    Check(
-        "user namespaces", Condition.MISSING, "users of its own", "a reason of many words " * 9, ("sudo a", "sudo b")
+    MechanismCheck(
+        "user namespaces",
+        MechanismState.MISSING,
+        "users of its own",
+        "a reason of many words " * 9,
+        ("sudo a", "sudo b"),
     ),
-    Check("mount namespace", Condition.MISSING, "files of its own", "needs user namespaces"),
-    Check("memory cgroup", Condition.WEAKER, "one limit for all", "\x1b[2J " * 20, ("sudo a", "sudo b")),
-    Check("pidfd", Condition.WORKS, "signals"),
+    MechanismCheck("mount namespace", MechanismState.MISSING, "files of its own", "needs user namespaces"),
+    MechanismCheck("memory cgroup", MechanismState.WEAKER, "one limit for all", "\x1b[2J " * 20, ("sudo a", "sudo b")),
+    MechanismCheck("pidfd", MechanismState.WORKS, "signals"),
 )
 
 

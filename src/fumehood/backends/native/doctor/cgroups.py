@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from fumehood.backends.native.cgroups import CONTROLLERS, CellCgroups
-from fumehood.backends.native.doctor.diagnosis import Check, Condition, Remedy
-from fumehood.backends.native.doctor.remedies import boot_with
+from fumehood.backends.native.doctor.diagnosis import MechanismCheck, MechanismState, Remedy, boot_with
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.guest.contract.probe import Answer
 
@@ -22,9 +21,9 @@ _PURPOSES = {
     "cpu": "a fraction of a CPU for all of them",
 }
 _INSTEAD = {
-    "memory": (Condition.WEAKER, "RLIMIT_AS limits each process by itself instead"),
-    "pids": (Condition.UNUSED, "RLIMIT_NPROC holds the limit instead"),
-    "cpu": (Condition.WEAKER, "whole CPUs are given by affinity instead, fractions are refused"),
+    "memory": (MechanismState.WEAKER, "RLIMIT_AS limits each process by itself instead"),
+    "pids": (MechanismState.UNUSED, "RLIMIT_NPROC holds the limit instead"),
+    "cpu": (MechanismState.WEAKER, "whole CPUs are given by affinity instead, fractions are refused"),
 }
 _SCOPE = "systemd-run --user --scope -p Delegate=yes hood run ..."
 _DELEGATE_CPU = (
@@ -71,7 +70,7 @@ def open_trial_groups(machine: HostFacts) -> Iterator[TrialGroups]:
 
 def judge_controllers(
     machine: HostFacts, answers: Mapping[str, Answer], failures: Mapping[str, str]
-) -> Iterator[Check]:
+) -> Iterator[MechanismCheck]:
     for controller in CONTROLLERS:
         name, purpose = f"{controller} cgroup", _PURPOSES[controller]
         hierarchy = machine.controls(controller)
@@ -80,26 +79,30 @@ def judge_controllers(
             yield _absent(controller, explain_absence(controller, version_of(controller), is_root=machine.is_root))
         elif failure:
             detail = f"{hierarchy.parent} looks usable but is not: {failure}"
-            yield Check(name, Condition.MISSING, purpose, detail, (_SCOPE,))
+            yield MechanismCheck(name, MechanismState.MISSING, purpose, detail, (_SCOPE,))
         else:
-            yield Check(name, Condition.WORKS, purpose, f"version {hierarchy.version}")
+            yield MechanismCheck(name, MechanismState.WORKS, purpose, f"version {hierarchy.version}")
     yield _swap(machine)
 
 
-def _absent(controller: str, remedy: Remedy) -> Check:
+def _absent(controller: str, remedy: Remedy) -> MechanismCheck:
     condition, instead = _INSTEAD[controller]
-    fixes = remedy.fixes if condition is Condition.WEAKER else ()
-    return Check(f"{controller} cgroup", condition, _PURPOSES[controller], f"{remedy.reason}; {instead}", fixes)
+    fixes = remedy.fixes if condition is MechanismState.WEAKER else ()
+    return MechanismCheck(
+        f"{controller} cgroup", condition, _PURPOSES[controller], f"{remedy.reason}; {instead}", fixes
+    )
 
 
-def _swap(machine: HostFacts) -> Check:
+def _swap(machine: HostFacts) -> MechanismCheck:
     name, purpose = "swap accounting", "memory that is swapped out counts too"
     if machine.controls("memory") is None:
-        return Check(name, Condition.UNUSED, purpose, "there is no memory cgroup to count in")
+        return MechanismCheck(name, MechanismState.UNUSED, purpose, "there is no memory cgroup to count in")
     if machine.swap_is_counted:
-        return Check(name, Condition.WORKS, purpose)
+        return MechanismCheck(name, MechanismState.WORKS, purpose)
     fixes = ("sudo swapoff -a", boot_with("swapaccount=1"))
-    return Check(name, Condition.WEAKER, purpose, "this kernel was told not to count swap, and there is some", fixes)
+    return MechanismCheck(
+        name, MechanismState.WEAKER, purpose, "this kernel was told not to count swap, and there is some", fixes
+    )
 
 
 def version_of(controller: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Version | None:
