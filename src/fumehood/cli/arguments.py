@@ -55,6 +55,9 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"unknown {value!r}{advice}")
 
     def error(self, message: str) -> NoReturn:
+        choices = [action.choices for action in self._actions if action.choices and not action.option_strings]
+        if message.startswith("the following arguments are required") and choices:
+            message = f"{message}, one of {', '.join(map(str, choices[0]))}"
         say(f"{message}; see `{self.prog} --help`")
         raise SystemExit(exitcodes.USAGE)
 

@@ -82,7 +82,10 @@ def _dispatch(arguments: list[str]) -> int:
         case _:
             name = arguments[1] if arguments[0] in ("help", "-h", "--help") else arguments[0]
             kind = "option" if name.startswith("-") else "command"
-            say(f"unknown {kind} {name!r}{nearest(name, [*BY_NAME, '--help', '--version'])}; see `hood --help`")
+            advice = nearest(name, [*BY_NAME, "--help", "--version"])
+            if not advice and os.path.isfile(name):
+                advice = f" (did you mean `hood run {name}`?)"
+            say(f"unknown {kind} {name!r}{advice}; see `hood --help`")
             return exitcodes.USAGE
 
 

@@ -54,6 +54,8 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     [
         (["rn"], "hood: unknown command 'rn' (did you mean 'run'?); see `hood --help`\n"),
         (["--verbose"], "hood: unknown option '--verbose'"),
+        ([__file__], f"hood: unknown command {__file__!r} (did you mean `hood run {__file__}`?)"),
+        (["env"], "hood: the following arguments are required: VERB, one of list, build, prune; see `hood env"),
         (["run", "--polcy", "x"], "hood: unknown option --polcy (did you mean '--policy'?); see `hood run --help`\n"),
         (["run", "x.py", "--frob"], "hood: unknown option --frob (the program's own options come after `--`)"),
         (["run", "-c", "1", "-c", "2"], "hood: -c is given twice; give it once"),
@@ -64,7 +66,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         (["help", "rum"], "hood: unknown command 'rum' (did you mean 'run'?)"),
         (["run", "--cpus", "many", "x.py"], "hood: argument --cpus: invalid float value: 'many'"),
         (["run"], "hood: nothing to run"),
-        (["policy"], "hood: the following arguments are required: VERB; see `hood policy --help`\n"),
+        (["policy"], "hood: the following arguments are required: VERB, one of check, show, diff, "),
         (["gc", "now"], "hood: unrecognized arguments: now; see `hood gc --help`\n"),
     ],
 )
