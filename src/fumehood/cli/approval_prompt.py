@@ -49,7 +49,7 @@ def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) 
 
 
 class Prompt(TerminalPrompt):
-    """At the terminal; where there is none, somebody is told where else to answer."""
+    """A prompt at the terminal; where there is none, a message says which command answers instead."""
 
     def waiting(self, request: Request) -> None:
         if not self.is_there():

@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
     unknown_option_advice = ""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads say the same of one parameter
-        """Words that have no place are left to the caller; an option that nobody knows never is."""
+        """Words that have no place are returned to the caller; an unknown option is an error."""
         chosen, rest = super().parse_known_args(args, namespace)
         unknown = next((word for word in rest if word.startswith("-") and word != "-"), None)
         if unknown is not None:

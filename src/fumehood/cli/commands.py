@@ -28,7 +28,7 @@ class Command:
     """Whether one is worth growing while the command is being imported."""
 
     def load(self) -> CommandModule:
-        """Imports make many objects and no garbage, so nobody looks for any."""
+        """Without garbage collection: imports make many objects and no garbage."""
         gc.disable()
         try:
             return cast("CommandModule", import_module(self.module))

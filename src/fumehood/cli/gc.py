@@ -16,7 +16,7 @@ from fumehood.images.workshop import remove_abandoned
 def build_parser() -> argparse.ArgumentParser:
     return Parser(
         prog="hood gc",
-        description="Remove what killed processes left behind, and what nobody uses any more.",
+        description="Remove what killed processes left behind, and what is no longer used.",
     )
 
 

@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     overrides.add_options(parser, variables=False)
     add = parser.add_argument
     add("--http", metavar="HOST:PORT", help="listen there instead; port 0 takes any that is free")
-    add("--token-file", metavar="FILE", help="the token that clients must send, readable for nobody else")
+    add("--token-file", metavar="FILE", help="the token that clients must send, readable only for you")
     add("--allow-host", metavar="NAME", action="append", default=[], help="a name clients reach us by (repeatable)")
     add("--allow-origin", metavar="URL", action="append", default=[], help="of a page that may use us (repeatable)")
     add("--clients", metavar="N", type=int, default=16, help="the most at the same time, over HTTP (16)")
@@ -73,7 +73,7 @@ def execute(arguments: list[str]) -> int:
     if find_spec("mcp") is None:
         raise UsageError("hood mcp needs the protocol's SDK: pip install 'fumehood[mcp]'")
     policy = overrides.load_policy(chosen)
-    # Now, while somebody looks, and not when the first call comes.
+    # At the start, where the message is seen, and not when the first call comes.
     select_backend(policy).check(policy)
     warn_of_dangers(policy)
     return _serve(chosen, policy, idle_seconds)

@@ -126,7 +126,7 @@ def _print_lesson(policy: Policy, result: RunResult) -> None:
 
 
 def _explain(chosen: Arguments, result: RunResult, stopped_by: int | None) -> None:
-    """What the program was refused, and how it ended; a refusal that ended it is told once."""
+    """Prints what the program was refused and how it ended; a refusal that ended it is printed once."""
     told = () if chosen.learn else result.denials
     overrides.tell_denials(chosen, told)
     if stopped_by and (result.cause is Cause.CANCELLED or result.signal == signal.Signals(stopped_by).name):

@@ -87,13 +87,13 @@ async def _show(
 
 
 def _tell(line: str) -> None:
-    """Why it takes so long, for somebody who is waiting."""
+    """Prints progress, on a terminal only."""
     if os.isatty(2):
         say(line)
 
 
 async def _admitted(job: Job) -> tuple[bytes, Trail | None]:
-    """The code that may run, and how the audit log ties it to whoever approved it."""
+    """The code that may run, and the audit trail that ties it to its approval."""
     if not job.policy.approvals:
         return job.code, None
     from fumehood.cli import approval_prompt

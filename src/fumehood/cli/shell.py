@@ -32,7 +32,7 @@ A program in the sandbox writes to your terminal as it is: one that you do not
 trust at all belongs into `hood run`, which shows text and colours only.
 """
 _CHUNK_BYTES = 4096
-# So that nobody takes it for the shell outside.
+# Tells it apart from the shell outside.
 _PROMPT = r"(hood) \w \$ "
 
 
@@ -48,7 +48,7 @@ def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(ours, namespace=overrides.Arguments())
     if not (os.isatty(0) and os.isatty(1)):
         raise UsageError("hood shell needs a terminal; `hood run --language sh -` takes a script on standard input")
-    # Somebody sits there, and leaves when done: a run's usual limits would end the shell in the middle of a word.
+    # An interactive shell ends when its user leaves; a run's usual limits would end it in the middle of a word.
     policy = overrides.load_policy(chosen, Policy(resources={"timeout": "12h", "output": "1G"}))
     environment = overrides.environment(chosen.env, os.environ)
     if not command:

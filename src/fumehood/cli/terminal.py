@@ -1,7 +1,7 @@
 r"""What a program in a sandbox may do to the terminal in front of it: lines, tabs and colours, nothing else.
 
 A terminal obeys what is written to it: sequences set its title, move the cursor over earlier lines, write to the
-clipboard or make it answer as if somebody had typed. Everything but \n, \r, \t, SGR (colours) and characters that are
+clipboard or make it answer as if keys had been typed. Everything but \n, \r, \t, SGR (colours) and characters that are
 known to be harmless becomes visible text. With \r a program overwrites its own line, as progress bars do; our own
 messages begin on a line of their own, without its colours, and contain none.
 """

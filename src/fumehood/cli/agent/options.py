@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NAME = "agent"
 _INSTRUCTIONS = """\
 You solve the user's task with the tools you have. Code and commands run in a sandbox in which little is allowed; \
-what is denied is told, with the reason. Do not try the same again: find another way, or say what would be needed. \
+denials come with the reason. Do not try the same again: find another way, or say what would be needed. \
 Files that the user is to get belong in out/. Say in the end, in few words, what came out."""
 
 
@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="NAME", help="which model to ask")
     overrides.add_options(parser, variables=False)
     add("--tools", metavar="LIST", help="of python,shell,read_file,write_file,edit_file,list_files (default: all)")
-    add("--instructions", metavar="FILE", help="what the model is told first, instead of ours")
+    add("--instructions", metavar="FILE", help="the first message to the model, instead of ours")
     add("--turns", type=int, default=50, metavar="N", help="ask the model at most N times (50)")
     add("--calls", type=int, default=200, metavar="N", help="at most N calls of tools (200)")
     add("--tokens", type=int, metavar="N", help="at most N tokens, read and written")

@@ -1,4 +1,4 @@
-"""What happens in a task, for somebody who watches, or for a program that reads JSON lines."""
+"""Events of a task as text on a terminal, or as JSON lines for a program."""
 
 from __future__ import annotations
 

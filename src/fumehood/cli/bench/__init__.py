@@ -28,7 +28,7 @@ GROUPS: dict[str, Group] = {
     "cold": runs.measure_cold,
     "sessions": lambda rounds: sessions.measure(runs.plain_python(), rounds),
 }
-"""What can be measured by itself, in the order of the table; each is told how often."""
+"""What can be measured by itself, in the order of the table; each takes the number of rounds."""
 
 
 def build_parser(

@@ -39,7 +39,7 @@ class Row:
 async def in_turns(rounds: int, *jobs: Job, is_shuffled: bool = False) -> list[float]:
     """Median milliseconds of each job; the first round of each only warms up.
 
-    Shuffled where all of them use one cell: it makes new standbys every few runs, and whoever always came right after
+    Shuffled where all of them use one cell: it makes new standbys every few runs, and a job that always came after
     that would be the slower one.
     """
     samples: list[list[float]] = [[] for _ in jobs]

@@ -1,4 +1,4 @@
-"""The tests of a policy in a real sandbox, as far as trying them harms nobody.
+"""The tests of a policy in a real sandbox, as far as trying them does no harm.
 
 No server is reached while the gateway does its work: a connection that the policy allows is tried up to the answer to
 its name, and a request is sent only where the gateway reads it and is to refuse it. A command is run only if it is to
@@ -65,7 +65,7 @@ class _Manner:
     own_use: int
     beyond: int
     most: int
-    """Nobody's machine is put to more than this for a test."""
+    """A test uses no more than this of the machine."""
 
 
 _TIMES = frozenset({"timeout", "cpu_time"})

@@ -35,7 +35,7 @@ def read(path: str, *, is_own: bool) -> None:
     except FileNotFoundError:
         if not is_own:
             raise
-        write(path)  # whoever may write it finds it there afterwards
+        write(path)  # a program that may write it can read it afterwards
         return
     try:
         if os.fstat(descriptor).st_rdev == _NULL and path != "/dev/null":

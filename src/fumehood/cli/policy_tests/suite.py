@@ -126,7 +126,7 @@ def examine(name: str, *, is_live: bool, backend: str | None) -> TestedPolicy:
 def _try_live(
     file: PolicyFile, results: list[TestResult], backend: str | None, problems: list[str]
 ) -> Mapping[int, LiveResult]:
-    # Here and not above: most of the time nobody asks for a sandbox, and its parts take a while to import.
+    # Imported here: most runs need no sandbox, and its parts take a while to import.
     from fumehood.cli.policy_tests.live import try_live
 
     policy = file.policy if backend is None else file.policy.override({"backend": backend})

@@ -37,11 +37,11 @@ class Mechanism:
     purpose: str
     without: MechanismState = MechanismState.MISSING
     needs_users: bool = False
-    """Nobody but root can have it outside of a user namespace, and we want it inside of one."""
+    """Only root can have it outside of a user namespace, and we want it inside of one."""
 
 
 BEFORE_CGROUPS = (
-    Mechanism(_USERS, "users of its own, who are nobody outside"),
+    Mechanism(_USERS, "users of its own, with no rights outside"),
     Mechanism("mount namespace", "files of its own: it sees what it is given", needs_users=True),
     Mechanism("process namespace", "sees and signals its own processes alone", needs_users=True),
     Mechanism("network namespace", "no network but a loopback of its own", needs_users=True),
@@ -57,7 +57,7 @@ BEFORE_CGROUPS = (
 )
 AFTER_CGROUPS = (
     Mechanism("RLIMIT_NPROC", "a limit on processes, cgroup or not", needs_users=True),
-    Mechanism("sealed memory", "requests that nobody can change on the way"),
+    Mechanism("sealed memory", "requests that cannot change on the way"),
     Mechanism("pidfd", "signals that cannot hit the wrong process"),
 )
 

@@ -125,7 +125,7 @@ def _namespaces(mechanism: str, said: str, number: int | None, settings: KernelS
         )
     if settings.is_root and not settings.has_all_users:
         return Remedy(
-            f"{said}: this root is the root of a user namespace and has too few users to give; be somebody else in it",
+            f"{said}: this root is the root of a user namespace and has too few users to give; use another user",
             ("setpriv --reuid 1000 --regid 1000 --clear-groups hood run ...",),
         )
     if mechanism == "fresh /proc":
