@@ -1,7 +1,7 @@
-"""Whether a policy's `commands` let a run begin: judged on the host, before anything starts.
+"""Checks a run against the policy's `commands`, on the host, before anything starts.
 
-Command lines (`argv`, and source in bash or sh) are read and judged. Code in other languages is no command line; what
-it may execute is for the kernel to say. Reading takes its time, so that it happens in a thread of its own.
+Command lines (`argv`, and source in bash or sh) are read and judged. Code in other languages is not a command line; the
+kernel decides what it may execute. Reading takes time, so that it happens in a thread of its own.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def denied_result(refused: tuple[Denial, ...], policy: Policy) -> RunResult:
 
 def _line_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
     from fumehood.policy.commands import WRITABLE, judge, judge_argv
-    from fumehood.policy.commands.verdict import shortened
+    from fumehood.policy.commands.decision import shortened
 
     writable = (*WRITABLE, *(mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"))
     if request.source is None:
-        verdict = judge_argv(policy.commands, request.arguments, writable=writable)
+        decision = judge_argv(policy.commands, request.arguments, writable=writable)
     elif request.language not in _SHELLS:
         return ()
     elif request.script_name.startswith("/"):
@@ -69,15 +69,11 @@ def _line_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
         except UnicodeDecodeError as error:
             why = f"the script is not UTF-8 (byte {error.start}), so that it cannot be judged"
             return (Denial("command", request.script_name, why, remedy="write it in UTF-8"),)
-        verdict = judge(policy.commands, line, is_bash=_SHELLS[request.language], writable=writable)
+        decision = judge(policy.commands, line, is_bash=_SHELLS[request.language], writable=writable)
     return tuple(
-        Denial("command", shortened(refusal.part), refusal.why, _rule(refusal.rule), refusal.remedy)
-        for refusal in verdict.refusals
+        Denial("command", shortened(denied.attempt.text), denied.reason, denied.rule, denied.fix)
+        for denied in decision.denied
     )
-
-
-def _rule(text: str | None) -> str:
-    return f"commands.deny[{text}]" if text else ""
 
 
 def _kernel_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from fumehood.policy.commands.script import Assignment, Simple
+from fumehood.policy.commands.decision import RefusalError
+from fumehood.policy.commands.syntax import Assignment, Hole, SimpleCommand, Word, known
 from fumehood.policy.commands.variables import check_assignment, names
-from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import Hole, Word, known
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LETTERS_OF_SET = re.compile(r"[-+][eufxvC]+")
@@ -30,11 +29,11 @@ _NOT_UNDERSTOOD = "not understood"
 
 
 def check_builtin(name: str, words: Sequence[Word]) -> None:
-    """Raises RefusedError. `words` are those after the name."""
+    """Raises RefusalError. `words` are those after the name."""
     _CHECKS[name](name, words)
 
 
-def set_by(simple: Simple) -> Iterator[Assignment]:
+def set_by(simple: SimpleCommand) -> Iterator[Assignment]:
     """The variables that a builtin sets, as far as its words are understood; the rest is refused when it is judged."""
     head, *words = simple.words or [known("")]
     if head.text in ("export", "readonly"):
@@ -45,7 +44,7 @@ def set_by(simple: Simple) -> Iterator[Assignment]:
         yield from (Assignment(word.text, values, word.start, word.end) for word in words if word.text)
 
 
-def exported_by(simple: Simple) -> Iterator[str]:
+def exported_by(simple: SimpleCommand) -> Iterator[str]:
     """The variables whose values, whenever they are set, go to programs."""
     head, *words = simple.words or [known("")]
     if head.text == "export":
@@ -55,9 +54,9 @@ def exported_by(simple: Simple) -> Iterator[str]:
         yield from (assignment.name for assignment in simple.assignments if assignment.name != "IFS")
 
 
-def _refuse(name: str, words: Sequence[Word], why: str = _NOT_UNDERSTOOD, remedy: str = "write it plainly") -> None:
+def _refuse(name: str, words: Sequence[Word], why: str = _NOT_UNDERSTOOD, fix: str = "write it plainly") -> None:
     start, end = (words[0].start, words[-1].end) if words else (0, 1)
-    raise RefusedError(start, end, f"{name}: {why}", remedy)
+    raise RefusalError(start, end, f"{name}: {why}", fix)
 
 
 def _anything(name: str, words: Sequence[Word]) -> None:
@@ -76,7 +75,7 @@ def _one_word(name: str, words: Sequence[Word]) -> None:
 
 def _digits(name: str, words: Sequence[Word]) -> None:
     if any(word.text is None or not word.text.isdigit() for word in words):
-        _refuse(name, words, remedy="use a number")
+        _refuse(name, words, fix="use a number")
 
 
 def _declare(name: str, words: Sequence[Word]) -> None:
@@ -178,7 +177,7 @@ def _test(name: str, words: Sequence[Word]) -> None:
     shown = words
     if name == "[":
         if not words or words[-1].text != "]":
-            _refuse(name, words, remedy="close it with ]")
+            _refuse(name, words, fix="close it with ]")
         words = words[:-1]
     words = words[1:] if words and words[0].text == "!" else words
     operators = [word.text for word in words]
@@ -186,14 +185,14 @@ def _test(name: str, words: Sequence[Word]) -> None:
         len(words) <= 1 or (len(words) == 2 and operators[0] in _UNARY) or (len(words) == 3 and operators[1] in _BINARY)
     )
     if not is_understood:
-        _refuse(name, shown, remedy="use one comparison in each [ ... ], and && or || between them")
+        _refuse(name, shown, fix="use one comparison in each [ ... ], and && or || between them")
     if any(hole.is_many and not (hole.is_plain or hole.is_number) for word in words for hole in word.holes):
         _refuse(name, shown, "a variable without quotes may become an operator", "put quotes around variables")
 
 
 def _command(name: str, words: Sequence[Word]) -> None:
     if not words or words[0].text not in ("-v", "-V"):
-        _refuse(name, words, remedy="write the command without it; command -v looks a name up")
+        _refuse(name, words, fix="write the command without it; command -v looks a name up")
 
 
 def _jobs(name: str, words: Sequence[Word]) -> None:
@@ -203,7 +202,7 @@ def _jobs(name: str, words: Sequence[Word]) -> None:
 
 def _wait(name: str, words: Sequence[Word]) -> None:
     if any(word.prefix.startswith("-") or (word.text is None and word.may_be_option) for word in words):
-        _refuse(name, words, remedy='use wait, or wait "$!"')
+        _refuse(name, words, fix='use wait, or wait "$!"')
 
 
 _CHECKS: dict[str, Callable[[str, Sequence[Word]], None]] = {

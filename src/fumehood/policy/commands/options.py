@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fumehood.policy.commands.places import Place, is_hidden_or_remote
 from fumehood.policy.commands.programs import FAMILIES
 from fumehood.policy.commands.rules import rule_for
-from fumehood.policy.commands.tools import COMPILERS, TOOLS, Tool, is_option_of_compiler
+from fumehood.policy.commands.syntax import GLOB, Hole, Word, joined, known
+from fumehood.policy.commands.tools import COMPILERS, TOOLS, ToolOptions, is_option_of_compiler
 from fumehood.policy.commands.variables import names
-from fumehood.policy.commands.words import GLOB, Hole, Word, joined, known
+from fumehood.policy.commands.write_targets import WriteTargets, is_hidden_or_remote
 
 _PLAIN_FILE = "write the name of the file out, and ./ before it if it begins with - or @"
-_REMEDY = "leave it out, or add a rule that spells it to commands.allow: {!r}"
+_FIX = "leave it out, or add a rule that spells it to commands.allow: {!r}"
 _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
 _LISTS_OF_ZIP = names("-x -i --exclude")
@@ -38,30 +38,32 @@ _HARMLESS_SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Offence:
+class UnsafeWord:
     """One word that is not known to be harmless. A rule that spells `option` allows it."""
 
     position: int
     option: str
     why: str
-    remedy: str
+    fix: str
 
 
-def find_offence(name: str, arguments: Sequence[Word], place: Place, granted: frozenset[str]) -> Offence | None:
+def find_unsafe_word(
+    name: str, arguments: Sequence[Word], targets: WriteTargets, granted: frozenset[str]
+) -> UnsafeWord | None:
     """`name` is a program, or a program and its sub-command; `granted` are options that rules spell."""
     if name in COMPILERS:
-        return _of_compiler(name, arguments, place, granted)
+        return _of_compiler(name, arguments, targets, granted)
     tool = TOOLS.get(name)
     if tool is None:
         return _of_family(name, arguments, granted)
-    return _Reading(name, tool, place, granted, list(arguments)).offence()
+    return _ArgumentReader(name, tool, targets, granted, list(arguments)).unsafe_word()
 
 
 @dataclass(slots=True)
-class _Reading:
+class _ArgumentReader:
     name: str
-    tool: Tool
-    place: Place
+    tool: ToolOptions
+    targets: WriteTargets
     granted: frozenset[str]
     words: list[Word]
     at: int = 0
@@ -70,7 +72,7 @@ class _Reading:
     archives: list[Word] = field(default_factory=list[Word])
     """Of tar, which writes them or reads them."""
 
-    def offence(self) -> Offence | None:
+    def unsafe_word(self) -> UnsafeWord | None:
         if found := self._old_style():
             return found
         while self.at < len(self.words):
@@ -85,7 +87,7 @@ class _Reading:
                 return found
         return self._of_operands()
 
-    def _option(self, word: Word) -> Offence | None:
+    def _option(self, word: Word) -> UnsafeWord | None:
         if word.may_fall_apart:
             return self._unknown(word)
         text = word.text if word.text is not None else word.prefix
@@ -106,22 +108,22 @@ class _Reading:
             attached = Word(tuple(piece for piece in rest if piece != ""), word.start, word.end, word.raw)
             if option in self.tool.takes_value and attached.pieces and attached.may_be_empty:
                 why = f"{word.raw} may have no value, and would take the next word for it"
-                return Offence(self.at - 1, option, why, f"put a space after {option}")
+                return UnsafeWord(self.at - 1, option, why, f"put a space after {option}")
             if found := self._named(word, option, attached if is_last and attached.pieces else None):
                 return found
             if is_last or (option in self.granted and option not in self.tool.flags):
                 return None  # what follows is a value
         return None if word.text is not None else self._unknown(word)
 
-    def _standing_alone(self, word: Word) -> Offence | None:
+    def _standing_alone(self, word: Word) -> UnsafeWord | None:
         if word.text is None:
             return self._unknown(word)
         if len(word.text) == 2 or f"-{word.text}" in self.tool.flags:
             return self._named(word, word.text if len(word.text) == 2 else f"-{word.text}", None)
         why = f"{self.name} takes {word.raw} for one option"
-        return Offence(self.at - 1, "", why, "write each option and each value as a word of its own")
+        return UnsafeWord(self.at - 1, "", why, "write each option and each value as a word of its own")
 
-    def _named(self, word: Word, option: str, value: Word | None) -> Offence | None:
+    def _named(self, word: Word, option: str, value: Word | None) -> UnsafeWord | None:
         self.given.add(option)
         tool = self.tool
         if self.name == "git" and option == "-c" and value is None and self._takes_harmless_setting():
@@ -133,7 +135,7 @@ class _Reading:
         if option in tool.attached:
             if value is None:
                 why = f"{option} of {self.name} takes its value after = alone"
-                return Offence(self.at - 1, option, why, f"write it as {option}=...")
+                return UnsafeWord(self.at - 1, option, why, f"write it as {option}=...")
             return self._of_value(option, value)
         if option not in tool.takes_value:
             is_known = option in tool.optional | self.granted or (option in tool.flags and value is None)
@@ -148,11 +150,11 @@ class _Reading:
             if _LIKE_OPTION.match(value.prefix):
                 joint = "=" if option.startswith("--") else ""
                 why = f"{value.raw} may be taken for an option instead of the value of {option}"
-                return Offence(self.at - 1, option, why, f"write it as {option}{joint}{value.raw}")
+                return UnsafeWord(self.at - 1, option, why, f"write it as {option}{joint}{value.raw}")
             if self.name == "git stash" and self._shows_stash("show", "list"):
-                return Offence(self.at - 1, option, f"{option} has no value here", f"leave {option} out")
+                return UnsafeWord(self.at - 1, option, f"{option} has no value here", f"leave {option} out")
             if value.is_many:
-                return Offence(
+                return UnsafeWord(
                     self.at - 1, option, f"the value of {option} may become several words", "put quotes around it"
                 )
         return self._of_value(option, value)
@@ -167,27 +169,27 @@ class _Reading:
         self.at += is_harmless
         return is_harmless and not setting.is_many
 
-    def _of_value(self, option: str, value: Word) -> Offence | None:
+    def _of_value(self, option: str, value: Word) -> UnsafeWord | None:
         if self.name == "curl" and option in ("-w", "--write-out") and not _PRINTED.fullmatch(value.text or "%"):
-            return Offence(
+            return UnsafeWord(
                 self.at - 1, option, f"{option} of curl may write files", "use names in braces alone: %{http_code}"
             )
         if self.name.startswith("git ") and option in _FORMATS and _may_check_signatures(value):
             why = f"{option} may make git start the program that checks signatures"
-            return Offence(self.at - 1, option, why, "write it out, without %G and signature")
+            return UnsafeWord(self.at - 1, option, why, "write it out, without %G and signature")
         if self.name == "zip" and option in _LISTS_OF_ZIP and not self.operands:
             why = f"what follows {option} belongs to it, so that it cannot be told which file zip writes"
-            return Offence(self.at - 1, option, why, f"put the archive's name before {option}")
+            return UnsafeWord(self.at - 1, option, why, f"put the archive's name before {option}")
         if self.name == "tar" and option in ("-f", "--file"):
             self.archives.append(value)
-        if option in self.tool.written and (found := self.place.problem(value)):
-            return Offence(self.at - 1, option, *found)
+        if option in self.tool.written and (found := self.targets.problem(value)):
+            return UnsafeWord(self.at - 1, option, *found)
         if option in self.tool.paths and is_hidden_or_remote(value):
             why = f"the value of {option} may be a hidden file, or have a colon, with which it starts a program"
-            return Offence(self.at - 1, option, why, "write a plain name")
+            return UnsafeWord(self.at - 1, option, why, "write a plain name")
         return None
 
-    def _old_style(self) -> Offence | None:
+    def _old_style(self) -> UnsafeWord | None:
         """`tar czf name`: letters without a dash, whose values follow in their order."""
         first = self.words[0] if self.words else known("-")
         if self.name != "tar" or first.prefix.startswith("-"):
@@ -200,12 +202,12 @@ class _Reading:
                 return found
         return None
 
-    def _of_operands(self) -> Offence | None:
+    def _of_operands(self) -> UnsafeWord | None:
         marks, operands = self.tool.marks, self.operands
         if self.tool.required and not self.given & self.tool.required:
             options = " or ".join(sorted(self.tool.required))
             why = f"{self.name} without {options} starts a program, or writes a file that is not known"
-            return Offence(0, "", why, f"add {options}")
+            return UnsafeWord(0, "", why, f"add {options}")
         for mark in marks:
             if mark[0] == "<" and len(operands) > int(mark[1:]):
                 return self._operand(operands[int(mark[1:])], f"{self.name} with so many words changes something")
@@ -228,11 +230,11 @@ class _Reading:
                     return self._operand(word, f"{word.raw} may make {self.name} start a program that fetches it")
         return self._of_written(marks, operands)
 
-    def _of_written(self, marks: set[str], operands: list[Word]) -> Offence | None:
+    def _of_written(self, marks: set[str], operands: list[Word]) -> UnsafeWord | None:
         if self.name == "dd" and (found := self._of_dd(operands)):
             return found
         for word in self.archives if self.given & _MAKING_ARCHIVES else ():
-            if found := self.place.problem(word):
+            if found := self.targets.problem(word):
                 return self._operand(word, *found)
         is_counted = bool(marks & {">second", ">prefix", ">first"})
         relevant = operands[:1] if ">first" in marks else operands
@@ -243,7 +245,7 @@ class _Reading:
         for word in self._written(marks, operands):
             is_kept = ">kept" in marks or (">moved" in marks and word not in last)
             final = _without_globs(word) if is_kept else _as_written(word, marks)
-            if found := self.place.problem(final, is_unpacked=">unpacked" in marks):
+            if found := self.targets.problem(final, is_unpacked=">unpacked" in marks):
                 return self._operand(word, *found)
         return None
 
@@ -258,39 +260,43 @@ class _Reading:
             return operands[1:2]
         return []
 
-    def _of_dd(self, operands: list[Word]) -> Offence | None:
+    def _of_dd(self, operands: list[Word]) -> UnsafeWord | None:
         for word in operands:
             name, _, value = word.prefix.partition("=")
             if name not in _OPERANDS_OF_DD or word.prefix == name:
                 return self._operand(word, f"{word.raw} may name a file that dd writes, or is not known")
             written = Word(joined([value, *word.pieces[1:]]), word.start, word.end, word.raw)
-            if name == "of" and (found := self.place.problem(written)):
+            if name == "of" and (found := self.targets.problem(written)):
                 return self._operand(word, *found)
         return None
 
-    def _operand(self, word: Word, why: str, remedy: str = "") -> Offence:
+    def _operand(self, word: Word, why: str, fix: str = "") -> UnsafeWord:
         position = next((number for number, other in enumerate(self.words) if other is word), 0)
-        return Offence(position, "", why, remedy or _spelled(self.name, self.words[: position + 1]))
+        return UnsafeWord(position, "", why, fix or _spelled(self.name, self.words[: position + 1]))
 
-    def _unknown(self, word: Word) -> Offence:
+    def _unknown(self, word: Word) -> UnsafeWord:
         why = f"{word.raw} may turn out to be an option of {self.name}, and not all of those are harmless"
         if word.may_fall_apart:
-            return Offence(self.at - 1, "", why, "put quotes around it, or set it to a plain word in the line itself")
+            return UnsafeWord(
+                self.at - 1, "", why, "put quotes around it, or set it to a plain word in the line itself"
+            )
         before = "--end-of-options" if self.name.startswith("git ") else "-- or ./"
-        return Offence(self.at - 1, "", why, f"write {before} before it, or set it to a plain word in the line itself")
+        return UnsafeWord(
+            self.at - 1, "", why, f"write {before} before it, or set it to a plain word in the line itself"
+        )
 
-    def _not_harmless(self, option: str) -> Offence:
-        return Offence(
+    def _not_harmless(self, option: str) -> UnsafeWord:
+        return UnsafeWord(
             self.at - 1,
             option,
             f"{option} of {self.name} is not known to be harmless",
-            _REMEDY.format(f"{self.name} {option}"),
+            _FIX.format(f"{self.name} {option}"),
         )
 
 
 def _spelled(name: str, words: Sequence[Word]) -> str:
     rule = rule_for(name, words)
-    return _REMEDY.format(rule) if rule else "write it out"
+    return _FIX.format(rule) if rule else "write it out"
 
 
 def _may_check_signatures(form: Word) -> bool:
@@ -315,7 +321,7 @@ def _without_globs(word: Word) -> Word:
     )
 
 
-def _of_family(name: str, arguments: Sequence[Word], granted: frozenset[str]) -> Offence | None:
+def _of_family(name: str, arguments: Sequence[Word], granted: frozenset[str]) -> UnsafeWord | None:
     """A program whose sub-commands are not known takes its own options after one of those too."""
     program = name.partition(" ")[0]
     if program not in FAMILIES:
@@ -327,10 +333,10 @@ def _of_family(name: str, arguments: Sequence[Word], granted: frozenset[str]) ->
             return None
         if word.text is None and word.may_be_option:
             why = f"{word.raw} may turn out to be an option of {program}, and not all of those are harmless"
-            return Offence(position, "", why, "write -- before it, or set it to a plain word in the line itself")
+            return UnsafeWord(position, "", why, "write -- before it, or set it to a plain word in the line itself")
         if found := _taken(word.text or "", refused):
             why = f"{found} of {program} is not known to be harmless"
-            return Offence(position, found, why, _REMEDY.format(f"{name} {found}"))
+            return UnsafeWord(position, found, why, _FIX.format(f"{name} {found}"))
     return None
 
 
@@ -341,23 +347,25 @@ def _taken(text: str, options: frozenset[str]) -> str | None:
     return next((f"-{letter}" for letter in text[1:] if f"-{letter}" in options), None)
 
 
-def _of_compiler(name: str, arguments: Sequence[Word], place: Place, granted: frozenset[str]) -> Offence | None:
+def _of_compiler(
+    name: str, arguments: Sequence[Word], targets: WriteTargets, granted: frozenset[str]
+) -> UnsafeWord | None:
     for position, word in enumerate(arguments):
         before = arguments[position - 1].text if position else None
         if before == "-o":
             # It may be taken for the value of the option before it, and what follows for options.
             if word.is_many or word.may_be_option or word.may_begin_with("@"):
-                return Offence(
+                return UnsafeWord(
                     position, "", f"{name} may take {word.raw} for options instead of the file to write", _PLAIN_FILE
                 )
-            if found := place.problem(word):
-                return Offence(position, "", *found)
+            if found := targets.problem(word):
+                return UnsafeWord(position, "", *found)
         elif word.text == "-o" or word.text in granted:
             continue
         elif word.may_be_option and not (word.text is not None and is_option_of_compiler(word.text)):
             why = f"{word.raw} is not known to be a harmless option of {name}"
-            fix = _REMEDY.format(f"{name} {word.text}") if word.text else "write it out"
-            return Offence(position, word.text or "", why, fix)
+            fix = _FIX.format(f"{name} {word.text}") if word.text else "write it out"
+            return UnsafeWord(position, word.text or "", why, fix)
         elif word.may_begin_with("@"):
-            return Offence(position, "", f"{name} reads options from {word.raw}", "write them out")
+            return UnsafeWord(position, "", f"{name} reads options from {word.raw}", "write them out")
     return None

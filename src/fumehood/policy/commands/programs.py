@@ -41,7 +41,7 @@ SHELLS = frozenset(READABLE_SHELLS) | names("zsh ksh ksh93 mksh fish csh tcsh rz
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapper:
+class WrapperOptions:
     """A program that runs another one: its options, and how many words of its own stand before the other's name."""
 
     valued: frozenset[str] = frozenset()
@@ -62,8 +62,8 @@ def _wrapper(
     assigns: bool = False,
     text: bool = False,
     reads_commands: bool = False,
-) -> Wrapper:
-    return Wrapper(names(valued), names(flags), own_words, assigns, text, reads_commands)
+) -> WrapperOptions:
+    return WrapperOptions(names(valued), names(flags), own_words, assigns, text, reads_commands)
 
 
 WRAPPERS = {
@@ -108,7 +108,7 @@ WRAPPERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SubcommandFamily:
     """A program of many sub-commands: the options that may stand before one, with and without a value."""
 
     valued: frozenset[str] = frozenset()
@@ -117,8 +117,8 @@ class Family:
     """All sub-commands, where somebody else can define more."""
 
 
-def _family(valued: str = "", flags: str = "", known: str = "") -> Family:
-    return Family(names(valued), names(flags), names(known))
+def _family(valued: str = "", flags: str = "", known: str = "") -> SubcommandFamily:
+    return SubcommandFamily(names(valued), names(flags), names(known))
 
 
 _GIT_COMMANDS = """

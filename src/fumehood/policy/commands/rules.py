@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fumehood.policy.commands.words import Word
+from fumehood.policy.commands.syntax import Word
 
 _SYSTEM_PLACE = re.compile(r"/(?:usr/(?:local/)?)?s?bin/([^/]+)")
 _SYNTAX = re.compile(r"[;&|<>()`$\\\n]")
@@ -33,7 +33,7 @@ _LONG_WITH_ONE_DASH = frozenset({"find", "java", "javac", "go", "terraform", "op
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CommandRule:
     text: str
     words: tuple[str, ...]
 
@@ -88,7 +88,7 @@ class Rule:
 
 
 @lru_cache(maxsize=1024)
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> CommandRule:
     """Raises ValueError: an invalid rule is an error, never one that matches nothing."""
     if found := _SYNTAX.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", text)):
         raise ValueError(
@@ -104,7 +104,7 @@ def parse_rule(text: str) -> Rule:
         raise ValueError(f"must begin with the name of a program, and {words[0]!r} is none")
     if "/" in words[0] and ("*" in words[0] or "/../" in f"{words[0]}/"):
         raise ValueError("names a program by its path, which must be plain: no `*` and no `..`")
-    return Rule(text, words)
+    return CommandRule(text, words)
 
 
 def rule_for(program: str, words: Sequence[Word]) -> str | None:

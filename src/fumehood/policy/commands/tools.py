@@ -263,7 +263,7 @@ COMPILERS = frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++"})
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolOptions:
     """What the words of its line say; options are spelled with their dashes."""
 
     flags: set[str] = field(default_factory=set[str])
@@ -281,8 +281,8 @@ class Tool:
         return self.valued | self.written | self.paths
 
 
-def _read(line: str) -> Tool:
-    tool = Tool()
+def _read(line: str) -> ToolOptions:
+    tool = ToolOptions()
     kinds = {"=": tool.valued, ">": tool.written, "~": tool.paths, "?": tool.optional, ":": tool.attached}
     for token in line.split():
         if token in "*#+@." or token[0] in "<>" or token[0] == "!":

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from fumehood.policy.commands.script import Arithmetic, Assignment, Script
-from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import NUMBER, PLAIN, Hole, Piece, Word, known
+from fumehood.policy.commands.decision import RefusalError
+from fumehood.policy.commands.syntax import NUMBER, PLAIN, Arithmetic, Assignment, Hole, Piece, ShellScript, Word, known
 
 
 def names(text: str) -> frozenset[str]:
@@ -66,16 +65,44 @@ _SETTING = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)")
 _ASSIGNING = re.compile(r"(?<![=!<>])=(?!=)|<<=|>>=|\+\+|--")
 
 
-class Names:
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What is known of all the values of one variable; of none at all nothing is."""
+
+    patterns: tuple[str, ...] = ()
+    has_globs: bool = False
+    are_plain: bool = False
+    are_found: bool = False
+    are_numbers: bool = False
+
+
+_NO_VALUES = _Values()
+
+
+def _summarized(values: Sequence[Word]) -> _Values:
+    patterns = tuple(dict.fromkeys(map(_pattern, values)))
+    return _Values(
+        patterns,
+        any("*" in pattern for pattern in patterns),
+        all(map(_is_plain, values)),
+        all(map(_is_found, values)),
+        all(map(_is_number, values)),
+    )
+
+
+class VariableTracker:
     """What one script assigns, all of it: a loop may come back to what stands further up."""
 
-    def __init__(self, assignments: Iterable[Assignment], script: Script, inherited: frozenset[str]) -> None:
+    def __init__(self, assignments: Iterable[Assignment], script: ShellScript, inherited: frozenset[str]) -> None:
         """`inherited` are exported by the shell that starts this one, which may give them any value."""
         self._is_bash = script.is_bash
         self._inherited = inherited
+        self._summaries: dict[str, _Values] = {}
         self._settled: dict[str, list[tuple[int, float]]] = {}
         for name, start, end in script.settled:
-            self._settled.setdefault(name, []).append((start, end))
+            regions = self._settled.setdefault(name, [])
+            if not regions or regions[-1][1] < end:  # once it is set for good, later values change nothing
+                regions.append((start, end))
         self._values: dict[str, list[Word] | None] = {}
         for assignment in assignments:
             if not assignment.values:
@@ -96,8 +123,14 @@ class Names:
     def is_number(self, name: str, at: int) -> bool:
         if name in _COUNTED_BY_BASH:
             return self._is_bash and name not in self._inherited
-        values = self._values.get(name)
-        return bool(values) and self._is_own(name, at) and all(map(_is_number, values or ()))
+        return self._is_own(name, at) and self._summary(name).are_numbers
+
+    def _summary(self, name: str) -> _Values:
+        """Made once for each name: a line may set it often, and use it as often."""
+        if name not in self._summaries:
+            values = self._values.get(name)
+            self._summaries[name] = _summarized(values) if values else _NO_VALUES
+        return self._summaries[name]
 
     def settled(self, word: Word) -> Word:
         """With what is known of the variables in it."""
@@ -108,27 +141,26 @@ class Names:
     def _settled_piece(self, piece: Piece, at: int) -> Piece:
         if isinstance(piece, str) or piece.name is None:
             return piece
-        values = (self._values.get(piece.name) if self._is_own(piece.name, at) else None) or ()
-        patterns = tuple(map(_pattern, values))
+        values = self._summary(piece.name) if self._is_own(piece.name, at) else _NO_VALUES
         # What a glob finds may have blanks in it, and is one word only in quotes.
-        is_whole = not piece.is_many or not any("*" in pattern for pattern in patterns)
-        if values and is_whole and all(map(_is_plain, values)):
-            return replace(PLAIN, is_many=piece.is_many, choices=patterns)
-        if values and is_whole and all(map(_is_found, values)):
-            return Hole(is_glob=True, choices=patterns)
+        is_whole = not piece.is_many or not values.has_globs
+        if is_whole and values.are_plain:
+            return replace(PLAIN, is_many=piece.is_many, choices=values.patterns)
+        if is_whole and values.are_found:
+            return Hole(is_glob=True, choices=values.patterns)
         return replace(NUMBER, is_many=piece.is_many) if self.is_number(piece.name, at) else piece
 
     def check_arithmetic(self, text: str, shown: tuple[int, int]) -> None:
-        """Raises RefusedError for what may be more than numbers."""
+        """Raises RefusalError for what may be more than numbers."""
         at = 0
         while at < len(text):
             found = _ARITHMETIC.match(text, at)
             if found is None:
-                raise RefusedError(*shown, "arithmetic: not understood", "use numbers and names of numbers alone")
+                raise RefusalError(*shown, "arithmetic: not understood", "use numbers and names of numbers alone")
             name = (found["name"] or "").strip("${}")
             if name and name not in "#?" and "#" not in name and not self.is_number(name, shown[0]):
                 why = f"arithmetic would evaluate the value of {name} as code, and it is not surely a number"
-                raise RefusedError(*shown, why, f"set {name} to plain numbers alone before, or compare with [ ... ]")
+                raise RefusalError(*shown, why, f"set {name} to plain numbers alone before, or compare with [ ... ]")
             at = found.end()
         if _ASSIGNING.search(text):
             for name in re.findall(r"[A-Za-z_]\w*", text):
@@ -143,26 +175,26 @@ def assigned_numbers(arithmetic: Iterable[Arithmetic]) -> Iterator[Assignment]:
 
 
 def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int], *, is_exported: bool = False) -> None:
-    """Raises RefusedError for a variable that others take orders from, or may."""
+    """Raises RefusalError for a variable that others take orders from, or may."""
     if name in _EXPORTED:
         texts = ["-" if word.text is None else word.text for word in values]
         if is_exported and not (texts and all(map(_HARMLESS_VALUE.fullmatch, texts))):
             why = f"{name} is exported, with a value that is not known to be harmless"
-            raise RefusedError(*shown, why, "use a plain word")
+            raise RefusalError(*shown, why, "use a plain word")
         return
     if values and all(word.text in _VALUES.get(name, ()) for word in values):
         return
     if name == "LANG" or name.startswith("LC_"):
         if all(word.text is not None and _LOCALE.fullmatch(word.text) for word in values):
             return
-        raise RefusedError(*shown, f"{name} changes how the shell reads letters", "use C.UTF-8 or another UTF-8 locale")
+        raise RefusalError(*shown, f"{name} changes how the shell reads letters", "use C.UTF-8 or another UTF-8 locale")
     if name == "_" or _is_influential(name):
         why = f"{name} changes how commands are found or what they do"
-        raise RefusedError(*shown, why, "leave it as it is; the policy's author can set it for the whole sandbox")
+        raise RefusalError(*shown, why, "leave it as it is; the policy's author can set it for the whole sandbox")
     is_switch = bool(values) and all(word.text is not None and _SWITCH.fullmatch(word.text) for word in values)
     if is_exported and not is_switch:
         why = f"programs may take orders from {name}, which is exported"
-        raise RefusedError(*shown, why, "set it where the run is started (-e, or env= in Python), or do not export it")
+        raise RefusalError(*shown, why, "set it where the run is started (-e, or env= in Python), or do not export it")
 
 
 def _is_influential(name: str) -> bool:

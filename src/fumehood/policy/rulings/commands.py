@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fumehood.policy.commands import Refusal, judge
-from fumehood.policy.commands.verdict import shortened
+from fumehood.policy.commands import judge
+from fumehood.policy.commands.decision import shortened
 from fumehood.policy.decision import Decision
 from fumehood.policy.model import Policy
 
@@ -13,21 +13,13 @@ def decide_command(policy: Policy, line: str) -> Decision[str]:
     attempt = f"command {line}"
     if policy.commands.is_open:
         return Decision(attempt, True, "commands has no rules, so anything may run inside", "commands")
-    verdict = judge(policy.commands, line)
-    if verdict.allowed:
+    decision = judge(policy.commands, line)
+    if decision.allowed:
         return Decision(attempt, True, "the rules allow every command in it", _list(policy))
-    refusal = verdict.refusals[0]
-    part = "" if refusal.part == line else f"{shortened(refusal.part)!r}: "
-    remedy = ", and ".join(dict.fromkeys(refusal.remedy for refusal in verdict.refusals))
-    return Decision(attempt, False, f"{part}{refusal.why}", _key(policy, refusal), remedy)
-
-
-def _key(policy: Policy, refusal: Refusal) -> str:
-    """Where the rule stands, or the list that lacks one."""
-    if refusal.rule is None:
-        return _list(policy)
-    name = "deny" if refusal.rule in policy.commands.deny else "allow"
-    return f"commands.{name}[{refusal.rule}]"
+    first = decision.denied[0]
+    part = "" if first.attempt.text == line else f"{shortened(first.attempt.text)!r}: "
+    fix = ", and ".join(dict.fromkeys(denied.fix for denied in decision.denied))
+    return Decision(attempt, False, f"{part}{first.reason}", first.rule or _list(policy), fix)
 
 
 def _list(policy: Policy) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_deny_list_alone_allows_none_that_starts_or_writes_more(is_bash: bool)
 
 
 def test_no_ordinary_line_is_refused_but_those_that_the_docs_list() -> None:
-    refused = {line: str(verdict) for line in lines("ordinary") if not (verdict := judge(EVERYDAY, line)).allowed}
+    refused = {line: str(decision) for line in lines("ordinary") if not (decision := judge(EVERYDAY, line)).allowed}
     assert set(refused) == REFUSED_ALL_THE_SAME
 
 
@@ -50,13 +51,13 @@ def test_the_docs_list_every_ordinary_line_that_is_refused() -> None:
 def test_nearly_every_ordinary_line_is_allowed_in_sh_too() -> None:
     """But for what sh does not have, which the refusal says; RANDOM is one of those."""
     found = [judge(EVERYDAY, line, is_bash=False) for line in lines("ordinary") if line not in REFUSED_ALL_THE_SAME]
-    reasons = [refusal.why for verdict in found for refusal in verdict.refusals]
+    reasons = [refusal.reason for decision in found for refusal in decision.denied]
     assert [why for why in reasons if "means something else to sh" not in why and "RANDOM" not in why] == []
-    assert sum(verdict.allowed for verdict in found) >= 300
+    assert sum(decision.allowed for decision in found) >= 300
 
 
 def test_no_line_of_an_agent_at_work_is_refused() -> None:
-    refused = {line: str(verdict) for line in lines("working") if not (verdict := judge(PROJECT, line)).allowed}
+    refused = {line: str(decision) for line in lines("working") if not (decision := judge(PROJECT, line)).allowed}
     assert refused == {}
 
 
@@ -64,8 +65,8 @@ def test_no_line_of_an_agent_at_work_is_refused() -> None:
 def test_a_long_line_hides_nothing(hidden: str) -> None:
     for line in (f"ls {'a' * 16_000}; {hidden}", "ls; " * 900 + hidden, f"ls {'x ' * 8_000}; {hidden}"):
         assert not judge(EVERYDAY, line).allowed
-    (refusal,) = judge(EVERYDAY, "ls " + "a" * 16_500).refusals
-    assert (refusal.why, refusal.remedy) == ("it is longer than 16384 bytes", "put it into a file or several lines")
+    (refusal,) = judge(EVERYDAY, "ls " + "a" * 16_500).denied
+    assert (refusal.reason, refusal.fix) == ("it is longer than 16384 bytes", "put it into a file or several lines")
     assert judge(EVERYDAY, "ls " + "a" * 16_000).allowed
 
 
@@ -85,3 +86,21 @@ def test_deep_nesting_hides_nothing_and_breaks_nothing(opening: str, closing: st
 def test_deep_expansions_hide_nothing_and_break_nothing() -> None:
     for depth in (1, 5, 50, 2000):
         assert not judge(EVERYDAY, f"echo {'${x:-' * depth}$(rm x){'}' * depth}").allowed
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("X=1; echo $((X)); ", "for X in a; do ls $X; done; ", "a=b; cat $a; ", "cat 3<a 4<&3; ", "echo {a,b}~ ; "),
+        *("echo a:=~/b ; ", "sort -k 1 -- a; ", "awk -F , 1 a; ", "find . -exec echo a \\; ; ", "sed -e s/a/b/ c; "),
+    ],
+)
+def test_the_time_grows_with_the_length_and_no_faster(part: str) -> None:
+    def seconds(length: int) -> float:
+        start = time.perf_counter()
+        judge(EVERYDAY, (part * length)[: length * 16].rpartition(";")[0])
+        return time.perf_counter() - start
+
+    seconds(64)
+    assert min(seconds(1000), seconds(1000)) < 16 * max(seconds(250), 0.01)

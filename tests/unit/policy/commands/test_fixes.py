@@ -10,6 +10,7 @@ from unit.policy.commands.corpus import EVERYDAY, OPEN, PROJECT, lines
 
 from fumehood.policy import Commands
 from fumehood.policy.commands import judge
+from fumehood.policy.commands.decision import described
 
 _QUOTED = r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _ADDED = re.compile(rf"add {_QUOTED} to commands\.allow|commands\.allow: {_QUOTED}")
@@ -31,17 +32,17 @@ def _followed(commands: Commands, fix: str) -> Commands | None:
 def test_a_rule_that_a_refusal_names_is_enough(commands: Commands) -> None:
     tried, failed = 0, list[str]()
     for line in (line for name in _FILES for line in lines(name)):
-        for refusal in judge(commands, line).refusals:
+        for refusal in judge(commands, line).denied:
             try:
-                changed = _followed(commands, refusal.remedy)
+                changed = _followed(commands, refusal.fix)
             except ValueError as error:
-                failed.append(f"{line!r}: {refusal.remedy}: {error}")
+                failed.append(f"{line!r}: {refusal.fix}: {error}")
                 continue
             if changed is None:
                 continue
             tried += 1
-            if refusal in judge(changed, line).refusals:
-                failed.append(f"{line!r}: {refusal}")
+            if refusal in judge(changed, line).denied:
+                failed.append(f"{line!r}: {described(refusal)}")
     assert tried > 100
     assert failed == []
 

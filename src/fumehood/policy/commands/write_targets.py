@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from fumehood.policy.commands.decision import RefusalError
 from fumehood.policy.commands.rules import matches
-from fumehood.policy.commands.script import Redirection, Simple
+from fumehood.policy.commands.syntax import GLOB, Hole, Piece, Redirection, SimpleCommand, Word, joined
 from fumehood.policy.commands.variables import names
-from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import GLOB, Hole, Piece, Word, joined
 
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")
 _READING = frozenset({"<", "<<<", "<<", "<<-"})
@@ -40,7 +39,7 @@ _DATA = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WriteTargets:
     """`writable` are folders; `is_doubtful` when the line goes to a folder that is not known, or hidden."""
 
     writable: Sequence[str] = WRITABLE
@@ -69,40 +68,22 @@ class Place:
         if path.startswith("/") and not any(path.startswith(f"{place}/") for place in self.writable):
             return "this is not a place to write to", f"write into the workspace or {' or '.join(self.writable)}"
         if _is_hidden(path) or _may_be_of_repository(path):
-            remedy = "end it as *.txt does, so that it finds no such file" if "*" in path else "choose another name"
-            return "programs may take orders from this file, or from files in this folder", remedy
+            fix = "end it as *.txt does, so that it finds no such file" if "*" in path else "choose another name"
+            return "programs may take orders from this file, or from files in this folder", fix
         if self.is_doubtful and not path.startswith("/"):
             return "the line changes to a folder that is hidden or not known", "name the folder, or write to /tmp"
         return None
 
     def check_redirection(self, redirection: Redirection) -> None:
-        """Raises RefusedError."""
+        """Raises RefusalError."""
         target = redirection.target
         if target is None or redirection.operator == "<<<":
             return
         shown = (redirection.start, redirection.end)
         if redirection.operator not in _READING and any(hole.is_many and not hole.is_plain for hole in target.holes):
-            raise RefusedError(*shown, "it cannot be known which file this writes", "write the file's name out")
+            raise RefusalError(*shown, "it cannot be known which file this writes", "write the file's name out")
         if redirection.operator not in _READING and (found := self.problem(target)):
-            raise RefusedError(*shown, *found)
-
-
-def readable_descriptors(commands: Sequence[Simple], outer: frozenset[int]) -> frozenset[int]:
-    """Those by which a file that is read may be open: /dev/fd/3 would open it once more, to write."""
-    redirections = [redirection for simple in commands for redirection in simple.redirections]
-    found = outer | {redirection.descriptor for redirection in redirections if redirection.operator == "<"}
-    copies = [(redirection.descriptor, redirection.copied) for redirection in redirections]
-    for _ in range(10):  # a descriptor has one digit
-        found |= {descriptor for descriptor, copied in copies if copied in found}
-    return found
-
-
-def check_descriptor(redirection: Redirection, readable: frozenset[int]) -> None:
-    """Raises RefusedError where standard output or error would be a file that is read."""
-    number, shown = redirection.descriptor, (redirection.start, redirection.end)
-    is_read = redirection.operator == "<" or redirection.copied in readable
-    if number in (1, 2) and is_read:
-        raise RefusedError(*shown, f"descriptor {number} would be a file that is read", "use > for what is written")
+            raise RefusalError(*shown, *found)
 
 
 def is_hidden_or_remote(word: Word) -> bool:
@@ -115,7 +96,7 @@ def _may_be_hooks(word: Word) -> bool:
     return any(_may_be(part, _HOOKS) for path in _paths(word) for part in path.split("/"))
 
 
-def goes_astray(commands: Sequence[Simple]) -> bool:
+def goes_astray(commands: Sequence[SimpleCommand]) -> bool:
     """Whether a line changes to a folder of which it is not known that it is an ordinary one."""
     folders = (simple.words[1:] for simple in commands if simple.words and simple.words[0].text in ("cd", "pushd"))
     return any(

@@ -1,4 +1,4 @@
-"""Programs that run other programs: which command is inside, so that it can be judged as well."""
+"""Programs that run other programs, and shells: which command or text is inside, so that it can be judged as well."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from fumehood.policy.commands.programs import WRAPPERS, Wrapper
+from fumehood.policy.commands.decision import RefusalError
+from fumehood.policy.commands.programs import READABLE_SHELLS, WRAPPERS, WrapperOptions
+from fumehood.policy.commands.rules import rule_for
+from fumehood.policy.commands.syntax import ONE, PLAIN, Word, known, rest_of_line
 from fumehood.policy.commands.tools import FIND_FLAGS, FIND_VALUED
-from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import ONE, PLAIN, Word, known, rest_of_line
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _EXECUTING = frozenset({"-exec", "-ok"})
@@ -23,7 +24,7 @@ _CHOOSING = frozenset({"!", "-not", "-o", "-or", ",", "("})
 
 
 @dataclass(slots=True)
-class Inside:
+class InnerCommands:
     """What a wrapper starts: commands as words, text for a shell, and variables that it sets."""
 
     commands: list[list[Word]] = field(default_factory=list[list[Word]])
@@ -33,17 +34,17 @@ class Inside:
     """Files that it makes."""
 
 
-def unwrap(name: str, arguments: Sequence[Word], granted: frozenset[str] = frozenset()) -> Inside:
-    """Raises RefusedError where it cannot be told which word is the inner command."""
+def unwrap(name: str, arguments: Sequence[Word], granted: frozenset[str] = frozenset()) -> InnerCommands:
+    """Raises RefusalError where it cannot be told which word is the inner command."""
     if name == "find":
         return _find(arguments, granted)
     wrapper = WRAPPERS.get(name)
-    return Inside() if wrapper is None else unwrap_by(name, wrapper, arguments)
+    return InnerCommands() if wrapper is None else unwrap_by(name, wrapper, arguments)
 
 
-def unwrap_by(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> Inside:
+def unwrap_by(name: str, wrapper: WrapperOptions, arguments: Sequence[Word]) -> InnerCommands:
     place, values = _skip_options(name, wrapper, arguments)
-    inside = Inside()
+    inside = InnerCommands()
     if wrapper.takes_assignments:
         inside.assignments += [word for option, word in values if option in ("-u", "--unset") and name == "env"]
     while wrapper.takes_assignments and place < len(arguments) and _ASSIGNMENT.match(arguments[place].prefix):
@@ -70,7 +71,7 @@ def unwrap_by(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> Inside:
     return inside
 
 
-def _skip_options(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> tuple[int, list[tuple[str, Word]]]:
+def _skip_options(name: str, wrapper: WrapperOptions, arguments: Sequence[Word]) -> tuple[int, list[tuple[str, Word]]]:
     place, values = 0, list[tuple[str, Word]]()
     while place < len(arguments):
         word = arguments[place]
@@ -97,11 +98,11 @@ def _skip_options(name: str, wrapper: Wrapper, arguments: Sequence[Word]) -> tup
     return place, values
 
 
-def _is_attached(text: str, wrapper: Wrapper) -> bool:
+def _is_attached(text: str, wrapper: WrapperOptions) -> bool:
     return len(text) > 2 and not text.startswith("--") and text[:2] in wrapper.valued
 
 
-def _is_cluster(text: str, wrapper: Wrapper) -> bool:
+def _is_cluster(text: str, wrapper: WrapperOptions) -> bool:
     return not text.startswith("--") and len(text) > 2 and all(f"-{letter}" in wrapper.flags for letter in text[1:])
 
 
@@ -123,8 +124,8 @@ def _with_marker(word: Word, marker: str) -> Word:
     return word.replaced(marker) if word.text is not None else replace(word, pieces=(ONE, *word.holes))
 
 
-def _find(arguments: Sequence[Word], granted: frozenset[str]) -> Inside:
-    inside, place = Inside(), 0
+def _find(arguments: Sequence[Word], granted: frozenset[str]) -> InnerCommands:
+    inside, place = InnerCommands(), 0
     while place < len(arguments):
         word, place = arguments[place], place + 1
         if not word.may_be_option and word.text not in FIND_FLAGS and word.text != ";":
@@ -144,7 +145,7 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> Inside:
             place += 1
             inside.commands.append(inner)
         elif word.text not in FIND_FLAGS | granted:
-            raise RefusedError(
+            raise RefusalError(
                 word.start,
                 word.end,
                 f"{word.raw} of find is not known to be harmless"
@@ -175,7 +176,7 @@ def _ends_batch(arguments: Sequence[Word], place: int) -> bool:
 
 
 def _not_syntax(word: Word) -> Word:
-    """Raises RefusedError for what may end the command, so that find takes what follows for its own."""
+    """Raises RefusalError for what may end the command, so that find takes what follows for its own."""
     if word.text is None and any(map(word.may_be, (";", "+", _FOUND))):
         why = f"{word.raw} may turn out to be ; or + or {{}}, by which find ends the command"
         _refuse(word, why, "write a letter or ./ before it, or set it to a plain word in the line itself")
@@ -189,5 +190,42 @@ def _replaced(word: Word, *, is_tame: bool) -> Word:
     return word.replaced(_FOUND)
 
 
-def _refuse(word: Word, why: str, remedy: str = "write it out") -> None:
-    raise RefusedError(word.start, word.end, why, remedy)
+def _refuse(word: Word, why: str, fix: str = "write it out") -> None:
+    raise RefusalError(word.start, word.end, why, fix)
+
+
+_OPTIONS_OF_SHELLS = re.compile(r"-[euxfv]*c?")
+_HARMLESS_OF_SHELLS = frozenset({"--version", "--help", "--norc", "--noprofile"})
+
+
+def inner_text(name: str, arguments: Sequence[Word], shown: tuple[int, int]) -> Word | None:
+    """The text of `-c`, known in full; None when nothing is run. Raises RefusalError for anything else."""
+    place = 0
+    while place < len(arguments):
+        word = arguments[place]
+        if (
+            word.text is None
+            or word.text == "-"
+            or (_OPTIONS_OF_SHELLS.fullmatch(word.text) is None and word.text not in _HARMLESS_OF_SHELLS)
+        ):
+            break
+        place += 1
+        if word.text.endswith("c") and not word.text.startswith("--"):
+            return _text_of_shell(name, arguments[place] if place < len(arguments) else None, shown)
+        if word.text in ("--version", "--help"):
+            return None
+    why = f"{name} would run a file, its input or its start-up files, which cannot be read here"
+    rule = rule_for(name, arguments) if arguments else None
+    raise RefusalError(*shown, why, f"use {name} -c '...'" + (f", or add {rule!r} to commands.allow" if rule else ""))
+
+
+def _text_of_shell(name: str, text: Word | None, shown: tuple[int, int]) -> Word:
+    if name not in READABLE_SHELLS:
+        raise RefusalError(*shown, f"the text of {name} cannot be read here", "use bash -c")
+    if text is not None and text.prefix.startswith(("-", "+")):
+        why = f"{name} takes {text.raw} for an option, and the word after it for the text"
+        raise RefusalError(*shown, why, "write options before -c")
+    if text is None or text.text is None:
+        why = f"what {name} -c runs is put together while it runs, so that it cannot be judged"
+        raise RefusalError(*shown, why, "write it out in single quotes")
+    return text

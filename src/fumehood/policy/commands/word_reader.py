@@ -11,9 +11,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
-from fumehood.policy.commands.script import Arithmetic, Script
-from fumehood.policy.commands.verdict import RefusedError
-from fumehood.policy.commands.words import BRACE, COUNT, GLOB, HOME, MANY, NUMBER, ONE, PLAIN, Hole, Piece, Word, joined
+from fumehood.policy.commands.decision import RefusalError
+from fumehood.policy.commands.syntax import (
+    BRACE,
+    COUNT,
+    GLOB,
+    HOME,
+    MANY,
+    NUMBER,
+    ONE,
+    PLAIN,
+    Arithmetic,
+    Hole,
+    Piece,
+    ShellScript,
+    Word,
+    joined,
+)
 
 METACHARACTERS = " \t\n;&|()<>"
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
@@ -25,10 +39,12 @@ _NOT_UNDERSTOOD = "not understood"
 _DEEPEST = 24
 
 
-class Cursor:
+class WordReader:
     """A place in a source, up to `end`; `read_list` reads the commands of a substitution up to its closing mark."""
 
-    def __init__(self, source: str, start: int, end: int, script: Script, *, is_bash: bool, depth: int = 0) -> None:
+    def __init__(
+        self, source: str, start: int, end: int, script: ShellScript, *, is_bash: bool, depth: int = 0
+    ) -> None:
         self.source, self.script, self.is_bash = source, script, is_bash
         self.at: int = start
         self.end: int = end
@@ -37,8 +53,8 @@ class Cursor:
         if depth > _DEEPEST:
             self.refuse(start, "commands are nested too deeply", "write it in several lines")
 
-    def refuse(self, start: int, why: str, remedy: str, end: int | None = None) -> NoReturn:
-        raise RefusedError(start, max(self.at, start + 1) if end is None else end, why, remedy)
+    def refuse(self, start: int, why: str, fix: str, end: int | None = None) -> NoReturn:
+        raise RefusalError(start, max(self.at, start + 1) if end is None else end, why, fix)
 
     def line_at(self, place: int) -> tuple[int, int]:
         end = self.source.find("\n", place)

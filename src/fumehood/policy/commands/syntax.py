@@ -1,9 +1,9 @@
-"""Words of a command as the shell will give them to a program, as far as that can be known by reading."""
+"""A script as data: its words, as far as they can be known by reading, its commands, and what else has effects."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 
@@ -147,3 +147,53 @@ def known(text: str, start: int = 0, end: int = 0) -> Word:
 def rest_of_line(word: Word) -> Word:
     """Whatever else may follow, as `xargs` appends it."""
     return Word((MANY,), word.start, word.end, "...")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    values: tuple[Word, ...]
+    """None at all: the value comes from elsewhere."""
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redirection:
+    operator: str
+    descriptor: int
+    target: Word | None
+    """None for a here-document and for copies of descriptors."""
+    start: int
+    end: int
+    copied: int | None = None
+    """The descriptor that is copied."""
+
+
+@dataclass(slots=True)
+class SimpleCommand:
+    """One simple command; without words it only assigns or redirects."""
+
+    assignments: list[Assignment] = field(default_factory=list[Assignment])
+    words: list[Word] = field(default_factory=list[Word])
+    redirections: list[Redirection] = field(default_factory=list[Redirection])
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Text that the shell evaluates as numbers, which can run commands through the values of variables."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class ShellScript:
+    is_bash: bool = True
+    commands: list[SimpleCommand] = field(default_factory=list[SimpleCommand])
+    assigned: list[Assignment] = field(default_factory=list[Assignment])
+    """By loops."""
+    settled: list[tuple[str, int, float]] = field(default_factory=list[tuple[str, int, float]])
+    """VariableTracker that surely have a value of this script, from one place in the source to another."""
+    arithmetic: list[Arithmetic] = field(default_factory=list[Arithmetic])

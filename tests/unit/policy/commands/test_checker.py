@@ -1,4 +1,4 @@
-"""What a verdict says, and what rules mean."""
+"""What a decision says, and what rules mean."""
 
 from __future__ import annotations
 
@@ -29,38 +29,41 @@ def test_an_empty_allow_list_leaves_the_shell_alone() -> None:
 
 def test_a_refusal_says_which_part_why_and_what_to_change() -> None:
     line = "ls | grep é && git -C /x push origin && rm -rf y"
-    verdict = judge(Commands(allow=("ls", "grep", "git status"), deny=("git push",)), line)
-    first, second = verdict.refusals
-    assert line[first.start : first.end] == first.part == "git -C /x push origin"
-    assert (first.why, first.rule) == ("this is denied", "git push")
-    assert first.remedy == "remove 'git push' from commands.deny"
-    assert line[second.start : second.end] == second.part == "rm -rf y"
-    assert (second.rule, second.remedy) == (None, "add 'rm' to commands.allow")
+    decision = judge(Commands(allow=("ls", "grep", "git status"), deny=("git push",)), line)
+    first, second = decision.denied
+    assert line[first.attempt.start : first.attempt.end] == first.attempt.text == "git -C /x push origin"
+    assert (first.reason, first.rule) == ("this is denied", "commands.deny[git push]")
+    assert first.fix == "remove 'git push' from commands.deny"
+    assert line[second.attempt.start : second.attempt.end] == second.attempt.text == "rm -rf y"
+    assert (second.rule, second.fix) == ("", "add 'rm' to commands.allow")
 
 
 def test_a_refusal_of_a_here_document_shows_the_line_in_which_it_begins() -> None:
-    (refusal,) = judge(Commands(allow=("ls", "cat *")), "ls\ncat <<'ls' | (\nls\ncat )\nid\nls\n").refusals
-    assert refusal.part == "cat <<'ls' | ("
+    (refusal,) = judge(Commands(allow=("ls", "cat *")), "ls\ncat <<'ls' | (\nls\ncat )\nid\nls\n").denied
+    assert refusal.attempt.text == "cat <<'ls' | ("
 
 
 def test_a_refusal_inside_of_a_shell_shows_its_part_and_where_the_text_stands() -> None:
     line = "bash -c 'ls; rm x'"
-    (refusal,) = judge(Commands(allow=("bash", "ls")), line).refusals
-    assert refusal.part == "rm x"
-    assert line[refusal.start : refusal.end] == "'ls; rm x'"
+    (refusal,) = judge(Commands(allow=("bash", "ls")), line).denied
+    assert refusal.attempt.text == "rm x"
+    assert line[refusal.attempt.start : refusal.attempt.end] == "'ls; rm x'"
 
 
 def test_arithmetic_is_shown_where_it_stands() -> None:
     line = "echo é; bash -c 'read x; echo $((x + 1))'; read y; echo $((y))"
-    inner, outer = judge(Commands(allow=("bash",)), line).refusals
-    assert (inner.part, line[inner.start : inner.end]) == ("$((x + 1))", "'read x; echo $((x + 1))'")
-    assert outer.part == line[outer.start : outer.end] == "$((y))"
+    inner, outer = judge(Commands(allow=("bash",)), line).denied
+    assert (inner.attempt.text, line[inner.attempt.start : inner.attempt.end]) == (
+        "$((x + 1))",
+        "'read x; echo $((x + 1))'",
+    )
+    assert outer.attempt.text == line[outer.attempt.start : outer.attempt.end] == "$((y))"
 
 
 def test_what_the_remedy_adds_is_enough() -> None:
     commands = Commands(allow=("ls",))
-    (refusal,) = judge(commands, "ls; git -C x log --oneline").refusals
-    assert refusal.remedy == "add 'git log' to commands.allow"
+    (refusal,) = judge(commands, "ls; git -C x log --oneline").denied
+    assert refusal.fix == "add 'git log' to commands.allow"
     assert judge(Commands(allow=("ls", "git log")), "ls; git -C x log --oneline").allowed
 
 
@@ -255,10 +258,10 @@ def test_a_rule_with_many_stars_is_matched_in_one_go() -> None:
 )
 def test_a_star_allows_only_what_is_known(line: str) -> None:
     for commands in (Commands(allow=("*",)), Commands(allow=("*", "ls")), Commands(deny=("rm",))):
-        (refusal,) = judge(commands, line).refusals
-        assert "'*' allows only tools of which it is" in refusal.why
+        (refusal,) = judge(commands, line).denied
+        assert "'*' allows only tools of which it is" in refusal.reason
     name = line.split()[0]
-    assert refusal.remedy == f"add {name!r} to commands.allow, beside '*'"
+    assert refusal.fix == f"add {name!r} to commands.allow, beside '*'"
     assert allows(line, "*", name)
     assert allows(line, f"{name[:3]}*")
 
@@ -339,8 +342,8 @@ def test_words_without_a_shell_have_no_builtins_and_need_no_reader() -> None:
     assert not judge_argv(commands, ["cd", "/"]).allowed
     assert not judge_argv(commands, ["sh", "-c", "rm x"]).allowed
     assert judge_argv(commands, ["sh", "-c", "ls -l | ls"]).allowed
-    (refusal,) = judge_argv(commands, ["env", "a b", "x"]).refusals
-    assert refusal.part == "env 'a b' x"
+    (refusal,) = judge_argv(commands, ["env", "a b", "x"]).denied
+    assert refusal.attempt.text == "env 'a b' x"
     assert judge_argv(commands, ["ls", "\udcff"]).allowed
     assert not judge_argv(commands, ["l\udcffs"]).allowed
 

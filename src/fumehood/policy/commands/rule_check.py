@@ -1,0 +1,158 @@
+"""Whether the rules of a policy allow one command, and with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fumehood.policy.commands import programs
+from fumehood.policy.commands.decision import RefusalError
+from fumehood.policy.commands.exec_options import find_awk_exec_option, find_sed_exec_option
+from fumehood.policy.commands.options import find_unsafe_word
+from fumehood.policy.commands.program_name import ResolvedCommand, is_known_tool
+from fumehood.policy.commands.rules import CommandRule, parse_rule, rule_for
+from fumehood.policy.commands.scope import NamedCommand
+from fumehood.policy.commands.syntax import Word
+from fumehood.policy.commands.write_targets import WriteTargets
+
+if TYPE_CHECKING:
+    from fumehood.policy.actions import Commands
+
+_ANYTHING = parse_rule("*")
+_SPELLED_ONLY = frozenset({"source", "."})
+
+
+class RuleChecker:
+    """`commands.allow` and `commands.deny` of one policy. Its methods raise RefusalError."""
+
+    def __init__(self, commands: Commands) -> None:
+        allow = commands.allow
+        self._allow = (_ANYTHING,) if allow is None else tuple(map(parse_rule, allow))
+        self._deny = tuple(map(parse_rule, commands.deny))
+
+    def spells(self, command: NamedCommand) -> bool:
+        """Whether a rule has a word of its own for the first word after the program."""
+        return any(_spells(rule, command.program, command.arguments, 0) for rule in self._allow)
+
+    def check_denied(self, command: NamedCommand) -> None:
+        resolved = command.resolved
+        for rule in self._deny:
+            is_meant = rule.denies(command.program, resolved.arguments, has_subcommand=resolved.is_certain)
+            if not is_meant and rule.program == resolved.name and resolved.may_be_alias and len(rule.words) > 1:
+                is_meant = True
+            if is_meant:
+                is_sure = all(word.text is not None for word in command.words) and not resolved.may_be_alias
+                why = "this is denied" if is_sure else f"it may turn out to be {rule.text!r}, which is denied"
+                fix = f"remove {rule.text!r} from commands.deny" if is_sure else "write the words out"
+                raise RefusalError(*command.span, why, fix, f"commands.deny[{rule.text}]")
+
+    def check_allowed(self, command: NamedCommand) -> frozenset[str]:
+        """The options that rules spell."""
+        name, program, arguments = command.name, command.program, command.arguments
+        resolved, targets = command.resolved, command.scope.targets
+        matching = self._matching(command)
+        if not matching:
+            raise RefusalError(*command.span, *self._lack(command))
+        if name in programs.FAMILIES and not resolved.is_certain:
+            why = f"it cannot be known which sub-command of {name} this is"
+            raise RefusalError(*command.span, why, "write it out, first")
+        granted = frozenset(rule.option for rule in self._allow if rule.option and _is_about(rule, command))
+        if found := _script_problem(name, arguments, targets):
+            if not any(_spells(rule, program, arguments, found[0]) for rule in matching):
+                rule = rule_for(program, arguments[: found[0] + 1])
+                fix = "write it plainly" + (f", or add {rule!r} to commands.allow" if rule else "")
+                raise RefusalError(*command.span, found[1], fix)
+            return granted
+        for tool, given, offset in _parts(name, resolved):
+            spelled = arguments if offset == 0 else resolved.arguments
+            while found := find_unsafe_word(tool, given, targets, granted):
+                if not any(_spells(rule, program, spelled, found.position + offset) for rule in matching):
+                    raise RefusalError(*command.span, found.why, found.fix)
+                if not found.option:
+                    break
+                granted |= {found.option}
+        return granted
+
+    def check_spelled(self, command: NamedCommand) -> None:
+        program = command.program
+        rules = [rule for rule in self._allow if rule.program == program and len(rule.words) > 1]
+        if program in _SPELLED_ONLY and any(rule.allows(program, command.arguments) for rule in rules):
+            return
+        why = f"{program}: not understood; it runs text or files, or changes what other words mean"
+        rule = rule_for(program, command.arguments) if program in _SPELLED_ONLY and command.arguments else None
+        raise RefusalError(*command.span, why, f"add {rule!r} to commands.allow" if rule else "write it plainly")
+
+    def _matching(self, command: NamedCommand) -> list[CommandRule]:
+        program, arguments, resolved = command.program, command.arguments, command.resolved
+        if program.startswith(".") and "/" in program and command.scope.moves:
+            return []
+        found = [
+            rule
+            for rule in self._allow
+            if rule.allows(program, arguments)
+            or (resolved.is_certain and rule.allows(program, resolved.arguments))
+            or _grants(rule, command)
+        ]
+        if not is_known_tool(command.name):
+            found = [rule for rule in found if not rule.is_open]
+        if command.runs_code:
+            found = [rule for rule in found if rule.names_program]
+        if resolved.runs_code:
+            found = [rule for rule in found if rule.names_program and len(rule.words) > 1 and "*" not in rule.words[1]]
+        return found
+
+    def _lack(self, command: NamedCommand) -> tuple[str, str]:
+        program, resolved = command.program, command.resolved
+        rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
+        if program.startswith("-") or "=" in program:
+            return f"{program} is not the name of a program", "write the name of the program in its place"
+        if program.startswith(".") and "/" in program and command.scope.moves:
+            why = f"the line changes the folder, so that it is not known which program {program} is"
+            return why, "leave cd out, or write the whole path of the program"
+        if resolved.runs_code:
+            return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
+        if command.runs_code:
+            return f"{program} runs code that cannot be read here", f"add {program!r} to commands.allow"
+        if any(other.is_open for other in self._allow) and not is_known_tool(command.name):
+            why = f"it is not known here what {program} can do, and '*' allows only tools of which it is"
+            return why, f"add {program!r} to commands.allow, beside '*'"
+        is_named = any(other.program == command.name for other in self._allow)
+        if is_named and resolved.subcommand is None and command.arguments:
+            return f"{program} is not allowed with these words", "put the sub-command first and write its words out"
+        return f"{rule} is not allowed", f"add {rule!r} to commands.allow"
+
+
+def _parts(name: str, resolved: ResolvedCommand) -> Iterator[tuple[str, list[Word], int]]:
+    """Each tool with the words that it gets, and how many of a rule's words stand before those."""
+    yield name, resolved.before, 0
+    if resolved.subcommand is not None and not resolved.runs_code:
+        yield f"{name} {resolved.subcommand}", resolved.arguments[1:], 1
+
+
+def _script_problem(name: str, arguments: list[Word], targets: WriteTargets) -> tuple[int, str] | None:
+    if name in programs.AWK:
+        return find_awk_exec_option(arguments)
+    return find_sed_exec_option(arguments, targets) if name in programs.SED else None
+
+
+def _is_about(rule: CommandRule, command: NamedCommand) -> bool:
+    """Whether a rule such as `sort -o` or `git log --output` is about this program and its sub-command."""
+    if not replace(rule, words=rule.words[:1]).allows(command.program, []):
+        return False
+    return len(rule.words) < 3 or command.resolved.subcommand == rule.words[1]
+
+
+def _grants(rule: CommandRule, command: NamedCommand) -> bool:
+    """A rule such as `sort -o` is about that option wherever it stands."""
+    if rule.option is None or not _is_about(rule, command):
+        return False
+    given = {(word.text if word.text is not None else word.prefix).partition("=")[0] for word in command.arguments}
+    return rule.option in given
+
+
+def _spells(rule: CommandRule, program: str, arguments: Sequence[Word], position: int) -> bool:
+    """Whether the rule has a word of its own for the one at that place."""
+    if len(rule.words) <= position + 1 or rule.words[position + 1] == "*" or not rule.names_program:
+        return False
+    return rule.allows(program, arguments)
