@@ -156,9 +156,9 @@ async def _idle(box: AsyncSandbox, port: int) -> Row:
 @contextmanager
 def _servers(folder: Path) -> Iterator[dict[str, int]]:
     """In a process of their own, so that they share nothing with the gateway but the machine."""
-    from fumehood.egress.authority import Authority
+    from fumehood.egress.certificates import CertificateAuthority
 
-    authority = Authority()
+    authority = CertificateAuthority()
     (folder / "root.pem").write_bytes(authority.pem)
     (folder / "server.pem").write_bytes(authority.identity("localhost"))
     command = [sys.executable, "-c", SERVERS, str(folder / "server.pem")]

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-from upstreams import Authority, Echo, Web, serving
+from upstreams import CertificateAuthority, Echo, Web, serving
 
 import fumehood.egress
 from fumehood.egress import Gateway
@@ -29,7 +29,7 @@ class Outside:
     """`web` speaks HTTP, `secure` HTTPS, `raw` sends back what it gets."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder)
+        self.authority = CertificateAuthority(folder)
         self.web, self.raw = Web(), Echo()
         self.secure = Web(self.authority.context("secure.example", "reader.example", "token.example"))
         self._turns = itertools.cycle((HERE, "169.254.169.254"))
@@ -104,7 +104,7 @@ def open_outside() -> Iterator[Outside]:
 
 
 @contextmanager
-def using_gateway(resolver: Resolver, authority: Authority) -> Iterator[None]:
+def using_gateway(resolver: Resolver, authority: CertificateAuthority) -> Iterator[None]:
     """Every sandbox of this process that goes out goes by one that finds names so, and trusts nobody else."""
     gateway = Gateway(resolver=resolver, trust=lambda: ssl.create_default_context(cafile=str(authority.bundle)))
     usual, fumehood.egress.shared_gateway = fumehood.egress.shared_gateway, lambda: gateway

@@ -21,7 +21,7 @@ import pytest
 from live.package_index import make_wheel
 from outside import using_gateway
 from requirements import require
-from upstreams import Authority, Shelf, Web, serving
+from upstreams import CertificateAuthority, Shelf, Web, serving
 from websockets.sync.server import ServerConnection, serve
 
 from fumehood import Policy, RunResult, Sandbox
@@ -56,7 +56,7 @@ def world() -> Iterator[World]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
         folder.chmod(0o755)
-        authority = Authority(folder)
+        authority = CertificateAuthority(folder)
         web = Web(authority.context("web.example", "api.example"))
         shelf = Shelf(_shelf(folder / "shelf"), authority.context("files.example"))
         for server in (web, shelf):
@@ -113,7 +113,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def websocket_echo(authority: Authority) -> Iterator[int]:
+def websocket_echo(authority: CertificateAuthority) -> Iterator[int]:
     def echo(connection: ServerConnection) -> None:
         for message in connection:
             connection.send(message)

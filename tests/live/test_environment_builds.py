@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from live.package_index import PackageIndex, make_wheel, open_index
-from upstreams import Authority
+from upstreams import CertificateAuthority
 
 from fumehood import DeniedError, FumehoodError, Policy, Sandbox, run
 from fumehood.audit import AuditLog, Query
@@ -212,7 +212,7 @@ class Guarded(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def hood_build(index: str, authority: Authority, folder: Path) -> subprocess.CompletedProcess[str]:
+def hood_build(index: str, authority: CertificateAuthority, folder: Path) -> subprocess.CompletedProcess[str]:
     """In a process of its own, whose gateway trusts this authority."""
     (folder / "policy.yaml").write_text(f"environment: {{packages: [greeter], index: '{index}'}}\n")
     return subprocess.run(
@@ -225,7 +225,7 @@ def hood_build(index: str, authority: Authority, folder: Path) -> subprocess.Com
 
 @pytest.mark.parametrize(("login", "code"), [("me:hunter2@", 0), ("", 1)])
 def test_a_password_is_sent_by_the_gateway(tmp_path: Path, login: str, code: int) -> None:
-    authority = Authority(tmp_path)
+    authority = CertificateAuthority(tmp_path)
     with open_index(GREETER) as index:
         index.RequestHandlerClass = Guarded
         index.socket = authority.context("127.0.0.1").wrap_socket(index.socket, server_side=True)
@@ -238,7 +238,7 @@ def test_a_password_is_sent_by_the_gateway(tmp_path: Path, login: str, code: int
 def test_files_may_be_at_another_host_that_the_index_names_but_at_no_address(
     tmp_path: Path, host: str, is_open: bool
 ) -> None:
-    authority = Authority(tmp_path)
+    authority = CertificateAuthority(tmp_path)
     with open_index(GREETER) as files, open_index() as index:
         for server, name in ((files, host), (index, "localhost")):
             server.socket = authority.context(name).wrap_socket(server.socket, server_side=True)

@@ -26,11 +26,11 @@ class TerminalSize:
     rows: int
 
 
-class Visit(Protocol):
-    """One run's use of the gateway, which takes what arrives at the run's doors. Any thread may call it."""
+class EgressAcceptor(Protocol):
+    """The gateway as one run reaches it: accepts what arrives at the run's listeners. Thread-safe."""
 
-    def attend(self, door: socket.socket) -> None:
-        """A socket that listening sockets from inside arrive on, as descriptors; it is the visit's from here on."""
+    def receive_listeners(self, channel: socket.socket) -> None:
+        """A socket on which listening sockets from inside arrive as descriptors; the acceptor owns it from here on."""
         ...
 
     def serve(self, connection: socket.socket, destination: tuple[str, int]) -> None:
@@ -43,14 +43,14 @@ class Visit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Doorway:
-    """What a run needs to get out: where doors are opened inside, what its programs are told, and who is behind."""
+class EgressEndpoint:
+    """A run's connection to the gateway: ports to listen on inside, variables and certificates for its programs."""
 
     ports: tuple[int, ...]
     environment: Mapping[str, str]
     trust: bytes
     """Certificates in PEM, for `guest.contract.paths.TRUST_FILE`."""
-    visit: Visit
+    acceptor: EgressAcceptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class RunRequest:
     """Such a folder of an earlier run, moved to `contract.paths.PRODUCT_FOLDER` before the program starts."""
     terminal: TerminalSize | None = None
     """The program's standard streams are one terminal; its input is live then."""
-    doorway: Doorway | None = None
-    """None: no way out at all."""
+    endpoint: EgressEndpoint | None = None
+    """None: no network at all."""
     is_offline: bool = False
-    """It gets no doorway, whatever the policy allows."""
+    """It gets no endpoint, whatever the policy allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class BackendSandbox(Protocol):
         ...
 
     @property
-    def shares_doors(self) -> bool:
+    def shares_listeners(self) -> bool:
         """Whether nobody can tell which of the runs at a time it is that goes out."""
         ...
 
@@ -229,12 +229,12 @@ class BackendSandbox(Protocol):
         """A conversation with a file service inside, for one exchange after the other."""
         ...
 
-    def open_session(self, doorway: Doorway | None) -> AbstractAsyncContextManager[BackendSession]:
+    def open_session(self, endpoint: EgressEndpoint | None) -> AbstractAsyncContextManager[BackendSession]:
         """Leaving the block ends the session and everything in it."""
         ...
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
-        """Runs under way that have a doorway get doors at these ports too."""
+        """Runs under way that have a endpoint get listeners at these ports too."""
         ...
 
 
@@ -254,5 +254,5 @@ class Backend(Protocol):
     def open(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
     ) -> AbstractAsyncContextManager[BackendSandbox]:
-        """`ports` are where its runs will have doors to the gateway, so that they can be opened ahead of time."""
+        """`ports` are where its runs will have listeners to the gateway, so that they can be opened ahead of time."""
         ...

@@ -1,4 +1,4 @@
-"""What every backend reports of the network. The gateway behind the doors is the same for all of them. Pure."""
+"""What every backend reports of the network. The gateway behind the listeners is the same for all of them. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def refuse_too_many_ports(policy: Policy, backend: str) -> None:
         raise UnenforceableError(
             "network.allow",
             backend=backend,
-            reason=f"the rules name {len(ports)} ports, and a sandbox can have doors at {MOST_PORTS}",
+            reason=f"the rules name {len(ports)} ports, and a sandbox can listen on {MOST_PORTS}",
             remedy="Name fewer ports.",
         )
 
 
-def report(policy: Policy, doors: str) -> Iterator[Enforcement]:
-    """`doors` is how what goes out reaches the gateway."""
+def report(policy: Policy, listeners: str) -> Iterator[Enforcement]:
+    """`listeners` is how what goes out reaches the gateway."""
     yield Enforcement("network", ALONE)
     if policy.network.allow:
-        yield Enforcement("network.allow", f"egress gateway of the host, the only way out, by {doors}")
+        yield Enforcement("network.allow", f"egress gateway of the host, the only way out, by {listeners}")
     if policy.secrets:
         yield Enforcement("secrets", "put into requests by the egress gateway; their values never enter the sandbox")

@@ -23,10 +23,10 @@ from fumehood.egress.gateway import Gateway
 from fumehood.egress.limits import Limits
 from fumehood.egress.proxy import PORT as PROXY_PORT
 from fumehood.egress.resolution import Resolver
-from fumehood.egress.visit import Visit
-from fumehood.egress.way_out import WayOut
+from fumehood.egress.run_egress import RunEgress
+from fumehood.egress.sandbox_egress import SandboxEgress
 
-__all__ = ["PROXY_PORT", "Gateway", "Limits", "Resolver", "Visit", "WayOut", "shared_gateway"]
+__all__ = ["PROXY_PORT", "Gateway", "Limits", "Resolver", "RunEgress", "SandboxEgress", "shared_gateway"]
 
 
 def shared_gateway() -> Gateway:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from fumehood.egress.dialling import dial
+from fumehood.egress.dial import dial
 from fumehood.egress.http1 import MalformedMessageError
 from fumehood.egress.quotas import Lease
 from fumehood.egress.refusal import MUST_NOT_LEAVE, RefusedError, UnreachableError
@@ -26,7 +26,7 @@ from fumehood.policy.hosts import endpoint
 from fumehood.secret_scan.canaries import CanaryWatch
 
 if TYPE_CHECKING:
-    from fumehood.egress.visit import Visit
+    from fumehood.egress.run_egress import RunEgress
 
 _log = logging.getLogger(__name__)
 Destination = tuple[str, int]
@@ -36,8 +36,8 @@ Service = Callable[["Connection", Destination], Awaitable[None]]
 class Connection:
     """Lives in the gateway's thread."""
 
-    def __init__(self, visit: Visit, near: socket.socket) -> None:
-        self.visit, self.way = visit, visit.way
+    def __init__(self, run: RunEgress, near: socket.socket) -> None:
+        self.run, self.sandbox = run, run.sandbox
         self.near = PlainStream(near, self._touch)
         self.route: Route | None = None
         self._far: socket.socket | None = None
@@ -65,45 +65,45 @@ class Connection:
 
         A name that did not come through the name server (`looked_up`) is counted here as it would have been there.
         """
-        book = self.way.book
+        book = self.sandbox.book
         decision = book.decide_connection(host, port)
         route = book.find_route(decision.attempt.host, port)
         if not decision.allowed or route is None:
             raise RefusedError(decision)
         self.route = route
         if not looked_up:
-            _, why = self.way.names.admit(route.host, listed=book.lists(route.host))
+            _, why = self.sandbox.names.admit(route.host, listed=book.lists(route.host))
             if why:
                 raise RefusedError(deny(decision.attempt, why, decision.rule))
-            if self.visit.holds_canary(route.host):
+            if self.run.holds_canary(route.host):
                 raise RefusedError(deny(Attempt("connect", "a name", port), MUST_NOT_LEAVE, decision.rule))
         return route
 
     def inspect(self, data: bytes) -> None:
         """What is about to leave, before it does; raises if a canary is in it."""
-        if not self.way.canaries or self.route is None:
+        if not self.sandbox.canaries or self.route is None:
             return
         place = endpoint(self.route.host, self.route.port)
-        self._watch = self._watch or CanaryWatch(self.way.canaries, place)
-        if alarms := self._watch.feed(data):
-            for alarm in alarms:
-                self.visit.ledger.raise_alarm(alarm)
+        self._watch = self._watch or CanaryWatch(self.sandbox.canaries, place)
+        if alerts := self._watch.feed(data):
+            for alert in alerts:
+                self.run.log.alert(alert)
             attempt = Attempt("connect", self.route.host, self.route.port)
             raise RefusedError(deny(attempt, MUST_NOT_LEAVE, self.route.key))
 
     async def reach(self, route: Route) -> PlainStream:
         """A connection to the server of a route, in place of the one before, if any."""
         self.leave()
-        if self.way.learns:
+        if self.sandbox.learns:
             raise RefusedError(deny(Attempt("connect", route.host, route.port), "it is only learned from"))
-        self._lease = self.way.quotas.enter(route)
+        self._lease = self.sandbox.quotas.enter(route)
         allowed = allow(Attempt("connect", route.host, route.port), route.key)
         self._far = await dial(
             route,
-            self.way.book,
-            self.way.look_up,
-            self.way.limits.connect_seconds,
-            on_allowed=lambda: self.visit.ledger.record(allowed),
+            self.sandbox.book,
+            self.sandbox.look_up,
+            self.sandbox.limits.connect_seconds,
+            on_allowed=lambda: self.run.log.record(allowed),
         )
         return PlainStream(self._far, self._count)
 
@@ -114,7 +114,7 @@ class Connection:
         self._relay = Relay(
             self.near.connection,
             self._far,
-            self.way.buffer,
+            self.sandbox.buffer,
             allowance=self._lease.allowance,
             count=self._count,
             on_end=self._on_relay_end,
@@ -122,7 +122,7 @@ class Connection:
         self._relay.start()
 
     def refuse(self, decision: Decision[Attempt]) -> None:
-        self.visit.ledger.record(decision)
+        self.run.log.record(decision)
 
     def leave(self) -> None:
         """Give up the server, keep the client."""
@@ -192,7 +192,7 @@ class Connection:
             reset(self.near.connection)
         else:
             self.near.connection.close()
-        self.visit.forget(self)
+        self.run.forget(self)
 
     def _count(self, moved: int) -> None:
         self._touch(moved)

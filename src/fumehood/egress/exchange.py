@@ -50,7 +50,7 @@ class Exchange:
 
     def __init__(self, connection: Connection, client: Stream, choose_route: RouteChoice) -> None:
         self._connection, self._choose_route = connection, choose_route
-        self._limits = connection.way.limits
+        self._limits = connection.sandbox.limits
         self._client = Messages(client)
         self._server: Messages | None = None
         self._reached: Route | None = None
@@ -82,7 +82,7 @@ class Exchange:
     async def _serve(self, request: Request) -> bool:
         """One request and its response; whether another may follow."""
         route, target = self._choose_route(self._connection, request)
-        decision = self._connection.way.book.decide_request(
+        decision = self._connection.sandbox.book.decide_request(
             route,
             request.method,
             target,
@@ -93,12 +93,12 @@ class Exchange:
         )
         if not decision.allowed:
             raise RefusedError(decision)
-        if self._connection.way.canaries:
+        if self._connection.sandbox.canaries:
             self._connection.inspect(serialise(f"{request.method} {target}", request.headers))
         server = await self._reach(route)
-        self._connection.visit.ledger.record(decision)
+        self._connection.run.log.record(decision)
         # A change of policy may bring other values before the answer comes, which can only hold these.
-        credentials = self._connection.way.credentials
+        credentials = self._connection.sandbox.credentials
         redactor = credentials.redactor(route.secrets)
         await server.stream.write(self._request_head(request, route, target, credentials))
         if request.awaits_continue:
@@ -130,7 +130,7 @@ class Exchange:
         return self._server
 
     async def _secure(self, below: PlainStream, route: Route) -> TlsStream:
-        context = self._connection.way.upstream_context()
+        context = self._connection.sandbox.upstream_context()
         stream = TlsStream(below, context, server_name=route.host, server=False)
         try:
             async with asyncio.timeout(self._limits.hello_seconds):

@@ -17,8 +17,8 @@ from fumehood.concurrency.portal import LoopThread
 from fumehood.egress.limits import Limits
 from fumehood.egress.relay import Buffer
 from fumehood.egress.resolution import HostResolver, Resolver
+from fumehood.egress.sandbox_egress import SandboxEgress
 from fumehood.egress.trust import bundle, host_context
-from fumehood.egress.way_out import WayOut
 from fumehood.errors import StepFailedError
 from fumehood.policy import Policy
 
@@ -41,7 +41,7 @@ class Gateway:
         self.limits = limits or Limits()
         self.resolve = resolver or HostResolver()
         self.buffer = Buffer()
-        self.ways: set[WayOut] = set()
+        self.sandboxes: set[SandboxEgress] = set()
         self.connections = 0
         # Two descriptors each: half of what this process may have is left to the application.
         self.most_connections = max(_FEWEST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
@@ -53,12 +53,12 @@ class Gateway:
         self._care: Future[None] | None = None
         self._starting = threading.Lock()
 
-    def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> WayOut:
-        """A way out for one sandbox, by the rules of its policy. A secret without a value is an error now."""
-        way = WayOut(self, policy, sandbox_id, learns=learn)
+    def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> SandboxEgress:
+        """A sandbox out for one sandbox, by the rules of its policy. A secret without a value is an error now."""
+        sandbox = SandboxEgress(self, policy, sandbox_id, learns=learn)
         self._start()
-        self.call(self.ways.add, way)
-        return way
+        self.call(self.sandboxes.add, sandbox)
+        return sandbox
 
     def close(self) -> None:
         """End the thread, and with it all that goes through it."""
@@ -92,15 +92,15 @@ class Gateway:
         except CancelledError:
             raise _gone() from None
 
-    def has_room_for(self, way: WayOut) -> bool:
+    def has_room_for(self, sandbox: SandboxEgress) -> bool:
         """In the gateway's thread: whether a sandbox may have one more connection.
 
         When there are no more, one that has less than its share gets a connection of the one that has most.
         """
         if self.connections < self.most_connections:
             return True
-        greediest = max(self.ways, key=lambda each: each.connections, default=way)
-        return way.connections + 1 < greediest.connections and greediest.give_up_one()
+        greediest = max(self.sandboxes, key=lambda each: each.connections, default=sandbox)
+        return sandbox.connections + 1 < greediest.connections and greediest.give_up_one()
 
     def upstream_context(self) -> ssl.SSLContext:
         """How servers are verified; made when it is first needed, because reading all roots takes a while."""
@@ -132,12 +132,12 @@ class Gateway:
         try:
             while True:
                 await asyncio.sleep(SWEEP_SECONDS)
-                for way in list(self.ways):
-                    way.end_idle()
+                for sandbox in list(self.sandboxes):
+                    sandbox.end_idle()
         finally:
-            for way in list(self.ways):
-                way.cut()
+            for sandbox in list(self.sandboxes):
+                sandbox.cut()
 
 
 def _gone() -> StepFailedError:
-    return StepFailedError("the egress gateway", "its thread has ended, and the way out with it")
+    return StepFailedError("the egress gateway", "its thread has ended, and the sandbox out with it")

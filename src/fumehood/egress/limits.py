@@ -26,5 +26,5 @@ class Limits:
     names: int = 4096
     """That a sandbox may ever use."""
     denials: int = 200
-    passages: int = 4096
+    allowed: int = 4096
     """That are told apart in one run; what comes after is only counted."""

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from fumehood.egress.connection import Connection, Destination
 from fumehood.egress.exchange import Exchange, answer
 from fumehood.egress.http1 import MalformedMessageError, parse_request
-from fumehood.egress.learning import study_proxied
+from fumehood.egress.learn_mode import study_proxied
 from fumehood.egress.messages import Messages
 from fumehood.egress.refusal import RefusedError, UnreachableError
 from fumehood.egress.routes import RequestedRoute, split_authority
@@ -23,7 +23,7 @@ _SOCKS_OK, _SOCKS_REFUSED, _SOCKS_UNREACHABLE, _SOCKS_UNKNOWN_COMMAND, _SOCKS_UN
 
 
 async def serve_proxy(connection: Connection, _: Destination) -> None:
-    async with asyncio.timeout(connection.way.limits.hello_seconds):
+    async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
         first = await connection.near.read()
     connection.near.put_back(first)
     if not first:
@@ -35,7 +35,7 @@ async def serve_proxy(connection: Connection, _: Destination) -> None:
 
 
 async def _serve_http(connection: Connection) -> None:
-    seconds = connection.way.limits.hello_seconds
+    seconds = connection.sandbox.limits.hello_seconds
     messages = Messages(connection.near)
     try:
         head = await messages.head(seconds, idle_seconds=seconds)
@@ -47,7 +47,7 @@ async def _serve_http(connection: Connection) -> None:
         return await connection.near.farewell(answer(400, {"error": "denied", "why": decision.reason}))
     if request is None or head is None:
         return None
-    if destination is None and connection.way.learns:
+    if destination is None and connection.sandbox.learns:
         return await study_proxied(connection, request)
     if destination is None:
         connection.near.put_back(head + b"\r\n\r\n" + messages.rest())
@@ -59,7 +59,7 @@ async def _serve_http(connection: Connection) -> None:
 
 
 async def _serve_socks(connection: Connection) -> None:
-    async with asyncio.timeout(connection.way.limits.hello_seconds):
+    async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
         _, count = await _exactly(connection, 2)
         if 0 not in await _exactly(connection, count):
             # It insists on a password, and we have none.

@@ -7,10 +7,10 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
+from fumehood.egress.client_hello import ACCESS_DENIED_ALERT, NoHelloError, asks_again, parse_hello
 from fumehood.egress.connection import Connection, Destination
 from fumehood.egress.exchange import Exchange
-from fumehood.egress.hello import ACCESS_DENIED_ALERT, NoHelloError, asks_again, parse_hello
-from fumehood.egress.learning import study
+from fumehood.egress.learn_mode import study
 from fumehood.egress.refusal import RefusedError, UnreachableError
 from fumehood.egress.routes import FixedRoute
 from fumehood.egress.streams import PlainStream, TlsStream
@@ -23,8 +23,8 @@ Announce = Callable[[], Awaitable[None]]
 async def serve_destination(connection: Connection, destination: Destination) -> None:
     """A program connected to an address that stands for a name, or to a plain address."""
     address, port = destination
-    host = connection.way.names.host_at(address)
-    if host == "127.0.0.1" and not connection.way.book.lists(host):
+    host = connection.sandbox.names.host_at(address)
+    if host == "127.0.0.1" and not connection.sandbox.book.lists(host):
         # Programs find this one in the hosts file and never ask for it.
         host = "localhost"
     route = connection.judge(host, port, looked_up=True)
@@ -33,7 +33,7 @@ async def serve_destination(connection: Connection, destination: Destination) ->
 
 async def carry(connection: Connection, route: Route, announce: Announce | None = None) -> None:
     """Everything that follows. `announce` tells a proxy's client that its way is open."""
-    if connection.way.learns:
+    if connection.sandbox.learns:
         await _announced(announce)
         await study(connection, route)
     elif route.protocol == "tls" and route.reads_requests:
@@ -45,7 +45,7 @@ async def carry(connection: Connection, route: Route, announce: Announce | None 
     else:
         far = await connection.reach(route)
         await _announced(announce)
-        if route.protocol == "tcp" and connection.way.canaries:
+        if route.protocol == "tcp" and connection.sandbox.canaries:
             await _carry_watched(connection, far)
         else:
             if route.protocol == "tls":
@@ -78,12 +78,12 @@ async def _carry_watched(connection: Connection, far: PlainStream) -> None:
 
 async def _intercept(connection: Connection, route: Route) -> None:
     connection.near.put_back(await _check_hello(connection, route))
-    authority = connection.way.authority
+    authority = connection.sandbox.authority
     if authority is None:
         raise AssertionError("a rule about requests without an authority")
     client = TlsStream(connection.near, authority.context(route.host), server_name=None, server=True)
     try:
-        async with asyncio.timeout(connection.way.limits.hello_seconds):
+        async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
             await client.handshake()
     except ssl.SSLError:
         attempt = Attempt("tls", route.host, route.port)
@@ -100,7 +100,7 @@ async def _pass_hello(connection: Connection, route: Route, far: PlainStream) ->
     await far.write(await _check_hello(connection, route))
     answer = b""
     try:
-        async with asyncio.timeout(connection.way.limits.hello_seconds):
+        async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
             while (again := asks_again(answer)) is None and (data := await far.read()):
                 answer += data
     except NoHelloError as error:
@@ -114,7 +114,7 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
     """The client's message, if its handshake may go on; otherwise it gets an alert. What follows is put back."""
     early = b""
     try:
-        async with asyncio.timeout(connection.way.limits.hello_seconds):
+        async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
             while (hello := parse_hello(early, is_second=is_second)) is None:
                 data = await connection.near.read()
                 if not data:
@@ -124,7 +124,7 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
         attempt = Attempt("tls", route.host, route.port)
         remedy = "" if route.reads_requests else f"set protocol in {route.key} to what is spoken there"
         raise RefusedError(deny(attempt, str(error), route.key, remedy)) from None
-    decision = connection.way.book.decide_hello(
+    decision = connection.sandbox.book.decide_hello(
         route, hello.server_name, encrypted=hello.encrypted, protocols=hello.protocols
     )
     if not decision.allowed:

@@ -1,30 +1,31 @@
-"""Runs that may go out: who stands behind their doors, and what happened there.
+"""The network of a sandbox's runs: which run uses which `RunEgress` of the gateway, and what happened there.
 
-Where a backend can tell runs apart, each has a visit to the gateway of its own. Where it cannot, runs that are under
-way at the same time share one, and each of them is told of what was refused while it ran.
+Where a backend can tell runs apart, each has one of its own. Where it cannot, runs that are under way at the same time
+share one, and the result of each holds what was refused while it ran.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from fumehood.audit.events import AuditEvent, CanarySeen, EgressAllowed, EgressDenied
-from fumehood.backends.interface import Doorway, Visit
+from fumehood.backends.interface import EgressEndpoint
 from fumehood.guest.contract.paths import TRUST_FILE
 from fumehood.results import Cause, Denial, RunResult
 
 if TYPE_CHECKING:
+    from fumehood.egress import RunEgress, SandboxEgress
     from fumehood.policy.egress import AllowedAttempt
-    from fumehood.secret_scan.canaries import Alarm
+    from fumehood.secret_scan.canaries import CanaryAlert
 
-# What programs write at last when they find no network: C libraries, curl, wget, Node, Go, Java, Rust.
+# The last output of programs that find no network: C libraries, curl, wget, Node, Go, Java, Rust.
 LAST_WORDS_BYTES = 4096
 _NO_NETWORK = re.compile(
     rb"Temporary failure in name resolution|Name or service not known|No address associated with hostname"
@@ -42,133 +43,99 @@ T = TypeVar("T")
 Counted = TypeVar("Counted", Denial, "AllowedAttempt")
 
 
-class GatewayVisit(Visit, Protocol):
-    """As the gateway has it."""
-
-    def denials(self) -> tuple[Denial, ...]:
-        """What was refused so far; the same things are counted."""
-        ...
-
-    def passages(self) -> tuple[AllowedAttempt, ...]:
-        """What was let through so far, counted likewise."""
-        ...
-
-    def alarms(self) -> tuple[Alarm, ...]:
-        """Canaries that were found so far, and refused."""
-        ...
-
-    def end(self) -> object:
-        """Everything that goes out by it is closed."""
-        ...
-
-
-class Account(NamedTuple):
-    """What has become of everything that was tried."""
+class EgressRecords(NamedTuple):
+    """What a run has tried so far, and how it was decided."""
 
     denials: tuple[Denial, ...] = ()
-    passages: tuple[AllowedAttempt, ...] = ()
-    alarms: tuple[Alarm, ...] = ()
+    allowed: tuple[AllowedAttempt, ...] = ()
+    alerts: tuple[CanaryAlert, ...] = ()
 
     @classmethod
-    def of(cls, visit: GatewayVisit) -> Account:
-        return cls(visit.denials(), visit.passages(), visit.alarms())
+    def of(cls, run: RunEgress) -> EgressRecords:
+        return cls(run.denials(), run.allowed(), run.alerts())
 
-    def since(self, before: Account) -> Account:
-        return Account(
+    def since(self, before: EgressRecords) -> EgressRecords:
+        return EgressRecords(
             tuple(_since(before.denials, self.denials)),
-            tuple(_since(before.passages, self.passages)),
-            tuple(alarm for alarm in self.alarms if alarm not in before.alarms),
+            tuple(_since(before.allowed, self.allowed)),
+            tuple(alert for alert in self.alerts if alert not in before.alerts),
         )
 
     def events(self) -> Iterator[AuditEvent]:
-        for each in self.passages:
+        for each in self.allowed:
             yield EgressAllowed(each.kind, each.what, each.rule or None, each.count)
         for each in self.denials:
             yield EgressDenied(each.kind, each.what, each.why, each.rule or None, each.count)
-        for alarm in self.alarms:
-            yield CanarySeen(alarm.canary, alarm.where)
+        for alert in self.alerts:
+            yield CanarySeen(alert.canary, alert.where)
 
 
-class GatewayPass(Protocol):
-    """A sandbox's way out, as the gateway grants it."""
+class RunNetwork:
+    """The network of one run, or of one session; closed without an endpoint."""
 
-    @property
-    def ports(self) -> tuple[int, ...]: ...
+    def __init__(self, endpoint: EgressEndpoint | None = None, egress: RunEgress | None = None) -> None:
+        self.endpoint = endpoint
+        self._egress = egress
+        self._final: EgressRecords | None = None if egress else EgressRecords()
+        self._reported = self._records()
 
-    @property
-    def trust(self) -> bytes: ...
-
-    def environment(self, trust_path: str) -> Mapping[str, str]: ...
-
-    def visit(self, run_id: str) -> GatewayVisit: ...
-
-
-class Outing:
-    """One run's, or one session's. Without a doorway it stays at home."""
-
-    def __init__(self, doorway: Doorway | None = None, visit: GatewayVisit | None = None) -> None:
-        self.doorway = doorway
-        self._visit = visit
-        self._final: Account | None = None if visit else Account()
-        self._told = self._account()
-
-    def news(self) -> tuple[Denial, ...]:
-        """What was refused since the last time, also when it is over already."""
-        before, self._told = self._told, self._account()
-        return self._told.since(before).denials
+    def new_denials(self) -> tuple[Denial, ...]:
+        """What was refused since the last call, also after the end."""
+        before, self._reported = self._reported, self._records()
+        return self._reported.since(before).denials
 
     def follow(self) -> Callable[[], Iterable[AuditEvent]]:
-        """From now on; what is returned tells, when it is called, all that has happened by then."""
-        before = self._account()
-        return lambda: self._account().since(before).events()
+        """A function that returns, when it is called, all events since now."""
+        before = self._records()
+        return lambda: self._records().since(before).events()
 
-    def settle(self) -> None:
-        """It is over: what happens to others from here on is none of its business."""
-        self._final = self._account()
+    def freeze(self) -> None:
+        """The run is over: what happens from here on belongs to other runs."""
+        self._final = self._records()
 
-    def _account(self) -> Account:
-        if self._final is not None or self._visit is None:
-            return self._final or Account()
-        return Account.of(self._visit)
+    def _records(self) -> EgressRecords:
+        if self._final is not None or self._egress is None:
+            return self._final or EgressRecords()
+        return EgressRecords.of(self._egress)
 
 
-class Outings:
-    """Of one sandbox."""
+class SandboxNetwork:
+    """Opens a `RunNetwork` for each run of one sandbox; `is_shared` if the backend cannot tell its runs apart."""
 
-    def __init__(self, granted: GatewayPass, *, is_shared: bool) -> None:
-        self._pass = granted
+    def __init__(self, egress: SandboxEgress, *, is_shared: bool) -> None:
+        self._egress = egress
         self._is_shared = is_shared
-        self._shared: GatewayVisit | None = None
-        self._travellers = 0
+        self._shared: RunEgress | None = None
+        self._runs = 0
 
     @asynccontextmanager
-    async def outing(self, name: str) -> AsyncIterator[Outing]:
+    async def open_run(self, name: str) -> AsyncIterator[RunNetwork]:
         """For as long as the run lives. What it still has open is closed at the end."""
-        visit = self._enter(name)
-        environment = self._pass.environment(TRUST_FILE)
-        outing = Outing(Doorway(self._pass.ports, environment, self._pass.trust, visit), visit)
+        egress = self._enter(name)
+        environment = self._egress.environment(TRUST_FILE)
+        network = RunNetwork(EgressEndpoint(self._egress.ports, environment, self._egress.trust, egress), egress)
         try:
-            yield outing
+            yield network
         finally:
-            outing.settle()
-            await self._leave(visit)
+            network.freeze()
+            await self._leave(egress)
 
-    def _enter(self, name: str) -> GatewayVisit:
-        visit = self._shared or self._pass.visit(name)
-        self._travellers += 1
+    def _enter(self, name: str) -> RunEgress:
+        egress = self._shared or self._egress.open_run(name)
+        self._runs += 1
         if self._is_shared:
-            self._shared = visit
-        return visit
+            self._shared = egress
+        return egress
 
-    async def _leave(self, visit: GatewayVisit) -> None:
-        self._travellers -= 1
-        if self._shared is None or self._travellers == 0:
+    async def _leave(self, egress: RunEgress) -> None:
+        self._runs -= 1
+        if self._shared is None or self._runs == 0:
             self._shared = None
-            await wait_for_gateway(visit.end)
+            await wait_for_gateway(egress.end)
 
 
 async def wait_for_gateway(work: Callable[[], T]) -> T:
-    """It has a thread of its own, and whoever waits for that must not keep an event loop waiting."""
+    """Wait in a worker thread for the gateway's thread, so that the event loop goes on."""
     results: list[T] = []
     with anyio.CancelScope(shield=True):
         results.append(await anyio.to_thread.run_sync(work))

@@ -40,7 +40,7 @@ from fumehood.sandbox.audit import Journal, RunEntry
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
-from fumehood.sandbox.egress import LAST_WORDS_BYTES, Outing, Outings, network_hint, wait_for_gateway
+from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, network_hint, wait_for_gateway
 from fumehood.sandbox.files import Files
 from fumehood.sandbox.opening import (
     AuditChoice,
@@ -56,7 +56,7 @@ from fumehood.sandbox.request import RunOptions, make_live_request, make_request
 from fumehood.sandbox.session import AsyncSession
 
 if TYPE_CHECKING:
-    from fumehood.egress import WayOut
+    from fumehood.egress import SandboxEgress
     from fumehood.environments import EnvironmentLease, InstallRunner
 
 # A disk with less room than this may have refused a write.
@@ -97,8 +97,8 @@ class AsyncSandbox(Files):
         self._progress = progress
         self._session = self.session() if session else None
         self._opened: BackendSandbox | None = None
-        self._way_out: WayOut | None = None
-        self._outings: Outings | None = None
+        self._egress: SandboxEgress | None = None
+        self._network: SandboxNetwork | None = None
         self._stack = AsyncExitStack()
         self._background: list[AsyncBackgroundRun] = []
         self._executions: set[LiveExecution] = set()
@@ -113,25 +113,25 @@ class AsyncSandbox(Files):
             backend.check(self.policy)
             warn_of_dangers(self.policy)
             packages = await self._install_packages(backend, stack, trail)
-            self._way_out = await self._ask_for_way_out(stack)
-            ports = self._way_out.ports if self._way_out else ()
+            self._egress = await self._admit_to_gateway(stack)
+            ports = self._egress.ports if self._egress else ()
             opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
             if self._keeps_tmp:
                 opened.keep_tmp()
-            if self._way_out:
-                self._outings = Outings(self._way_out, is_shared=opened.shares_doors)
+            if self._egress:
+                self._network = SandboxNetwork(self._egress, is_shared=opened.shares_listeners)
             await tell_opened(trail, self.policy, backend.name, opened, packages)
             self._opened, self._trail, self._journal = opened, trail, Journal(trail, self.policy.audit)
             self._stack = stack.pop_all()
         return self
 
-    async def _ask_for_way_out(self, stack: AsyncExitStack) -> WayOut | None:
-        """Without network rules there is no gateway, no thread and no door."""
+    async def _admit_to_gateway(self, stack: AsyncExitStack) -> SandboxEgress | None:
+        """Without network rules there is no gateway, no thread and no listener."""
         if not self.policy.network.allow and not self._learn:
             return None
-        way_out = await run_whole(partial(_admit, self.policy, self._learn), lambda made: made.close())
-        stack.push_async_callback(wait_for_gateway, way_out.close)
-        return way_out
+        egress = await run_whole(partial(_admit, self.policy, self._learn), lambda made: made.close())
+        stack.push_async_callback(wait_for_gateway, egress.close)
+        return egress
 
     async def _install_packages(self, backend: Backend, stack: AsyncExitStack, trail: Trail) -> PackageFolder | None:
         """In a worker thread, which notices when we are cancelled and ends the installation before we go on."""
@@ -147,7 +147,7 @@ class AsyncSandbox(Files):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._opened = self._way_out = self._outings = None
+        self._opened = self._egress = self._network = None
         with anyio.CancelScope(shield=True):
             for part in (*self._background, *([self._session] if self._session else [])):
                 await part.close()
@@ -197,24 +197,24 @@ class AsyncSandbox(Files):
         """
         box, policy = self._backend_sandbox(), read_policy(policy)
         _check_change(self.policy, policy)
-        if self._way_out is not None:
+        if self._egress is not None:
             select_backend(policy).check(policy)
-            await wait_for_gateway(partial(self._way_out.change, policy))
-            box.change_ports(self._way_out.ports)
+            await wait_for_gateway(partial(self._egress.change, policy))
+            box.change_ports(self._egress.ports)
         self.policy = policy
         await self._journal.policy_changed(policy)
 
     async def _run(self, request: RunRequest) -> RunResult:
-        async with self._entry(request) as entry, self._outing(entry.run_id, request) as outing:
-            entry.follow(outing.follow())
-            async with self._started(_equipped(request, outing)) as execution:
+        async with self._entry(request) as entry, self._run_network(entry.run_id, request) as network:
+            entry.follow(network.follow())
+            async with self._started(_equipped(request, network)) as execution:
                 entry.started()
                 if not await execution.wait_shortly():
                     await entry.tell_started()
                 taken = await record(execution)
             entry.saw(1, taken.stdout)
             entry.saw(2, taken.stderr)
-            return await entry.concluded(self._result(taken, entry.run_id, outing))
+            return await entry.concluded(self._result(taken, entry.run_id, network))
 
     @asynccontextmanager
     async def _started(self, request: RunRequest) -> AsyncIterator[LiveExecution]:
@@ -243,10 +243,10 @@ class AsyncSandbox(Files):
             self._backend_sandbox().expect()
         return self._journal.run(request)
 
-    def _outing(self, name: str, request: RunRequest | None = None) -> AbstractAsyncContextManager[Outing]:
-        if self._outings is None or (request and request.is_offline):
-            return nullcontext(Outing())
-        return self._outings.outing(name)
+    def _run_network(self, name: str, request: RunRequest | None = None) -> AbstractAsyncContextManager[RunNetwork]:
+        if self._network is None or (request and request.is_offline):
+            return nullcontext(RunNetwork())
+        return self._network.open_run(name)
 
     @options_of_runs()
     async def stream(
@@ -272,9 +272,9 @@ class AsyncSandbox(Files):
                 yield Finished(await self._with_artifacts(event.result)) if isinstance(event, Finished) else event
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
-        async with self._entry(request) as entry, self._outing(entry.run_id, request) as outing:
-            entry.follow(outing.follow())
-            async with self._started(_equipped(request, outing)) as execution:
+        async with self._entry(request) as entry, self._run_network(entry.run_id, request) as network:
+            entry.follow(network.follow())
+            async with self._started(_equipped(request, network)) as execution:
                 entry.started()
                 await entry.tell_started()
                 last_words = b""
@@ -285,18 +285,21 @@ class AsyncSandbox(Files):
                         last_words = (last_words + event.data)[-LAST_WORDS_BYTES:]
                     yield event
                 outcome = execution.outcome()
-            result = await entry.concluded(self._result(Record(outcome), entry.run_id, outing, last_words))
+            result = await entry.concluded(self._result(Record(outcome), entry.run_id, network, last_words))
         yield Finished(result)
 
     def session(self) -> AsyncSession:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
-        current = Outing()
+        current = RunNetwork()
 
         @asynccontextmanager
         async def open_session() -> AsyncIterator[BackendSession]:
             nonlocal current
             box = self._backend_sandbox()
-            async with self._outing(_identifier("session")) as current, box.open_session(current.doorway) as opened:
+            async with (
+                self._run_network(_identifier("session")) as current,
+                box.open_session(current.endpoint) as opened,
+            ):
                 yield opened
 
         async def report(taken: Record, run_id: str) -> RunResult:
@@ -320,22 +323,22 @@ class AsyncSandbox(Files):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
         opened = self._backend_sandbox()
         async with self._entry(request) as entry, AsyncExitStack() as stack:
-            outing = await stack.enter_async_context(self._outing(entry.run_id, request))
-            entry.follow(outing.follow())
-            execution = await stack.enter_async_context(opened.start(_equipped(request, outing)))
+            network = await stack.enter_async_context(self._run_network(entry.run_id, request))
+            entry.follow(network.follow())
+            execution = await stack.enter_async_context(opened.start(_equipped(request, network)))
             entry.started()
             await entry.tell_started()
-            run = AsyncBackgroundRun(execution, stack.pop_all(), entry, partial(self._report, outing))
+            run = AsyncBackgroundRun(execution, stack.pop_all(), entry, partial(self._report, network))
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
-    async def _report(self, outing: Outing, taken: Record, run_id: str) -> RunResult:
-        return await self._with_artifacts(self._result(taken, run_id, outing))
+    async def _report(self, network: RunNetwork, taken: Record, run_id: str) -> RunResult:
+        return await self._with_artifacts(self._result(taken, run_id, network))
 
-    def _result(self, taken: Record, run_id: str, outing: Outing, last_words: bytes = b"") -> RunResult:
+    def _result(self, taken: Record, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
-        result = RunResult.of(taken, run_id, self.policy.digest, image_digest, outing.news())
-        result = network_hint(result, taken.stderr or last_words, is_open=self._way_out is not None)
+        result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
+        result = network_hint(result, taken.stderr or last_words, is_open=self._egress is not None)
         return _full_mount_hint(result, self.policy)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
@@ -374,14 +377,14 @@ def _use_environment(section: Environment, progress: Callable[[str], None] | Non
     return store.use(EnvironmentSpec.of(section), progress, anyio.from_thread.check_cancelled)
 
 
-def _admit(policy: Policy, learn: bool) -> WayOut:
+def _admit(policy: Policy, learn: bool) -> SandboxEgress:
     from fumehood.egress import shared_gateway
 
     return shared_gateway().admit(policy, _identifier("sandbox"), learn=learn)
 
 
-def _equipped(request: RunRequest, outing: Outing) -> RunRequest:
-    return replace(request, doorway=outing.doorway) if outing.doorway else request
+def _equipped(request: RunRequest, network: RunNetwork) -> RunRequest:
+    return replace(request, endpoint=network.endpoint) if network.endpoint else request
 
 
 def _identifier(kind: str) -> str:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from fumehood.policy import Policy
 from fumehood.secret_scan.forms import Form, forms_of
-from fumehood.secret_scan.values import Known
+from fumehood.secret_scan.values import SecretValue
 
 # How much a value can grow in the widest of its forms: escapes of eight digits.
 GROWTH = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class CanaryAlert:
     canary: str
     where: str
 
@@ -27,15 +27,15 @@ def make_canary() -> str:
     return "AKIA" + "".join(secrets.choice(string.ascii_uppercase + "234567") for _ in range(16))
 
 
-def load_canaries(policy: Policy, variables: Mapping[str, str]) -> tuple[Known, ...]:
+def load_canaries(policy: Policy, variables: Mapping[str, str]) -> tuple[SecretValue, ...]:
     """Those of the policy. One that the host does not have would raise no alarm, so it is an error."""
-    return tuple(Known(canary.name, canary.read(variables)) for canary in policy.filters.canaries)
+    return tuple(SecretValue(canary.name, canary.read(variables)) for canary in policy.filters.canaries)
 
 
 class CanaryWatch:
     """One stream of bytes on its way out, such as a connection: `feed` tells which canaries are in it, each once."""
 
-    def __init__(self, canaries: Iterable[Known], where: str) -> None:
+    def __init__(self, canaries: Iterable[SecretValue], where: str) -> None:
         self._where = where
         self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
         wanted: dict[Form, list[_Wanted]] = {}
@@ -45,14 +45,14 @@ class CanaryWatch:
         self._tracks = [_Track(form, of_form) for form, of_form in wanted.items()]
         self._seen: set[str] = set()
 
-    def feed(self, data: bytes) -> tuple[Alarm, ...]:
+    def feed(self, data: bytes) -> tuple[CanaryAlert, ...]:
         """Before the data is passed on; what was cut in two is put together."""
         if not self._tracks:
             return ()
         text = self._decoder.decode(data)
         found = {name: None for track in self._tracks for name in track.feed(text) if name not in self._seen}
         self._seen.update(found)
-        return tuple(Alarm(name, self._where) for name in found)
+        return tuple(CanaryAlert(name, self._where) for name in found)
 
 
 _Wanted = tuple[str, str]

@@ -24,7 +24,7 @@ _DIGITS, _DIGITS_AT_END = re.compile(r"[A-Za-z0-9+/_=-]+"), re.compile(r"[A-Za-z
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SecretValue:
     name: str
     value: str
 
@@ -33,7 +33,7 @@ class Known:
             raise UsageError(f"{self.name} has fewer than {SHORTEST} characters, which nobody can tell from other text")
 
     def __repr__(self) -> str:
-        return f"Known({self.name!r})"
+        return f"SecretValue({self.name!r})"
 
 
 class View:
@@ -77,7 +77,7 @@ class Places:
                 yield self._starts[start], self._ends[start + len(needle) - 1]
 
 
-class Seen:
+class Text:
     """A text, ready to be searched for any number of values."""
 
     def __init__(self, text: str) -> None:
@@ -87,7 +87,7 @@ class Seen:
         self._hex = View(self._lower, forms.BETWEEN_HEX)
         self._base64 = View(forms.in_standard_64(text), forms.BETWEEN_64)
 
-    def find(self, known: Known) -> Iterator[Span]:
+    def find(self, known: SecretValue) -> Iterator[Span]:
         for start, end in self._find(known.value.strip() or known.value):
             yield Span(start, end, known.name)
 

@@ -1,4 +1,4 @@
-"""Somebody real behind a sandbox's doors: says to every connection where it wanted to go, and echoes every question."""
+"""An acceptor behind a sandbox's listeners: writes its destination to each connection, and echoes every query."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fumehood.guest.contract import wire
 
 
 class Porter:
-    """A visit without a gateway. Ends with the last door."""
+    """An acceptor without a gateway. Ends with the last listener."""
 
     def __init__(self) -> None:
         self.listeners: list[socket.socket] = []
         self.seen: list[socket.socket] = []
-        """Where copies of packets arrive that went where no door is."""
+        """Where copies of packets arrive that went where there is no listener."""
         self._threads: list[threading.Thread] = []
         self._over, self._close = socket.socketpair()
 
-    def attend(self, door: socket.socket) -> None:
-        thread = threading.Thread(target=self._watch, args=(door,))
+    def receive_listeners(self, channel: socket.socket) -> None:
+        thread = threading.Thread(target=self._watch, args=(channel,))
         self._threads.append(thread)
         thread.start()
 
@@ -38,17 +38,17 @@ class Porter:
         for line in (*self.listeners, *self.seen, self._over):
             line.close()
 
-    def _watch(self, door: socket.socket) -> None:
-        with door:
+    def _watch(self, channel: socket.socket) -> None:
+        with channel:
             while True:
-                ready, _, _ = select.select([self._over, door, *self.listeners], [], [])
-                if self._over in ready or (door in ready and not self._take_listeners(door)):
+                ready, _, _ = select.select([self._over, channel, *self.listeners], [], [])
+                if self._over in ready or (channel in ready and not self._take_listeners(channel)):
                     return
-                for listener in set(ready) - {door}:
+                for listener in set(ready) - {channel}:
                     self._attend(listener)
 
-    def _take_listeners(self, door: socket.socket) -> bool:
-        message, descriptors = wire.receive(door)
+    def _take_listeners(self, channel: socket.socket) -> bool:
+        message, descriptors = wire.receive(channel)
         self.listeners += [socket.socket(fileno=descriptor) for descriptor in descriptors]
         self.seen += [line for line in self.listeners if line.family == socket.AF_PACKET]
         self.listeners = [line for line in self.listeners if line not in self.seen]

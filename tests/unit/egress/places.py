@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from typing import Any, Self
 
 from fumehood.egress import PROXY_PORT, Gateway, Limits
-from fumehood.egress.authority import Authority
+from fumehood.egress.certificates import CertificateAuthority
 from fumehood.policy import Policy
 from fumehood.policy.egress import Address
 from fumehood.results import Denial
@@ -29,7 +29,7 @@ class Trusted:
     """An authority that the host trusts."""
 
     def __init__(self) -> None:
-        self.authority = Authority()
+        self.authority = CertificateAuthority()
 
     def client_context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=self.authority.pem.decode())
@@ -109,8 +109,8 @@ class Box:
         self.looked_up: list[str] = []
         options: dict[str, Any] = {} if trust is None else {"trust": trust}
         self.gateway = Gateway(resolver=self._resolve, limits=Limits(**limits), **options)
-        self.way = self.gateway.admit(self.policy(*rules, secrets=secrets, private=private), "box")
-        self.visit = self.way.visit("run")
+        self.sandbox = self.gateway.admit(self.policy(*rules, secrets=secrets, private=private), "box")
+        self.run = self.sandbox.open_run("run")
         self._listening: set[Place] = set()
         self._clients: list[socket.socket] = []
 
@@ -120,7 +120,7 @@ class Box:
     def __exit__(self, *_: object) -> None:
         for client in self._clients:
             client.close()
-        self.way.close()
+        self.sandbox.close()
         self.gateway.close()
 
     @staticmethod
@@ -134,7 +134,7 @@ class Box:
 
     def ask(self, name: str, kind: int = 1) -> tuple[int, bytes]:
         """The code and the data of the name server's answer."""
-        reply = self.visit.answer(question(name, kind))
+        reply = self.run.answer(question(name, kind))
         assert reply is not None
         return reply[3] & 0xF, reply[len(question(name, kind)) + 12 :]
 
@@ -150,7 +150,7 @@ class Box:
     def connect_to(self, address: str, port: int) -> socket.socket:
         if (address, port) not in self._listening:
             self._listening.add((address, port))
-            self.visit.listen([socket.create_server((address, port), backlog=512)])
+            self.run.listen([socket.create_server((address, port), backlog=512)])
         client = socket.socket()
         self._clients.append(client)
         client.settimeout(TIMEOUT)
@@ -169,12 +169,12 @@ class Box:
         near, far = socket.socketpair()
         near.settimeout(TIMEOUT)
         self._clients.append(near)
-        self.visit.serve(far, ("127.0.0.1", PROXY_PORT))
+        self.run.serve(far, ("127.0.0.1", PROXY_PORT))
         return near
 
     def secure(self, client: socket.socket, name: str | None = NAME, **options: Any) -> ssl.SSLSocket:
         """TLS as a program speaks it that trusts the bundle of its sandbox."""
-        context = ssl.create_default_context(cadata=self.way.trust.decode())
+        context = ssl.create_default_context(cadata=self.sandbox.trust.decode())
         if protocols := options.get("protocols"):
             context.set_alpn_protocols(protocols)
         if name is None:
@@ -186,14 +186,14 @@ class Box:
     def first_denial(self) -> Denial:
         """Of something that the gateway notices in its own time, after the program has gone on."""
         for _ in range(TIMEOUT * 100):
-            if denials := self.visit.ledger.denials():
+            if denials := self.run.log.denials():
                 return denials[0]
             time.sleep(0.01)
         raise AssertionError("nothing was refused")
 
     def whys(self) -> list[str]:
         """Why things were refused, so far."""
-        return [denial.why for denial in self.visit.ledger.denials()]
+        return [denial.why for denial in self.run.log.denials()]
 
 
 Open = Callable[..., Box]
@@ -233,7 +233,7 @@ def retry(random: bytes = hashlib.sha256(b"HelloRetryRequest").digest()) -> byte
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Everything until the other side ends, in whatever way."""
+    """Everything until the other side ends, in whatever sandbox."""
     received = bytearray()
     with contextlib.suppress(ConnectionResetError, ssl.SSLEOFError):
         while data := connection.recv(65536):

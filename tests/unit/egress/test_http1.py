@@ -1,4 +1,4 @@
-"""What was understood of a message is what goes on: written anew, it is read in the same way."""
+"""What was understood of a message is what goes on: written anew, it is read in the same sandbox."""
 
 from __future__ import annotations
 

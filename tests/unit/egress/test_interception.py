@@ -24,7 +24,7 @@ from unit.egress.places import (
     told,
 )
 
-from fumehood.egress.authority import Authority
+from fumehood.egress.certificates import CertificateAuthority
 from fumehood.egress.credentials import Credentials
 from fumehood.errors import UsageError
 
@@ -67,14 +67,14 @@ def test_a_program_that_trusts_its_bundle_notices_nothing(box: Box, server: Upst
     assert ask(client, GET) == (200, b"hi")
     assert server.accepted == 1
     assert recorder.heads[0].startswith("GET /public/x HTTP/1.1\r\nHost: api.example.com:")
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 def test_a_request_that_no_rule_allows_never_reaches_the_server(box: Box, server: Upstream, recorder: Recorder) -> None:
     client = box.secure(box.connect(NAME, server.port))
     client.sendall(GET.replace(b"public", b"private"))
     assert told(client) == (403, "no rule allows this path")
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.what == f"GET https://{NAME}:{server.port}/private/x"
     assert server.accepted == 0
 
@@ -105,7 +105,7 @@ def test_a_client_that_does_not_trust_the_gateway_is_explained(box: Box, server:
 def test_a_server_that_the_host_does_not_trust_is_not_talked_to(
     upstream: Serve, recorder: Recorder, trusted: Trusted, open_box: Open
 ) -> None:
-    for context in (Authority().context(NAME), trusted.authority.context("other.example.com")):
+    for context in (CertificateAuthority().context(NAME), trusted.authority.context("other.example.com")):
         server = upstream(recorder, tls=context)
         box = open_box({**RULE, "ports": [server.port]}, trust=trusted.client_context)
         client = box.secure(box.connect(NAME, server.port))
@@ -118,11 +118,11 @@ def test_a_server_that_the_host_does_not_trust_is_not_talked_to(
 
 def test_each_sandbox_has_an_authority_of_its_own(open_box: Open) -> None:
     first, second = (open_box({**RULE, "ports": [443]}) for _ in range(2))
-    assert first.way.authority is not None
-    assert second.way.authority is not None
-    assert first.way.authority.pem != second.way.authority.pem
-    assert first.way.authority.pem in first.way.trust
-    assert second.way.authority.pem not in first.way.trust
+    assert first.sandbox.authority is not None
+    assert second.sandbox.authority is not None
+    assert first.sandbox.authority.pem != second.sandbox.authority.pem
+    assert first.sandbox.authority.pem in first.sandbox.trust
+    assert second.sandbox.authority.pem not in first.sandbox.trust
 
 
 def test_a_credential_is_added_outside(secret_box: Box, server: Upstream, recorder: Recorder) -> None:
@@ -162,8 +162,10 @@ def test_a_refused_request_does_not_carry_the_credential_anywhere(
     client = secret_box.secure(secret_box.connect(NAME, server.port))
     client.sendall(GET.replace(b"GET", b"TRACE"))
     assert told(client) == (403, "TRACE would send the credential back")
-    denials = secret_box.visit.end()
-    shown = "".join(map(repr, (denials, secret_box.way, secret_box.way.credentials, secret_box.way.book.policy)))
+    denials = secret_box.run.end()
+    shown = "".join(
+        map(repr, (denials, secret_box.sandbox, secret_box.sandbox.credentials, secret_box.sandbox.book.policy))
+    )
     assert VALUE not in shown + caplog.text
     assert recorder.heads == []
 

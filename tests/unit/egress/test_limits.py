@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
 
-from fumehood.egress import Gateway, WayOut
+from fumehood.egress import Gateway, SandboxEgress
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy.egress import Address
 
@@ -46,7 +46,7 @@ def test_connections_at_a_time_are_limited_for_a_rule(server: Upstream, open_box
     assert first is not None
     assert second is not None
     assert connect(box, server.port) is None
-    (denial,) = box.visit.ledger.denials()
+    (denial,) = box.run.log.denials()
     assert denial.why == "the rule allows 2 connections at a time"
     assert denial.remedy == "raise max_connections of network.allow[0]"
     first.close()
@@ -70,7 +70,7 @@ def test_bytes_are_limited_for_a_rule(server: Upstream, open_box: Open) -> None:
     assert len(read_all(client)) <= 200
     assert connect(box, server.port) is None
     assert box.whys() == ["the rule allows 1000B in all"]
-    assert box.visit.ledger.denials()[0].count == 2
+    assert box.run.log.denials()[0].count == 2
 
 
 def test_bytes_of_requests_are_limited_for_a_rule(upstream: Serve, open_box: Open) -> None:
@@ -87,7 +87,7 @@ def test_two_sandboxes_do_not_share_a_limit(server: Upstream, open_box: Open) ->
     for box in boxes:
         near, far = socket.socketpair()
         near.settimeout(20)
-        box.visit.serve(far, (box.address(NAME), server.port))
+        box.run.serve(far, (box.address(NAME), server.port))
         assert works(near)
         near.close()
 
@@ -109,7 +109,7 @@ def test_ten_thousand_connections_are_held_to_the_limit(server: Upstream, open_b
     assert refused == 10_000
     assert all(client is not None and works(client) for client in kept)
     assert server.accepted == 50
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.count == 10_000
     assert denial.why == "the sandbox has 50 connections already, which is the most it may"
 
@@ -151,7 +151,7 @@ def test_a_client_that_dribbles_is_cut_off(protocol: str, server: Upstream, open
     assert read_all(client) == b""
     stopped.set()
     sender.join()
-    assert box.way.connections == 0 or box.visit.end() == ()
+    assert box.sandbox.connections == 0 or box.run.end() == ()
 
 
 def test_a_client_that_says_nothing_is_cut_off(server: Upstream, open_box: Open) -> None:
@@ -167,7 +167,7 @@ def test_a_connection_on_which_nothing_moves_is_ended(
     monkeypatch.setattr("fumehood.egress.gateway.SWEEP_SECONDS", 0.05)
     box = open_box({"ports": [server.port]}, idle_seconds=0.2)
     assert box.sees(NAME, server.port) == b""
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 def test_a_server_that_never_answers_is_given_up(open_box: Open) -> None:
@@ -181,7 +181,7 @@ def test_a_server_that_never_answers_is_given_up(open_box: Open) -> None:
         assert box.sees(NAME, port) == b""
         for filler in fillers:
             filler.close()
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 def test_a_half_open_client_still_gets_its_answer(upstream: Serve, open_box: Open) -> None:
@@ -200,7 +200,7 @@ def test_refusals_are_counted_and_not_more_than_can_be_read(open_box: Open) -> N
     box = open_box({"ports": [443]}, denials=3)
     for name in ("a.com", "b.com", "a.com", "c.com", "d.com", "e.com"):
         box.ask(name)
-    denials = box.visit.end()
+    denials = box.run.end()
     assert [(denial.host, denial.count) for denial in denials[:3]] == [("a.com", 2), ("b.com", 1), ("c.com", 1)]
     assert (denials[3].what, denials[3].count) == ("others", 2)
 
@@ -208,18 +208,18 @@ def test_refusals_are_counted_and_not_more_than_can_be_read(open_box: Open) -> N
 def test_the_end_of_a_run_is_the_end_of_its_connections_only(server: Upstream, open_box: Open) -> None:
     box = open_box({"ports": [server.port]})
     ours = connect(box, server.port)
-    other = box.way.visit("other")
+    other = box.sandbox.open_run("other")
     near, far = socket.socketpair()
     near.settimeout(20)
     other.serve(far, (box.address(NAME), server.port))
     assert works(near)
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
     assert ours is not None
     assert read_all(ours) == b""
     assert works(near)
     near.close()
     refused, door = socket.socketpair()
-    box.visit.serve(door, (box.address(NAME), server.port))
+    box.run.serve(door, (box.address(NAME), server.port))
     assert refused.recv(1) == b""
     refused.close()
 
@@ -229,7 +229,7 @@ def test_an_end_closes_listeners_and_sockets_for_good(server: Upstream, open_box
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         assert connect(box, server.port) is not None
-    box.visit.end()
+    box.run.end()
     with pytest.raises(ConnectionRefusedError):
         box.connect(NAME, server.port)
     box.__exit__()
@@ -242,14 +242,14 @@ def test_a_change_of_policy_closes_what_it_no_longer_allows(server: Upstream, op
     going, staying = box.connect(NAME, server.port), box.connect("b.example.com", server.port)
     assert works(going)
     assert works(staying)
-    box.way.change(Box.policy({**rule, "host": "b.example.com"}))
+    box.sandbox.change(Box.policy({**rule, "host": "b.example.com"}))
     assert read_all(going) == b""
     assert works(staying)
     assert box.ask(NAME)[0] == 3
     with contextlib.suppress(ConnectionResetError):
         assert not works(box.connect_to("127.64.0.1", server.port))
     assert box.whys() == ["no rule opens this name"] * 2
-    box.way.change(Box.policy(rule))
+    box.sandbox.change(Box.policy(rule))
     assert connect(box, server.port) is not None
     assert read_all(staying) == b""
 
@@ -261,7 +261,7 @@ def test_a_change_of_policy_holds_for_the_next_request_of_an_open_connection(ups
     client = box.connect(NAME, server.port)
     client.sendall(GET)
     assert response(client)[0] == 200
-    box.way.change(Box.policy({**rule, "methods": ["POST"]}))
+    box.sandbox.change(Box.policy({**rule, "methods": ["POST"]}))
     assert read_all(client) == b""
     client = box.connect(NAME, server.port)
     client.sendall(GET)
@@ -271,7 +271,7 @@ def test_a_change_of_policy_holds_for_the_next_request_of_an_open_connection(ups
 def test_a_change_that_programs_inside_could_not_follow_is_refused(server: Upstream, open_box: Open) -> None:
     box = open_box({"ports": [server.port], "protocol": "tls"})
     with pytest.raises(UsageError, match="open a new sandbox"):
-        box.way.change(Box.policy({"ports": [server.port], "protocol": "tls", "methods": ["GET"]}))
+        box.sandbox.change(Box.policy({"ports": [server.port], "protocol": "tls", "methods": ["GET"]}))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_change_does_not_give_back_the_rate_that_was_used(
     rule = {"ports": [server.port], "max_rate": 0.001}
     box = open_box(rule)
     assert connect(box, server.port) is not None
-    box.way.change(Box.policy({**rule, **changed}, {"host": "other.example.com", "ports": [443]}))
+    box.sandbox.change(Box.policy({**rule, **changed}, {"host": "other.example.com", "ports": [443]}))
     assert connect(box, server.port) is None
     assert box.whys() == [f"the rule allows {changed.get('max_rate', 0.001)} new connections a second"]
 
@@ -303,7 +303,7 @@ def test_a_change_does_not_give_back_the_bytes_that_were_used(
     assert len(read_exactly(client, 50)) == 50
     if "ports" in changed:
         changed = {"ports": [server.port, 443]}
-    box.way.change(Box.policy({**rule, **changed}))
+    box.sandbox.change(Box.policy({**rule, **changed}))
     most = {**rule, **changed}["max_bytes"]
     assert connect(box, server.port) is None
     assert box.whys() == [f"the rule allows {most}B in all"]
@@ -324,24 +324,27 @@ def test_the_ports_of_a_rule_share_its_limit_and_those_of_another_rule_have_thei
 def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(server: Upstream, open_box: Open) -> None:
     box = open_box({"ports": [server.port]})
     box.gateway.most_connections = 12
-    ways = [box.way, *(box.gateway.admit(Box.policy({"ports": [server.port]}), f"box_{index}") for index in range(2))]
+    sandboxes = [
+        box.sandbox,
+        *(box.gateway.admit(Box.policy({"ports": [server.port]}), f"box_{index}") for index in range(2)),
+    ]
 
-    def open_many(way: WayOut, count: int) -> list[socket.socket]:
-        visit = way.visit("run")
+    def open_many(sandbox: SandboxEgress, count: int) -> list[socket.socket]:
+        run = sandbox.open_run("run")
         opened: list[socket.socket] = []
-        address, _ = way.names.admit(NAME, listed=True)
+        address, _ = sandbox.names.admit(NAME, listed=True)
         for _ in range(count):
             near, far = socket.socketpair()
             near.settimeout(20)
-            visit.serve(far, (str(address), server.port))
+            run.serve(far, (str(address), server.port))
             opened.append(near)
         return opened
 
-    greedy = [client for way in ways[:2] for client in open_many(way, 6) if works(client)]
+    greedy = [client for sandbox in sandboxes[:2] for client in open_many(sandbox, 6) if works(client)]
     assert len(greedy) == 12
-    modest = open_many(ways[2], 6)
+    modest = open_many(sandboxes[2], 6)
     assert [works(client) for client in modest] == [True] * 4 + [False] * 2
-    assert [way.connections for way in ways] == [4, 4, 4]
+    assert [sandbox.connections for sandbox in sandboxes] == [4, 4, 4]
     assert sum(works(client) for client in greedy) == 8
     for client in (*greedy, *modest):
         client.close()
@@ -355,9 +358,9 @@ def test_closing_the_gateway_closes_everything(server: Upstream, open_box: Open)
     assert read_all(client) == b""
     with pytest.raises(OSError):
         box.connect(NAME, server.port)
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
     with pytest.raises(StepFailedError, match="the way out with it"):
-        box.way.visit("another")
+        box.sandbox.open_run("another")
 
 
 def test_what_is_handed_to_a_closed_gateway_is_closed(server: Upstream, open_box: Open) -> None:
@@ -365,12 +368,12 @@ def test_what_is_handed_to_a_closed_gateway_is_closed(server: Upstream, open_box
     box.gateway.close()
     ours, theirs = socket.socketpair()
     with ours:
-        box.visit.serve(theirs, ("127.0.0.1", server.port))
+        box.run.serve(theirs, ("127.0.0.1", server.port))
         assert ours.recv(1) == b""
     ours, theirs = socket.socketpair()
     with ours:
         with pytest.raises(StepFailedError, match="the way out with it"):
-            box.visit.attend(theirs)
+            box.run.receive_listeners(theirs)
         assert ours.recv(1) == b""
 
 
@@ -389,7 +392,7 @@ def test_a_gateway_that_hangs_lets_nothing_through(
 
     box.gateway.call(hang)
     assert hanging.wait(20)
-    box.visit.end()
+    box.run.end()
     assert read_all(client) == b""
     released.set()
 
@@ -423,8 +426,8 @@ def test_a_gateway_without_sandboxes_has_no_thread() -> None:
 
 def test_programs_are_told_where_the_way_out_is(open_box: Open) -> None:
     box = open_box({"ports": [443, 5432]})
-    assert box.way.ports == (53, 443, 3128, 5432)
-    environment = box.way.environment("/run/ca.pem")
+    assert box.sandbox.ports == (53, 443, 3128, 5432)
+    environment = box.sandbox.environment("/run/ca.pem")
     assert environment["SSL_CERT_FILE"] == environment["REQUESTS_CA_BUNDLE"] == "/run/ca.pem"
     assert environment["HTTPS_PROXY"] == environment["https_proxy"] == "http://127.0.0.1:3128"
-    assert b"BEGIN CERTIFICATE" in box.way.trust
+    assert b"BEGIN CERTIFICATE" in box.sandbox.trust

@@ -36,14 +36,14 @@ def test_a_name_has_nothing_but_an_ipv4_address(kind: int, open_box: Open) -> No
 def test_a_name_that_is_not_allowed_does_not_exist(name: str, kind: int, open_box: Open) -> None:
     box = open_box({"ports": [443]}, {"host": "*.example.com", "ports": [443]})
     assert box.ask(name, kind) == (NO_SUCH_NAME, b"")
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.kind == "dns"
 
 
 def test_a_dot_inside_of_a_label_is_not_one_between_labels(open_box: Open) -> None:
     box = open_box({"ports": [443]}, {"host": "*.com", "ports": [443]})
     query = struct.pack(">6H", 7, 0x0100, 1, 0, 0, 0) + b"\x0bapi.example\x03com\0" + struct.pack(">HH", 1, 1)
-    reply = box.visit.answer(query)
+    reply = box.run.answer(query)
     assert reply is not None
     assert reply[3] & 0xF == NO_SUCH_NAME
 
@@ -87,14 +87,14 @@ def test_names_are_answered_over_udp_and_tcp(open_box: Open) -> None:
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind(("127.0.0.1", 0))
     place = udp.getsockname()
-    box.visit.listen([udp])
+    box.run.listen([udp])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(TIMEOUT)
         client.sendto(question(NAME), place)
         assert client.recv(512)[-4:-2] == b"\x7f\x40"
     near, far = socket.socketpair()
     near.settimeout(TIMEOUT)
-    box.visit.serve(far, ("127.0.0.1", 53))
+    box.run.serve(far, ("127.0.0.1", 53))
     for _ in range(2):
         message = question(NAME)
         near.sendall(len(message).to_bytes(2, "big") + message)
@@ -122,9 +122,9 @@ def test_names_are_answered_over_udp_and_tcp(open_box: Open) -> None:
 )
 def test_a_message_that_is_no_question_is_answered_briefly(message: bytes, code: int | None, open_box: Open) -> None:
     box = open_box({"ports": [443]})
-    reply = box.visit.answer(message)
+    reply = box.run.answer(message)
     assert (None if reply is None else reply[3] & 0xF) == code
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 @given(st.binary(max_size=80))

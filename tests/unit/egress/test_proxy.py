@@ -94,7 +94,7 @@ def test_a_tunnel_elsewhere_is_refused_with_a_reason(
     status, said = told(client)
     assert status == 403
     assert said.startswith(why)
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.kind == "connect"
     assert (server.accepted, box.looked_up) == (0, [])
 
@@ -112,7 +112,7 @@ def test_a_tunnel_to_nowhere_is_refused(authority: str, open_box: Open) -> None:
 def test_names_by_socks_are_judged_as_all_names(host: bytes, server: Upstream, open_box: Open) -> None:
     box = open_box({"host": "*.example.com", "ports": [server.port]})
     assert socks(box.proxy(), host, server.port) == 2
-    assert len(box.visit.end()) == 1
+    assert len(box.run.end()) == 1
     assert (server.accepted, box.looked_up) == (0, [])
 
 

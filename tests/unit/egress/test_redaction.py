@@ -168,7 +168,7 @@ def test_a_value_that_is_replaced_while_a_server_answers_does_not_come_back(
     assert asked.get(timeout=20)
     monkeypatch.setenv("TOKEN", "new-secret-value-2222")
     rule = {"ports": [server.port], "protocol": "tls", "methods": ["GET"]}
-    box.way.change(box.policy(rule, secrets=[SECRET]))
+    box.sandbox.change(box.policy(rule, secrets=[SECRET]))
     replaced.put(True)
     seen = read_all(client)
     assert b"Bearer " + b"*" * 21 in seen

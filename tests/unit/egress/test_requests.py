@@ -69,7 +69,7 @@ def test_a_request_that_no_rule_allows_is_told_so(plain: Upstream, recorder: Rec
     client = box.connect(NAME, plain.port)
     client.sendall(GET.replace(b"public", b"private"))
     assert told(client) == (403, "no rule allows this path")
-    first, second = box.visit.end()
+    first, second = box.run.end()
     assert (first.kind, first.method, first.path) == ("http", "POST", "/public/x")
     assert second.remedy == "add /private/x to paths of network.allow[0]"
     assert recorder.heads == []
@@ -163,7 +163,7 @@ def test_a_body_in_strange_chunks_ends_the_connection(chunks: bytes, upstream: S
     client.sendall(b"POST / HTTP/1.1\r\nHost: api.example.com\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + GET)
     status, _, _ = response(client)
     assert status in (400, 502)
-    box.visit.end()
+    box.run.end()
     server.__exit__()
     assert all(b"/public/x" not in data for data in seen)
 
@@ -281,7 +281,7 @@ def test_a_response_that_could_be_read_in_two_ways_is_a_bad_gateway(
     client = box.connect(NAME, server.port)
     client.sendall(GET)
     assert told(client)[0] == 502
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 def test_a_head_does_not_wait_for_its_body(upstream: Serve, open_box: Open) -> None:

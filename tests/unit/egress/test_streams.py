@@ -60,14 +60,14 @@ def test_a_flood_of_questions_lets_others_have_their_turn(open_box: Open, monkey
     seen: list[int] = []
 
     def look() -> None:
-        seen.append(sum(denial.count for denial in box.visit.ledger.denials()))
+        seen.append(sum(denial.count for denial in box.run.log.denials()))
         if seen[-1] < 100:
             asyncio.get_running_loop().call_soon(look)
 
     with near:
         near.settimeout(20)
         near.sendall((len(query).to_bytes(2, "big") + query) * 100)
-        box.visit.serve(far, ("127.0.0.1", 53))
+        box.run.serve(far, ("127.0.0.1", 53))
         box.gateway.call(look)
         read_exactly(near, 100 * (2 + len(query)))
     assert len(set(seen)) > 50

@@ -24,7 +24,7 @@ from unit.egress.places import (
     server_name,
 )
 
-from fumehood.egress.hello import ACCESS_DENIED_ALERT
+from fumehood.egress.client_hello import ACCESS_DENIED_ALERT
 from fumehood.results import Denial
 
 
@@ -41,7 +41,7 @@ def test_a_program_reaches_what_a_rule_opens(upstream: Serve, open_box: Open) ->
     client.shutdown(socket.SHUT_WR)
     assert read_all(client) == b""
     assert box.looked_up == [NAME]
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 def test_a_canary_does_not_leave_in_pieces(upstream: Serve, open_box: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_a_canary_does_not_leave_in_pieces(upstream: Serve, open_box: Open, monk
     client.sendall(pieces[-1])
     with pytest.raises(ConnectionResetError):
         client.recv(1)
-    assert [alarm.canary for alarm in box.visit.alarms()] == ["billing"]
+    assert [alert.canary for alert in box.run.alerts()] == ["billing"]
 
 
 def test_a_server_may_speak_first(upstream: Serve, open_box: Open) -> None:
@@ -90,7 +90,7 @@ def test_an_address_that_is_not_listed_is_refused(upstream: Serve, open_box: Ope
     box = open_box({"ports": [server.port]})
     with contextlib.suppress(ConnectionResetError):
         assert read_all(box.connect_to("127.64.9.9", server.port)) == b""
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert (denial.kind, denial.host, denial.port) == ("connect", "127.64.9.9", server.port)
     assert denial.why == "no rule opens this address"
     assert server.accepted == 0
@@ -100,7 +100,7 @@ def test_a_listed_address_is_reached_without_a_name(upstream: Serve, open_box: O
     server = upstream(echo)
     box = open_box({"host": "127.0.0.1", "ports": [server.port]})
     near, far = socket.socketpair()
-    box.visit.serve(far, ("127.0.0.1", server.port))
+    box.run.serve(far, ("127.0.0.1", server.port))
     assert says(near, b"hello") == b"hello"
     near.close()
 
@@ -109,7 +109,7 @@ def test_localhost_is_a_name_that_nobody_looks_up(upstream: Serve, open_box: Ope
     server = upstream(echo)
     box = open_box({"host": "localhost", "ports": [server.port]})
     near, far = socket.socketpair()
-    box.visit.serve(far, ("127.0.0.1", server.port))
+    box.run.serve(far, ("127.0.0.1", server.port))
     assert says(near, b"hello") == b"hello"
     near.close()
 
@@ -124,7 +124,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused(
     server = upstream(echo)
     box = open_box({"ports": [server.port]}, addresses={NAME: [address]}, private=False)
     assert box.sees(NAME, server.port) == b""
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.why.startswith(f"{NAME} leads to {address}, which is ")
     assert kind in denial.why
     assert server.accepted == 0
@@ -151,7 +151,7 @@ def test_a_server_that_is_not_there_is_a_reset_and_no_denial(open_box: Open) -> 
         port = unused.getsockname()[1]
     box = open_box({"ports": [port]})
     assert box.sees(NAME, port) == b""
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 @pytest.fixture
@@ -165,12 +165,12 @@ def open_tls(open_box: Open, server: Upstream, trusted: Trusted, **fields: objec
 
 def test_tls_is_passed_through_to_the_server_itself(tls: Upstream, trusted: Trusted, open_box: Open) -> None:
     box = open_tls(open_box, tls, trusted)
-    assert b"Fumehood" not in box.way.trust
+    assert b"Fumehood" not in box.sandbox.trust
     client = trusted.client_context().wrap_socket(box.connect(NAME, tls.port), server_hostname=NAME)
     assert says(client, b"hello") == b"hello"
     assert client.getpeercert(binary_form=True)
     client.close()
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 def refused_handshake(box: Box, port: int, name: str | None) -> Denial:
@@ -179,7 +179,7 @@ def refused_handshake(box: Box, port: int, name: str | None) -> Denial:
     context.verify_mode = ssl.CERT_NONE
     with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
         context.wrap_socket(box.connect(NAME, port), server_hostname=name)
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.kind == "tls"
     return denial
 
@@ -225,7 +225,7 @@ def test_a_handshake_in_many_small_pieces_is_one_handshake(tls: Upstream, truste
         incoming.write(client.recv(65536))
         with contextlib.suppress(ssl.SSLWantReadError):
             session.do_handshake()
-    assert box.visit.end() == ()
+    assert box.run.end() == ()
 
 
 CHANGE_CIPHER = b"\x14\x03\x03\0\x01\x01"
@@ -315,4 +315,4 @@ def test_a_client_whose_key_the_server_does_not_take_sends_another(upstream: Ser
         incoming.write(client.recv(65536))
         with contextlib.suppress(ssl.SSLWantReadError):
             answer += session.read()
-    assert box.visit.end() == ()
+    assert box.run.end() == ()

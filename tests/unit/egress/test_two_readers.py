@@ -160,7 +160,7 @@ def test_a_header_that_nobody_knows_to_be_harmless_needs_a_rule_that_lists_it(
     client = box.connect(NAME, server.port)
     client.sendall(ask)
     assert told(client) == (403, f"the header {name} is not known to leave the request as it is")
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.remedy.startswith(f"add {name} to headers of network.allow[0], if ")
     assert lenient.executed == []
     client = open_box({**NARROW, "headers": [name], "ports": [server.port]}).connect(NAME, server.port)
@@ -178,7 +178,7 @@ def test_a_method_that_is_about_more_than_its_path_has_to_be_listed(
     client.sendall(GET.replace(b"GET", method))
     usual = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, QUERY"
     assert told(client) == (403, f"the rule allows only {usual} here")
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.remedy == f"list methods in network.allow[0], {method.decode()} among them"
     assert lenient.executed == []
     client = open_box({**paths, "methods": [method.decode()]}).connect(NAME, server.port)
@@ -299,7 +299,7 @@ def test_a_websocket_that_no_rule_opens_is_refused(rule: dict[str, object], upst
     client = box.connect(NAME, server.port)
     client.sendall(WEBSOCKET + b"words")
     assert told(client) == (403, "the rule opens no WebSocket")
-    (denial,) = box.visit.end()
+    (denial,) = box.run.end()
     assert denial.what == f"GET ws://{NAME}:{server.port}/public/x"
     assert denial.remedy == "set websocket: true in network.allow[0]"
     assert server.accepted == 0

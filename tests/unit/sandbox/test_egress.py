@@ -1,4 +1,4 @@
-"""Which visit to the gateway a run has, and which refusals it is told of."""
+"""Which RunEgress a run has, and which denials its result holds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from fumehood.audit.events import CanarySeen, EgressAllowed, EgressDenied
 from fumehood.policy.egress import AllowedAttempt
 from fumehood.results import Denial
-from fumehood.sandbox.egress import Outing, Outings
-from fumehood.secret_scan.canaries import Alarm
+from fumehood.sandbox.egress import RunNetwork, SandboxNetwork
+from fumehood.secret_scan.canaries import CanaryAlert
 
 pytestmark = pytest.mark.anyio
 
@@ -21,13 +21,13 @@ A = Denial("dns", "dns a.example", "no rule opens this name")
 B = Denial("dns", "dns b.example", "no rule opens this name")
 
 
-class Visited:
-    """A visit that is told what became of it."""
+class FakeRunEgress:
+    """A RunEgress whose records the test writes."""
 
     def __init__(self) -> None:
         self.refused: dict[Denial, int] = {}
         self.let_through: dict[AllowedAttempt, int] = {}
-        self.seen: list[Alarm] = []
+        self.seen: list[CanaryAlert] = []
         self.is_over = False
 
     def refuse(self, denial: Denial) -> None:
@@ -36,94 +36,97 @@ class Visited:
     def denials(self) -> tuple[Denial, ...]:
         return tuple(replace(denial, count=count) for denial, count in self.refused.items())
 
-    def allow(self, passage: AllowedAttempt) -> None:
-        self.let_through[passage] = self.let_through.get(passage, 0) + 1
+    def allow(self, allowed_attempt: AllowedAttempt) -> None:
+        self.let_through[allowed_attempt] = self.let_through.get(allowed_attempt, 0) + 1
 
-    def passages(self) -> tuple[AllowedAttempt, ...]:
-        return tuple(replace(passage, count=count) for passage, count in self.let_through.items())
+    def allowed(self) -> tuple[AllowedAttempt, ...]:
+        return tuple(replace(allowed_attempt, count=count) for allowed_attempt, count in self.let_through.items())
 
-    def alarms(self) -> tuple[Alarm, ...]:
+    def alerts(self) -> tuple[CanaryAlert, ...]:
         return tuple(self.seen)
 
     def end(self) -> tuple[Denial, ...]:
         self.is_over = True
         return self.denials()
 
-    def attend(self, door: socket.socket) -> None: ...
+    def receive_listeners(self, channel: socket.socket) -> None: ...
 
     def serve(self, connection: socket.socket, destination: tuple[str, int]) -> None: ...
 
     def answer(self, query: bytes) -> bytes | None: ...
 
 
-class Granted:
+class FakeSandboxEgress:
     ports = (53, 443)
     trust = b"whom"
 
     def __init__(self) -> None:
-        self.visits: list[Visited] = []
+        self.runs: list[FakeRunEgress] = []
 
     def environment(self, trust_path: str) -> dict[str, str]:
         return {"SSL_CERT_FILE": trust_path}
 
-    def visit(self, run_id: str) -> Visited:
-        self.visits.append(Visited())
-        return self.visits[-1]
+    def open_run(self, run_id: str) -> FakeRunEgress:
+        self.runs.append(FakeRunEgress())
+        return self.runs[-1]
 
 
 async def test_each_run_has_a_visit_of_its_own() -> None:
-    granted = Granted()
-    outings = Outings(granted, is_shared=False)
-    async with outings.outing("one") as one, outings.outing("two") as two:
-        granted.visits[0].refuse(A)
-        granted.visits[1].refuse(B)
-        assert (one.news(), two.news()) == ((A,), (B,))
-        assert one.doorway is not None
-        assert one.doorway.environment == {"SSL_CERT_FILE": "/run/trust.pem"}
-    assert [visit.is_over for visit in granted.visits] == [True, True]
+    egress = FakeSandboxEgress()
+    network = SandboxNetwork(egress, is_shared=False)
+    async with network.open_run("one") as one, network.open_run("two") as two:
+        egress.runs[0].refuse(A)
+        egress.runs[1].refuse(B)
+        assert (one.new_denials(), two.new_denials()) == ((A,), (B,))
+        assert one.endpoint is not None
+        assert one.endpoint.environment == {"SSL_CERT_FILE": "/run/trust.pem"}
+    assert [run.is_over for run in egress.runs] == [True, True]
 
 
 async def test_runs_that_cannot_be_told_apart_share_one_and_each_is_told_what_was_refused_while_it_ran() -> None:
-    granted = Granted()
-    outings = Outings(granted, is_shared=True)
-    async with outings.outing("one") as one:
-        granted.visits[0].refuse(A)
-        async with outings.outing("two") as two:
-            granted.visits[0].refuse(A)
-            granted.visits[0].refuse(B)
-        assert not granted.visits[0].is_over
-        granted.visits[0].refuse(B)
-        assert one.news() == (replace(A, count=2), replace(B, count=2))
-        assert two.news() == (A, B)
-    assert granted.visits[0].is_over
-    async with outings.outing("three"):
-        assert len(granted.visits) == 2
+    egress = FakeSandboxEgress()
+    network = SandboxNetwork(egress, is_shared=True)
+    async with network.open_run("one") as one:
+        egress.runs[0].refuse(A)
+        async with network.open_run("two") as two:
+            egress.runs[0].refuse(A)
+            egress.runs[0].refuse(B)
+        assert not egress.runs[0].is_over
+        egress.runs[0].refuse(B)
+        assert one.new_denials() == (replace(A, count=2), replace(B, count=2))
+        assert two.new_denials() == (A, B)
+    assert egress.runs[0].is_over
+    async with network.open_run("three"):
+        assert len(egress.runs) == 2
 
 
 async def test_a_session_is_told_after_each_run_what_is_new() -> None:
-    granted = Granted()
-    async with Outings(granted, is_shared=False).outing("session") as outing:
-        granted.visits[0].refuse(A)
-        assert outing.news() == (A,)
-        assert outing.news() == ()
-        granted.visits[0].refuse(A)
-    assert outing.news() == (A,)
-    assert outing.news() == ()
+    egress = FakeSandboxEgress()
+    async with SandboxNetwork(egress, is_shared=False).open_run("session") as network:
+        egress.runs[0].refuse(A)
+        assert network.new_denials() == (A,)
+        assert network.new_denials() == ()
+        egress.runs[0].refuse(A)
+    assert network.new_denials() == (A,)
+    assert network.new_denials() == ()
 
 
 async def test_who_follows_is_told_all_that_happened_since_also_when_it_is_over() -> None:
-    granted, passage = Granted(), AllowedAttempt("connect", "connect a.example:443", "network.allow[0]")
-    async with Outings(granted, is_shared=False).outing("session") as outing:
-        visit = granted.visits[0]
-        visit.allow(passage)
-        visit.refuse(A)
-        told = outing.follow()
+    egress, allowed_attempt = (
+        FakeSandboxEgress(),
+        AllowedAttempt("connect", "connect a.example:443", "network.allow[0]"),
+    )
+    async with SandboxNetwork(egress, is_shared=False).open_run("session") as network:
+        run = egress.runs[0]
+        run.allow(allowed_attempt)
+        run.refuse(A)
+        told = network.follow()
         assert list(told()) == []
-        visit.allow(passage)
-        visit.allow(passage)
-        visit.refuse(B)
-        visit.seen.append(Alarm("billing", "a.example:443"))
-    visit.refuse(B)
+        run.allow(allowed_attempt)
+        run.allow(allowed_attempt)
+        run.refuse(B)
+        run.seen.append(CanaryAlert("billing", "a.example:443"))
+    run.refuse(B)
     assert list(told()) == [
         EgressAllowed("connect", "connect a.example:443", "network.allow[0]", 2),
         EgressDenied("dns", "dns b.example", "no rule opens this name", None, 1),
@@ -132,7 +135,7 @@ async def test_who_follows_is_told_all_that_happened_since_also_when_it_is_over(
 
 
 async def test_who_stays_at_home_is_refused_nothing() -> None:
-    assert Outing().news() == ()
+    assert RunNetwork().new_denials() == ()
 
 
 def test_a_sandbox_without_rules_has_no_gateway() -> None:

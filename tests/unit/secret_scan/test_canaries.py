@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from unit.secret_scan.test_values import DUMPS, FORMS
 
 from fumehood.secret_scan import forms
-from fumehood.secret_scan.canaries import Alarm, CanaryWatch, _Track  # type: ignore[attr-defined]
-from fumehood.secret_scan.values import Known, Seen
+from fumehood.secret_scan.canaries import CanaryAlert, CanaryWatch, _Track  # type: ignore[attr-defined]
+from fumehood.secret_scan.values import SecretValue, Text
 
 CANARY = "AKIA2QXZ7MWPLTREQ3VN"
 VALUES = [CANARY, "tr0ub4dor&3/Correct+Horse=", "p\u00e4ssw\u00f6rt\"with'quotes", "\u20ac-Schl\u00fcssel-7731"]
-ALARM = (Alarm("c", "x"),)
+ALARM = (CanaryAlert("c", "x"),)
 
 
 def watch(value: str = CANARY) -> CanaryWatch:
-    return CanaryWatch([Known("c", value)], "x")
+    return CanaryWatch([SecretValue("c", value)], "x")
 
 
 def bytes_one_by_one(data: bytes) -> Iterator[bytes]:
@@ -68,14 +68,14 @@ def test_a_canary_is_seen_in_a_dump_byte_by_byte(form: str) -> None:
     ids=["lines", "numbers", "hex", "base64", "JSON base64", "entities", "cut entities", "0x", "cut numbers"],
 )
 def test_much_that_stands_between_the_pieces_does_not_help(pieces: list[str]) -> None:
-    assert list(Seen("".join(pieces)).find(Known("c", CANARY)))
+    assert list(Text("".join(pieces)).find(SecretValue("c", CANARY)))
     assert is_seen(piece.encode() for piece in pieces)
 
 
 @pytest.mark.parametrize("between", ["\0", *"=*~&#<>{}^$@!?%", "\u200b", "\u00ad", "\u2060", "\ufeff", "}{", "<=>"])
 def test_any_sign_may_stand_between(between: str) -> None:
     text = between.join(CANARY)
-    assert list(Seen(text).find(Known("c", CANARY)))
+    assert list(Text(text).find(SecretValue("c", CANARY)))
     assert is_seen(bytes_one_by_one(text.encode()))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fumehood import UsageError
 from fumehood.secret_scan.spans import replace_spans
-from fumehood.secret_scan.values import Known, Seen
+from fumehood.secret_scan.values import SecretValue, Text
 
 SECRET = "tr0ub4dor&3/Correct+Horse="
 FORMS: dict[str, Callable[[str], str]] = {
@@ -85,7 +85,7 @@ def test_a_value_is_found_in_a_dump(form: str, before: bytes) -> None:
         pytest.skip(f"{DUMPS[form][0]} is not installed")
     made = subprocess.run(DUMPS[form], input=before + SECRET.encode() + b"\n", capture_output=True, check=True)
     text = f"before\n{made.stdout.decode()}after\n"
-    left = replace_spans(text, Seen(text).find(Known("secret", SECRET)))
+    left = replace_spans(text, Text(text).find(SecretValue("secret", SECRET)))
     assert "[secret removed]" in left
     assert (left.startswith("before\n"), left.endswith("after\n")) == (True, True)
     assert SECRET[-6:] not in left
@@ -95,7 +95,7 @@ def test_a_value_is_found_in_a_dump(form: str, before: bytes) -> None:
 @pytest.mark.parametrize("value", [SECRET, "hunter2hunter2", "p\u00e4ssw\u00f6rt\"with'quotes"])
 def test_a_value_is_found_in_any_form(value: str, form: str) -> None:
     text = f"before {FORMS[form](value)} after"
-    left = replace_spans(text, Seen(text).find(Known("secret", value)))
+    left = replace_spans(text, Text(text).find(SecretValue("secret", value)))
     assert "[secret removed]" in left
     assert left.startswith("before ")
     assert left.endswith(" after")
@@ -107,7 +107,7 @@ def test_a_value_is_found_in_any_form(value: str, form: str) -> None:
 @pytest.mark.parametrize("text", ["", "before after", "tr0ub4dor&", "hunter2 hunter", "a" * 1000, "0x00, 0x01", "%%%"])
 def test_what_is_not_the_value_is_left_alone(text: str) -> None:
     for value in (SECRET, "hunter2hunter2"):
-        assert list(Seen(text).find(Known("secret", value))) == []
+        assert list(Text(text).find(SecretValue("secret", value))) == []
 
 
 @given(
@@ -116,7 +116,7 @@ def test_what_is_not_the_value_is_left_alone(text: str) -> None:
 )
 def test_a_value_anywhere_in_any_text_is_gone_afterwards(text: str, value: str) -> None:
     whole = text + value + text
-    left = replace_spans(whole, Seen(whole).find(Known("x", value)))
+    left = replace_spans(whole, Text(whole).find(SecretValue("x", value)))
     assert value.strip() not in left
 
 
@@ -125,13 +125,13 @@ def test_a_value_anywhere_in_any_text_is_gone_afterwards(text: str, value: str) 
 )
 def test_escapes_that_mean_nothing_hide_nothing(text: str) -> None:
     whole = f"{text}\\u0063orrect-horse{text}"
-    assert replace_spans(whole, Seen(whole).find(Known("x", "correct-horse"))) == f"{text}[x removed]{text}"
+    assert replace_spans(whole, Text(whole).find(SecretValue("x", "correct-horse"))) == f"{text}[x removed]{text}"
 
 
 def test_a_value_that_is_too_short_to_be_told_apart_is_refused() -> None:
     with pytest.raises(UsageError, match="fewer than 4 characters"):
-        Known("pin", "123")
+        SecretValue("pin", "123")
 
 
 def test_a_value_is_not_in_its_picture() -> None:
-    assert SECRET not in repr(Known("x", SECRET))
+    assert SECRET not in repr(SecretValue("x", SECRET))

@@ -12,7 +12,7 @@ from fumehood import AsyncSandbox, Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.tools import PYTHON, STANDARD, Toolbox, ToolStatus
 from fumehood.tools.approvals import Answer, Approvals, ApprovalStore, Request
-from fumehood.tools.filters import Alarm, Pipeline
+from fumehood.tools.filters import CanaryAlert, Pipeline
 
 pytestmark = pytest.mark.anyio
 
@@ -94,8 +94,8 @@ async def test_rules_that_nobody_applies_open_nothing() -> None:
 
 
 @asynccontextmanager
-async def filtered(**filters: object) -> AsyncIterator[tuple[Toolbox, list[Alarm]]]:
-    alarms: list[Alarm] = []
+async def filtered(**filters: object) -> AsyncIterator[tuple[Toolbox, list[CanaryAlert]]]:
+    alarms: list[CanaryAlert] = []
     async with AsyncSandbox(Policy(filters=filters)) as box:
         values = {"secrets": {"A": SECRET}, "canaries": {"c": "KX83-canary-value-77"}}
         pipeline = Pipeline(box.policy, trail=box.trail, on_alarm=alarms.append, **values)
@@ -129,14 +129,14 @@ async def test_a_canary_in_a_result_raises_an_alarm_and_withholds_it() -> None:
         written = "".join(chr(ord(each) + 1) for each in "KX83-canary-value-77")
         result = await toolbox.call("python", {"code": f"print(''.join(chr(ord(each) - 1) for each in {written!r}))"})
     assert result.text == "[withheld by policy: the text holds what must not leave]"
-    assert alarms == [Alarm("c", "tool_result")]
+    assert alarms == [CanaryAlert("c", "tool_result")]
 
 
 async def test_a_canary_in_a_call_raises_an_alarm_and_nothing_runs() -> None:
     async with filtered() as (toolbox, alarms):
         result = await toolbox.call("python", {"code": "print('KX83-' + 'canary-value-77')"})
     assert (result.status, result.run) == (ToolStatus.DENIED, None)
-    assert alarms == [Alarm("c", "from_model")]
+    assert alarms == [CanaryAlert("c", "from_model")]
 
 
 async def test_arguments_are_taken_as_they_are_or_not_at_all() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from fumehood.audit.redaction import Redaction
 from fumehood.secret_scan.spans import replace_spans
-from fumehood.secret_scan.values import SHORTEST, Known, Seen
+from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
 from fumehood.tools.filters.tokens import find_tokens
 
 # Shorter values of variables are settings, and would be found in ordinary words.
@@ -23,11 +23,11 @@ class CredentialRedactor:
         named = [value for name, value in variables.items() if _SECRET_NAME.search(name)]
         values = {*(value for value in named if len(value) >= _SHORTEST_VARIABLE), *secrets}
         self._redaction = Redaction.of(values)
-        self._known = [Known("credential", value) for value in self._redaction.values if len(value) >= SHORTEST]
+        self._known = [SecretValue("credential", value) for value in self._redaction.values if len(value) >= SHORTEST]
 
     def text(self, text: str) -> str:
         redacted = self._redaction.text(text)
-        seen = Seen(redacted)
+        seen = Text(redacted)
         encoded = [span for known in self._known for span in seen.find(known)]
         return replace_spans(redacted, [*encoded, *find_tokens(redacted)])
 

@@ -4,7 +4,7 @@
 image a policy means, `mounts` whom programs run as for their sake, `enforcement` decides whether a policy can be held,
 `configuration` turns it into a container's (with `profile`, the filter of system calls), `delivery` is how the guest
 gets inside, `interpreter` what it runs on where the image has no Python, `container` starts one, `bridge` carries its
-runs over the attached stream, `pool` keeps some started ahead, `backend` is the door.
+runs over the attached stream, `pool` keeps some started ahead, `backend` is the entry point.
 """
 
 from fumehood.backends.docker.backend import DockerBackend

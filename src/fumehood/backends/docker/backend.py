@@ -1,4 +1,4 @@
-"""The door of the backends that are built on an engine: `docker`, `gvisor`, and any other runtime by its name."""
+"""The entry point of the backends on an engine: `docker`, `gvisor`, and any other runtime by its name."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class DockerBackend:
             user,
             packages,
             in_image,
-            has_doors=bool(ports),
+            has_listeners=bool(ports),
             mounts_are_searched=are_searched,
         )
         if keeps_ids(facts):

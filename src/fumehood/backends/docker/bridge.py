@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from fumehood.backends.docker.visitors import Visitors
-from fumehood.backends.interface import Doorway, TerminalSize
+from fumehood.backends.interface import EgressEndpoint, TerminalSize
 from fumehood.guest.contract import frames, wire
 from fumehood.guest.contract.channel import Channel
 from fumehood.guest.contract.multiplexer import Multiplexer
@@ -142,14 +142,14 @@ class Bridge:
         self._channels.add(channel)
         return channel
 
-    def open_doors(self, doorway: Doorway) -> None:
+    def open_listeners(self, endpoint: EgressEndpoint) -> None:
         """For a run that is about to start."""
         if not self.is_over:
-            self._visitors.enter(doorway)
+            self._visitors.enter(endpoint)
 
-    def close_doors(self, doorway: Doorway) -> None:
+    def close_listeners(self, endpoint: EgressEndpoint) -> None:
         if not self.is_over:
-            self._visitors.leave(doorway)
+            self._visitors.leave(endpoint)
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         if not self.is_over:
@@ -240,7 +240,7 @@ class Bridge:
                     self._take_beat()
                 case "terminal":
                     self._connect_terminal(header["channel"])
-                case "knock":
+                case "connect":
                     self._visitors.admit(header)
                 case "ask":
                     self._visitors.answer(header, body)

@@ -70,7 +70,7 @@ class Design:
     packages: PackageFolder | None
     """To be mounted; the image may have the packages itself."""
     packages_in_image: bool = False
-    has_doors: bool = False
+    has_listeners: bool = False
     """Whether its runs may go out."""
     lent: LentInterpreter | None = None
     """Where the image has no Python: what the guest runs on."""
@@ -145,12 +145,12 @@ def _capabilities(design: Design) -> list[str]:
     """Of the guest; programs have none."""
     if not design.has_own_kernel:
         return []
-    return [*_OWN_KERNEL_CAPABILITIES, *(["NET_BIND_SERVICE"] if design.has_doors else [])]
+    return [*_OWN_KERNEL_CAPABILITIES, *(["NET_BIND_SERVICE"] if design.has_listeners else [])]
 
 
 def _settings(design: Design) -> dict[str, str]:
-    """The guest, who is nobody special, opens doors at ports like 443. There is nobody else whom they could serve."""
-    if design.has_own_kernel or not design.has_doors:
+    """The guest, an ordinary user, opens listeners on ports like 443, in a namespace of its own."""
+    if design.has_own_kernel or not design.has_listeners:
         return {}
     return {"net.ipv4.ip_unprivileged_port_start": "0"}
 

@@ -12,7 +12,7 @@ import anyio.to_thread
 from fumehood.backends.docker import enforcement
 from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container
-from fumehood.backends.interface import Doorway, EnforcementReport, RunRequest, TerminalSize
+from fumehood.backends.interface import EgressEndpoint, EnforcementReport, RunRequest, TerminalSize
 from fumehood.backends.languages import LANGUAGES
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.execution import RunExecution
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class DockerSandbox(GuestSandbox):
-    shares_doors = True
+    shares_listeners = True
     _is_direct = False
 
     def __init__(self, portal: Any, container: Container, design: Design, report: EnforcementReport) -> None:
@@ -48,7 +48,9 @@ class DockerSandbox(GuestSandbox):
             raise SandboxError(f"the sandbox is gone and its workspace with it; open a new one. {said}")
         return launch()
 
-    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
+    def _hand_over(
+        self, descriptors: RunDescriptors, wishes: wire.Message, endpoint: EgressEndpoint | None = None
+    ) -> None:
         usual = {"kind": descriptors.kind, "interruptible": False, "keeps_tmp": self._keeps_tmp}
         bridge = self._container.bridge
         reply, request, *others = (os.dup(descriptor) for descriptor in descriptors.guest)
@@ -56,8 +58,8 @@ class DockerSandbox(GuestSandbox):
         with open(request, "rb") as stream:
             stream.seek(0)
             content = stream.read()
-        if doorway:
-            self._loop.call_soon_threadsafe(bridge.open_doors, doorway)
+        if endpoint:
+            self._loop.call_soon_threadsafe(bridge.open_listeners, endpoint)
         open_run = partial(bridge.open_run, {**usual, **wishes}, content, [reply, *others], self._next_terminal)
         self._loop.call_soon_threadsafe(open_run)
 
@@ -69,9 +71,9 @@ class DockerSandbox(GuestSandbox):
         execution.resize_elsewhere = partial(self._resize, self._next_terminal)
         return execution
 
-    def _launch_session(self, doorway: Doorway | None) -> RunSession:
+    def _launch_session(self, endpoint: EgressEndpoint | None) -> RunSession:
         self._require_python()
-        return super()._launch_session(doorway)
+        return super()._launch_session(endpoint)
 
     def _require_python(self) -> None:
         if "python" not in self.languages:
@@ -83,8 +85,8 @@ class DockerSandbox(GuestSandbox):
     def expect(self) -> None:
         """Its workspace is where all its runs are: there is nothing to prepare."""
 
-    def _depart(self, doorway: Doorway) -> None:
-        self._loop.call_soon_threadsafe(self._container.bridge.close_doors, doorway)
+    def _depart(self, endpoint: EgressEndpoint) -> None:
+        self._loop.call_soon_threadsafe(self._container.bridge.close_listeners, endpoint)
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.change_ports, ports)

@@ -1,4 +1,4 @@
-"""What comes out of a container's doors, on its way to the gateway.
+"""What comes out of a container's listeners, on its way to the gateway.
 
 A container has one network for all its runs. While several are under way nobody can tell whose connection it is, so
 they share a visit. What the guest says of a connection is checked for its form and otherwise left to the gateway.
@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from ipaddress import IPv4Address
 
-from fumehood.backends.interface import Doorway
+from fumehood.backends.interface import EgressEndpoint
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.channel import Channel
 from fumehood.guest.contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
@@ -29,24 +29,24 @@ class Visitors:
         self._channels = channels
         self._send = send
         self._unread_bytes = unread_bytes
-        self._doorways: list[Doorway] = []
+        self._endpoints: list[EgressEndpoint] = []
         self._ports: tuple[int, ...] = ()
 
-    def enter(self, doorway: Doorway) -> None:
-        self._doorways.append(doorway)
-        self.change(doorway.ports)
+    def enter(self, endpoint: EgressEndpoint) -> None:
+        self._endpoints.append(endpoint)
+        self.change(endpoint.ports)
 
-    def leave(self, doorway: Doorway) -> None:
-        """With the last run that may go out its doors are closed, and whatever is still open ends."""
-        self._doorways.remove(doorway)
-        if not self._doorways:
+    def leave(self, endpoint: EgressEndpoint) -> None:
+        """With the last run that may go out its listeners are closed, and whatever is still open ends."""
+        self._endpoints.remove(endpoint)
+        if not self._endpoints:
             self.change(())
             for number in [number for number in self._channels.numbers if number < 0]:
                 self._channels.drop(number)
                 self._turn_away(number)
 
     def change(self, ports: tuple[int, ...]) -> None:
-        if ports != self._ports and (self._doorways or not ports):
+        if ports != self._ports and (self._endpoints or not ports):
             self._ports = ports
             self._send({"do": "ports", "ports": list(ports)}, b"")
 
@@ -57,13 +57,13 @@ class Visitors:
         if number in known:
             raise frames.FrameError("the guest opens a connection that is open already")
         # The guest counts too, but some that are over for it may not be over here.
-        if not self._doorways or len(known) >= MOST_CONNECTIONS:
+        if not self._endpoints or len(known) >= MOST_CONNECTIONS:
             self._turn_away(number)
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         source = ours.detach()
         self._channels.add(Channel(number, source, os.dup(source)))
-        self._doorways[0].visit.serve(theirs, destination)
+        self._endpoints[0].acceptor.serve(theirs, destination)
 
     def _turn_away(self, number: int) -> None:
         for word in ("hangup", "end"):
@@ -78,7 +78,7 @@ class Visitors:
         self._refuse_deaf_guest()
         if len(query) > MAX_DATAGRAM_BYTES or not isinstance(header["number"], int):
             raise frames.FrameError("the guest asks what no program can ask")
-        answer = self._doorways[0].visit.answer(query) if self._doorways else None
+        answer = self._endpoints[0].acceptor.answer(query) if self._endpoints else None
         # Nothing is an answer, too: the guest has few questions under way at a time.
         self._send({"do": "answer", "number": header["number"]}, answer or b"")
 

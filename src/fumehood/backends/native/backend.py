@@ -1,4 +1,4 @@
-"""The door of the native backend: opens sandboxes in warm cells and starts runs in them."""
+"""The entry point of the native backend: opens sandboxes in warm cells and starts runs in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from fumehood.backends.interface import Doorway, EnforcementReport, PackageFolder
+from fumehood.backends.interface import EgressEndpoint, EnforcementReport, PackageFolder
 from fumehood.backends.mounts import identity, mount_identities, refuse_sockets_aside
 from fumehood.backends.native import enforcement
 from fumehood.backends.native.cell_spec import build_cell_spec
@@ -112,13 +112,15 @@ class NativeSandbox(GuestSandbox):
             await self.open()
             return launch()
 
-    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
+    def _hand_over(
+        self, descriptors: RunDescriptors, wishes: wire.Message, endpoint: EgressEndpoint | None = None
+    ) -> None:
         usual = {"do": "run", "interruptible": False, "spare_memory_bytes": 0}
         where = {"workspace": self._workspace, "keeps_tmp": self._keeps_tmp}
         try:
             with ExitStack() as stack:
-                ports, doors = _make_door(doorway, stack)
-                self._cell.send({**usual, **where, **wishes, "ports": ports}, (*descriptors.guest, *doors))
+                ports, listeners = _listener_channel(endpoint, stack)
+                self._cell.send({**usual, **where, **wishes, "ports": ports}, (*descriptors.guest, *listeners))
         except BaseException:
             descriptors.close()
             raise
@@ -128,22 +130,22 @@ class NativeSandbox(GuestSandbox):
     def expect(self) -> None:
         self._cell.hint({"do": "expect", "workspace": self._workspace, "keeps_tmp": self._keeps_tmp})
 
-    def _depart(self, doorway: Doorway) -> None:
-        """Its doors were in its own network namespace, and nobody is left to knock."""
+    def _depart(self, endpoint: EgressEndpoint) -> None:
+        """Its listeners were in its own network namespace, and nobody is left to knock."""
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         with suppress(CellGoneError):  # and its runs with it
             self._cell.send({"do": "ports", "workspace": self._workspace, "ports": list(ports)})
 
 
-def _make_door(doorway: Doorway | None, stack: ExitStack) -> tuple[list[int], tuple[int, ...]]:
+def _listener_channel(endpoint: EgressEndpoint | None, stack: ExitStack) -> tuple[list[int], tuple[int, ...]]:
     """The ports, and the end of a line to the gateway that the cell is to pass listening sockets through."""
-    if doorway is None:
+    if endpoint is None:
         return [], ()
     ours, theirs = wire.socket_pair()
     stack.enter_context(theirs)
-    doorway.visit.attend(ours)
-    return list(doorway.ports), (theirs.fileno(),)
+    endpoint.acceptor.receive_listeners(ours)
+    return list(endpoint.ports), (theirs.fileno(),)
 
 
 def _identity(packages: PackageFolder | None) -> str:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from fumehood.backends.interface import Doorway, Input, RunRequest
+from fumehood.backends.interface import EgressEndpoint, Input, RunRequest
 from fumehood.backends.languages import LANGUAGES, Language
 from fumehood.guest.contract import wire
 
@@ -94,10 +94,10 @@ def program_descriptors(
     return made
 
 
-def session_descriptors(doorway: Doorway | None, owner: int | None) -> RunDescriptors:
-    environment = dict(doorway.environment) if doorway else {}
+def session_descriptors(endpoint: EgressEndpoint | None, owner: int | None) -> RunDescriptors:
+    environment = dict(endpoint.environment) if endpoint else {}
     header = {"kind": "session", "environment": environment, "source_bytes": 0}
-    with _undone_on_failure(RunDescriptors(header, doorway.trust if doorway else b"", owner)) as made:
+    with _undone_on_failure(RunDescriptors(header, endpoint.trust if endpoint else b"", owner)) as made:
         made.add_empty_input()
         made.add_outputs()
         made.add_link()
@@ -139,12 +139,12 @@ def _header(request: RunRequest, languages: Mapping[str, Language]) -> wire.Mess
 def _environment(request: RunRequest) -> dict[str, str]:
     """What programs need to know of the way out, and what the caller says, which holds."""
     own = dict(request.environment)
-    return {**request.doorway.environment, **own} if request.doorway else own
+    return {**request.endpoint.environment, **own} if request.endpoint else own
 
 
 def _body(request: RunRequest) -> bytes:
     """The source, and behind it whom to trust outside."""
-    return (request.source or b"") + (request.doorway.trust if request.doorway else b"")
+    return (request.source or b"") + (request.endpoint.trust if request.endpoint else b"")
 
 
 def _commands(languages: Mapping[str, Language]) -> dict[str, list[str]]:

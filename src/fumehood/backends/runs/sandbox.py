@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from fumehood.backends.interface import Conversation, Doorway, EnforcementReport, Input, RunRequest
+from fumehood.backends.interface import Conversation, EgressEndpoint, EnforcementReport, Input, RunRequest
 from fumehood.backends.languages import LANGUAGES, Language
 from fumehood.backends.runs.descriptors import (
     RunDescriptors,
@@ -33,7 +33,7 @@ _LEAST_FILE_SECONDS = 10.0
 class GuestSandbox(ABC):
     """One policy, one workspace, any number of runs."""
 
-    shares_doors = False
+    shares_listeners = False
     _is_direct = True
     """Whether programs write to the pipes that the host reads, with nothing in between."""
     languages: Mapping[str, Language] = LANGUAGES
@@ -57,12 +57,14 @@ class GuestSandbox(ABC):
         """What `launch` returns, in a guest that is there."""
 
     @abstractmethod
-    def _hand_over(self, descriptors: RunDescriptors, wishes: wire.Message, doorway: Doorway | None = None) -> None:
+    def _hand_over(
+        self, descriptors: RunDescriptors, wishes: wire.Message, endpoint: EgressEndpoint | None = None
+    ) -> None:
         """Ask the guest for a run; whatever goes wrong, nothing of it is left."""
 
     @abstractmethod
     def change_ports(self, ports: tuple[int, ...]) -> None:
-        """Of the doors of runs under way."""
+        """Of the listeners of runs under way."""
 
     @abstractmethod
     async def _give_up(self) -> None:
@@ -96,40 +98,40 @@ class GuestSandbox(ABC):
                 await execution.wait_terminal()
             yield execution
         finally:
-            await self._end(execution, request.doorway)
+            await self._end(execution, request.endpoint)
 
     @asynccontextmanager
-    async def open_session(self, doorway: Doorway | None) -> AsyncIterator[RunSession]:
-        session = await self._launched(partial(self._launch_session, doorway))
+    async def open_session(self, endpoint: EgressEndpoint | None) -> AsyncIterator[RunSession]:
+        session = await self._launched(partial(self._launch_session, endpoint))
         try:
             await session.wait_ready()
             yield session
         finally:
-            await self._end(session, doorway)
+            await self._end(session, endpoint)
 
     def files(self) -> AbstractAsyncContextManager[Conversation]:
         return self._file_services.converse()
 
-    async def _end(self, run: RunExecution | RunSession, doorway: Doorway | None) -> None:
+    async def _end(self, run: RunExecution | RunSession, endpoint: EgressEndpoint | None) -> None:
         if not await run.end():
             await self._give_up()
-        if doorway:
-            self._depart(doorway)
+        if endpoint:
+            self._depart(endpoint)
 
     @abstractmethod
-    def _depart(self, doorway: Doorway) -> None:
+    def _depart(self, endpoint: EgressEndpoint) -> None:
         """A run that could go out is over."""
 
     def _launch(self, request: RunRequest) -> RunExecution:
         descriptors = program_descriptors(request, self._owner, self.languages)
-        self._hand_over(descriptors, {"timeout": request.timeout_seconds}, request.doorway)
+        self._hand_over(descriptors, {"timeout": request.timeout_seconds}, request.endpoint)
         stdin = None if request.stdin is Input.LIVE else request.stdin
         io = RunIO(descriptors, stdin, self._policy.resources.output, is_direct=self._is_direct)
         return RunExecution(io, request.timeout_seconds, self._policy.resources, self._is_lost)
 
-    def _launch_session(self, doorway: Doorway | None) -> RunSession:
-        descriptors = session_descriptors(doorway, self._owner)
-        self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True}, doorway)
+    def _launch_session(self, endpoint: EgressEndpoint | None) -> RunSession:
+        descriptors = session_descriptors(endpoint, self._owner)
+        self._hand_over(descriptors, {"timeout": START_SECONDS, "interruptible": True}, endpoint)
         io = SessionIO(descriptors, self._policy.resources.output, is_direct=self._is_direct)
         return RunSession(io, self._policy.resources, self._is_lost)
 

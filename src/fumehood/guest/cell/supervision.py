@@ -40,7 +40,7 @@ _NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
 
 # Beyond these a run's way out is the same, and only what it sends elsewhere is not told.
-MOST_LOOKOUTS = 64
+MOST_PACKET_MONITORS = 64
 
 
 class Forker:
@@ -49,8 +49,8 @@ class Forker:
     def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: start.Interpreter, reaper: str) -> None:
         self.spec, self.isolation, self.interpreter, self.reaper = spec, isolation, interpreter, reaper
         self._births = 0
-        self.lookouts = 0
-        """How many of its runs are watched for what they send where no door is."""
+        self.packet_monitors = 0
+        """How many of its runs are watched for what they send where there is no listener."""
         self._namespaces = {
             kind: os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
             for kind, name in ((kernel.CLONE_NEWPID, "pid"), (kernel.CLONE_NEWNS, "mnt"), (kernel.CLONE_NEWNET, "net"))
@@ -86,7 +86,7 @@ class Run:
         self._is_interruptible = self._is_warned = False
         self._interrupt_at: float | None = None
         self._folders: dict[str, int] = {}
-        self._doors: Listeners | None = None
+        self._listeners: Listeners | None = None
         self._gateway: socket.socket | None = None
         try:
             self._cgroups.make(forker.spec["limits"])
@@ -129,53 +129,53 @@ class Run:
             # have to wait until the kernel has taken its mounts apart.
             self._run_folder = os.open(f"/proc/{self._process}/root{RUN_FOLDER}", os.O_PATH | os.O_CLOEXEC)
             self._mounts = os.open(f"/proc/{self._process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            return self._open_usual_doors()
+            return self._open_usual_listeners()
         refusal = parse_refusal(data)
         if refusal is None or "failed" not in refusal:
             return StepError("starting a run", "its process ended before it was ready")
         return StepError(refusal["failed"], refusal["detail"])
 
-    def _open_usual_doors(self) -> StepError | None:
+    def _open_usual_listeners(self) -> StepError | None:
         """Ahead of time, so that no caller waits for it."""
         try:
-            self._open_doors(self._forker.spec["ports"])
+            self._open_listeners(self._forker.spec["ports"])
         except StepError as error:
             return error
         return None
 
-    def _open_doors(self, ports: list[int]) -> None:
+    def _open_listeners(self, ports: list[int]) -> None:
         if not ports:
             return
-        if self._doors is None:
+        if self._listeners is None:
             # Each has a filter that the kernel compiles for it, and frees on a queue that the whole host shares.
-            self._doors = Listeners(self._process, is_watched=self._forker.lookouts < MOST_LOOKOUTS)
-            self._forker.lookouts += self._doors.is_watched
-        self._doors.open(ports, self._forker.network)
+            self._listeners = Listeners(self._process, is_watched=self._forker.packet_monitors < MOST_PACKET_MONITORS)
+            self._forker.packet_monitors += self._listeners.is_watched
+        self._listeners.open(ports, self._forker.network)
 
     def change_ports(self, ports: list[int]) -> None:
-        """Of a run under way. A door that is there already stays: it is for the gateway to refuse whoever uses it."""
-        if self._gateway is None or self._doors is None:
+        """Of a run under way. A listener that is there already stays: the gateway refuses its connections."""
+        if self._gateway is None or self._listeners is None:
             return
         for port in ports:
             with suppress(StepError):  # the program listens there itself, and has no way out by that port
-                self._open_doors([port])
+                self._open_listeners([port])
         with suppress(OSError):  # the gateway has closed this way out
-            self._doors.pass_on(ports, self._gateway)
+            self._listeners.pass_on(ports, self._gateway)
 
     def _connect(self, ports: list[int], gateway: int | None) -> None:
         if gateway is None:
-            self._close_doors()
+            self._close_listeners()
             return
         self._gateway = socket.socket(fileno=gateway)
-        self._open_doors(ports)
-        assert self._doors is not None
-        self._doors.pass_on(ports, self._gateway)
+        self._open_listeners(ports)
+        assert self._listeners is not None
+        self._listeners.pass_on(ports, self._gateway)
 
-    def _close_doors(self) -> None:
-        if self._doors is not None:
-            self._forker.lookouts -= self._doors.is_watched
-            self._doors.close()
-            self._doors = None
+    def _close_listeners(self) -> None:
+        if self._listeners is not None:
+            self._forker.packet_monitors -= self._listeners.is_watched
+            self._listeners.close()
+            self._listeners = None
 
     def move_in(self, workspace: int, folders: dict[str, str]) -> None:
         """Show it what belongs to a sandbox. Another one that it was to serve is as if it had never been there."""
@@ -317,7 +317,7 @@ class Run:
         if self.is_ready:
             os.close(self._run_folder)
             os.close(self._mounts)
-        self._close_doors()
+        self._close_listeners()
         if self._gateway is not None:
             self._gateway.close()
         self._cgroups.remove()

@@ -66,7 +66,7 @@ class CellSpec(TypedDict):
     """Folders of the environment's packages, after the standard library."""
     environment: dict[str, str]
     ports: list[int]
-    """Where runs usually have a door to the gateway; none without network rules."""
+    """Where runs usually have a listener to the gateway; none without network rules."""
     standbys: int
     idle_seconds: float
     """A cell that nobody uses for so long ends by itself."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ..contract import wire
 from ..contract.limits import LOOPBACK
 from . import kernel
-from .packet_monitor import lookout
+from .packet_monitor import open_packet_monitor
 from .steps import step
 
 DNS_PORT = 53
@@ -43,7 +43,7 @@ class Listeners:
         missing = sorted(set(ports) - self._ports)
         if not missing:
             return
-        with step("opening doors to the gateway"):
+        with step("opening listeners for the gateway"):
             # SAFETY: a network namespace that this cell has made, for as long as it takes to make some sockets.
             kernel.setns(self._namespace, kernel.CLONE_NEWNET)
             try:
@@ -52,7 +52,7 @@ class Listeners:
                     self._waiting.append(question_socket())
                     if self.is_watched:
                         with suppress(OSError):  # a kernel without such sockets: the same is refused, and less is told
-                            self._waiting.append(lookout())
+                            self._waiting.append(open_packet_monitor())
                 for port in missing:
                     self._waiting.append(listener(port))
                     self._ports.add(port)
@@ -60,12 +60,14 @@ class Listeners:
                 kernel.setns(own_namespace, kernel.CLONE_NEWNET)
 
     def pass_on(self, ports: Iterable[int], line: socket.socket) -> None:
-        """Those for these ports, to the host; one that nobody is to use is closed, and whoever knocks is refused."""
+        """Those for these ports, to the host; an unused one is closed, and connections to it are refused."""
         wanted = set(ports)
-        passed = [door for door in self._waiting if _port(door) in wanted or door.family == socket.AF_PACKET]
-        self._ports -= {_port(door) for door in self._waiting} - wanted
+        passed = [
+            listener for listener in self._waiting if _port(listener) in wanted or listener.family == socket.AF_PACKET
+        ]
+        self._ports -= {_port(listener) for listener in self._waiting} - wanted
         for start in range(0, len(passed), _SENT_AT_ONCE):
-            part = tuple(door.fileno() for door in passed[start : start + _SENT_AT_ONCE])
+            part = tuple(listener.fileno() for listener in passed[start : start + _SENT_AT_ONCE])
             wire.send(line, {"listeners": True}, part)
         self._close_waiting()
 
@@ -74,8 +76,8 @@ class Listeners:
         os.close(self._namespace)
 
     def _close_waiting(self) -> None:
-        for door in self._waiting:
-            door.close()
+        for listener in self._waiting:
+            listener.close()
         self._waiting = []
 
 
@@ -83,7 +85,7 @@ def listener(port: int) -> socket.socket:
     """For every address: the accepted connection's own tells which one the program meant."""
     line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # Connections that an earlier door has closed keep its port for a minute otherwise.
+        # Connections that an earlier listener has closed keep its port for a minute otherwise.
         line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         line.bind(("0.0.0.0", port))
         line.listen(BACKLOG)
@@ -99,12 +101,12 @@ def question_socket() -> socket.socket:
     return line
 
 
-def _port(door: socket.socket) -> int | None:
-    return door.getsockname()[1] if door.family == socket.AF_INET else None
+def _port(listener: socket.socket) -> int | None:
+    return listener.getsockname()[1] if listener.family == socket.AF_INET else None
 
 
 def _lead_everything_here() -> None:
-    """Every IPv4 address is this namespace's own: a connection to any of them arrives at a door or is refused at once.
+    """Every IPv4 address is this namespace's own: each connection arrives at a listener or is refused at once.
 
     There is no device but the loopback, so nothing that was unreachable before can be reached by it.
     """

@@ -1,8 +1,8 @@
-"""Sees what a program sends where no door is, so that somebody can be told what was refused there, and why.
+"""A packet monitor: shows the host what a program sends where there is no listener, so that it becomes a denial.
 
 A socket that gets a copy of some packets on the loopback device of the run's network namespace: beginnings of
-connections, datagrams, pings. It changes nothing: the kernel refuses them by itself. Like the doors, nobody inside has
-it. What a program sends to its own loopback addresses is its own affair, and is not shown.
+connections, datagrams, pings. It changes nothing: the kernel refuses them by itself. As with the listeners, no process
+inside has it. What a program sends to its own loopback addresses is not shown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PROGRAM = (
 )
 
 
-def lookout() -> socket.socket:
+def open_packet_monitor() -> socket.socket:
     """In the network namespace that is to be watched."""
     program = b"".join(struct.pack("=HBBI", *step) for step in _PROGRAM)
     line = socket.socket(fileno=kernel.packet_socket(socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, program))

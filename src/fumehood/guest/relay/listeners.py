@@ -35,7 +35,7 @@ class RelayListeners:
         self._askers: dict[int, tuple[str, int]] = {}
         """Of questions that the host has not answered."""
         self._by_descriptor: dict[int, socket.socket] = {}
-        self._knocks = self._asked = 0
+        self._accepted = self._asked = 0
 
     def change(self, ports: list[int]) -> None:
         """Listen at these ports, and no others."""
@@ -54,41 +54,41 @@ class RelayListeners:
 
     def attend(self, descriptor: int) -> bool:
         """Whether it is one of ours; then something has arrived there."""
-        door = self._by_descriptor.get(descriptor)
-        if door is None:
+        listener = self._by_descriptor.get(descriptor)
+        if listener is None:
             return False
-        with suppress(OSError):  # whoever knocked is gone again
-            if door is self._questions:
-                self._ask(door)
+        with suppress(OSError):  # the program has closed it again
+            if listener is self._questions:
+                self._ask(listener)
             else:
-                self._admit(door)
+                self._admit(listener)
         return True
 
-    def _watch(self, door: socket.socket) -> socket.socket:
-        door.setblocking(False)
-        self._by_descriptor[door.fileno()] = door
-        self._channels.epoll.register(door, select.EPOLLIN)
-        return door
+    def _watch(self, listener: socket.socket) -> socket.socket:
+        listener.setblocking(False)
+        self._by_descriptor[listener.fileno()] = listener
+        self._channels.epoll.register(listener, select.EPOLLIN)
+        return listener
 
-    def _close(self, door: socket.socket) -> None:
-        del self._by_descriptor[door.fileno()]
-        self._channels.outdate(door.fileno())
-        door.close()
+    def _close(self, listener: socket.socket) -> None:
+        del self._by_descriptor[listener.fileno()]
+        self._channels.outdate(listener.fileno())
+        listener.close()
 
-    def _admit(self, door: socket.socket) -> None:
-        connection, _ = door.accept()
+    def _admit(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
         if sum(number < 0 for number in self._channels.numbers) >= MOST_CONNECTIONS:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_WHEN_CLOSED)
             connection.close()
             return
-        self._knocks += 1
-        number = -self._knocks  # the host counts upwards
-        self._send({"do": "knock", "channel": number, "to": list(connection.getsockname()[:2])}, b"")
+        self._accepted += 1
+        number = -self._accepted  # the host counts upwards
+        self._send({"do": "connect", "channel": number, "to": list(connection.getsockname()[:2])}, b"")
         source = connection.detach()
         self._channels.add(Channel(number, source, os.dup(source)))
 
-    def _ask(self, door: socket.socket) -> None:
-        query, asker = door.recvfrom(MAX_DATAGRAM_BYTES)
+    def _ask(self, listener: socket.socket) -> None:
+        query, asker = listener.recvfrom(MAX_DATAGRAM_BYTES)
         self._asked += 1
         self._askers[self._asked] = asker
         if len(self._askers) == _MOST_QUESTIONS:

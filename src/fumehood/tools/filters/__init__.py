@@ -11,8 +11,8 @@ Not a boundary: whoever controls a text can encode it in a way that nobody looks
 reach; this keeps those that are in reach by mistake from being passed on as they are.
 """
 
-from fumehood.secret_scan.canaries import Alarm, CanaryWatch, make_canary
+from fumehood.secret_scan.canaries import CanaryAlert, CanaryWatch, make_canary
 from fumehood.tools.filters.pipeline import Act, Direction, Filtered, Pipeline
 from fumehood.tools.filters.streams import FilterStream
 
-__all__ = ["Act", "Alarm", "CanaryWatch", "Direction", "FilterStream", "Filtered", "Pipeline", "make_canary"]
+__all__ = ["Act", "CanaryAlert", "CanaryWatch", "Direction", "FilterStream", "Filtered", "Pipeline", "make_canary"]

@@ -21,9 +21,9 @@ from fumehood.audit.trail import OFF, Trail
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
-from fumehood.secret_scan.canaries import GROWTH, Alarm, load_canaries
+from fumehood.secret_scan.canaries import GROWTH, CanaryAlert, load_canaries
 from fumehood.secret_scan.spans import Span, replace_spans
-from fumehood.secret_scan.values import SHORTEST, Known, Seen
+from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
 from fumehood.tools.filters import wishes
 from fumehood.tools.filters.events import FilterActed
 from fumehood.tools.filters.invisible import make_visible
@@ -75,18 +75,18 @@ class Pipeline:
         secrets: Mapping[str, str] | None = None,
         canaries: Mapping[str, str] | None = None,
         trail: Trail = OFF,
-        on_alarm: Callable[[Alarm], None] | None = None,
+        on_alarm: Callable[[CanaryAlert], None] | None = None,
     ) -> None:
         self._rules, self._trail, self._on_alarm = policy.filters, trail, on_alarm
         self._policy = policy
         values = Redaction.for_policy(policy, os.environ).values
         self._secrets = (
-            *(Known("secret", value) for value in values if len(value) >= SHORTEST),
-            *(Known(f"secret {name}", value) for name, value in (secrets or {}).items()),
+            *(SecretValue("secret", value) for value in values if len(value) >= SHORTEST),
+            *(SecretValue(f"secret {name}", value) for name, value in (secrets or {}).items()),
         )
         self.canaries = (
             *load_canaries(policy, os.environ),
-            *(Known(name, value) for name, value in (canaries or {}).items()),
+            *(SecretValue(name, value) for name, value in (canaries or {}).items()),
         )
 
     @cached_property
@@ -119,7 +119,7 @@ class Pipeline:
 
     async def tell(self, filtered: Filtered, direction: Direction) -> None:
         events = [FilterActed(direction, act.filter, act.action, act.what, act.count) for act in filtered.acts]
-        alarms = [Alarm(act.what, direction) for act in filtered.acts if act.filter == CANARIES]
+        alarms = [CanaryAlert(act.what, direction) for act in filtered.acts if act.filter == CANARIES]
         await self._trail.write(*events, *(CanarySeen(alarm.canary, alarm.where) for alarm in alarms))
         for alarm in alarms:
             if self._on_alarm is not None:
@@ -175,9 +175,9 @@ def hidden_characters(count: int, action: str = "strip") -> Act:
     return Act("invisible", action, "hidden characters", max(1, count))
 
 
-def _find_known(text: str, known: tuple[Known, ...]) -> Iterator[Span]:
+def _find_known(text: str, known: tuple[SecretValue, ...]) -> Iterator[Span]:
     if known:
-        seen = Seen(text)
+        seen = Text(text)
         for each in known:
             yield from _without_repeats(seen.find(each))
 

@@ -11,7 +11,7 @@ import pytest
 from unit.backends.porter import Porter
 
 from fumehood.backends.docker.visitors import Visitors
-from fumehood.backends.interface import Doorway
+from fumehood.backends.interface import EgressEndpoint
 from fumehood.guest.contract.frames import FrameError
 from fumehood.guest.contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
 from fumehood.guest.contract.multiplexer import Multiplexer
@@ -35,13 +35,13 @@ class Room:
         self.unread_bytes = 0
         self.visitors = Visitors(self.channels, self._send, lambda: self.unread_bytes)
         self.porter = Silent()
-        self.doorway = Doorway((53, 443), {}, b"", self.porter)
+        self.endpoint = EgressEndpoint((53, 443), {}, b"", self.porter)
 
     def _send(self, header: dict[str, Any], body: bytes) -> None:
         self.sent.append((header, body))
 
-    def knock(self, number: object = -1, to: object = ("127.64.0.1", 443)) -> None:
-        self.visitors.admit({"do": "knock", "channel": number, "to": to})
+    def connect(self, number: object = -1, to: object = ("127.64.0.1", 443)) -> None:
+        self.visitors.admit({"do": "connect", "channel": number, "to": to})
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def room() -> Iterator[Room]:
 
 
 def test_a_connection_reaches_the_visit_with_its_destination(room: Room) -> None:
-    room.visitors.enter(room.doorway)
-    room.knock()
+    room.visitors.enter(room.endpoint)
+    room.connect()
     connection, destination = room.porter.visitors[0]
     assert destination == ("127.64.0.1", 443)
     connection.sendall(b"from the gateway")
@@ -66,18 +66,18 @@ def test_a_connection_reaches_the_visit_with_its_destination(room: Room) -> None
 
 
 def test_doors_are_open_while_somebody_may_use_them(room: Room) -> None:
-    room.visitors.enter(room.doorway)
-    room.visitors.enter(room.doorway)
-    room.visitors.leave(room.doorway)
+    room.visitors.enter(room.endpoint)
+    room.visitors.enter(room.endpoint)
+    room.visitors.leave(room.endpoint)
     assert [header for header, _ in room.sent] == [{"do": "ports", "ports": [53, 443]}]
-    room.knock()
-    room.visitors.leave(room.doorway)
+    room.connect()
+    room.visitors.leave(room.endpoint)
     assert ({"do": "ports", "ports": []}, b"") in room.sent
     assert room.porter.visitors[0][0].recv(1) == b""
 
 
 def test_whoever_comes_when_nobody_may_go_out_is_turned_away(room: Room) -> None:
-    room.knock()
+    room.connect()
     assert room.porter.visitors == []
     assert [header["do"] for header, _ in room.sent] == ["hangup", "end"]
     room.visitors.answer({"do": "ask", "number": 1}, b"?")
@@ -87,7 +87,7 @@ def test_whoever_comes_when_nobody_may_go_out_is_turned_away(room: Room) -> None
 def test_rules_that_change_change_the_doors_of_runs_under_way(room: Room) -> None:
     room.visitors.change((53, 8443))
     assert room.sent == []
-    room.visitors.enter(room.doorway)
+    room.visitors.enter(room.endpoint)
     room.visitors.change((53, 8443))
     assert room.sent[-1][0] == {"do": "ports", "ports": [53, 8443]}
 
@@ -109,32 +109,32 @@ def test_rules_that_change_change_the_doors_of_runs_under_way(room: Room) -> Non
     ],
 )
 def test_a_connection_that_cannot_be_breaks_off_everything(room: Room, number: object, to: object) -> None:
-    room.visitors.enter(room.doorway)
+    room.visitors.enter(room.endpoint)
     with pytest.raises((FrameError, ValueError, TypeError)):
-        room.knock(number, to)
+        room.connect(number, to)
     assert room.porter.visitors == []
 
 
 def test_a_number_cannot_be_used_twice(room: Room) -> None:
-    room.visitors.enter(room.doorway)
-    room.knock(-5)
+    room.visitors.enter(room.endpoint)
+    room.connect(-5)
     with pytest.raises(FrameError):
-        room.knock(-5)
+        room.connect(-5)
 
 
 def test_a_guest_cannot_open_ever_more_connections(room: Room) -> None:
-    room.visitors.enter(room.doorway)
+    room.visitors.enter(room.endpoint)
     before = len(os.listdir("/proc/self/fd"))
     for number in range(MOST_CONNECTIONS):
-        room.knock(-1 - number)
-    room.knock(-1 - MOST_CONNECTIONS)
+        room.connect(-1 - number)
+    room.connect(-1 - MOST_CONNECTIONS)
     assert [header["do"] for header, _ in room.sent[-2:]] == ["hangup", "end"]
     assert len(room.porter.visitors) == MOST_CONNECTIONS
     assert len(os.listdir("/proc/self/fd")) <= before + 3 * MOST_CONNECTIONS
 
 
 def test_questions_have_a_size(room: Room) -> None:
-    room.visitors.enter(room.doorway)
+    room.visitors.enter(room.endpoint)
     room.visitors.answer({"do": "ask", "number": 7}, b"?")
     assert room.sent[-1] == ({"do": "answer", "number": 7}, b"echo ?")
     with pytest.raises(FrameError):
@@ -142,9 +142,9 @@ def test_questions_have_a_size(room: Room) -> None:
 
 
 def test_a_guest_that_asks_without_listening_is_cut_off(room: Room) -> None:
-    room.visitors.enter(room.doorway)
+    room.visitors.enter(room.endpoint)
     room.unread_bytes = 1 << 30
     with pytest.raises(FrameError):
-        room.knock()
+        room.connect()
     with pytest.raises(FrameError):
         room.visitors.answer({"do": "ask", "number": 1}, b"?")

@@ -187,7 +187,7 @@ def test_a_policy_with_more_ports_than_a_sandbox_can_have_doors_is_refused() -> 
         {"host": "a.example", "ports": list(range(1000, 1200))},
         {"host": "b.example", "ports": list(range(2000, 2057))},
     ]
-    with pytest.raises(UnenforceableError, match="the rules name 257 ports, and a sandbox can have doors at 256"):
+    with pytest.raises(UnenforceableError, match="the rules name 257 ports, and a sandbox can listen on 256"):
         decide(Policy(network={"allow": rules}), machine())
 
 

@@ -14,8 +14,8 @@ from unit.tools.filters.tokens import tokens
 from fumehood import Policy, PolicyError, SandboxError, UsageError
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.policy.filters import Filters
-from fumehood.secret_scan.values import Known
-from fumehood.tools.filters import Alarm, CanaryWatch, Direction, FilterStream, Pipeline, make_canary
+from fumehood.secret_scan.values import SecretValue
+from fumehood.tools.filters import CanaryAlert, CanaryWatch, Direction, FilterStream, Pipeline, make_canary
 from fumehood.tools.filters.invisible import make_visible
 
 SECRET, CANARY = "correct-horse-battery", "KX83-canary-value-77"
@@ -138,7 +138,7 @@ def test_a_canary_withholds_the_text_and_gives_no_hint() -> None:
 
 @pytest.mark.anyio
 async def test_each_act_is_an_audit_event_that_gives_nothing_away(tmp_path: Path) -> None:
-    log, alarms = AuditLog.at(tmp_path), list[Alarm]()
+    log, alarms = AuditLog.at(tmp_path), list[CanaryAlert]()
     trail = Trail(log, who="tester")
     pipeline = Pipeline(
         Policy(filters={"on_canary": "strip"}),
@@ -156,7 +156,7 @@ async def test_each_act_is_an_audit_event_that_gives_nothing_away(tmp_path: Path
         ("host_paths", "flag", 1),
     ]
     assert [record.data for record in log.find(Query(kind="canary"))] == [{"canary": "billing", "where": "tool_result"}]
-    assert alarms == [Alarm("billing", "tool_result")]
+    assert alarms == [CanaryAlert("billing", "tool_result")]
     assert SECRET not in (tmp_path / "audit.db").read_bytes().decode("latin-1")
 
 
@@ -229,15 +229,15 @@ def test_nothing_comes_after_a_stream_was_blocked() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 60), st.sampled_from([CANARY, CANARY.encode().hex(), CANARY[::-1]]))
 def test_a_canary_on_its_way_out_is_seen_once_wherever_it_is_cut(cut: int, form: str) -> None:
-    watch = CanaryWatch([Known("billing", CANARY)], "evil.invalid:443")
+    watch = CanaryWatch([SecretValue("billing", CANARY)], "evil.invalid:443")
     data = b"\x16\x03\xff" + b"POST / HTTP/1.1\r\n" * 30 + form.encode() + b"\xff\xfe" * 50 + form.encode()
     place = min(len(data), 500 + cut)
     alarms = [*watch.feed(data[:place]), *watch.feed(data[place:])]
-    assert alarms == [Alarm("billing", "evil.invalid:443")]
+    assert alarms == [CanaryAlert("billing", "evil.invalid:443")]
 
 
 def test_ordinary_bytes_raise_no_alarm() -> None:
-    watch = CanaryWatch([Known("billing", make_canary())], "x")
+    watch = CanaryWatch([SecretValue("billing", make_canary())], "x")
     assert watch.feed(bytes(range(256)) * 10) == ()
     assert CanaryWatch([], "x").feed(b"x") == ()
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from fumehood.policy.decision import Decision
 from fumehood.policy.egress import AllowedAttempt, Attempt, to_allowed, to_denial
 from fumehood.results import Denial
-from fumehood.secret_scan.canaries import Alarm
+from fumehood.secret_scan.canaries import CanaryAlert
 
 T = TypeVar("T")
 
@@ -31,13 +31,13 @@ class Tally(Generic[T]):
         return list(self._counts.items())
 
 
-class Ledger:
-    """Thread-safe. The last of its denials, or passages, may stand for all that were too many to tell apart."""
+class EgressLog:
+    """Thread-safe. The last of its denials, or allowed, may stand for all that were too many to tell apart."""
 
-    def __init__(self, *, denials: int, passages: int) -> None:
+    def __init__(self, *, denials: int, allowed: int) -> None:
         self._denials = Tally[Denial](denials)
-        self._passages = Tally[AllowedAttempt](passages)
-        self._alarms: dict[Alarm, None] = {}
+        self._passages = Tally[AllowedAttempt](allowed)
+        self._alarms: dict[CanaryAlert, None] = {}
         self._lock = threading.Lock()
 
     def record(self, decision: Decision[Attempt]) -> None:
@@ -47,9 +47,9 @@ class Ledger:
             else:
                 self._denials.add(to_denial(decision))
 
-    def raise_alarm(self, alarm: Alarm) -> None:
+    def alert(self, alert: CanaryAlert) -> None:
         with self._lock:
-            self._alarms[alarm] = None
+            self._alarms[alert] = None
 
     def denials(self) -> tuple[Denial, ...]:
         with self._lock:
@@ -60,12 +60,12 @@ class Ledger:
             found.append(Denial(kind="connect", what="others", why=why, count=further))
         return tuple(found)
 
-    def passages(self) -> tuple[AllowedAttempt, ...]:
+    def allowed(self) -> tuple[AllowedAttempt, ...]:
         with self._lock:
             found = [replace(passage, count=count) for passage, count in self._passages.counted()]
             further = self._passages.further
         return (*found, AllowedAttempt("connect", "others", "", further)) if further else tuple(found)
 
-    def alarms(self) -> tuple[Alarm, ...]:
+    def alerts(self) -> tuple[CanaryAlert, ...]:
         with self._lock:
             return tuple(self._alarms)

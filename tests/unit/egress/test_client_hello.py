@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.egress.places import extension, made, retry, server_name
 
-from fumehood.egress.hello import ClientHello, NoHelloError, asks_again, parse_hello
+from fumehood.egress.client_hello import ClientHello, NoHelloError, asks_again, parse_hello
 
 
 def honest(name: str | None = "api.example.com", protocols: list[str] | None = None) -> bytes:

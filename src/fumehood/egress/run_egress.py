@@ -11,10 +11,10 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVarTuple
 
-from fumehood.egress import dns, learning, proxy
+from fumehood.egress import dns, learn_mode, proxy
 from fumehood.egress.connection import Connection, Destination, Service
-from fumehood.egress.ledger import Ledger
-from fumehood.egress.lookout import Sighting, sighting
+from fumehood.egress.log import EgressLog
+from fumehood.egress.packet_monitor import BlockedPacket, parse_packet
 from fumehood.egress.proxy import serve_proxy
 from fumehood.egress.streams import reset, silence
 from fumehood.egress.tunnel import serve_destination
@@ -24,10 +24,10 @@ from fumehood.guest.contract.limits import SHOWN_BYTES
 from fumehood.policy.decision import Decision, deny
 from fumehood.policy.egress import AllowedAttempt, Attempt
 from fumehood.results import Denial
-from fumehood.secret_scan.canaries import Alarm, CanaryWatch
+from fumehood.secret_scan.canaries import CanaryAlert, CanaryWatch
 
 if TYPE_CHECKING:
-    from fumehood.egress.way_out import WayOut
+    from fumehood.egress.sandbox_egress import SandboxEgress
 
 DNS_PORT = 53
 _HERE = "127.0.0.1"
@@ -36,21 +36,21 @@ _PAUSE_SECONDS = 0.1
 _Arguments = TypeVarTuple("_Arguments")
 
 
-class Visit:
-    def __init__(self, way: WayOut, run_id: str) -> None:
-        self.way, self.run_id = way, run_id
-        self.ledger = Ledger(denials=way.limits.denials, passages=way.limits.passages)
+class RunEgress:
+    def __init__(self, sandbox: SandboxEgress, run_id: str) -> None:
+        self.sandbox, self.run_id = sandbox, run_id
+        self.log = EgressLog(denials=sandbox.limits.denials, allowed=sandbox.limits.allowed)
         self._connections: set[Connection] = set()
         self._sockets: set[socket.socket] = set()
         self._ended = False
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept what arrives at TCP listeners and UDP sockets that were made inside. They belong to the visit now."""
+        """Accept what arrives at TCP listeners and UDP sockets that were made inside. The run owns them now."""
         self._hand_over(sockets, self._listen, sockets)
 
-    def attend(self, door: socket.socket) -> None:
+    def receive_listeners(self, channel: socket.socket) -> None:
         """Take the listeners that arrive here from inside, at any time until the run is over."""
-        self._hand_over([door], self._watch, door, self._take_listeners)
+        self._hand_over([channel], self._watch, channel, self._take_listeners)
 
     def serve(self, connection: socket.socket, destination: Destination) -> None:
         """Take one connection that a program made to an address and port inside; without a gateway it just ends."""
@@ -64,7 +64,7 @@ class Visit:
         for each in given:
             each.setblocking(False)
         try:
-            self.way.gateway.call(work, *arguments)
+            self.sandbox.gateway.call(work, *arguments)
         except StepFailedError:
             for each in given:
                 each.close()
@@ -72,31 +72,31 @@ class Visit:
 
     def answer(self, query: bytes) -> bytes | None:
         """The reply to one DNS message."""
-        return self.way.stub.answer(query, self.ledger.record, self.holds_canary)
+        return self.sandbox.stub.answer(query, self.log.record, self.holds_canary)
 
     def holds_canary(self, name: str) -> bool:
         """Names carry data too."""
-        alarms = CanaryWatch(self.way.canaries, "a name").feed(name.encode())
-        for alarm in alarms:
-            self.ledger.raise_alarm(alarm)
-        return bool(alarms)
+        alerts = CanaryWatch(self.sandbox.canaries, "a name").feed(name.encode())
+        for alert in alerts:
+            self.log.alert(alert)
+        return bool(alerts)
 
     def denials(self) -> tuple[Denial, ...]:
         """What was refused so far."""
-        return self.ledger.denials()
+        return self.log.denials()
 
-    def passages(self) -> tuple[AllowedAttempt, ...]:
+    def allowed(self) -> tuple[AllowedAttempt, ...]:
         """What was let through so far."""
-        return self.ledger.passages()
+        return self.log.allowed()
 
-    def alarms(self) -> tuple[Alarm, ...]:
+    def alerts(self) -> tuple[CanaryAlert, ...]:
         """Canaries that were on their way out; they were refused as well."""
-        return self.ledger.alarms()
+        return self.log.alerts()
 
     def end(self) -> tuple[Denial, ...]:
         """Close everything of this run; what it was refused."""
         try:
-            self.way.gateway.wait(self.close)
+            self.sandbox.gateway.wait(self.close)
         except StepFailedError:
             # The thread hangs or is gone. Nothing may go on for that.
             for held in [*self._sockets, *(end for connection in self.connections for end in connection.sockets)]:
@@ -105,8 +105,8 @@ class Visit:
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self.way.connections -= 1
-        self.way.gateway.connections -= 1
+        self.sandbox.connections -= 1
+        self.sandbox.gateway.connections -= 1
 
     @property
     def connections(self) -> list[Connection]:
@@ -126,9 +126,9 @@ class Visit:
         self._sockets.add(given)
         asyncio.get_running_loop().add_reader(given, attend, given)
 
-    def _take_listeners(self, door: socket.socket) -> None:
+    def _take_listeners(self, channel: socket.socket) -> None:
         try:
-            message, descriptors = wire.receive(door)
+            message, descriptors = wire.receive(channel)
         except BlockingIOError:
             return
         except (OSError, ValueError):
@@ -138,30 +138,30 @@ class Visit:
             given.setblocking(False)
         self._listen(arrived)
         if message is None:
-            asyncio.get_running_loop().remove_reader(door)
-            self._sockets.discard(door)
-            door.close()
+            asyncio.get_running_loop().remove_reader(channel)
+            self._sockets.discard(channel)
+            channel.close()
 
     def _look(self, watched: socket.socket) -> None:
-        """Something went where no door is, and the kernel has refused it."""
+        """Packets without a listener, which the kernel has refused."""
         for _ in range(_MOST_AT_ONCE):
             try:
-                seen = sighting(watched.recv(SHOWN_BYTES))
+                seen = parse_packet(watched.recv(SHOWN_BYTES))
             except OSError:
                 return
             if seen is not None and (decision := self._decide(seen)) is not None:
-                self.ledger.record(decision)
+                self.log.record(decision)
 
-    def _decide(self, seen: Sighting) -> Decision[Attempt] | None:
-        """None for a connection that a door has taken: it is judged there."""
-        host = self.way.names.host_at(seen.address)
+    def _decide(self, seen: BlockedPacket) -> Decision[Attempt] | None:
+        """None for a connection that a listener has accepted: it is decided there."""
+        host = self.sandbox.names.host_at(seen.address)
         if seen.kind != "connect":
             return deny(Attempt(seen.kind, host, seen.port), "only TCP goes out")
-        if seen.port in self.way.ports:
+        if seen.port in self.sandbox.ports:
             return None
-        decision = self.way.book.decide_connection(host, seen.port)
-        if decision.allowed and self.way.learns:
-            return learning.refusal(decision.attempt)
+        decision = self.sandbox.book.decide_connection(host, seen.port)
+        if decision.allowed and self.sandbox.learns:
+            return learn_mode.refusal(decision.attempt)
         return None if decision.allowed else decision
 
     def _accept(self, listener: socket.socket) -> None:
@@ -195,8 +195,8 @@ class Visit:
             reset(connection)
             return
         if why := self._too_many():
-            attempt = Attempt("connect", self.way.names.host_at(destination[0]), destination[1])
-            self.ledger.record(deny(attempt, why))
+            attempt = Attempt("connect", self.sandbox.names.host_at(destination[0]), destination[1])
+            self.log.record(deny(attempt, why))
             reset(connection)
             return
         if connection.family != socket.AF_UNIX:
@@ -204,14 +204,14 @@ class Visit:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made = Connection(self, connection)
         self._connections.add(made)
-        self.way.connections += 1
-        self.way.gateway.connections += 1
+        self.sandbox.connections += 1
+        self.sandbox.gateway.connections += 1
         made.start(_service(destination), destination)
 
     def _too_many(self) -> str:
-        if self.way.connections >= self.way.most_connections:
-            return f"the sandbox has {self.way.most_connections} connections already, which is the most it may"
-        if not self.way.gateway.has_room_for(self.way):
+        if self.sandbox.connections >= self.sandbox.most_connections:
+            return f"the sandbox has {self.sandbox.most_connections} connections already, which is the most it may"
+        if not self.sandbox.gateway.has_room_for(self.sandbox):
             return "all sandboxes together have as many connections as this process may (ulimit -n)"
         return ""
 
@@ -230,7 +230,7 @@ class Visit:
         self.cut()
         for connection in closing:
             await connection.wait()
-        self.way.visits.discard(self)
+        self.sandbox.runs.discard(self)
 
     def cut(self) -> None:
         self._ended = True
@@ -255,7 +255,7 @@ def _service(destination: Destination) -> Service:
 
 async def serve_names(connection: Connection, _: Destination) -> None:
     """DNS over TCP: a length before each message."""
-    seconds = connection.way.limits.hello_seconds
+    seconds = connection.sandbox.limits.hello_seconds
     buffer = b""
     while True:
         async with asyncio.timeout(seconds):
@@ -264,7 +264,7 @@ async def serve_names(connection: Connection, _: Destination) -> None:
                     return
                 buffer += more
         end = 2 + int.from_bytes(buffer[:2], "big")
-        reply = connection.visit.answer(buffer[2:end])
+        reply = connection.run.answer(buffer[2:end])
         if reply is None:
             return
         await connection.near.write(len(reply).to_bytes(2, "big") + reply)

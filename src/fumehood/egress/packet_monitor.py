@@ -1,5 +1,6 @@
-"""What the lookout of a run has seen: a program sent something where there is no door. The kernel has refused it; what
-is left to do is to say so. Pure.
+"""Packets that a program sent where there is no listener, parsed from the copies that the packet monitor of a run gets.
+
+The kernel has refused them; they become denials. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _SHORTEST_HEADER = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class BlockedPacket:
     """One attempt; a ping has no port."""
 
     kind: Literal["connect", "udp", "icmp"]
@@ -24,7 +25,7 @@ class Sighting:
     port: int = 0
 
 
-def sighting(packet: bytes) -> Sighting | None:
+def parse_packet(packet: bytes) -> BlockedPacket | None:
     """Of the beginning of an IPv4 packet; None when it is nothing that a program begins."""
     header = (packet[0] & 0x0F) * 4 if packet else 0
     if header < _SHORTEST_HEADER or packet[0] >> 4 != 4 or len(packet) < header + 8:
@@ -34,9 +35,9 @@ def sighting(packet: bytes) -> Sighting | None:
     address, protocol, rest = str(IPv4Address(packet[16:20])), packet[9], packet[header:]
     port = int.from_bytes(rest[2:4], "big")
     if protocol == _TCP and len(rest) > 13 and rest[13] & (_SYN | _ACK) == _SYN and port:
-        return Sighting("connect", address, port)
+        return BlockedPacket("connect", address, port)
     if protocol == _UDP and port:
-        return Sighting("udp", address, port)
+        return BlockedPacket("udp", address, port)
     if protocol == _ICMP and rest[0] == _ECHO_REQUEST:
-        return Sighting("icmp", address)
+        return BlockedPacket("icmp", address)
     return None

@@ -8,20 +8,20 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fumehood.egress import learning, proxy
+from fumehood.egress import learn_mode, proxy
 from fumehood.egress.connection import Connection
 from fumehood.egress.credentials import Credentials
 from fumehood.egress.names import Names
 from fumehood.egress.quotas import Quotas
+from fumehood.egress.run_egress import DNS_PORT, RunEgress
 from fumehood.egress.stub import Stub
-from fumehood.egress.visit import DNS_PORT, Visit
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.egress import Address, Route, Rulebook
 from fumehood.secret_scan.canaries import load_canaries
 
 if TYPE_CHECKING:
-    from fumehood.egress.authority import Authority
+    from fumehood.egress.certificates import CertificateAuthority
     from fumehood.egress.gateway import Gateway
 
 _PROXY = f"http://127.0.0.1:{proxy.PORT}"
@@ -33,14 +33,14 @@ _TRUST_VARIABLES = (
 )
 
 
-class WayOut:
+class SandboxEgress:
     """Thread-safe where a method says nothing else; the attributes belong to the gateway's thread."""
 
     def __init__(self, gateway: Gateway, policy: Policy, sandbox_id: str, *, learns: bool = False) -> None:
         self.learns = learns
         """Everything is noted, and nothing goes out, whatever the policy says."""
-        self._likely_ports = {*learning.PORTS, *Rulebook(policy).ports} if learns else None
-        policy = learning.everything() if learns else policy
+        self._likely_ports = {*learn_mode.PORTS, *Rulebook(policy).ports} if learns else None
+        policy = learn_mode.everything() if learns else policy
         self.gateway, self.sandbox_id, self.limits = gateway, sandbox_id, gateway.limits
         self.upstream_context, self.buffer = gateway.upstream_context, gateway.buffer
         self.book = Rulebook(policy)
@@ -50,13 +50,13 @@ class WayOut:
         self.names, self.quotas = Names(self.limits), Quotas()
         self.stub = Stub(lambda: self.book, self.names)
         self._looking_up = asyncio.Semaphore(self.limits.look_ups)
-        self.visits: set[Visit] = set()
+        self.runs: set[RunEgress] = set()
         self.connections = 0
         # No sandbox may take what all have to share.
         self.most_connections = min(self.limits.connections, gateway.most_connections // 2)
 
     def __repr__(self) -> str:
-        return f"WayOut({self.sandbox_id!r})"
+        return f"SandboxEgress({self.sandbox_id!r})"
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -76,11 +76,11 @@ class WayOut:
             found[name] = found[name.upper()] = value
         return found
 
-    def visit(self, run_id: str) -> Visit:
+    def open_run(self, run_id: str) -> RunEgress:
         """A run's use of the way out."""
-        visit = Visit(self, run_id)
-        self.gateway.call(self.visits.add, visit)
-        return visit
+        run = RunEgress(self, run_id)
+        self.gateway.call(self.runs.add, run)
+        return run
 
     def change(self, policy: Policy) -> None:
         """Other rules from now on. Connections that the new ones do not allow as they are end before this returns."""
@@ -96,10 +96,10 @@ class WayOut:
 
     def close(self) -> None:
         """End all connections and listeners of all runs."""
-        for visit in list(self.visits):
-            visit.end()
+        for run in list(self.runs):
+            run.end()
         with contextlib.suppress(StepFailedError):
-            self.gateway.call(self.gateway.ways.discard, self)
+            self.gateway.call(self.gateway.sandboxes.discard, self)
 
     async def look_up(self, name: str) -> Sequence[Address]:
         """In the gateway's thread: the addresses of a name.
@@ -114,7 +114,7 @@ class WayOut:
 
     async def _change(self, book: Rulebook, credentials: Credentials) -> None:
         self.book, self.credentials = book, credentials
-        ended = [connection for visit in self.visits for connection in visit.connections if self._outdated(connection)]
+        ended = [connection for run in self.runs for connection in run.connections if self._outdated(connection)]
         for connection in ended:
             connection.abort()
         for connection in ended:
@@ -126,12 +126,12 @@ class WayOut:
 
     def cut(self) -> None:
         """In the gateway's thread: end everything at once, and wait for nothing."""
-        for visit in self.visits:
-            visit.cut()
+        for run in self.runs:
+            run.cut()
 
     def give_up_one(self) -> bool:
         """In the gateway's thread: end the connection that has not moved for longest, for another sandbox's sake."""
-        left = [connection for visit in self.visits for connection in visit.connections if not connection.is_ending]
+        left = [connection for run in self.runs for connection in run.connections if not connection.is_ending]
         if left:
             connection = max(left, key=lambda each: each.idle_seconds)
             connection.give_up("other sandboxes need connections too, and this one has the most (ulimit -n)")
@@ -139,8 +139,8 @@ class WayOut:
 
     def end_idle(self) -> None:
         """In the gateway's thread: end what has not moved for too long."""
-        for visit in self.visits:
-            for connection in visit.connections:
+        for run in self.runs:
+            for connection in run.connections:
                 if connection.idle_seconds > self.limits.idle_seconds:
                     connection.abort()
 
@@ -155,9 +155,9 @@ def _reads_requests(policy: Policy) -> bool:
     return bool(policy.secrets) or any(rule.narrows_requests for rule in policy.network.allow)
 
 
-def _authority(policy: Policy, learns: bool) -> Authority | None:
+def _authority(policy: Policy, learns: bool) -> CertificateAuthority | None:
     if not learns and not _reads_requests(policy):
         return None
-    from fumehood.egress.authority import Authority
+    from fumehood.egress.certificates import CertificateAuthority
 
-    return Authority()
+    return CertificateAuthority()

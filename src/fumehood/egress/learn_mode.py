@@ -22,7 +22,7 @@ from fumehood.policy import Policy
 from fumehood.policy.decision import Decision, deny
 from fumehood.policy.egress import Attempt, Route
 
-# Where programs are likely to connect to. Elsewhere they are refused at once, and are seen only by a lookout.
+# Where programs are likely to connect to. Elsewhere they are refused at once, and are seen only by a packet monitor.
 PORTS = (
     *(21, 22, 25, 80, 110, 143, 389, 443, 465, 587, 636, 993, 995, 1433, 1521, 1883, 2181, 3000, 3306, 4222, 4317),
     *(4318, 5000, 5432, 5672, 6333, 6379, 6432, 7687, 8000, 8080, 8081, 8086, 8088, 8123, 8200, 8443, 8500, 8529),
@@ -66,10 +66,10 @@ async def study(connection: Connection, route: Route) -> None:
 
 async def _study_handshake(connection: Connection, route: Route) -> None:
     attempt = Attempt("tls", route.host, route.port)
-    assert connection.way.authority is not None, "there is one for every way out that learns"
-    client = TlsStream(connection.near, connection.way.authority.context(route.host), server_name=None, server=True)
+    assert connection.sandbox.authority is not None, "there is one for every way out that learns"
+    client = TlsStream(connection.near, connection.sandbox.authority.context(route.host), server_name=None, server=True)
     try:
-        async with asyncio.timeout(connection.way.limits.hello_seconds):
+        async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
             await client.handshake()
     except (ssl.SSLError, OSError):
         connection.refuse(refusal(attempt))
@@ -79,7 +79,7 @@ async def _study_handshake(connection: Connection, route: Route) -> None:
 
 async def _study_request(connection: Connection, client: Stream, otherwise: Attempt, *, secure: bool) -> None:
     """Noted as what it otherwise is, if it turns out to be no request."""
-    seconds = connection.way.limits.hello_seconds
+    seconds = connection.sandbox.limits.hello_seconds
     try:
         head = await Messages(client).head(seconds, idle_seconds=_SILENCE_SECONDS)
         request = None if head is None else parse_request(head)

@@ -1,4 +1,4 @@
-"""What is made of the packets that a lookout sees: whatever a program sends, it is read without harm."""
+"""What is made of the packets that a packet monitor sees: whatever a program sends, it is read without harm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.egress.lookout import Sighting, sighting
+from fumehood.egress.packet_monitor import BlockedPacket, parse_packet
 
 
 def packet(protocol: int, rest: bytes, *, fragment: int = 0, options: bytes = b"") -> bytes:
@@ -30,16 +30,16 @@ PING = bytes([8, 0, 0, 0, 0, 1, 0, 1])
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (packet(6, tcp(0x02)), Sighting("connect", "203.0.113.9", 444)),
-        (packet(6, tcp(0x02), options=bytes(8)), Sighting("connect", "203.0.113.9", 444)),
-        (packet(6, tcp(0xC2)), Sighting("connect", "203.0.113.9", 444)),
+        (packet(6, tcp(0x02)), BlockedPacket("connect", "203.0.113.9", 444)),
+        (packet(6, tcp(0x02), options=bytes(8)), BlockedPacket("connect", "203.0.113.9", 444)),
+        (packet(6, tcp(0xC2)), BlockedPacket("connect", "203.0.113.9", 444)),
         (packet(6, tcp(0x12)), None),
         (packet(6, tcp(0x10)), None),
         (packet(6, tcp(0x02), fragment=1), None),
         (packet(6, tcp(0x02, 0)), None),
-        (packet(17, UDP), Sighting("udp", "203.0.113.9", 443)),
-        (packet(17, UDP, fragment=0x2000), Sighting("udp", "203.0.113.9", 443)),
-        (packet(1, PING), Sighting("icmp", "203.0.113.9")),
+        (packet(17, UDP), BlockedPacket("udp", "203.0.113.9", 443)),
+        (packet(17, UDP, fragment=0x2000), BlockedPacket("udp", "203.0.113.9", 443)),
+        (packet(1, PING), BlockedPacket("icmp", "203.0.113.9")),
         (packet(1, bytes(8)), None),
         (packet(132, bytes(8)), None),
         (packet(17, UDP)[:24], None),
@@ -48,11 +48,11 @@ PING = bytes([8, 0, 0, 0, 0, 1, 0, 1])
         (b"", None),
     ],
 )
-def test_a_packet_is_an_attempt_or_nothing(data: bytes, expected: Sighting | None) -> None:
-    assert sighting(data) == expected
+def test_a_packet_is_an_attempt_or_nothing(data: bytes, expected: BlockedPacket | None) -> None:
+    assert parse_packet(data) == expected
 
 
 @given(st.binary(max_size=80))
 def test_nothing_that_arrives_does_harm(data: bytes) -> None:
-    found = sighting(data)
+    found = parse_packet(data)
     assert found is None or 0 <= found.port < 65536

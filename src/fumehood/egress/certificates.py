@@ -20,7 +20,7 @@ _BACKDATED = timedelta(hours=1)
 _MOST_CONTEXTS = 256
 
 
-class Authority:
+class CertificateAuthority:
     """Makes a certificate for a name when it is first needed and keeps it. Not thread-safe."""
 
     def __init__(self) -> None:
