@@ -17,8 +17,8 @@ from upstreams import CertificateAuthority, Echo, Web, serving
 
 import fumehood.egress
 from fumehood.egress import Gateway
-from fumehood.egress.refusal import UnreachableError
-from fumehood.egress.resolution import Resolver
+from fumehood.egress.dial import Resolver
+from fumehood.egress.log import UnreachableError
 from fumehood.policy.egress import Address
 
 HERE = "127.0.0.1"

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 _DAY = timedelta(days=1)
 
 
-class Authority:
+class CertificateAuthority:
     """Whom nobody trusts but those who are told to: `bundle` is a file that says so."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,32 +1,34 @@
-"""The only way out of a sandbox: a gateway on the host that knows names, ports, protocols, methods and paths.
+"""The egress gateway: the only way out of a sandbox, on the host, which knows names, ports, protocols and requests.
 
 Owns what happens between a connection that a program inside made and the server it is meant for. What may happen is
-decided by `fumehood.policy.egress`; how connections come out of a sandbox is the backends' matter, and neither knows
-the other.
+decided by `fumehood.policy.egress`; how connections come out of a sandbox is the backends' part.
 
-    gateway = Gateway()                      one for a process; one thread, made with the first sandbox
-    way = gateway.admit(policy, "box_1")     one sandbox: way.ports, way.trust, way.environment(path)
-    visit = way.visit("run_1")               one run: visit.listen(sockets), visit.serve(connection, destination)
-    visit.end()                              closes all, returns what was refused
+    gateway = Gateway()                          one for a process; one thread, started with the first sandbox
+    sandbox = gateway.admit(policy, "box_1")     SandboxEgress: sandbox.ports, sandbox.trust, sandbox.environment(path)
+    run = sandbox.open_run("run_1")              RunEgress: run.listen(sockets), run.serve(connection, destination)
+    run.end()                                    closes all its connections, returns what was refused
 
-    visit        listeners, and who serves which destination     stub      DNS, which asks nobody
+One request: listeners (run_egress) -> connection -> proxy or tunnel -> decision -> dial -> exchange -> log.
+
+    run_egress   listeners, and what serves which destination    dns       the name server, which sends no queries
     proxy        CONNECT, SOCKS5, plain requests                  tunnel    one host and port: raw, TLS, requests
-    exchange     request by request                               dialling  resolve, check, connect to what was checked
-    relay        bytes that nobody looks at                       hello, http1, dns   parsers without I/O
+    exchange     request by request                               dial      resolve, check, connect to what was checked
+    relay        bytes that are not inspected                     memory    how much waits for slow readers
+    client_hello, http1, websocket, packet_monitor                parsers
 """
 
 import atexit
 import os
 from functools import cache
 
+from fumehood.egress.dial import Resolver
 from fumehood.egress.gateway import Gateway
-from fumehood.egress.limits import Limits
+from fumehood.egress.limits import GatewayLimits
 from fumehood.egress.proxy import PORT as PROXY_PORT
-from fumehood.egress.resolution import Resolver
 from fumehood.egress.run_egress import RunEgress
 from fumehood.egress.sandbox_egress import SandboxEgress
 
-__all__ = ["PROXY_PORT", "Gateway", "Limits", "Resolver", "RunEgress", "SandboxEgress", "shared_gateway"]
+__all__ = ["PROXY_PORT", "Gateway", "GatewayLimits", "Resolver", "RunEgress", "SandboxEgress", "shared_gateway"]
 
 
 def shared_gateway() -> Gateway:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from fumehood.egress.dial import dial
 from fumehood.egress.http1 import MalformedMessageError
-from fumehood.egress.quotas import Lease
-from fumehood.egress.refusal import MUST_NOT_LEAVE, RefusedError, UnreachableError
+from fumehood.egress.limits import QuotaLease
+from fumehood.egress.log import MUST_NOT_LEAVE, EgressDeniedError, UnreachableError
 from fumehood.egress.relay import Relay
 from fumehood.egress.streams import PlainStream, reset, silence
 from fumehood.policy.decision import Decision, allow, deny
@@ -38,10 +38,11 @@ class Connection:
 
     def __init__(self, run: RunEgress, near: socket.socket) -> None:
         self.run, self.sandbox = run, run.sandbox
-        self.near = PlainStream(near, self._touch)
+        self.near = PlainStream(near, self._touch, run.sandbox.memory)
         self.route: Route | None = None
         self._far: socket.socket | None = None
-        self._lease: Lease | None = None
+        self._far_stream: PlainStream | None = None
+        self._lease: QuotaLease | None = None
         self._relay: Relay | None = None
         self._watch: CanaryWatch | None = None
         self._touched = time.monotonic()
@@ -69,14 +70,14 @@ class Connection:
         decision = book.decide_connection(host, port)
         route = book.find_route(decision.attempt.host, port)
         if not decision.allowed or route is None:
-            raise RefusedError(decision)
+            raise EgressDeniedError(decision)
         self.route = route
         if not looked_up:
             _, why = self.sandbox.names.admit(route.host, listed=book.lists(route.host))
             if why:
-                raise RefusedError(deny(decision.attempt, why, decision.rule))
+                raise EgressDeniedError(deny(decision.attempt, why, decision.rule))
             if self.run.holds_canary(route.host):
-                raise RefusedError(deny(Attempt("connect", "a name", port), MUST_NOT_LEAVE, decision.rule))
+                raise EgressDeniedError(deny(Attempt("connect", "a name", port), MUST_NOT_LEAVE, decision.rule))
         return route
 
     def inspect(self, data: bytes) -> None:
@@ -89,13 +90,13 @@ class Connection:
             for alert in alerts:
                 self.run.log.alert(alert)
             attempt = Attempt("connect", self.route.host, self.route.port)
-            raise RefusedError(deny(attempt, MUST_NOT_LEAVE, self.route.key))
+            raise EgressDeniedError(deny(attempt, MUST_NOT_LEAVE, self.route.key))
 
     async def reach(self, route: Route) -> PlainStream:
         """A connection to the server of a route, in place of the one before, if any."""
         self.leave()
         if self.sandbox.learns:
-            raise RefusedError(deny(Attempt("connect", route.host, route.port), "it is only learned from"))
+            raise EgressDeniedError(deny(Attempt("connect", route.host, route.port), "it is only learned from"))
         self._lease = self.sandbox.quotas.enter(route)
         allowed = allow(Attempt("connect", route.host, route.port), route.key)
         self._far = await dial(
@@ -105,16 +106,19 @@ class Connection:
             self.sandbox.limits.connect_seconds,
             on_allowed=lambda: self.run.log.record(allowed),
         )
-        return PlainStream(self._far, self._count)
+        self._far_stream = PlainStream(self._far, self._count, self.sandbox.memory)
+        return self._far_stream
 
     def hand_over(self) -> None:
         """All further bytes move unseen; this connection now lives without a task."""
         if self._far is None or self._lease is None:
             raise AssertionError("nothing to hand over to")
+        self._release()
         self._relay = Relay(
             self.near.connection,
             self._far,
             self.sandbox.buffer,
+            self.sandbox.memory,
             allowance=self._lease.allowance,
             count=self._count,
             on_end=self._on_relay_end,
@@ -132,6 +136,9 @@ class Connection:
         if self._far is not None:
             reset(self._far)
             self._far = None
+        if self._far_stream is not None:
+            self._far_stream.release()
+            self._far_stream = None
 
     def hang_up(self) -> None:
         """Nothing more from or to the server; whoever waits for it sees the end."""
@@ -162,7 +169,7 @@ class Connection:
     async def _run(self, service: Service, destination: Destination) -> None:
         try:
             await service(self, destination)
-        except RefusedError as error:
+        except EgressDeniedError as error:
             self.refuse(error.decision)
             self._end(abruptly=True)
         except (OSError, UnreachableError, TimeoutError, MalformedMessageError, ssl.SSLError):
@@ -179,7 +186,7 @@ class Connection:
                 self._end()
 
     def _on_relay_end(self, error: Exception | None) -> None:
-        if isinstance(error, RefusedError):
+        if isinstance(error, EgressDeniedError):
             self.refuse(error.decision)
         self._end(abruptly=error is not None)
 
@@ -188,11 +195,17 @@ class Connection:
             self._far.close()
             self._far = None
         self.leave()
+        self.near.release()
         if abruptly:
             reset(self.near.connection)
         else:
             self.near.connection.close()
         self.run.forget(self)
+
+    def _release(self) -> None:
+        self.near.release()
+        if self._far_stream is not None:
+            self._far_stream.release()
 
     def _count(self, moved: int) -> None:
         self._touch(moved)

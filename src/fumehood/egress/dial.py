@@ -1,4 +1,7 @@
-"""Reaching the server behind a route: find its addresses, check each, connect to exactly one that was checked."""
+"""Connections to servers: resolve the name, check each address, connect to exactly one that was checked.
+
+NameTable are resolved on the host by the host's own rules. The CA certificates for outbound TLS are the host's as well.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,80 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 
-from fumehood.egress.refusal import RefusedError, UnreachableError
-from fumehood.egress.resolution import Resolver
+from fumehood.egress.log import EgressDeniedError, UnreachableError
 from fumehood.policy.decision import Decision
 from fumehood.policy.egress import Address, Attempt, Route, Rulebook
 from fumehood.policy.hosts import endpoint, is_address
+
+# Where distributions keep all roots in one file, for a Python whose OpenSSL was built to look elsewhere.
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def host_context() -> ssl.SSLContext:
+    """Verifies servers as any program on this machine would; `SSL_CERT_FILE` moves the roots, as everywhere."""
+    context = ssl.create_default_context()
+    if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
+        for bundle in _BUNDLES:
+            if os.path.exists(bundle):
+                context.load_verify_locations(bundle)
+                break
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def bundle(context: ssl.SSLContext) -> bytes:
+    """The roots of a context as PEM."""
+    return "".join(ssl.DER_cert_to_PEM_cert(root) for root in context.get_ca_certs(binary_form=True)).encode()
+
+
+Resolver = Callable[[str], Awaitable[Sequence[Address]]]
+_THREADS = 64
+_HOSTS = "/etc/hosts"
+
+
+class HostResolver:
+    """getaddrinfo in threads of its own, because it blocks for as long as name servers like."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fumehood-names")
+
+    async def __call__(self, name: str) -> Sequence[Address]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, name)
+
+
+def _look_up(name: str) -> Sequence[Address]:
+    try:
+        found = socket.getaddrinfo(name if _is_in_hosts_file(name) else f"{name}.", None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise UnreachableError(f"{name} does not exist, or its name server does not answer") from None
+    # An address with a scope belongs to one link of the host, which no program inside can have meant.
+    texts = dict.fromkeys(str(entry[4][0]) for entry in found)
+    return [ip_address(text) for text in texts if "%" not in text]
+
+
+def _is_in_hosts_file(name: str) -> bool:
+    """NameTable there have no final dot.
+
+    Everywhere else it says that the name is whole: without it, one that does not exist would be looked for below the
+    host's own domains (`search` in resolv.conf), and another server would answer to it.
+    """
+    try:
+        with open(_HOSTS, encoding="utf-8", errors="replace") as file:
+            return any(name.lower() in line.partition("#")[0].lower().split()[1:] for line in file)
+    except OSError:
+        return False
+
 
 _MOST_ADDRESSES = 4
 
@@ -42,7 +111,7 @@ def _allowed(found: Sequence[Address], route: Route, book: Rulebook) -> list[Add
     if allowed:
         return allowed[:_MOST_ADDRESSES]
     if decisions:
-        raise RefusedError(decisions[0][1])
+        raise EgressDeniedError(decisions[0][1])
     raise UnreachableError(f"{route.host} has no address")
 
 

@@ -16,10 +16,12 @@ from fumehood.egress.connection import Connection
 from fumehood.egress.credentials import Credentials, Redactor
 from fumehood.egress.http1 import (
     Body,
+    CutOffError,
     Headers,
+    HttpRequest,
+    HttpResponse,
     MalformedMessageError,
-    Request,
-    Response,
+    MessageReader,
     forwarded,
     framing,
     parse_request,
@@ -28,8 +30,7 @@ from fumehood.egress.http1 import (
     tokens,
     value_of,
 )
-from fumehood.egress.messages import CutOffError, Messages
-from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.log import EgressDeniedError, UnreachableError
 from fumehood.egress.routes import RouteChoice
 from fumehood.egress.streams import PlainStream, Stream, TlsStream
 from fumehood.egress.websocket import UPGRADE, asks_for_websocket, opens_websocket
@@ -45,14 +46,14 @@ _ASK_FOR_PARTS = ("range", "if-range", "request-range", "a-im", "accept-encoding
 _PARTS = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.IM_USED)
 
 
-class Exchange:
+class HttpExchange:
     """All requests of one client."""
 
     def __init__(self, connection: Connection, client: Stream, choose_route: RouteChoice) -> None:
         self._connection, self._choose_route = connection, choose_route
         self._limits = connection.sandbox.limits
-        self._client = Messages(client)
-        self._server: Messages | None = None
+        self._client = MessageReader(client)
+        self._server: MessageReader | None = None
         self._reached: Route | None = None
         self._answered = False
 
@@ -67,19 +68,19 @@ class Exchange:
                     return await self._client.stream.farewell()
             except MalformedMessageError as error:
                 return await self._refuse(self._unreadable(error), 400)
-            except RefusedError as error:
+            except EgressDeniedError as error:
                 return await self._refuse(error.decision, 403)
             except UnreachableError as error:
                 return await self._answer(502, {"error": "the server cannot be reached", "why": str(error)})
 
-    async def _next_request(self) -> Request | None:
+    async def _next_request(self) -> HttpRequest | None:
         try:
             head = await self._client.head(self._limits.hello_seconds, idle_seconds=self._limits.idle_seconds)
         except CutOffError:
             return None
         return None if head is None else parse_request(head)
 
-    async def _serve(self, request: Request) -> bool:
+    async def _serve(self, request: HttpRequest) -> bool:
         """One request and its response; whether another may follow."""
         route, target = self._choose_route(self._connection, request)
         decision = self._connection.sandbox.book.decide_request(
@@ -92,7 +93,7 @@ class Exchange:
             websocket=asks_for_websocket(request),
         )
         if not decision.allowed:
-            raise RefusedError(decision)
+            raise EgressDeniedError(decision)
         if self._connection.sandbox.canaries:
             self._connection.inspect(serialise(f"{request.method} {target}", request.headers))
         server = await self._reach(route)
@@ -118,7 +119,7 @@ class Exchange:
             self._connection.leave()
         return finished and request.keeps_alive and response.body is not Body.UNTIL_CLOSE
 
-    async def _reach(self, route: Route) -> Messages:
+    async def _reach(self, route: Route) -> MessageReader:
         """The server of the route: the one that is connected already, if it is the same and still there."""
         current, same = self._server, self._reached == route
         if current is not None and same and current.is_empty and current.stream.is_fresh():
@@ -126,7 +127,7 @@ class Exchange:
         self._server, self._reached = None, route
         below = await self._connection.reach(route)
         stream = await self._secure(below, route) if route.protocol == "tls" else below
-        self._server = Messages(stream)
+        self._server = MessageReader(stream)
         return self._server
 
     async def _secure(self, below: PlainStream, route: Route) -> TlsStream:
@@ -141,7 +142,7 @@ class Exchange:
             raise UnreachableError(f"{route.host} broke off the TLS handshake") from None
         return stream
 
-    def _request_head(self, request: Request, route: Route, target: str, credentials: Credentials) -> bytes:
+    def _request_head(self, request: HttpRequest, route: Route, target: str, credentials: Credentials) -> bytes:
         added = credentials.headers(route.secrets)
         replaced = {"host", *(canonical_header(name) for name, _ in added)}
         replaced.update(_ASK_FOR_PARTS if added else ())
@@ -157,7 +158,7 @@ class Exchange:
             headers.append(("Connection", "close"))
         return serialise(f"{request.method} {target} HTTP/1.1", headers)
 
-    async def _response(self, server: Messages, request: Request) -> Response:
+    async def _response(self, server: MessageReader, request: HttpRequest) -> HttpResponse:
         """The final response, or 101; what comes before it is passed on."""
         for _ in range(_MOST_INTERIM_RESPONSES):
             response = await self._read_response(server, request.method)
@@ -172,7 +173,7 @@ class Exchange:
                 await self._client.stream.write(serialise(f"HTTP/1.1 {response.status} {phrase}", []))
         raise UnreachableError("the server sends one preliminary response after the other")
 
-    async def _read_response(self, server: Messages, method: str) -> Response:
+    async def _read_response(self, server: MessageReader, method: str) -> HttpResponse:
         idle = self._limits.idle_seconds
         try:
             head = await server.head(self._limits.hello_seconds, idle_seconds=idle)
@@ -184,7 +185,9 @@ class Exchange:
         except (OSError, TimeoutError):
             raise UnreachableError("the server broke off its response") from None
 
-    async def _pass_back(self, server: Messages, request: Request, response: Response, redactor: Redactor) -> None:
+    async def _pass_back(
+        self, server: MessageReader, request: HttpRequest, response: HttpResponse, redactor: Redactor
+    ) -> None:
         body = Body.UNTIL_CLOSE if request.version == 0 and response.body is Body.CHUNKED else response.body
         headers = forwarded(response.headers, ["alt-svc"])
         headers += _kept_length(request, response) or framing(body, always=_may_have_body(request, response))
@@ -203,7 +206,7 @@ class Exchange:
         if waiting:
             await self._client.stream.write(waiting)
 
-    async def _switch(self, server: Messages, response: Response, redactor: Redactor) -> None:
+    async def _switch(self, server: MessageReader, response: HttpResponse, redactor: Redactor) -> None:
         """A WebSocket from here on: the request for it was judged, what is said on it is not read."""
         self._answered = True
         headers = [*forwarded(response.headers), *UPGRADE]
@@ -304,7 +307,7 @@ async def _redacted_body(pieces: AsyncIterator[bytes], redactor: Redactor) -> As
         yield rest
 
 
-def _is_last(request: Request, route: Route) -> bool:
+def _is_last(request: HttpRequest, route: Route) -> bool:
     """Whether the connection to the server ends with this request.
 
     A server that does not read the body would read it as a request; one that was asked for a WebSocket may have opened
@@ -315,7 +318,7 @@ def _is_last(request: Request, route: Route) -> bool:
     return request.body != 0 and bool(route.narrowing or request.method not in METHODS_WITH_BODY)
 
 
-def _refuse_unreadable(response: Response) -> None:
+def _refuse_unreadable(response: HttpResponse) -> None:
     """Of an answer to a request with a credential: one in which its echo could not be found."""
     if response.status in _PARTS or (value_of(response.headers, "content-type") or "").lower().startswith(
         "multipart/b"
@@ -325,14 +328,14 @@ def _refuse_unreadable(response: Response) -> None:
         raise UnreachableError("the server encoded its answer, in which a credential could not be recognised")
 
 
-def _kept_length(request: Request, response: Response) -> Headers:
+def _kept_length(request: HttpRequest, response: HttpResponse) -> Headers:
     """Of an answer that has no body, the length that it would have had."""
     if request.method != "HEAD" and response.status != 304:
         return []
     return [(name, value) for name, value in response.headers if name.lower() == "content-length"]
 
 
-def _may_have_body(request: Request, response: Response) -> bool:
+def _may_have_body(request: HttpRequest, response: HttpResponse) -> bool:
     return request.method != "HEAD" and response.status not in (204, 304)
 
 

@@ -14,11 +14,11 @@ from concurrent.futures import CancelledError, Future
 from typing import TypeVarTuple, Unpack
 
 from fumehood.concurrency.portal import LoopThread
-from fumehood.egress.limits import Limits
-from fumehood.egress.relay import Buffer
-from fumehood.egress.resolution import HostResolver, Resolver
+from fumehood.egress.dial import HostResolver, Resolver, bundle, host_context
+from fumehood.egress.limits import GatewayLimits
+from fumehood.egress.memory import GatewayMemory
+from fumehood.egress.relay import RelayBuffer
 from fumehood.egress.sandbox_egress import SandboxEgress
-from fumehood.egress.trust import bundle, host_context
 from fumehood.errors import StepFailedError
 from fumehood.policy import Policy
 
@@ -36,11 +36,12 @@ class Gateway:
         *,
         resolver: Resolver | None = None,
         trust: Callable[[], ssl.SSLContext] = host_context,
-        limits: Limits | None = None,
+        limits: GatewayLimits | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or GatewayLimits()
         self.resolve = resolver or HostResolver()
-        self.buffer = Buffer()
+        self.buffer = RelayBuffer()
+        self.memory = GatewayMemory(self.limits.gateway_memory_bytes)
         self.sandboxes: set[SandboxEgress] = set()
         self.connections = 0
         # Two descriptors each: half of what this process may have is left to the application.
@@ -54,7 +55,7 @@ class Gateway:
         self._starting = threading.Lock()
 
     def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> SandboxEgress:
-        """A sandbox out for one sandbox, by the rules of its policy. A secret without a value is an error now."""
+        """Egress for one sandbox, by the rules of its policy. A secret without a value is an error now."""
         sandbox = SandboxEgress(self, policy, sandbox_id, learns=learn)
         self._start()
         self.call(self.sandboxes.add, sandbox)
@@ -140,4 +141,4 @@ class Gateway:
 
 
 def _gone() -> StepFailedError:
-    return StepFailedError("the egress gateway", "its thread has ended, and the sandbox out with it")
+    return StepFailedError("the egress gateway", "its thread has ended, and the way out with it")

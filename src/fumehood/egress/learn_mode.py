@@ -13,8 +13,14 @@ import ssl
 from functools import cache
 
 from fumehood.egress.connection import Connection
-from fumehood.egress.http1 import MalformedMessageError, Request, parse_request, serialise
-from fumehood.egress.messages import CutOffError, Messages
+from fumehood.egress.http1 import (
+    CutOffError,
+    HttpRequest,
+    MalformedMessageError,
+    MessageReader,
+    parse_request,
+    serialise,
+)
 from fumehood.egress.routes import split_authority
 from fumehood.egress.streams import Stream, TlsStream
 from fumehood.egress.websocket import asks_for_websocket
@@ -81,7 +87,7 @@ async def _study_request(connection: Connection, client: Stream, otherwise: Atte
     """Noted as what it otherwise is, if it turns out to be no request."""
     seconds = connection.sandbox.limits.hello_seconds
     try:
-        head = await Messages(client).head(seconds, idle_seconds=_SILENCE_SECONDS)
+        head = await MessageReader(client).head(seconds, idle_seconds=_SILENCE_SECONDS)
         request = None if head is None else parse_request(head)
     except (MalformedMessageError, CutOffError, TimeoutError):
         request = None
@@ -94,7 +100,7 @@ async def _study_request(connection: Connection, client: Stream, otherwise: Atte
     await client.farewell(_EMPTY_SUCCESS)
 
 
-async def study_proxied(connection: Connection, request: Request) -> None:
+async def study_proxied(connection: Connection, request: HttpRequest) -> None:
     """A request that was sent to the proxy with a whole address."""
     match = _ABSOLUTE.fullmatch(request.target)
     if match is None:

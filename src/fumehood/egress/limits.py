@@ -1,16 +1,32 @@
-"""What one sandbox may ask of the gateway at most, whatever its policy says."""
+"""GatewayLimits of the gateway: what a sandbox may use whatever its policy says, and the quotas of its rules.
+
+Quotas count bytes, connections at a time and new connections a second. They are kept by host and port, not by rule, so
+that a change of policy does not reset them, and are used in the gateway's thread alone.
+"""
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from fumehood.egress.log import EgressDeniedError
+from fumehood.policy import NetworkRule, format_size
+from fumehood.policy.decision import deny
+from fumehood.policy.egress import Attempt, NumberedRule, Route
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Times are in seconds. The defaults are documented in docs/network.md."""
+class GatewayLimits:
+    """What one sandbox may use of the gateway at most. The defaults are documented in docs/network.md."""
 
     connections: int = 1024
     """At a time, for one sandbox; one more is reset. Less where the process may have few descriptors."""
+    memory_bytes: int = 32 * 1024 * 1024
+    """Read and not yet delivered, by all connections of one sandbox; beyond it each has at most a tiny piece."""
+    gateway_memory_bytes: int = 64 * 1024 * 1024
+    """The same of all sandboxes together."""
     hello_seconds: float = 10.0
     """For a TLS handshake or the head of a request, from its first moment to its last byte."""
     connect_seconds: float = 10.0
@@ -20,7 +36,7 @@ class Limits:
     look_ups: int = 8
     """At a time, for one sandbox; further ones wait."""
     new_names: int = 100
-    """Names below a wildcard that may be new at once ..."""
+    """NameTable below a wildcard that may be new at once ..."""
     new_names_a_second: float = 2.0
     """... and how fast that fills up again: a name that nobody used before may carry data in itself."""
     names: int = 4096
@@ -28,3 +44,123 @@ class Limits:
     denials: int = 200
     allowed: int = 4096
     """That are told apart in one run; what comes after is only counted."""
+
+
+class TokenBucket:
+    """A token bucket, full at first: `size` at once, and `per_second` more. Not thread-safe."""
+
+    def __init__(self, size: float, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._size, self._per_second, self._clock = size, per_second, clock
+        self._level, self._seen = size, clock()
+
+    def take(self) -> bool:
+        """One out of it, if there is one."""
+        now = self._clock()
+        self._level = min(self._size, self._level + (now - self._seen) * self._per_second)
+        self._seen = now
+        if self._level < 1:
+            return False
+        self._level -= 1
+        return True
+
+    def change(self, size: float, per_second: float) -> None:
+        """Other figures from now on; what has been taken stays taken."""
+        self._size, self._per_second = size, per_second
+
+
+@dataclass(slots=True)
+class _Use:
+    """Of one port of one host, as rules spell it."""
+
+    bytes: int = 0
+    connections: int = 0
+
+
+class Quotas:
+    def __init__(self) -> None:
+        self._uses: defaultdict[tuple[str, int], _Use] = defaultdict(_Use)
+        self._rates: dict[tuple[str, tuple[int, ...]], TokenBucket] = {}
+
+    def enter(self, route: Route) -> QuotaLease:
+        """Count a new connection, or refuse it. Every rule of a route has a say."""
+        limits = [_Limit(rule, [self._uses[rule.rule.host, port] for port in rule.rule.ports]) for rule in route.rules]
+        hosts = dict.fromkeys(rule.rule.host for rule in route.rules)
+        lease = QuotaLease(route, limits, [self._uses[host, route.port] for host in hosts])
+        lease.check()
+        for rule in route.rules:
+            if (rate := rule.rule.max_rate) is not None and not self._bucket(rule.rule, rate).take():
+                raise _refusal(route, rule, f"the rule allows {rate} new connections a second", "max_rate")
+        lease.enter()
+        return lease
+
+    def _bucket(self, rule: NetworkRule, rate: float) -> TokenBucket:
+        size = max(1.0, rate)
+        bucket = self._rates.setdefault((rule.host, rule.ports), TokenBucket(size, rate))
+        bucket.change(size, rate)
+        return bucket
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One rule, and the uses that count towards it."""
+
+    rule: NumberedRule
+    uses: list[_Use]
+
+    @property
+    def bytes_left(self) -> int | None:
+        most = self.rule.rule.max_bytes
+        return None if most is None else most - sum(use.bytes for use in self.uses)
+
+    @property
+    def connections(self) -> int:
+        return sum(use.connections for use in self.uses)
+
+
+class QuotaLease:
+    """One connection's share. Bytes are those that are exchanged with the outside, in both directions."""
+
+    def __init__(self, route: Route, limits: list[_Limit], own: list[_Use]) -> None:
+        self._opening, self._limits, self._own = route, limits, own
+        self._entered = False
+
+    def check(self) -> None:
+        for limit in self._limits:
+            most, left = limit.rule.rule.max_connections, limit.bytes_left
+            if most is not None and limit.connections >= most:
+                why = f"the rule allows {most} connections at a time"
+                raise _refusal(self._opening, limit.rule, why, "max_connections")
+            if left is not None and left <= 0:
+                raise self._too_many_bytes(limit.rule)
+
+    def enter(self) -> None:
+        self._entered = True
+        for use in self._own:
+            use.connections += 1
+
+    def allowance(self, wanted: int) -> int:
+        """How many bytes may move now: at least one, since it is the first one too many that ends the connection."""
+        left = [limit.bytes_left for limit in self._limits]
+        return max(1, min([wanted, *(each for each in left if each is not None)]))
+
+    def count(self, moved: int) -> None:
+        for use in self._own:
+            use.bytes += moved
+        for limit in self._limits:
+            if (left := limit.bytes_left) is not None and left < 0:
+                raise self._too_many_bytes(limit.rule)
+
+    def leave(self) -> None:
+        if self._entered:
+            self._entered = False
+            for use in self._own:
+                use.connections -= 1
+
+    def _too_many_bytes(self, rule: NumberedRule) -> EgressDeniedError:
+        why = f"the rule allows {format_size(rule.rule.max_bytes or 0)} in all"
+        return _refusal(self._opening, rule, why, "max_bytes")
+
+
+def _refusal(route: Route, rule: NumberedRule, why: str, key: str) -> EgressDeniedError:
+    attempt = Attempt("connect", route.host, route.port)
+    return EgressDeniedError(deny(attempt, why, rule.key, f"raise {key} of {rule.key}"))

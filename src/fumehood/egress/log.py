@@ -1,4 +1,7 @@
-"""What one run did and was refused on its way out: each thing once, with a count, and a bounded number of things."""
+"""The log of one run's egress, and the errors that end a connection.
+
+Each attempt is in the log once, with a count; the number of different attempts is bounded.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,26 @@ from fumehood.policy.egress import AllowedAttempt, Attempt, to_allowed, to_denia
 from fumehood.results import Denial
 from fumehood.secret_scan.canaries import CanaryAlert
 
+# Whoever meets a canary need not learn that there are any.
+MUST_NOT_LEAVE = "it holds what must not leave"
+
+
+class EgressDeniedError(Exception):
+    """The policy does not allow it."""
+
+    def __init__(self, decision: Decision[Attempt]) -> None:
+        super().__init__(decision.reason)
+        self.decision = decision
+
+
+class UnreachableError(Exception):
+    """The policy would allow it, but the server cannot be found, reached or believed; the text says which."""
+
+
 T = TypeVar("T")
 
 
-class Tally(Generic[T]):
+class BoundedCounter(Generic[T]):
     """In the order of their first time. A million times costs no more memory than the most that are told apart."""
 
     def __init__(self, most: int) -> None:
@@ -35,8 +54,8 @@ class EgressLog:
     """Thread-safe. The last of its denials, or allowed, may stand for all that were too many to tell apart."""
 
     def __init__(self, *, denials: int, allowed: int) -> None:
-        self._denials = Tally[Denial](denials)
-        self._passages = Tally[AllowedAttempt](allowed)
+        self._denials = BoundedCounter[Denial](denials)
+        self._passages = BoundedCounter[AllowedAttempt](allowed)
         self._alarms: dict[CanaryAlert, None] = {}
         self._lock = threading.Lock()
 

@@ -6,11 +6,10 @@ import asyncio
 from ipaddress import ip_address
 
 from fumehood.egress.connection import Connection, Destination
-from fumehood.egress.exchange import Exchange, answer
-from fumehood.egress.http1 import MalformedMessageError, parse_request
+from fumehood.egress.exchange import HttpExchange, answer
+from fumehood.egress.http1 import MalformedMessageError, MessageReader, parse_request
 from fumehood.egress.learn_mode import study_proxied
-from fumehood.egress.messages import Messages
-from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.log import EgressDeniedError, UnreachableError
 from fumehood.egress.routes import RequestedRoute, split_authority
 from fumehood.egress.tunnel import carry
 from fumehood.policy.decision import Decision, deny
@@ -36,7 +35,7 @@ async def serve_proxy(connection: Connection, _: Destination) -> None:
 
 async def _serve_http(connection: Connection) -> None:
     seconds = connection.sandbox.limits.hello_seconds
-    messages = Messages(connection.near)
+    messages = MessageReader(connection.near)
     try:
         head = await messages.head(seconds, idle_seconds=seconds)
         request = None if head is None else parse_request(head)
@@ -51,7 +50,7 @@ async def _serve_http(connection: Connection) -> None:
         return await study_proxied(connection, request)
     if destination is None:
         connection.near.put_back(head + b"\r\n\r\n" + messages.rest())
-        return await Exchange(connection, connection.near, RequestedRoute()).run()
+        return await HttpExchange(connection, connection.near, RequestedRoute()).run()
     if request.body:
         raise MalformedMessageError("CONNECT has no body")
     connection.near.put_back(messages.rest())
@@ -94,7 +93,7 @@ async def _connect(connection: Connection, host: str, port: int, words: _HttpWor
     """A tunnel, once the client has been told that it is open; before that, a refusal is told in its own words."""
     try:
         await carry(connection, connection.judge(host, port, looked_up=False), words.accepted)
-    except RefusedError as error:
+    except EgressDeniedError as error:
         if words.said:
             raise
         connection.refuse(error.decision)

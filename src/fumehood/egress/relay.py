@@ -1,4 +1,4 @@
-"""Bytes from one socket to another that nobody looks at.
+"""A relay of bytes from one socket to another that are not inspected.
 
 Callbacks rather than tasks, and one buffer for all, so that a connection that waits costs two sockets and next to
 nothing else. They are copied: handing pages on with `splice` takes less of our time, and makes downloads slower.
@@ -10,29 +10,28 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+from fumehood.egress.memory import SandboxMemory
+
 _CHUNK_BYTES = 2 * 1024 * 1024
-# When this much waits for readers that are slow or do not read at all, nobody gets so much at a time any more.
-_MUCH_WAITING_BYTES = 32 * 1024 * 1024
-_SMALL_BYTES = 32 * 1024
 
 
-class Buffer:
-    """What moves at this moment, whoever it belongs to; whoever cannot deliver takes a copy along."""
+class RelayBuffer:
+    """The bytes that move at this moment, of any relay; one that cannot deliver them keeps a copy."""
 
     def __init__(self) -> None:
         self._view = memoryview(bytearray(_CHUNK_BYTES))
-        self.waiting_bytes = 0
-        """In copies."""
 
-    def room(self, allowed: int) -> memoryview:
-        return self._view[: min(allowed, _SMALL_BYTES if self.waiting_bytes > _MUCH_WAITING_BYTES else _CHUNK_BYTES)]
+    def room(self, most: int) -> memoryview:
+        return self._view[:most]
 
 
-class Pump:
+class RelayDirection:
     """One direction. Reads only when what it read before is delivered; the sender feels that as back-pressure."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, buffer: Buffer, relay: Relay) -> None:
-        self._source, self._sink, self._buffer, self._relay = source, sink, buffer, relay
+    def __init__(
+        self, source: socket.socket, sink: socket.socket, buffer: RelayBuffer, memory: SandboxMemory, relay: Relay
+    ) -> None:
+        self._source, self._sink, self._buffer, self._memory, self._relay = source, sink, buffer, memory, relay
         self._loop = asyncio.get_running_loop()
         self._held = buffer.room(0)
         self._copied = 0
@@ -61,7 +60,7 @@ class Pump:
     def _pull(self) -> bool:
         """Whether there is something to deliver."""
         try:
-            room = self._buffer.room(self._relay.allowance(_CHUNK_BYTES))
+            room = self._buffer.room(self._memory.piece(self._relay.allowance(_CHUNK_BYTES)))
             moved = self._source.recv_into(room)
         except BlockingIOError:
             return False
@@ -86,7 +85,7 @@ class Pump:
         return True
 
     def _account(self, copied: int) -> None:
-        self._buffer.waiting_bytes += copied - self._copied
+        self._memory.hold(copied - self._copied)
         self._copied = copied
 
     def _resume(self) -> None:
@@ -117,14 +116,15 @@ class Relay:
         self,
         near: socket.socket,
         far: socket.socket,
-        buffer: Buffer,
+        buffer: RelayBuffer,
+        memory: SandboxMemory,
         *,
         allowance: Callable[[int], int],
         count: Callable[[int], None],
         on_end: Callable[[Exception | None], None],
     ) -> None:
         self.allowance, self.count, self._on_end = allowance, count, on_end
-        self._pumps = (Pump(near, far, buffer, self), Pump(far, near, buffer, self))
+        self._pumps = (RelayDirection(near, far, buffer, memory, self), RelayDirection(far, near, buffer, memory, self))
         self._finished = False
 
     def start(self) -> None:

@@ -6,8 +6,8 @@ import re
 from typing import Protocol
 
 from fumehood.egress.connection import Connection
-from fumehood.egress.http1 import MalformedMessageError, Request
-from fumehood.egress.refusal import RefusedError
+from fumehood.egress.http1 import HttpRequest, MalformedMessageError
+from fumehood.egress.log import EgressDeniedError
 from fumehood.policy.decision import deny
 from fumehood.policy.egress import Attempt, Route
 
@@ -22,7 +22,7 @@ class RouteChoice(Protocol):
         """The only one there is, if so."""
         ...
 
-    def __call__(self, connection: Connection, request: Request) -> tuple[Route, str]: ...
+    def __call__(self, connection: Connection, request: HttpRequest) -> tuple[Route, str]: ...
 
 
 class FixedRoute:
@@ -31,7 +31,7 @@ class FixedRoute:
     def __init__(self, route: Route) -> None:
         self.route = route
 
-    def __call__(self, connection: Connection, request: Request) -> tuple[Route, str]:
+    def __call__(self, connection: Connection, request: HttpRequest) -> tuple[Route, str]:
         return self.route, request.target
 
 
@@ -40,7 +40,7 @@ class RequestedRoute:
 
     route = None
 
-    def __call__(self, connection: Connection, request: Request) -> tuple[Route, str]:
+    def __call__(self, connection: Connection, request: HttpRequest) -> tuple[Route, str]:
         match = _ABSOLUTE.fullmatch(request.target)
         if match is None:
             raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
@@ -49,7 +49,7 @@ class RequestedRoute:
         if route.protocol == "tls":
             attempt = Attempt("http", route.host, route.port, request.method)
             why = f"the rule is for {route.protocol}, and this is plain http"
-            raise RefusedError(deny(attempt, why, route.key, f"set protocol: http in {route.key}"))
+            raise EgressDeniedError(deny(attempt, why, route.key, f"set protocol: http in {route.key}"))
         target = match[2] or "/"
         return route, target if target.startswith("/") else f"/{target}"
 

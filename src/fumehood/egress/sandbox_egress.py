@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from fumehood.egress import learn_mode, proxy
 from fumehood.egress.connection import Connection
 from fumehood.egress.credentials import Credentials
-from fumehood.egress.names import Names
-from fumehood.egress.quotas import Quotas
+from fumehood.egress.dns import DnsServer, NameTable
+from fumehood.egress.limits import Quotas
+from fumehood.egress.memory import SandboxMemory
 from fumehood.egress.run_egress import DNS_PORT, RunEgress
-from fumehood.egress.stub import Stub
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.egress import Address, Route, Rulebook
@@ -43,12 +43,13 @@ class SandboxEgress:
         policy = learn_mode.everything() if learns else policy
         self.gateway, self.sandbox_id, self.limits = gateway, sandbox_id, gateway.limits
         self.upstream_context, self.buffer = gateway.upstream_context, gateway.buffer
+        self.memory = SandboxMemory(self.limits.memory_bytes, gateway.memory)
         self.book = Rulebook(policy)
         self.credentials = Credentials(policy)
         self.canaries = load_canaries(policy, os.environ)
         self.authority = _authority(policy, learns)
-        self.names, self.quotas = Names(self.limits), Quotas()
-        self.stub = Stub(lambda: self.book, self.names)
+        self.names, self.quotas = NameTable(self.limits), Quotas()
+        self.stub = DnsServer(lambda: self.book, self.names)
         self._looking_up = asyncio.Semaphore(self.limits.look_ups)
         self.runs: set[RunEgress] = set()
         self.connections = 0

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from fumehood.egress.memory import SandboxMemory
+
 # A connection whose reader is slow holds as much as was read last, so more than pays off is not read at a time.
 READ_BYTES = 64 * 1024
 # Of TLS there are up to four copies, and OpenSSL keeps their room.
@@ -38,13 +40,22 @@ class Stream(Protocol):
 
 
 class PlainStream:
-    """A socket. `meter` hears of every byte, and may refuse by raising."""
+    """A socket. `meter` is called with the number of bytes of each read and write, and may refuse by raising.
 
-    def __init__(self, connection: socket.socket, meter: Callable[[int], None] | None = None) -> None:
+    What was read last counts as held in `memory` until the next read: by then it is delivered.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        meter: Callable[[int], None] | None = None,
+        memory: SandboxMemory | None = None,
+    ) -> None:
         self.connection = connection
         self._loop = asyncio.get_running_loop()
         self._early = b""
-        self._meter = meter
+        self._meter, self._memory = meter, memory
+        self._held_bytes = 0
         self._gave_way = time.monotonic()
 
     def put_back(self, data: bytes) -> None:
@@ -59,9 +70,37 @@ class PlainStream:
             data, self._early = self._early[:most], self._early[most:]
             return data
         await self.give_way()
-        data = await self._loop.sock_recv(self.connection, most)
+        self.release()
+        while (data := self._receive(most)) is None:
+            await self._readable()
+        self._hold(len(data))
         self._count(data)
         return data
+
+    def release(self) -> None:
+        """Nothing that was read is held any more."""
+        self._hold(0)
+
+    def _receive(self, most: int) -> bytes | None:
+        try:
+            return self.connection.recv(most if self._memory is None else self._memory.piece(most))
+        except BlockingIOError:
+            return None
+
+    async def _readable(self) -> None:
+        """Waits without reading: how much may be read is decided when there is something."""
+        ready: asyncio.Future[None] = self._loop.create_future()
+        descriptor = self.connection.fileno()
+        self._loop.add_reader(descriptor, _finish, ready)
+        try:
+            await ready
+        finally:
+            self._loop.remove_reader(descriptor)
+
+    def _hold(self, size: int) -> None:
+        if self._memory is not None:
+            self._memory.hold(size - self._held_bytes)
+            self._held_bytes = size
 
     def arrived(self) -> bytes | None:
         """What can be read without waiting: None if there is nothing, no bytes at the end."""
@@ -190,6 +229,11 @@ class TlsStream:
         async with self._sending:
             if data := self._outgoing.read():
                 await self._below.write(data)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def reset(connection: socket.socket) -> None:

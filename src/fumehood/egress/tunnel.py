@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from fumehood.egress.client_hello import ACCESS_DENIED_ALERT, NoHelloError, asks_again, parse_hello
 from fumehood.egress.connection import Connection, Destination
-from fumehood.egress.exchange import Exchange
+from fumehood.egress.exchange import HttpExchange
 from fumehood.egress.learn_mode import study
-from fumehood.egress.refusal import RefusedError, UnreachableError
+from fumehood.egress.log import EgressDeniedError, UnreachableError
 from fumehood.egress.routes import FixedRoute
 from fumehood.egress.streams import PlainStream, TlsStream
 from fumehood.policy.decision import deny
@@ -41,7 +41,7 @@ async def carry(connection: Connection, route: Route, announce: Announce | None 
         await _intercept(connection, route)
     elif route.protocol == "http":
         await _announced(announce)
-        await Exchange(connection, connection.near, FixedRoute(route)).run()
+        await HttpExchange(connection, connection.near, FixedRoute(route)).run()
     else:
         far = await connection.reach(route)
         await _announced(announce)
@@ -91,8 +91,8 @@ async def _intercept(connection: Connection, route: Route) -> None:
         remedy = (
             f"let the program trust the certificates in SSL_CERT_FILE, or leave methods and paths out of {route.key}"
         )
-        raise RefusedError(deny(attempt, why, route.key, remedy)) from None
-    await Exchange(connection, client, FixedRoute(route)).run()
+        raise EgressDeniedError(deny(attempt, why, route.key, remedy)) from None
+    await HttpExchange(connection, client, FixedRoute(route)).run()
 
 
 async def _pass_hello(connection: Connection, route: Route, far: PlainStream) -> None:
@@ -123,7 +123,7 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
     except NoHelloError as error:
         attempt = Attempt("tls", route.host, route.port)
         remedy = "" if route.reads_requests else f"set protocol in {route.key} to what is spoken there"
-        raise RefusedError(deny(attempt, str(error), route.key, remedy)) from None
+        raise EgressDeniedError(deny(attempt, str(error), route.key, remedy)) from None
     decision = connection.sandbox.book.decide_hello(
         route, hello.server_name, encrypted=hello.encrypted, protocols=hello.protocols
     )

@@ -10,14 +10,14 @@ import base64
 import binascii
 import hashlib
 
-from fumehood.egress.http1 import Headers, Request, Response, tokens, values_of
+from fumehood.egress.http1 import Headers, HttpRequest, HttpResponse, tokens, values_of
 
 UPGRADE: Headers = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES = 16
 
 
-def asks_for_websocket(request: Request) -> bool:
+def asks_for_websocket(request: HttpRequest) -> bool:
     """Whether a request is a whole handshake; headers of half a one are of one hop, and stay there."""
     if (request.method, request.version, request.body) != ("GET", 1, 0) or not _upgrades(request.headers):
         return False
@@ -25,7 +25,7 @@ def asks_for_websocket(request: Request) -> bool:
     return versions == ["13"] and len(keys) == 1 and _is_key(keys[0])
 
 
-def opens_websocket(request: Request, response: Response) -> bool:
+def opens_websocket(request: HttpRequest, response: HttpResponse) -> bool:
     """Whether a `101` is the answer to just this handshake."""
     (key,) = values_of(request.headers, "sec-websocket-key")
     return _upgrades(response.headers) and values_of(response.headers, "sec-websocket-accept") == [_answer(key)]

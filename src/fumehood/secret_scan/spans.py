@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     start: int
     end: int
     what: str
     """What was found there, in words that give nothing of it away."""
 
 
-def replace_spans(text: str, spans: Iterable[Span]) -> str:
+def replace_spans(text: str, spans: Iterable[TextSpan]) -> str:
     """Each place becomes `[... removed]`; places that overlap become one."""
     parts: list[str] = []
     end = 0

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from fumehood.errors import UsageError
 from fumehood.secret_scan import forms
-from fumehood.secret_scan.spans import Span
+from fumehood.secret_scan.spans import TextSpan
 
 SHORTEST = 4
 # At the edges a digit of base64 is made of the value and of what stands beside it.
@@ -87,9 +87,9 @@ class Text:
         self._hex = View(self._lower, forms.BETWEEN_HEX)
         self._base64 = View(forms.in_standard_64(text), forms.BETWEEN_64)
 
-    def find(self, known: SecretValue) -> Iterator[Span]:
+    def find(self, known: SecretValue) -> Iterator[TextSpan]:
         for start, end in self._find(known.value.strip() or known.value):
-            yield Span(start, end, known.name)
+            yield TextSpan(start, end, known.name)
 
     def _find(self, value: str) -> Iterator[tuple[int, int]]:
         lower = forms.lowered(value)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Any, Self
 
-from fumehood.egress import PROXY_PORT, Gateway, Limits
+from fumehood.egress import PROXY_PORT, Gateway, GatewayLimits
 from fumehood.egress.certificates import CertificateAuthority
 from fumehood.policy import Policy
 from fumehood.policy.egress import Address
@@ -108,7 +108,7 @@ class Box:
         self.addresses = dict(addresses or {})
         self.looked_up: list[str] = []
         options: dict[str, Any] = {} if trust is None else {"trust": trust}
-        self.gateway = Gateway(resolver=self._resolve, limits=Limits(**limits), **options)
+        self.gateway = Gateway(resolver=self._resolve, limits=GatewayLimits(**limits), **options)
         self.sandbox = self.gateway.admit(self.policy(*rules, secrets=secrets, private=private), "box")
         self.run = self.sandbox.open_run("run")
         self._listening: set[Place] = set()

@@ -12,7 +12,7 @@ from unit.egress.places import NAME, Open, Recorder, Serve, Trusted, read_all, r
 
 from fumehood.egress import http1
 from fumehood.egress.credentials import Redactor
-from fumehood.egress.names import Names
+from fumehood.egress.dns import NameTable
 from fumehood.policy.decision import Decision, allow
 from fumehood.policy.egress import Attempt, Rulebook
 from fumehood.policy.egress import route as route_module
@@ -116,8 +116,8 @@ def test_a_handshake_for_another_server_is_stopped_by_its_check(
 
 
 def test_data_in_names_is_stopped_by_the_count_of_new_ones(open_box: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    admit = Names.admit
-    monkeypatch.setattr(Names, "admit", lambda self, name, listed: admit(self, name, listed=True))
+    admit = NameTable.admit
+    monkeypatch.setattr(NameTable, "admit", lambda self, name, listed: admit(self, name, listed=True))
     box = open_box({"host": "*.example.com", "ports": [443]}, new_names=1, new_names_a_second=0.0)
     assert all(box.ask(f"data{index}.example.com")[0] == 0 for index in range(50))
 

@@ -7,12 +7,14 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
 
 from fumehood.egress import Gateway, SandboxEgress
+from fumehood.egress.memory import TINY_BYTES
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy.egress import Address
 
@@ -80,6 +82,38 @@ def test_bytes_of_requests_are_limited_for_a_rule(upstream: Serve, open_box: Ope
     client.sendall(GET)
     assert len(read_all(client)) < 2500
     assert box.whys() == ["the rule allows 2000B in all"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "tcp"])
+def test_programs_that_do_not_read_hold_no_more_memory_together_than_the_sandbox_may(
+    upstream: Serve, open_box: Open, protocol: str
+) -> None:
+    size = 2 * 1024 * 1024
+    server = upstream(Recorder(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size)))
+    box = open_box({"ports": [server.port], "protocol": protocol}, memory_bytes=512 * 1024)
+    clients: list[socket.socket] = []
+    for _ in range(30):
+        near, far = socket.socketpair()
+        near.settimeout(20)
+        box.run.serve(far, (box.address(NAME), server.port))
+        near.sendall(GET)
+        clients.append(near)
+    held = settled(lambda: box.sandbox.memory.held_bytes)
+    assert 256 * 1024 < held < 512 * 1024 + 128 * 1024 + len(clients) * TINY_BYTES
+    assert {len(response(client)[2]) for client in clients} == {size}
+    for client in clients:
+        client.close()
+    box.run.end()
+    assert box.sandbox.memory.held_bytes == 0
+
+
+def settled(figure: Callable[[], int]) -> int:
+    """What it is when nothing moves any more."""
+    seen = [-1, 0]
+    while len(set(seen[-5:])) > 1 or not seen[-1]:
+        time.sleep(0.05)
+        seen.append(figure())
+    return seen[-1]
 
 
 def test_two_sandboxes_do_not_share_a_limit(server: Upstream, open_box: Open) -> None:

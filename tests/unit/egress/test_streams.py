@@ -14,8 +14,7 @@ import pytest
 from unit.egress.places import NAME, Open, Serve, Trusted, question, read_exactly, read_until, response
 
 from fumehood.egress import streams
-from fumehood.egress.http1 import Body, MalformedMessageError
-from fumehood.egress.messages import Messages
+from fumehood.egress.http1 import Body, MalformedMessageError, MessageReader
 from fumehood.egress.streams import PlainStream, TlsStream
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +76,7 @@ async def body_of(data: bytes, cut: int) -> list[bytes]:
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)
-        messages = Messages(PlainStream(near))
+        messages = MessageReader(PlainStream(near))
         far.sendall(data[:cut])
         reading = asyncio.ensure_future(_collect(messages))
         await asyncio.sleep(0)
@@ -86,7 +85,7 @@ async def body_of(data: bytes, cut: int) -> list[bytes]:
         return await reading
 
 
-async def _collect(messages: Messages) -> list[bytes]:
+async def _collect(messages: MessageReader) -> list[bytes]:
     return [piece async for piece in messages.body(Body.CHUNKED)]
 
 
@@ -125,7 +124,7 @@ async def test_little_is_read_ahead_of_what_is_waited_for() -> None:
             far.send(GET)
             while True:
                 far.send(b"x" * 4096)
-        messages = Messages(PlainStream(near))
+        messages = MessageReader(PlainStream(near))
         assert await messages.head(20, idle_seconds=20) == GET[:-4]
         assert len(messages.rest()) <= 32 * 1024
         assert len(await messages.stream.read()) <= 64 * 1024

@@ -92,7 +92,7 @@ class RelayListeners:
         self._asked += 1
         self._askers[self._asked] = asker
         if len(self._askers) == _MOST_QUESTIONS:
-            self._channels.epoll.modify(door, 0)
+            self._channels.epoll.modify(listener, 0)
         self._send({"do": "ask", "number": self._asked}, query)
 
     def answer(self, header: Header, body: bytes) -> None:

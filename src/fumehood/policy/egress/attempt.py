@@ -9,7 +9,7 @@ from fumehood.policy.decision import Decision
 from fumehood.policy.hosts import endpoint
 from fumehood.results import Denial
 
-Kind = Literal["dns", "connect", "tls", "http", "udp", "icmp"]
+EgressKind = Literal["dns", "connect", "tls", "http", "udp", "icmp"]
 _MOST_SHOWN = 200
 # Longer than any reason of ours, lists of ports included; what a program chose in it is shortened where it is put in.
 _MOST_REASON_CHARACTERS = 2000
@@ -19,7 +19,7 @@ _MOST_REASON_CHARACTERS = 2000
 class Attempt:
     """One name looked up, connection made, handshake begun or request sent, as the program chose it."""
 
-    kind: Kind
+    kind: EgressKind
     host: str
     port: int = 0
     method: str = ""

@@ -22,7 +22,7 @@ from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
 from fumehood.secret_scan.canaries import GROWTH, CanaryAlert, load_canaries
-from fumehood.secret_scan.spans import Span, replace_spans
+from fumehood.secret_scan.spans import TextSpan, replace_spans
 from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
 from fumehood.tools.filters import wishes
 from fumehood.tools.filters.events import FilterActed
@@ -61,7 +61,7 @@ class Filtered:
         return any(act.action == "block" for act in self.acts)
 
 
-Find = Callable[[str], Iterable[Span]]
+Find = Callable[[str], Iterable[TextSpan]]
 
 
 class Pipeline:
@@ -153,7 +153,7 @@ class Pipeline:
             text = head_and_tail(text, self._rules.size)
         return Filtered(text, tuple(acts))
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str) -> Iterator[TextSpan]:
         """Whatever would be taken out of this text, or block it."""
         for _, reaction, find in self._stages():
             if reaction in ("strip", "block"):
@@ -175,14 +175,14 @@ def hidden_characters(count: int, action: str = "strip") -> Act:
     return Act("invisible", action, "hidden characters", max(1, count))
 
 
-def _find_known(text: str, known: tuple[SecretValue, ...]) -> Iterator[Span]:
+def _find_known(text: str, known: tuple[SecretValue, ...]) -> Iterator[TextSpan]:
     if known:
         seen = Text(text)
         for each in known:
             yield from _without_repeats(seen.find(each))
 
 
-def _without_repeats(spans: Iterable[Span]) -> Iterator[Span]:
+def _without_repeats(spans: Iterable[TextSpan]) -> Iterator[TextSpan]:
     """The same place in two forms is one find."""
     end = -1
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
@@ -191,6 +191,6 @@ def _without_repeats(spans: Iterable[Span]) -> Iterator[Span]:
             end = span.end
 
 
-def _unnamed(span: Span) -> Span:
+def _unnamed(span: TextSpan) -> TextSpan:
     """A model need not learn that there are canaries."""
-    return Span(span.start, span.end, "text")
+    return TextSpan(span.start, span.end, "text")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fumehood.secret_scan.spans import Span
+from fumehood.secret_scan.spans import TextSpan
 
 _START, _END = r"(?<![A-Za-z0-9_-])", r"(?![A-Za-z0-9_-])"
 _FEWEST_DIFFERENT = 8
@@ -49,14 +49,14 @@ class Format:
     pattern: re.Pattern[str]
     check: Callable[[re.Match[str]], bool] = _is_random
 
-    def find(self, text: str, lower: str | None = None) -> Iterator[Span]:
+    def find(self, text: str, lower: str | None = None) -> Iterator[TextSpan]:
         lower = text.lower() if lower is None else lower
         if not any(hint in lower for hint in self.hints):
             return
         for match in self.pattern.finditer(text):
             if self.check(match):
                 group = "secret" if "secret" in match.re.groupindex else 0
-                yield Span(*match.span(group), self.what)
+                yield TextSpan(*match.span(group), self.what)
 
 
 def _format(what: str, prefix: str, body: str, *hints: str) -> Format:
@@ -143,7 +143,7 @@ FORMATS = (
 )
 
 
-def find_tokens(text: str) -> Iterator[Span]:
+def find_tokens(text: str) -> Iterator[TextSpan]:
     lower = text.lower()
     for each in FORMATS:
         yield from each.find(text, lower)

@@ -15,7 +15,7 @@ from fumehood.policy import Policy
 from fumehood.policy.hazards import path_hazards
 from fumehood.policy.hosts import covers
 from fumehood.policy.paths import is_inside
-from fumehood.secret_scan.spans import Span
+from fumehood.secret_scan.spans import TextSpan
 
 HOST_PATH, CREDENTIAL, NETWORK = "host path", "credential", "address"
 
@@ -58,7 +58,7 @@ _METADATA = re.compile(r"(?<![\d.])169\.254\.169\.254(?![\d.])|\bmetadata\.googl
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
-def find_host_paths(text: str, policy: Policy) -> Iterator[Span]:
+def find_host_paths(text: str, policy: Policy) -> Iterator[TextSpan]:
     own = (*_OWN, *(mount.target for mount in policy.filesystem.mounts))
     for match in _PATH.finditer(text):
         written = match[0].rstrip(".")
@@ -66,15 +66,15 @@ def find_host_paths(text: str, policy: Policy) -> Iterator[Span]:
         if path in _CROWDED or any(is_inside(path, folder) for folder in own):
             continue
         if any(path_hazards(path, _HOME)) or any(is_inside(path, folder) for folder in _HOMES):
-            yield Span(match.start(), match.start() + len(written), HOST_PATH)
+            yield TextSpan(match.start(), match.start() + len(written), HOST_PATH)
     for match in _WINDOWS.finditer(text):
-        yield Span(*match.span(), HOST_PATH)
+        yield TextSpan(*match.span(), HOST_PATH)
 
 
-def find_credentials(text: str, policy: Policy) -> Iterator[Span]:
+def find_credentials(text: str, policy: Policy) -> Iterator[TextSpan]:
     for match in _NAMES.finditer(text):
         if match[0][0] in "i.k" or match[0].count("_") >= _FEWEST_WORDS - 1:
-            yield Span(*match.span(), CREDENTIAL)
+            yield TextSpan(*match.span(), CREDENTIAL)
 
 
 def _is_open(pattern: str, host: str) -> bool:
@@ -83,10 +83,10 @@ def _is_open(pattern: str, host: str) -> bool:
     return False
 
 
-def find_addresses(text: str, policy: Policy) -> Iterator[Span]:
+def find_addresses(text: str, policy: Policy) -> Iterator[TextSpan]:
     for match in _URL.finditer(text):
         host = match[1].strip("[]").lower().rstrip(".")
         if host not in _LOOPBACK and not any(_is_open(rule.host, host) for rule in policy.network.allow):
-            yield Span(*match.span(), NETWORK)
+            yield TextSpan(*match.span(), NETWORK)
     for match in _METADATA.finditer(text):
-        yield Span(*match.span(), NETWORK)
+        yield TextSpan(*match.span(), NETWORK)

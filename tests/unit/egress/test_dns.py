@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from unit.egress.places import NAME, TIMEOUT, Open, question, read_all, read_exactly
 
 from fumehood.egress import dns
-from fumehood.egress.limits import Limits
-from fumehood.egress.names import Names
+from fumehood.egress.dns import NameTable
+from fumehood.egress.limits import GatewayLimits
 
 NO_ERROR, FORMAT_ERROR, NO_SUCH_NAME, NOT_IMPLEMENTED, REFUSED = 0, 1, 3, 4, 5
 
@@ -76,7 +76,7 @@ def test_a_proxy_is_no_way_around_the_limit_of_names(open_box: Open) -> None:
 
 
 def test_a_sandbox_uses_only_so_many_names() -> None:
-    names = Names(Limits(names=2))
+    names = NameTable(GatewayLimits(names=2))
     assert [names.admit(name, listed=True)[0] is None for name in ("a.com", "b.com", "c.com", "a.com")] == [
         *(False, False, True, False)
     ]

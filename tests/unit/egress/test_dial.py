@@ -1,4 +1,4 @@
-"""Names are looked up as they are, on a host with domains of its own."""
+"""NameTable are looked up as they are, on a host with domains of its own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from requirements import require
 # A host in a namespace of its own, whose name server knows every name below corp.test, and nothing else.
 HOST = """
 import asyncio, json, socket, struct, sys, threading
-from fumehood.egress.refusal import UnreachableError
-from fumehood.egress.resolution import HostResolver
+from fumehood.egress.log import UnreachableError
+from fumehood.egress.dial import HostResolver
 
 asked = []
 
