@@ -11,7 +11,7 @@ from typing import NamedTuple
 GUEST, NATIVE, RUNS = "guest", "backends/native", "backends/runs"
 ISOLATION, ROOTFS, CELL = f"{GUEST}/isolation/run.py", f"{GUEST}/isolation/rootfs.py", f"{GUEST}/cell/main.py"
 PROGRAM, ENDING, SERVICE = f"{GUEST}/program/start.py", f"{GUEST}/program/shutdown.py", f"{GUEST}/cell/service.py"
-CELL_SPEC, CELLS, EMBRYOS = f"{NATIVE}/cell_spec.py", f"{NATIVE}/cells.py", f"{NATIVE}/embryos.py"
+CELL_SPEC, CELLS, PRESTART = f"{NATIVE}/cell_spec.py", f"{NATIVE}/cells.py", f"{NATIVE}/prestart.py"
 LANDLOCK, SUPERVISION = f"{GUEST}/isolation/landlock.py", f"{GUEST}/cell/supervision.py"
 RUN_IO = f"{RUNS}/run_io.py"
 
@@ -203,7 +203,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     # What comes from the host, or from the machinery.
     "empty-environment": [
-        Patch(EMBRYOS, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
+        Patch(PRESTART, 'env={"LC_ALL": "C.UTF-8"}', "env=None"),
         Patch(PROGRAM, "os.environ.clear()", "pass"),
     ],
     # The machinery's channel, and one descriptor of the host's that can be inherited, stay open.
@@ -220,7 +220,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "descriptors-closed": [
         Patch(
-            EMBRYOS,
+            PRESTART,
             "pass_fds=(control, folder)",
             "pass_fds=(control, folder, *[os.dup2(number, 200) for number in range(3, 200)"
             " if os.path.exists(f'/proc/self/fd/{number}') and os.get_inheritable(number)][:1])",
@@ -232,8 +232,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
     "command-line-renamed": [
         Patch(CELL, "kernel.rename_process([sys.executable])", "pass"),
-        Patch(EMBRYOS, "map(int, sys.argv[1:])", "map(int, sys.argv[1:3])"),
-        Patch(EMBRYOS, "str(folder)],", "str(folder), str(Path(fumehood.guest.__file__).parent)],"),
+        Patch(PRESTART, "map(int, sys.argv[1:])", "map(int, sys.argv[1:3])"),
+        Patch(PRESTART, "str(folder)],", "str(folder), str(Path(fumehood.guest.__file__).parent)],"),
     ],
     "host-forgotten": [
         Patch(CELL, "os.setsid()", "pass"),
@@ -244,7 +244,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "own-folder": [
         Patch(PROGRAM, 'os.chdir(os.path.join(WORKSPACE, request["cwd"]))', "pass"),
-        Patch(EMBRYOS, 'cwd="/",', ""),
+        Patch(PRESTART, 'cwd="/",', ""),
     ],
     "randomness": [Patch(PROGRAM, "randomness.renew()", "pass")],
     "notes-checked": [

@@ -5,23 +5,39 @@ from __future__ import annotations
 import atexit
 import os
 from functools import cache
+from typing import TYPE_CHECKING
 
 from fumehood.backends.interface import Backend
-from fumehood.backends.native import embryos
+from fumehood.backends.native.prestart import Prestart
 from fumehood.policy import Policy
+
+if TYPE_CHECKING:
+    from fumehood.backends.native.backend import NativeBackend
+
+_CONTAINERS = ("docker", "gvisor")
 
 
 def select_backend(policy: Policy) -> Backend:
     """`auto` is the strongest that works here; today that is the native one."""
     name = policy.backend
-    if name in ("docker", "gvisor"):
-        embryos.abandon_ahead()
+    if name in _CONTAINERS:
         return _docker(os.getpid(), name)
     return _native(os.getpid())
 
 
+def use_prestart(policy: Policy, prestart: Prestart) -> None:
+    """Gives an interpreter that was started early to the backend of this policy, or ends it if that needs none.
+
+    To be called before the process's first sandbox.
+    """
+    if policy.backend in _CONTAINERS:
+        prestart.abandon()
+    else:
+        _native(os.getpid()).use_prestart(prestart)
+
+
 @cache
-def _native(process: int) -> Backend:
+def _native(process: int) -> NativeBackend:
     """One for each process: a forked child must not talk to its parent's cells."""
     from fumehood.backends.native.backend import NativeBackend
 

@@ -1,7 +1,7 @@
 """Every command of `hood`, in the order in which help lists them. A new command is a line here and a module.
 
 The module offers `build_parser() -> argparse.ArgumentParser` (also read by shell completion) and
-`execute(arguments: list[str]) -> int`, which returns the exit code.
+`execute(arguments: list[str]) -> int`, which returns the exit code. A command that starts a cell gets a `Prestart` too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import argparse
 import gc
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Protocol, cast
+
+from fumehood.backends.native.prestart import Prestart
 
 
 class CommandModule(Protocol):
@@ -19,19 +22,31 @@ class CommandModule(Protocol):
     def execute(self, arguments: list[str]) -> int: ...
 
 
+class StarterModule(Protocol):
+    """Of a command that starts a cell."""
+
+    def execute(self, arguments: list[str], prestart: Prestart) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     name: str
     module: str
     summary: str
     starts_cell: bool = False
-    """Whether one is worth growing while the command is being imported."""
+    """Whether an interpreter for it is started while the command is being imported."""
 
     def load(self) -> CommandModule:
+        return cast("CommandModule", self._load())
+
+    def load_starter(self) -> StarterModule:
+        return cast("StarterModule", self._load())
+
+    def _load(self) -> ModuleType:
         """Without garbage collection: imports make many objects and no garbage."""
         gc.disable()
         try:
-            return cast("CommandModule", import_module(self.module))
+            return import_module(self.module)
         finally:
             gc.freeze()
             gc.enable()

@@ -9,10 +9,10 @@ import warnings
 from typing import NoReturn
 
 from fumehood import __version__
-from fumehood.backends.native import embryos
+from fumehood.backends.native.prestart import Prestart
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import nearest
-from fumehood.cli.commands import BY_NAME, COMMANDS
+from fumehood.cli.commands import BY_NAME, COMMANDS, Command
 from fumehood.cli.output import say
 from fumehood.errors import DangerousPolicyWarning, FumehoodError
 
@@ -76,9 +76,8 @@ def _dispatch(arguments: list[str]) -> int:
             print(f"hood {__version__}")
             return 0
         case [name, *rest] if name in BY_NAME:
-            if BY_NAME[name].starts_cell:
-                embryos.start_ahead()
-            return BY_NAME[name].load().execute(rest)
+            command = BY_NAME[name]
+            return _execute_early(command, rest) if command.starts_cell else command.load().execute(rest)
         case _:
             name = arguments[1] if arguments[0] in ("help", "-h", "--help") else arguments[0]
             kind = "option" if name.startswith("-") else "command"
@@ -87,6 +86,16 @@ def _dispatch(arguments: list[str]) -> int:
                 advice = f" (did you mean `hood run {name}`?)"
             say(f"unknown {kind} {name!r}{advice}; see `hood --help`")
             return exitcodes.USAGE
+
+
+def _execute_early(command: Command, arguments: list[str]) -> int:
+    """Starts an interpreter for the cell before the imports that the command needs."""
+    prestart = Prestart()
+    prestart.start()
+    try:
+        return command.load_starter().execute(arguments, prestart)
+    finally:
+        prestart.abandon()
 
 
 def _help() -> str:

@@ -9,6 +9,8 @@ import os
 import signal
 
 from fumehood.backends.languages import LANGUAGES
+from fumehood.backends.native.prestart import Prestart
+from fumehood.backends.selection import use_prestart
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
@@ -72,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def execute(arguments: list[str]) -> int:
+def execute(arguments: list[str], prestart: Prestart) -> int:
     ours, theirs = split(arguments)
     parser = build_parser()
     chosen, words = parser.parse_known_args(ours, namespace=Arguments())
@@ -83,6 +85,7 @@ def execute(arguments: list[str]) -> int:
     program = read_program(chosen.file, chosen.code, chosen.language)
     check_folder(chosen.out, may_hold_files=chosen.overwrite)
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    use_prestart(policy, prestart)
     options: RunOptions = {"language": program.language}
     if not chosen.session:
         options |= {"args": [*words, *theirs], "name": program.name, "stdin": _stdin(program)}

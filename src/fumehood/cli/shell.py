@@ -12,6 +12,8 @@ from contextlib import aclosing, contextmanager
 
 import anyio
 
+from fumehood.backends.native.prestart import Prestart
+from fumehood.backends.selection import use_prestart
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.output import say
@@ -43,13 +45,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def execute(arguments: list[str]) -> int:
+def execute(arguments: list[str], prestart: Prestart) -> int:
     ours, command = split(arguments)
     chosen = build_parser().parse_args(ours, namespace=overrides.Arguments())
     if not (os.isatty(0) and os.isatty(1)):
         raise UsageError("hood shell needs a terminal; `hood run --language sh -` takes a script on standard input")
     # An interactive shell ends when its user leaves; a run's usual limits would end it in the middle of a word.
     policy = overrides.load_policy(chosen, Policy(resources={"timeout": "12h", "output": "1G"}))
+    use_prestart(policy, prestart)
     environment = overrides.environment(chosen.env, os.environ)
     if not command:
         command, environment = ["bash"], {"PS1": _PROMPT, **environment}

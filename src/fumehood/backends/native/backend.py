@@ -13,8 +13,9 @@ from fumehood.backends.interface import EgressEndpoint, EnforcementReport, Packa
 from fumehood.backends.mounts import identity, mount_identities, refuse_sockets_aside
 from fumehood.backends.native import enforcement
 from fumehood.backends.native.cell_spec import build_cell_spec
-from fumehood.backends.native.cells import Cell, CellGoneError, CellPool
+from fumehood.backends.native.cells import CellGoneError, CellPool, CellProcess
 from fumehood.backends.native.host_facts import HostFacts, detect
+from fumehood.backends.native.prestart import Prestart
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.errors import SandboxError
@@ -33,6 +34,10 @@ class NativeBackend:
     def __init__(self, facts: HostFacts | None = None) -> None:
         self._facts = facts or detect()
         self._pool = CellPool()
+
+    def use_prestart(self, prestart: Prestart) -> None:
+        """The next cell starts with its interpreter."""
+        self._pool.prestart = prestart
 
     def check(self, policy: Policy) -> None:
         enforcement.decide(policy, self._facts)
@@ -81,7 +86,7 @@ class NativeSandbox(GuestSandbox):
         cell = self._pool.warm(self._key)
         if cell is None:
             cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._facts, self._build_spec)
-        self._cell: Cell = cell
+        self._cell: CellProcess = cell
         self._workspace = cell.open_workspace()
 
     def close(self) -> None:

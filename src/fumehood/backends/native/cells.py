@@ -18,10 +18,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from fumehood.backends.native import embryos
 from fumehood.backends.native.cgroups import CellCgroups, remove_stale
-from fumehood.backends.native.embryos import Embryo
 from fumehood.backends.native.host_facts import HostFacts
+from fumehood.backends.native.prestart import Prestart, PrestartedInterpreter
 from fumehood.errors import DOCTOR, StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec, HierarchySpec
@@ -33,7 +32,7 @@ _STOP_SECONDS = 5.0
 _ANSWER_SECONDS = 0.7
 # One that is not stopped may have a machine that is overloaded, or a large run to take apart.
 _SLOW_SECONDS = 10.0
-_MAX_SAID_BYTES = 4096
+_MAX_STDERR_BYTES = 4096
 _MOST_IDLE = 4
 
 _REMEDIES = {
@@ -42,16 +41,16 @@ _REMEDIES = {
 
 
 class CellGoneError(Exception):
-    """The cell has ended; whoever still needs one starts a new one."""
+    """The cell has ended; a sandbox that was not used yet may start another."""
 
 
-class Cell:
+class CellProcess:
     """The host's end of one cell."""
 
-    def __init__(self, embryo: Embryo, cgroups: CellCgroups, owner: int | None) -> None:
-        self._process, self._control = embryo.process, embryo.control
-        self._said: int | None = embryo.said
-        self._words = ""
+    def __init__(self, interpreter: PrestartedInterpreter, cgroups: CellCgroups, owner: int | None) -> None:
+        self._process, self._control = interpreter.process, interpreter.control
+        self._stderr: int | None = interpreter.stderr
+        self._stderr_text = ""
         self._cgroups = cgroups
         self._workspaces = itertools.count(1)
         self._open_workspaces: set[int] = set()
@@ -77,7 +76,7 @@ class Cell:
             self.send({"do": "close", "workspace": workspace})
 
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
-        """A cell with much to do reads later; one that was stopped never does, and counts as gone."""
+        """A busy cell reads later; one that was stopped never does, and counts as gone."""
         while not self._is_sent(message, descriptors):
             if not _poll(self._control, select.POLLOUT, _ANSWER_SECONDS) and self._is_stopped():
                 raise CellGoneError
@@ -109,7 +108,7 @@ class Cell:
             return self._is_stopped() or not _poll(ours, select.POLLIN, _SLOW_SECONDS)
 
     def _is_stopped(self) -> bool:
-        """By a signal. Our child only waits for the cell, which is its child; False also where nobody can tell."""
+        """By a signal. Our child only waits for the cell, which is its child; False also where that is not known."""
         outer = self._process.pid
         try:
             cell = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
@@ -118,21 +117,21 @@ class Cell:
             return False
 
     def hint(self, message: wire.Message) -> None:
-        """Something that it may be told, if it is there and listens."""
+        """A message that may be lost."""
         with suppress(OSError):
             self._control.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)
 
     def last_words(self) -> str:
         """What the cell wrote to its standard error: empty unless it crashed."""
-        if self._said is None:
-            return self._words
-        return os.pread(self._said, _MAX_SAID_BYTES, 0).decode("utf-8", "replace").strip()
+        if self._stderr is None:
+            return self._stderr_text
+        return os.pread(self._stderr, _MAX_STDERR_BYTES, 0).decode("utf-8", "replace").strip()
 
     def wait_ready(self) -> None:
         if not _poll(self._control, select.POLLIN, _START_SECONDS):
             raise StepFailedError("starting a cell", f"it was not ready after {_START_SECONDS:.0f} s")
         message = None
-        with suppress(ConnectionError):  # as good as the end: it died without listening
+        with suppress(ConnectionError):  # as good as the end: it died without reading
             message, _ = wire.receive(self._control)
         if message is None:
             raise StepFailedError("starting a cell", self.last_words() or "it ended before it was ready")
@@ -141,22 +140,22 @@ class Cell:
             raise StepFailedError(message["failed"], message["detail"], remedy=remedy)
 
     def kill(self) -> None:
-        """For one that does not answer: it would not notice that it is to end."""
+        """For one that does not answer, and would not notice a closed socket."""
         self._process.kill()
         self.stop()
 
     def stop(self) -> None:
-        """End the cell and with it every run in it; returns when the kernel has buried it."""
+        """Ends the cell and with it every run in it; returns when its processes are gone."""
         self._control.close()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._said is not None:
-            self._words = self.last_words()
-            os.close(self._said)
-            self._said = None
+        if self._stderr is not None:
+            self._stderr_text = self.last_words()
+            os.close(self._stderr)
+            self._stderr = None
         self._cgroups.remove()
 
 
@@ -167,17 +166,17 @@ def _poll(channel: socket.socket, event: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def start_cell(spec: CellSpec, facts: HostFacts, number: int) -> Cell:
+def start_cell(spec: CellSpec, facts: HostFacts, number: int, prestart: Prestart) -> CellProcess:
     with ExitStack() as undo:
         cgroups = CellCgroups(list(facts.hierarchies), number)
         undo.callback(cgroups.remove)
         cgroups.make(spec["uid_base"] if facts.is_root else None)
-        embryo = embryos.take()
+        interpreter = prestart.take()
         undo.pop_all()
-    cell = Cell(embryo, cgroups, spec["uid_base"] + SANDBOX_UID if facts.is_root else None)
+    cell = CellProcess(interpreter, cgroups, spec["uid_base"] + SANDBOX_UID if facts.is_root else None)
     try:
-        with suppress(ConnectionError):  # it is dead already, and the next line says of what
-            _tell(embryo, spec, facts, cgroups)
+        with suppress(ConnectionError):  # it is dead already, and `wait_ready` raises why
+            _send_spec(interpreter, spec, facts, cgroups)
         cell.wait_ready()
     except BaseException:
         cell.stop()
@@ -185,11 +184,11 @@ def start_cell(spec: CellSpec, facts: HostFacts, number: int) -> Cell:
     return cell
 
 
-def _tell(embryo: Embryo, spec: CellSpec, facts: HostFacts, cgroups: CellCgroups) -> None:
-    """What it is to be, with the descriptors that it needs; the spec has their places in the message."""
+def _send_spec(interpreter: PrestartedInterpreter, spec: CellSpec, facts: HostFacts, cgroups: CellCgroups) -> None:
+    """Sends the specification and its descriptors; the specification has their positions in the message."""
     opened: list[int] = []
 
-    def place(descriptor: int) -> int:
+    def add(descriptor: int) -> int:
         opened.append(descriptor)
         return len(opened) - 1
 
@@ -198,35 +197,36 @@ def _tell(embryo: Embryo, spec: CellSpec, facts: HostFacts, cgroups: CellCgroups
             {
                 "version": hierarchy.version,
                 "controllers": list(hierarchy.controllers),
-                "descriptor": place(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)),
+                "descriptor": add(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)),
             }
             for hierarchy, folder in zip(facts.hierarchies, cgroups.folders, strict=True)
         ]
-        entrances = [place(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) for path in cgroups.entrances()]
-        host = place(os.pidfd_open(os.getpid()))
+        entrances = [add(os.open(path, os.O_WRONLY | os.O_CLOEXEC)) for path in cgroups.entrances()]
+        host = add(os.pidfd_open(os.getpid()))
         complete: CellSpec = {**spec, "hierarchies": hierarchies, "entrances": entrances, "host_process": host}
-        data = place(wire.sealed_file(dict(complete), b""))
-        wire.send(embryo.control, {"spec": data}, tuple(opened))
+        data = add(wire.sealed_file(dict(complete), b""))
+        wire.send(interpreter.control, {"spec": data}, tuple(opened))
     finally:
         wire.close_all(opened)
 
 
 class CellPool:
-    """Cells by key (tenant, policy, environment). Safe from any thread; a cell that nobody uses ends by itself."""
+    """Cells by key (tenant, policy, environment). Safe from any thread; an unused cell ends by itself."""
 
     def __init__(self) -> None:
+        self.prestart = Prestart()
         self._lock = threading.Lock()
-        self._cells: dict[str, Cell] = {}
+        self._cells: dict[str, CellProcess] = {}
         self._starting: dict[str, threading.Lock] = {}
         self._numbers = itertools.count(1)
 
-    def warm(self, key: str) -> Cell | None:
+    def warm(self, key: str) -> CellProcess | None:
         """A cell that is up, without waiting for anything."""
         with self._lock:
             cell = self._cells.get(key)
         return cell if cell and cell.is_alive else None
 
-    def acquire(self, key: str, facts: HostFacts, build_spec: Callable[[], CellSpec]) -> Cell:
+    def acquire(self, key: str, facts: HostFacts, build_spec: Callable[[], CellSpec]) -> CellProcess:
         """Blocks while one is started: for worker threads."""
         with self._lock:
             turn = self._starting.setdefault(key, threading.Lock())
@@ -235,7 +235,7 @@ class CellPool:
             if cell is None:
                 self.discard(key)
                 self._sweep(facts)
-                cell = start_cell(build_spec(), facts, next(self._numbers))
+                cell = start_cell(build_spec(), facts, next(self._numbers), self.prestart)
                 with self._lock:
                     self._cells[key] = cell
                 self._trim(key)
@@ -255,8 +255,8 @@ class CellPool:
         if cell:
             cell.stop()
 
-    def retire(self, key: str, cell: Cell) -> None:
-        """Give up a cell that does not answer, unless somebody else has replaced it already."""
+    def retire(self, key: str, cell: CellProcess) -> None:
+        """Kills a cell that does not answer, and removes it unless it was replaced already."""
         with self._lock:
             if self._cells.get(key) is cell:
                 del self._cells[key]

@@ -1,16 +1,15 @@
-"""Cells that were begun before anybody knew what for: they become the next one, or nothing of them is left."""
+"""Interpreters that were started before their cell was specified: the next cell uses them, or they are ended."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from fumehood.backends.native import embryos
 from fumehood.backends.native.backend import NativeBackend
+from fumehood.backends.native.prestart import Prestart, start_interpreter
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.policy import Policy
@@ -18,18 +17,12 @@ from fumehood.sandbox.output import record
 from fumehood.sandbox.request import make_request
 
 
-@pytest.fixture(autouse=True)
-def nothing_begun() -> Iterator[None]:
-    embryos.abandon_ahead()
-    yield
-    embryos.abandon_ahead()
-
-
 @pytest.mark.anyio
 async def test_what_was_begun_ahead_becomes_the_next_cell() -> None:
-    embryos.start_ahead()
-    backend, policy = NativeBackend(), Policy()
-    (begun,) = embryos._ahead  # pyright: ignore[reportPrivateUsage]
+    prestart, backend, policy = Prestart(), NativeBackend(), Policy()
+    prestart.start()
+    backend.use_prestart(prestart)
+    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
     try:
         async with (
             backend.open(policy, None) as box,
@@ -37,44 +30,47 @@ async def test_what_was_begun_ahead_becomes_the_next_cell() -> None:
         ):
             assert (await record(run)).stdout == b"2\n"
             assert begun.process.poll() is None
-            assert not embryos._ahead  # pyright: ignore[reportPrivateUsage]
+            assert not prestart._early  # pyright: ignore[reportPrivateUsage]
     finally:
         backend.close()
     assert begun.process.poll() is not None, "the cell was another process"
 
 
 def test_one_that_nobody_wants_ends_at_once() -> None:
-    embryos.start_ahead()
-    (begun,) = embryos._ahead  # pyright: ignore[reportPrivateUsage]
-    embryos.abandon_ahead()
+    prestart = Prestart()
+    prestart.start()
+    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
+    prestart.abandon()
     assert begun.process.poll() is not None
 
 
 def test_one_whose_host_hangs_up_ends_by_itself_and_in_peace() -> None:
-    begun = embryos.take()
+    begun = start_interpreter()
     begun.control.close()
     assert begun.process.wait(30) == 0
-    assert os.pread(begun.said, 100, 0) == b""
-    os.close(begun.said)
+    assert os.pread(begun.stderr, 100, 0) == b""
+    os.close(begun.stderr)
 
 
 def test_one_that_is_told_nonsense_says_so_and_ends() -> None:
-    begun = embryos.take()
+    begun = start_interpreter()
     wire.send(begun.control, {"spec": 0})
     assert begun.process.wait(30) == 1
-    assert b"IndexError" in os.pread(begun.said, 10_000, 0)
+    assert b"IndexError" in os.pread(begun.stderr, 10_000, 0)
     begun.abandon()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wait", [True, False])
 async def test_one_that_has_died_is_a_clear_error_and_the_next_try_works(wait: bool) -> None:
-    embryos.start_ahead()
-    (begun,) = embryos._ahead  # pyright: ignore[reportPrivateUsage]
+    prestart = Prestart()
+    prestart.start()
+    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
     begun.process.kill()
     if wait:
         begun.process.wait()
     backend = NativeBackend()
+    backend.use_prestart(prestart)
     try:
         with pytest.raises(StepFailedError, match="it ended before it was ready"):
             async with backend.open(Policy(), None):
@@ -88,7 +84,7 @@ async def test_one_that_has_died_is_a_clear_error_and_the_next_try_works(wait: b
 def test_it_holds_nothing_of_its_hosts() -> None:
     read, write = os.pipe()
     os.set_inheritable(write, True)
-    begun = embryos.take()
+    begun = start_interpreter()
     try:
         os.close(write)
         assert os.read(read, 1) == b"", "it keeps a descriptor that it was not given"
