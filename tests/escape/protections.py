@@ -175,7 +175,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "paths-walked": [
         Patch(
             f"{GUEST}/files/resolution.py",
-            "            name = _Search(place, trail, follow, make_parents).go(path)\n"
+            "            name = _Search(place, trail, follow, make_parents).resolve(path)\n"
             "            yield Spot(trail.folder, name)\n",
             "            target = os.path.join(place.path, path)\n"
             "            with suppress(OSError):\n"

@@ -9,21 +9,21 @@ from typing import NamedTuple
 from fumehood.errors import UsageError
 
 
-class Names(NamedTuple):
+class SourceNames(NamedTuple):
     """How a compiler wants the source's file to be called, without its suffix, and how the program is called."""
 
     file: str
     program: str
 
 
-def _main(source: bytes) -> Names:
-    return Names("main", "main")
+def _main(source: bytes) -> SourceNames:
+    return SourceNames("main", "main")
 
 
-def _main_class(source: bytes) -> Names:
+def _main_class(source: bytes) -> SourceNames:
     from fumehood.backends.java import find_names
 
-    return Names(*find_names(source))
+    return SourceNames(*find_names(source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Toolchain:
     """Commands that the compiler itself calls."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """The compiler's."""
-    names: Callable[[bytes], Names] = _main
+    names: Callable[[bytes], SourceNames] = _main
 
     @property
     def commands(self) -> tuple[str, ...]:

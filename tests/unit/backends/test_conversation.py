@@ -30,7 +30,7 @@ async def test_messages_of_any_size_go_there_and_back() -> None:
 
 
 def answer_all(stream: socket.socket) -> None:
-    conversation = frames.Conversation(stream)
+    conversation = frames.FrameSocket(stream)
     with stream:
         while (message := conversation.receive()) is not None:
             conversation.send(*message)

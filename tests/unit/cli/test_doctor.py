@@ -14,13 +14,13 @@ from fumehood.backends.native.doctor.checks import AFTER_CGROUPS, BEFORE_CGROUPS
 from fumehood.backends.native.doctor.diagnosis import KernelSettings, explain, read_settings
 from fumehood.cli import doctor
 from fumehood.cli.smoke_test import SmokeTest
-from fumehood.guest.probe import PROBES, Answer
+from fumehood.guest.probe import PROBES, ProbeAnswer
 
 PLAIN = KernelSettings(
     sysctls={}, in_container=False, is_root=False, has_all_users=True, interpreter="/usr/bin/python3.12"
 )
-REFUSED: Answer = {"errno": errno.EPERM, "error": "Operation not permitted"}
-WORKING: dict[str, Answer] = {name: {"value": 7} for name in PROBES}
+REFUSED: ProbeAnswer = {"errno": errno.EPERM, "error": "Operation not permitted"}
+WORKING: dict[str, ProbeAnswer] = {name: {"value": 7} for name in PROBES}
 
 
 def settings(**sysctls: str) -> KernelSettings:
@@ -82,14 +82,14 @@ def test_without_landlock_the_rest_still_works() -> None:
 
 
 def test_what_only_lacks_user_namespaces_says_so() -> None:
-    answers: dict[str, Answer] = dict.fromkeys(PROBES, REFUSED)
+    answers: dict[str, ProbeAnswer] = dict.fromkeys(PROBES, REFUSED)
     checks = {c.name: c for c in judge(BEFORE_CGROUPS, answers, settings(user__max_user_namespaces="0"), is_root=True)}
     assert checks["user namespaces"].fixes
     assert checks["network namespace"].detail == "needs user namespaces"
 
 
 def test_id_mapped_mounts_are_not_needed_by_an_ordinary_user() -> None:
-    answers: dict[str, Answer] = {**WORKING, "id-mapped mounts": REFUSED}
+    answers: dict[str, ProbeAnswer] = {**WORKING, "id-mapped mounts": REFUSED}
     checks = {c.name: c.condition for c in judge(BEFORE_CGROUPS, answers, PLAIN, is_root=False)}
     assert checks["id-mapped mounts"] is MechanismState.UNUSED
 

@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fumehood.guest.contract.syscalls.decisions import ALLOW, WORD, Check, Decision, Verdict
+from fumehood.guest.contract.syscalls.decisions import ALLOW, WORD, Decision, SyscallAction, SyscallCheck
 from fumehood.guest.contract.syscalls.profile import ABSENT, RULES
 
 _ERROR_BITS = 0xFFFF
 _PR_SET_SECCOMP = 22
-_FOR_THE_GUEST: tuple[tuple[Decision, str], ...] = ((Check(0, (_PR_SET_SECCOMP,), ALLOW, ABSENT), "prctl"),)
+_FOR_THE_GUEST: tuple[tuple[Decision, str], ...] = ((SyscallCheck(0, (_PR_SET_SECCOMP,), ALLOW, ABSENT), "prctl"),)
 _ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 
 Condition = dict[str, Any]
@@ -57,7 +57,7 @@ def _is_expressible(decision: Decision) -> bool:
 def _rules(decision: Decision, names: list[str]) -> Iterator[Rule]:
     if decision == ABSENT:
         return  # what is not named does not exist
-    if isinstance(decision, Verdict) and decision != ALLOW:
+    if isinstance(decision, SyscallAction) and decision != ALLOW:
         yield {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": decision.value & _ERROR_BITS}
         return
     if not _is_expressible(decision):
@@ -73,7 +73,7 @@ def _allowed(decision: Decision, met: list[Condition]) -> Iterator[list[Conditio
     The way through a check that failed does not say that it failed, which no condition could. It need not: where the
     check leads to an ALLOW when it holds, the ways together still allow the same calls.
     """
-    if isinstance(decision, Verdict):
+    if isinstance(decision, SyscallAction):
         if decision == ALLOW:
             yield met
         return
@@ -84,12 +84,12 @@ def _allowed(decision: Decision, met: list[Condition]) -> Iterator[list[Conditio
     yield from _allowed(decision.otherwise, met)
 
 
-def _leads_to_allow(check: Check) -> bool:
+def _leads_to_allow(check: SyscallCheck) -> bool:
     """Whether more is allowed when it holds than when it does not; the other way round it cannot be said."""
-    return check.then == ALLOW or isinstance(check.then, Check)
+    return check.then == ALLOW or isinstance(check.then, SyscallCheck)
 
 
-def _condition(check: Check, value: int) -> Condition:
+def _condition(check: SyscallCheck, value: int) -> Condition:
     shift = 32 if check.is_upper_half else 0
     return {
         "index": check.argument,

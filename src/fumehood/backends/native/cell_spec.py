@@ -13,7 +13,7 @@ from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UsageError
-from fumehood.guest.contract.cell_spec import BindSpec, CellSpec, Limits
+from fumehood.guest.contract.cell_spec import BindSpec, CellLimits, CellSpec
 from fumehood.guest.contract.limits import LOOPBACK, SANDBOX_UID, UID_RANGE
 from fumehood.guest.contract.paths import TRUST_FILE, WORKSPACE
 from fumehood.host.interpreter import PACKAGES_PLACE
@@ -160,7 +160,7 @@ def _read_only(path: str) -> BindSpec:
     return {"source": path, "target": path, "mode": "ro", "executes": True, "owner": None}
 
 
-def _limits(policy: Policy, facts: HostFacts) -> Limits:
+def _limits(policy: Policy, facts: HostFacts) -> CellLimits:
     resources = policy.resources
     whole_cpus = min(len(facts.cpus), int(resources.cpus))
     return {

@@ -1,6 +1,6 @@
-"""What a cell does all its life: keeps runs on standby, hands requests to them, and ends what is over.
+"""The main loop of a cell: keeps runs on standby, passes requests to them, and ends what is over.
 
-It ends when the host does, when the host's end of the control channel closes, or when nobody has used it for a while.
+It ends when the host does, when the host's end of the control channel closes, or when it was not used for a while.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..contract import wire
 from ..contract.cell_spec import CellSpec
 from ..contract.paths import RUN_FOLDER, TMP, WORKSPACE
 from ..isolation import kernel, rootfs
-from ..isolation.gate import Gate
+from ..isolation.gate import SyscallGate
 from ..isolation.run import Isolation, inner_uid
 from ..isolation.seccomp import build_filter
 from ..isolation.steps import StepError, step
@@ -51,9 +51,9 @@ class Cell:
     def serve(self) -> NoReturn:
         self._open()
         self._refill()
-        failure = self._standbys[0].hear()
+        failure = self._standbys[0].wait_ready()
         if failure:
-            # A cell whose runs cannot start is not ready; better to say so now than at the first run.
+            # A cell whose runs cannot start is not ready; better to report that now than at the first run.
             raise failure
         self._forget(self._standbys[0].channel.fileno())
         wire.send(self._control, {"ready": True})
@@ -67,12 +67,12 @@ class Cell:
             rootfs.mount_proc()
             rootfs.open_workspaces()
             rootfs.write_executable(_REAPER, reaper.executable(os.uname().machine))
-        interpreter = start.Interpreter(self._spec["environment"], self._spec["module_path"])
+        interpreter = start.GuestInterpreter(self._spec["environment"], self._spec["module_path"])
         self._ours = take_out_of_sight()
         with rootfs.scratch():
             preload(interpreter, self._spec["preload"])
         with step("preparing the isolation of runs"):
-            gate = Gate()
+            gate = SyscallGate()
             kernel.set_up_through(gate.call)
             isolation = Isolation(self._spec, rootfs.proc_masks(), gate.page)
         self._forker = Forker(self._spec, isolation, interpreter, _REAPER)
@@ -83,7 +83,7 @@ class Cell:
         gc.freeze()
         gc.disable()
 
-    def _install_filter(self, gate: Gate) -> None:
+    def _install_filter(self, gate: SyscallGate) -> None:
         """Once, for the cell and all its runs: to compile one for every run costs time, and memory of the host."""
         executes_files_only = self._spec["executables"] is not None
         with step("installing the system call filter"):
@@ -94,11 +94,11 @@ class Cell:
         events = self._poll.poll(self._patience_ms())
         for descriptor, _ in events:
             if descriptor == self._control.fileno():
-                self._obey()
+                self._handle_request()
             elif descriptor == self._spec["host_process"]:
                 os._exit(0)
             else:
-                self._attend(descriptor)
+                self._handle_event(descriptor)
         self._end_overdue()
         self._dispatch()
         # A run that was just handed over should have the processors; the next standby can wait a moment.
@@ -119,7 +119,7 @@ class Cell:
         idle_seconds = time.monotonic() - self._used_at
         return not self._workspaces and not self._waiting and idle_seconds >= self._spec["idle_seconds"]
 
-    def _obey(self) -> None:
+    def _handle_request(self) -> None:
         message, descriptors = wire.receive(self._control)
         if message is None:
             os._exit(0)
@@ -137,26 +137,26 @@ class Cell:
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 self._finish(run, "kill")
             for run in [run for run in self._standbys if run.workspace == message["workspace"]]:
-                self._do_without(run)
+                self._discard(run)
             self._workspaces.discard(message["workspace"])
             rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))
             if message["workspace"] in self._tmps:
                 self._tmps.discard(message["workspace"])
                 rootfs.unmount_shared(rootfs.tmp_place(message["workspace"]))
 
-    def _attend(self, descriptor: int) -> None:
+    def _handle_event(self, descriptor: int) -> None:
         run = self._by_descriptor.get(descriptor)
         if run is None:
             return  # it ended earlier in this turn
         if run in self._standbys:
-            self._hear(run)
+            self._take_ready(run)
         elif descriptor == run.pidfd:
             self._finish(run, "exit")
-        elif not run.obey():
+        elif not run.handle_command():
             self._finish(run, "kill")
 
-    def _hear(self, run: Run) -> None:
-        failure = run.hear()
+    def _take_ready(self, run: Run) -> None:
+        failure = run.wait_ready()
         if failure is None:
             self._forget(run.channel.fileno())
             return
@@ -172,7 +172,7 @@ class Cell:
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
-        for run in [run for run in self._runs if not run.tick(now)]:
+        for run in [run for run in self._runs if not run.check_deadline(now)]:
             self._finish(run, "wall_time")
 
     def _finish(self, run: Run, ended_by: str) -> None:
@@ -191,8 +191,8 @@ class Cell:
             message, descriptors = self._waiting.pop(0)
             try:
                 with step("handing over the request"):
-                    run.move_in(message["workspace"], self._open_folders(message))
-                    reply = run.go(message, descriptors)
+                    run.attach_workspace(message["workspace"], self._open_folders(message))
+                    reply = run.start_program(message, descriptors)
             except StepError as error:
                 _refuse(descriptors, error)
                 run.abandon()
@@ -213,12 +213,12 @@ class Cell:
             return
         try:
             with step("moving into a workspace"):
-                run.move_in(message["workspace"], self._open_folders(message))
+                run.attach_workspace(message["workspace"], self._open_folders(message))
         except StepError:
-            # The request itself will meet with the same, and say so.
-            self._do_without(run)
+            # The request itself will fail in the same way and report it.
+            self._discard(run)
 
-    def _do_without(self, run: Run) -> None:
+    def _discard(self, run: Run) -> None:
         self._standbys.remove(run)
         run.abandon()
 
@@ -263,7 +263,7 @@ class Cell:
 
 
 def _refuse(descriptors: list[int], failure: StepError) -> None:
-    """Tell the host why a request of its is not carried out."""
+    """Reports to the host why a request is not carried out."""
     with socket.socket(fileno=descriptors[0]) as reply, suppress(OSError):
         wire.send(reply, failure.as_message())
     wire.close_all(descriptors[1:])

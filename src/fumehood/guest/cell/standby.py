@@ -16,10 +16,10 @@ from ..contract import wire
 from ..files import service
 from ..isolation.run import CHANNEL, Isolation
 from ..isolation.steps import StepError
-from ..program.start import Interpreter, RequestRefusedError
+from ..program.start import GuestInterpreter, RequestRefusedError
 
 
-def main(isolation: Isolation, interpreter: Interpreter) -> NoReturn:
+def main(isolation: Isolation, interpreter: GuestInterpreter) -> NoReturn:
     """Never returns: the process ends here or as the program."""
     try:
         isolation.before.carry_out()
@@ -35,7 +35,7 @@ def main(isolation: Isolation, interpreter: Interpreter) -> NoReturn:
         os._exit(1)
 
 
-def _serve(channel: socket.socket, isolation: Isolation, interpreter: Interpreter) -> None:
+def _serve(channel: socket.socket, isolation: Isolation, interpreter: GuestInterpreter) -> None:
     channel.send(b"ready")
     message, descriptors = wire.receive(channel)
     if message is None:

@@ -46,7 +46,7 @@ MOST_PACKET_MONITORS = 64
 class Forker:
     """What all runs of a cell have in common."""
 
-    def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: start.Interpreter, reaper: str) -> None:
+    def __init__(self, spec: CellSpec, isolation: Isolation, interpreter: start.GuestInterpreter, reaper: str) -> None:
         self.spec, self.isolation, self.interpreter, self.reaper = spec, isolation, interpreter, reaper
         self._births = 0
         self.packet_monitors = 0
@@ -73,7 +73,7 @@ class Forker:
 
 
 class Run:
-    """On standby until `go`; then under watch until it is over."""
+    """One run: on standby until `start_program`, then watched until it is over."""
 
     def __init__(self, forker: Forker) -> None:
         self._forker = forker
@@ -92,12 +92,12 @@ class Run:
             self._cgroups.make(forker.spec["limits"])
             self.channel, theirs = wire.socket_pair()
             with theirs:
-                self._start(theirs, self._cgroups.entrances())
+                self._spawn(theirs, self._cgroups.entrances())
         except OSError:
             self._cgroups.remove()
             raise
 
-    def _start(self, theirs: socket.socket, entrances: list[int]) -> None:
+    def _spawn(self, theirs: socket.socket, entrances: list[int]) -> None:
         for slot, descriptor in zip(self._forker.isolation.inherited, (theirs.fileno(), *entrances), strict=True):
             slot.value = descriptor
         # SAFETY: the next two children are born in a new process namespace, the first as its process 1; we stay here.
@@ -120,8 +120,8 @@ class Run:
             os.waitpid(self._reaper, 0)
             raise
 
-    def hear(self) -> StepError | None:
-        """The standby's first word: that it is ready, or which step failed."""
+    def wait_ready(self) -> StepError | None:
+        """Reads the standby's first message: that it is ready, or which step failed."""
         data = self.channel.recv(wire.MAX_MESSAGE_BYTES)
         if data == b"ready":
             self.is_ready = True
@@ -177,11 +177,11 @@ class Run:
             self._listeners.close()
             self._listeners = None
 
-    def move_in(self, workspace: int, folders: dict[str, str]) -> None:
-        """Show it what belongs to a sandbox. Another one that it was to serve is as if it had never been there."""
+    def attach_workspace(self, workspace: int, folders: dict[str, str]) -> None:
+        """Mounts the folders of a sandbox in it, and unmounts those of another that were mounted ahead of time."""
         if self.workspace == workspace:
             return
-        self._move_out()
+        self._detach_workspace()
         self.workspace = workspace
         for target, place in folders.items():
             # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
@@ -193,8 +193,8 @@ class Run:
             finally:
                 os.close(tree)
 
-    def _move_out(self) -> None:
-        """Of where nobody has seen anything yet."""
+    def _detach_workspace(self) -> None:
+        """No program has seen the folders yet."""
         if self.workspace is None:
             return
         with self._among_its_mounts():
@@ -211,8 +211,8 @@ class Run:
         finally:
             self._forker.return_to(kernel.CLONE_NEWNS)
 
-    def go(self, message: wire.Message, descriptors: list[int]) -> socket.socket:
-        """Hand over the request; from here on the clock runs and the host can end the run by the returned socket."""
+    def start_program(self, message: wire.Message, descriptors: list[int]) -> socket.socket:
+        """Passes the request on; from here on the clock runs, and the host can end the run over the returned socket."""
         self._connect(message["ports"], descriptors.pop() if message["ports"] else None)
         if message["spare_memory_bytes"]:
             self._cgroups.add_memory(self._forker.spec["limits"], message["spare_memory_bytes"])
@@ -230,12 +230,12 @@ class Run:
 
     @property
     def wakes_at(self) -> float | None:
-        """When `tick` has something to do."""
+        """When `check_deadline` has something to do."""
         times = [moment for moment in (self.deadline, self._interrupt_at) if moment is not None]
         return min(times, default=None)
 
-    def obey(self) -> bool:
-        """The host has something to say about a run under way; false when the run is to end."""
+    def handle_command(self) -> bool:
+        """Reads a command of the host for this run; false when the run is to end."""
         assert self.reply is not None
         data = b""
         with suppress(ConnectionResetError):
@@ -251,12 +251,12 @@ class Run:
                 self._allow(message["seconds"])
             case "rest":
                 self._allow(None)
-                self._tell_usage()
+                self._send_usage()
             case _:
                 return False
         return True
 
-    def tick(self, now: float) -> bool:
+    def check_deadline(self, now: float) -> bool:
         """False when its time is over. A session is interrupted first: it may keep its state."""
         if self._interrupt_at is not None and self._interrupt_at <= now:
             self._interrupt(_INTERRUPT_AGAIN_SECONDS)
@@ -273,7 +273,7 @@ class Run:
         with suppress(ProcessLookupError):  # it has just ended
             signal.pidfd_send_signal(self.pidfd, signal.SIGINT)
 
-    def _tell_usage(self) -> None:
+    def _send_usage(self) -> None:
         """What the session has used since its start, by the kernel's count."""
         assert self.reply is not None
         cpu_seconds = time.clock_gettime(~self._process << 3 | _CPU_CLOCK_OF_PROCESS)

@@ -23,7 +23,7 @@ class HierarchySpec(TypedDict):
     descriptor: int
 
 
-class Limits(TypedDict):
+class CellLimits(TypedDict):
     memory_bytes: int
     processes: int
     cpus: float
@@ -60,7 +60,7 @@ class CellSpec(TypedDict):
     hierarchies: list[HierarchySpec]
     entrances: list[int]
     """Files through which the cell moves itself before it makes cgroups for its runs."""
-    limits: Limits
+    limits: CellLimits
     preload: list[str]
     module_path: list[str]
     """Folders of the environment's packages, after the standard library."""

@@ -115,7 +115,7 @@ def is_shallow(text: bytes, most: int) -> bool:
     return True
 
 
-class Conversation:
+class FrameSocket:
     """The guest's end, which waits. The host is trusted: bodies may have any size."""
 
     def __init__(self, stream: socket.socket) -> None:

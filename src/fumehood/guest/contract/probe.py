@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class Answer(TypedDict, total=False):
+class ProbeAnswer(TypedDict, total=False):
     """Either a value or an error; `errno` is 0 for one that no system call gave."""
 
     value: int

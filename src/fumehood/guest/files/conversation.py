@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..contract import frames
 
 
-class RefusedError(Exception):
+class FileRefusedError(Exception):
     """For what the kernel has no number for."""
 
     def __init__(self, reason: str, **details: int | str) -> None:
@@ -22,7 +22,7 @@ class HungUpError(Exception):
 class Host:
     """The other end; its silence is not to be mistaken for an error of the file system."""
 
-    def __init__(self, conversation: frames.Conversation) -> None:
+    def __init__(self, conversation: frames.FrameSocket) -> None:
         self._conversation = conversation
 
     def send(self, header: frames.Header, body: bytes | memoryview = b"") -> None:
@@ -57,7 +57,7 @@ class Incoming:
     def check(self, sha256: str) -> None:
         """The host ends with the digest of what it sent; without one it has taken everything back."""
         if self._header.get("sha256") != sha256:
-            raise RefusedError("digest")
+            raise FileRefusedError("digest")
 
     def skip_rest(self) -> None:
         while not self._header["last"]:

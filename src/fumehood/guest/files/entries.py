@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..contract.limits import MAX_LISTING_BYTES
-from .conversation import RefusedError
+from .conversation import FileRefusedError
 from .resolution import ChangedError
 
 # With links of full length and every character escaped, one entry has some 26 kB; a body must stay below 1 MiB.
@@ -69,7 +69,7 @@ def batches(folder: int, limit: int) -> Iterator[bytes]:
         pieces.append(piece)
         size += len(piece) + 1
         if size > left:
-            raise RefusedError("too long to list")
+            raise FileRefusedError("too long to list")
         if size >= _BATCH_BYTES:
             yield _as_list(pieces)
             pieces, size, left = [], 0, left - size

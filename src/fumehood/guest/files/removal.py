@@ -6,13 +6,13 @@ import errno
 import os
 from contextlib import suppress
 
-from .resolution import ChangedError, Trail
+from .resolution import ChangedError, PathTrail
 
 _FILLED_AGAIN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 def remove_tree(folder: int, name: str) -> None:
-    trail = Trail(folder)
+    trail = PathTrail(folder)
     try:
         _empty(trail, name)
         _remove_folder(trail.folder, name)
@@ -20,7 +20,7 @@ def remove_tree(folder: int, name: str) -> None:
         trail.close()
 
 
-def _empty(trail: Trail, name: str) -> None:
+def _empty(trail: PathTrail, name: str) -> None:
     trail.enter(name)
     remaining = [_remove_files(trail.folder)]
     while remaining:
@@ -36,7 +36,7 @@ def _empty(trail: Trail, name: str) -> None:
             _remove_folder(trail.folder, remaining[-1].pop())
 
 
-def _descend(trail: Trail, name: str) -> bool:
+def _descend(trail: PathTrail, name: str) -> bool:
     """False when it is gone or no folder any more; then the removal of what is around it will tell."""
     try:
         trail.enter(name)

@@ -37,7 +37,7 @@ class Follow(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class RootFolder:
     """Where paths start. Confined: what leads out is an error; otherwise the place is its own root, as / is."""
 
     path: str
@@ -53,7 +53,7 @@ class Spot:
     name: str
 
 
-class Trail:
+class PathTrail:
     """A folder that is held open and the way to it, so that going up ends exactly where we came from.
 
     Holds two descriptors, however deep it goes.
@@ -97,13 +97,13 @@ def _identity(descriptor: int) -> tuple[int, int]:
 
 
 @contextmanager
-def find(place: Place, path: str, follow: Follow, *, make_parents: bool = False) -> Iterator[Spot]:
+def find(place: RootFolder, path: str, follow: Follow, *, make_parents: bool = False) -> Iterator[Spot]:
     """The spot that the path names; whether anything is there is for the caller to see."""
     top = os.open(place.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        trail = Trail(top)
+        trail = PathTrail(top)
         try:
-            name = _Search(place, trail, follow, make_parents).go(path)
+            name = _Search(place, trail, follow, make_parents).resolve(path)
             yield Spot(trail.folder, name)
         finally:
             trail.close()
@@ -112,12 +112,12 @@ def find(place: Place, path: str, follow: Follow, *, make_parents: bool = False)
 
 
 class _Search:
-    def __init__(self, place: Place, trail: Trail, follow: Follow, make_parents: bool) -> None:
+    def __init__(self, place: RootFolder, trail: PathTrail, follow: Follow, make_parents: bool) -> None:
         self._place, self._trail, self._follow, self._make_parents = place, trail, follow, make_parents
         self._pending: list[str] = []
         self._links = 0
 
-    def go(self, path: str) -> str:
+    def resolve(self, path: str) -> str:
         """Moves the trail to the last folder and returns the last name."""
         self._push(path)
         while self._pending:

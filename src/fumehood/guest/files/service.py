@@ -24,9 +24,9 @@ from ..contract.paths import hidden_name
 from ..isolation.descriptors import keep_one
 from . import entries
 from .atomic_write import Draft
-from .conversation import Host, HungUpError, Incoming, RefusedError
+from .conversation import FileRefusedError, Host, HungUpError, Incoming
 from .removal import remove_tree
-from .resolution import ChangedError, Follow, OutsideError, Place, Spot, find
+from .resolution import ChangedError, Follow, OutsideError, RootFolder, Spot, find
 
 _CHUNK_BYTES = 1024 * 1024
 _TMP = "/tmp"
@@ -34,10 +34,10 @@ _TMP = "/tmp"
 
 def become_service(link: int) -> None:
     """In a process of its own, which holds the conversation with the host and nothing else of ours."""
-    serve(frames.Conversation(socket.socket(fileno=keep_one(link))))
+    serve(frames.FrameSocket(socket.socket(fileno=keep_one(link))))
 
 
-def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "/workspace") -> None:
+def serve(conversation: frames.FrameSocket, root: str = "/", workspace: str = "/workspace") -> None:
     """Answers until the host hangs up."""
     service = _Service(Host(conversation), root, workspace)
     with suppress(HungUpError):
@@ -48,9 +48,9 @@ def serve(conversation: frames.Conversation, root: str = "/", workspace: str = "
 class _Service:
     def __init__(self, host: Host, root: str, workspace: str) -> None:
         self._host = host
-        self._root = Place(root, "", is_confined=False)
-        self._workspace = Place(workspace, "/workspace", is_confined=True)
-        self._tmp = Place(f"{root.rstrip('/')}{_TMP}", _TMP, is_confined=True)
+        self._root = RootFolder(root, "", is_confined=False)
+        self._workspace = RootFolder(workspace, "/workspace", is_confined=True)
+        self._tmp = RootFolder(f"{root.rstrip('/')}{_TMP}", _TMP, is_confined=True)
         self._operations: dict[str, Callable[[frames.Header], frames.Header]] = {
             "stat": self._stat,
             "list": self._list,
@@ -67,7 +67,7 @@ class _Service:
         try:
             done = self._write(header, incoming) if incoming else self._operations[header["do"]](header)
             self._host.send({"done": done})
-        except (OSError, OutsideError, ChangedError, RefusedError) as error:
+        except (OSError, OutsideError, ChangedError, FileRefusedError) as error:
             self._host.send({"error": _told(error)})
             if incoming:
                 incoming.skip_rest()
@@ -80,7 +80,7 @@ class _Service:
         with find(place, path, follow, make_parents=make_parents) as spot:
             yield spot
 
-    def _start_of(self, path: str) -> tuple[Place, str]:
+    def _start_of(self, path: str) -> tuple[RootFolder, str]:
         """Links that programs make in their own folders lead nowhere else."""
         if not path.startswith("/"):
             return self._workspace, path
@@ -167,7 +167,7 @@ class _Service:
         with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
             left = os.fstat(file).st_size
             if left > header["limit"]:
-                raise RefusedError("too large", size=left)
+                raise FileRefusedError("too large", size=left)
             digest, size, buffer = sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
             while left:
                 count = os.readv(file, [buffer[: min(left, len(buffer))]])
@@ -202,7 +202,7 @@ def _check_regular(details: os.stat_result) -> None:
     if stat.S_ISDIR(details.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(details.st_mode):
-        raise RefusedError("not a file", kind=entries.kind_of(details))
+        raise FileRefusedError("not a file", kind=entries.kind_of(details))
 
 
 def _refuse_folder(spot: Spot) -> None:
@@ -230,7 +230,7 @@ def _mode_of_writable(spot: Spot) -> int | None:
 
 def _refuse_the_top(spot: Spot) -> None:
     if spot.name == ".":
-        raise RefusedError("the top")
+        raise FileRefusedError("the top")
 
 
 def _told(error: Exception) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _told(error: Exception) -> dict[str, Any]:
             return {"reason": "outside"}
         case ChangedError():
             return {"reason": "changed"}
-        case RefusedError():
+        case FileRefusedError():
             return {"reason": str(error), **error.details}
         case _:
             raise error

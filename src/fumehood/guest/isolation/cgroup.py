@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypedDict
 
-from ..contract.cell_spec import HierarchySpec, Limits
+from ..contract.cell_spec import CellLimits, HierarchySpec
 from ..contract.limits import SOCKET_PART_OF_MEMORY
 
 _CPU_PERIOD_US = 100_000
 
 
-class Failures(TypedDict):
+class CgroupFailures(TypedDict):
     """How often the kernel had to enforce a limit."""
 
     out_of_memory_kills: int
@@ -33,7 +33,7 @@ class RunCgroups:
         self._name = name
         self._folders: list[int] = []
 
-    def make(self, limits: Limits) -> None:
+    def make(self, limits: CellLimits) -> None:
         for hierarchy in self._hierarchies:
             os.mkdir(self._name, dir_fd=hierarchy["descriptor"])
             folder = os.open(self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=hierarchy["descriptor"])
@@ -41,8 +41,8 @@ class RunCgroups:
             for name, value in _settings(hierarchy, limits):
                 _write(folder, name, value)
 
-    def add_memory(self, limits: Limits, bytes_more: int) -> None:
-        more: Limits = {**limits, "memory_bytes": limits["memory_bytes"] + bytes_more}
+    def add_memory(self, limits: CellLimits, bytes_more: int) -> None:
+        more: CellLimits = {**limits, "memory_bytes": limits["memory_bytes"] + bytes_more}
         for hierarchy, folder in zip(self._hierarchies, self._folders, strict=True):
             # Last one first: version 1 wants the limit with swap never to be below the other.
             for name, value in reversed(_settings(hierarchy, more)):
@@ -58,7 +58,7 @@ class RunCgroups:
             return _read_number(folder, "memory.peak" if version == 2 else "memory.max_usage_in_bytes")
         return 0
 
-    def failures(self) -> Failures:
+    def failures(self) -> CgroupFailures:
         kills, refused = 0, None
         for version, folder in self._with("memory"):
             kills = _read_counter(folder, "memory.events" if version == 2 else "memory.oom_control", "oom_kill")
@@ -81,7 +81,7 @@ class RunCgroups:
                 os.rmdir(self._name, dir_fd=hierarchy["descriptor"])
 
 
-def _settings(hierarchy: HierarchySpec, limits: Limits) -> list[tuple[str, str]]:
+def _settings(hierarchy: HierarchySpec, limits: CellLimits) -> list[tuple[str, str]]:
     controllers, modern = hierarchy["controllers"], hierarchy["version"] == 2
     memory, quota = str(limits["memory_bytes"]), max(1000, round(limits["cpus"] * _CPU_PERIOD_US))
     settings: list[tuple[str, str]] = []

@@ -53,7 +53,7 @@ class Page(NamedTuple):
     size: int
 
 
-class Gate:
+class SyscallGate:
     """Open in the cell for as long as the cell lives; a run closes its own by unmapping `page`."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from ..contract.landlock import landlock_abi
 from ..contract.paths import RUN_FOLDER, TMP, VAR_TMP, WORKSPACE
 from . import kernel
 from .executables import Executables
-from .plan import Plan
+from .plan import IsolationPlan
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_SOCKET, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
@@ -39,7 +39,7 @@ class FileRules:
         self._hidden = hidden
         self._ruleset = ctypes.c_int()
 
-    def prepare(self, plan: Plan) -> None:
+    def prepare(self, plan: IsolationPlan) -> None:
         if not self._abi:
             return
         plan.step("preparing file rules")
@@ -61,7 +61,7 @@ class FileRules:
         for device in _DEVICES:
             self._allow(plan, device, _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV)
 
-    def enforce(self, plan: Plan) -> None:
+    def enforce(self, plan: IsolationPlan) -> None:
         """From here on the process and its descendants are bound."""
         if not self._abi:
             return
@@ -71,7 +71,7 @@ class FileRules:
         plan.call("syscall", kernel.SYS_LANDLOCK_RESTRICT_SELF, self._ruleset, 0)
         plan.call("close", self._ruleset)
 
-    def _allow_reading(self, plan: Plan) -> None:
+    def _allow_reading(self, plan: IsolationPlan) -> None:
         if self._executables is None and self._hidden is None:
             self._allow(plan, "/", _READABLE)
             return
@@ -92,7 +92,7 @@ class FileRules:
         executing = _EXECUTE if self._executables is not None else 0
         return self._known & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV | executing)
 
-    def _allow(self, plan: Plan, path: str, access: int) -> None:
+    def _allow(self, plan: IsolationPlan, path: str, access: int) -> None:
         """The descriptor's place in the rule is where the call before it puts its result."""
         rule = ctypes.create_string_buffer(struct.pack("=Qi", access & self._known, 0), 12)
         descriptor = ctypes.c_int.from_buffer(rule, 8)

@@ -16,7 +16,7 @@ from .seccomp import set_up_numbers
 from .steps import StepError
 
 
-class Call(NamedTuple):
+class PlannedCall(NamedTuple):
     step: str
     name: str
     function: Callable[..., int]
@@ -27,11 +27,11 @@ class Call(NamedTuple):
     """Then the kernel's own result is what it returns: an error is a negative number."""
 
 
-class Plan:
+class IsolationPlan:
     """Grows call by call, each under the name of the step it belongs to."""
 
     def __init__(self) -> None:
-        self._calls: list[Call] = []
+        self._calls: list[PlannedCall] = []
         self._kept: list[object] = []
         self._step = ""
         self._set_up_numbers = set_up_numbers(os.uname().machine)
@@ -51,7 +51,7 @@ class Plan:
             arguments = (number, *arguments)
         converted = tuple(_converted(argument) for argument in arguments)
         target = set_up_function() if sets_up else getattr(libc, function)
-        self._calls.append(Call(self._step, function, target, converted, result, sets_up))
+        self._calls.append(PlannedCall(self._step, function, target, converted, result, sets_up))
 
     def write_file(self, path: str, text: str) -> None:
         descriptor, data = ctypes.c_int(), text.encode()

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..contract.cell_spec import BindSpec, CellSpec, Limits
+from ..contract.cell_spec import BindSpec, CellLimits, CellSpec
 from ..contract.limits import SANDBOX_UID
 from ..contract.paths import RUN_FOLDER, TMP
 from . import kernel
@@ -166,15 +166,15 @@ def tmp_place(identifier: int) -> str:
     return f"{RUN_FOLDER}/{identifier}.tmp"
 
 
-def mount_workspace(identifier: int, owner: int, limits: Limits, *, executable: bool) -> None:
+def mount_workspace(identifier: int, owner: int, limits: CellLimits, *, executable: bool) -> None:
     _mount_shared(workspace_place(identifier), "755", owner, limits["workspace_bytes"], limits, executable)
 
 
-def mount_tmp(identifier: int, owner: int, limits: Limits, *, executable: bool) -> None:
+def mount_tmp(identifier: int, owner: int, limits: CellLimits, *, executable: bool) -> None:
     _mount_shared(tmp_place(identifier), "1777", owner, limits["disk_bytes"], limits, executable)
 
 
-def _mount_shared(place: str, mode: str, owner: int, size: int, limits: Limits, executable: bool) -> None:
+def _mount_shared(place: str, mode: str, owner: int, size: int, limits: CellLimits, executable: bool) -> None:
     os.mkdir(place)
     options = f"mode={mode},uid={owner},gid={owner},size={size},nr_inodes={limits['inodes']}"
     try:

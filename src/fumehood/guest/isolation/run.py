@@ -13,14 +13,14 @@ import resource
 import struct
 import sys
 
-from ..contract.cell_spec import CellSpec, Limits
+from ..contract.cell_spec import CellLimits, CellSpec
 from ..contract.limits import MOST_TERMINALS, SANDBOX_UID
 from ..contract.paths import RUN_FOLDER
 from . import kernel
 from .executables import Executables
 from .gate import Page
 from .landlock import FileRules
-from .plan import Plan
+from .plan import IsolationPlan
 from .rootfs import HARMLESS
 from .users import user_map_files
 
@@ -45,7 +45,7 @@ class Isolation:
     """`before` is carried out on standby, `last` once the workspace is attached."""
 
     def __init__(self, spec: CellSpec, masks: list[tuple[str, str]], gate: Page) -> None:
-        self.before, self.last = Plan(), Plan()
+        self.before, self.last = IsolationPlan(), IsolationPlan()
         # The numbers that the process is born with: the cell writes them here before each fork.
         self.inherited = [ctypes.c_int() for _ in range(1 + len(spec["hierarchies"]))]
         uid, limits = inner_uid(spec), spec["limits"]
@@ -66,7 +66,7 @@ class Isolation:
         rules.enforce(self.last)
 
 
-def _keep_descriptors(plan: Plan, inherited: list[ctypes.c_int]) -> None:
+def _keep_descriptors(plan: IsolationPlan, inherited: list[ctypes.c_int]) -> None:
     """At known numbers, from CHANNEL on. All others belong to the cell or, worse, to other runs."""
     plan.step("closing descriptors")
     end = CHANNEL + len(inherited)
@@ -78,7 +78,7 @@ def _keep_descriptors(plan: Plan, inherited: list[ctypes.c_int]) -> None:
     plan.call("syscall", kernel.SYS_CLOSE_RANGE, end, 0xFFFFFFFF, 0)
 
 
-def _enter_namespaces(plan: Plan) -> None:
+def _enter_namespaces(plan: IsolationPlan) -> None:
     plan.step("making the run's namespaces")
     # A session of its own: `kill(0, ...)` inside must reach nobody but the run.
     plan.call("setsid")
@@ -90,7 +90,7 @@ def _enter_namespaces(plan: Plan) -> None:
     plan.call("close", descriptor)
 
 
-def _mount_folders(plan: Plan, uid: int, limits: Limits, *, executable: bool) -> None:
+def _mount_folders(plan: IsolationPlan, uid: int, limits: CellLimits, *, executable: bool) -> None:
     """A run's own /run, /tmp and /dev/shm: three folders of one file system, so that one limit holds for all."""
     flags = HARMLESS if executable else HARMLESS | kernel.MS_NOEXEC
     plan.step("mounting the run's folders")
@@ -107,7 +107,7 @@ def _mount_folders(plan: Plan, uid: int, limits: Limits, *, executable: bool) ->
     plan.call("mount", "devpts", "/dev/pts", "devpts", pts, f"newinstance,ptmxmode=0666,max={MOST_TERMINALS}")
 
 
-def _mount_proc(plan: Plan, masks: list[tuple[str, str]]) -> ctypes.c_int:
+def _mount_proc(plan: IsolationPlan, masks: list[tuple[str, str]]) -> ctypes.c_int:
     """Returns where a descriptor of /proc/sys/user will be, below the read-only copy of /proc/sys."""
     plan.step("mounting /proc")
     # Processes that the program has no rights over are not shown: process 1 is the only one.
@@ -121,7 +121,7 @@ def _mount_proc(plan: Plan, masks: list[tuple[str, str]]) -> ctypes.c_int:
     return switches
 
 
-def _attach_copy(plan: Plan, source: str, target: str, attributes: int = 0) -> None:
+def _attach_copy(plan: IsolationPlan, source: str, target: str, attributes: int = 0) -> None:
     tree = ctypes.c_int()
     clone = kernel.OPEN_TREE_CLONE | os.O_CLOEXEC
     plan.call("syscall", kernel.SYS_OPEN_TREE, kernel.AT_FDCWD, source, clone, result=tree)
@@ -133,13 +133,13 @@ def _attach_copy(plan: Plan, source: str, target: str, attributes: int = 0) -> N
     plan.call("close", tree)
 
 
-def _join_cgroups(plan: Plan, count: int) -> None:
+def _join_cgroups(plan: IsolationPlan, count: int) -> None:
     plan.step("joining the run's cgroups")
     for number in range(count):
         plan.call("write", FIRST_CGROUP + number, b"0", 1)
 
 
-def _set_limits(plan: Plan, limits: Limits) -> None:
+def _set_limits(plan: IsolationPlan, limits: CellLimits) -> None:
     plan.step("setting limits")
     # The cell changed its uid, which made it and its children undumpable: their own /proc files belong to nobody.
     plan.call("prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -153,7 +153,7 @@ def _set_limits(plan: Plan, limits: Limits) -> None:
         plan.call("sched_setaffinity", 0, len(packed), packed)
 
 
-def _rlimits(limits: Limits) -> list[tuple[int, int, int]]:
+def _rlimits(limits: CellLimits) -> list[tuple[int, int, int]]:
     fixed = {
         resource.RLIMIT_SIGPENDING: MOST_PENDING_SIGNALS,
         resource.RLIMIT_NOFILE: limits["open_files"],
@@ -179,7 +179,7 @@ def own_address_space() -> int:
         return int(stream.read().split()[0]) * resource.getpagesize()
 
 
-def _become_user(plan: Plan, uid: int, processes: int) -> None:
+def _become_user(plan: IsolationPlan, uid: int, processes: int) -> None:
     """Enter a user namespace that owns nothing: whatever privilege is gained in it is worth nothing outside of it."""
     plan.step("becoming the sandbox's user")
     if uid:
@@ -194,7 +194,7 @@ def _become_user(plan: Plan, uid: int, processes: int) -> None:
     plan.call("setrlimit", resource.RLIMIT_NPROC, struct.pack("=QQ", processes, processes))
 
 
-def _limit_namespace(plan: Plan, switches: ctypes.c_int) -> None:
+def _limit_namespace(plan: IsolationPlan, switches: ctypes.c_int) -> None:
     """In the run's own user namespace, whose switches these are, while it may still turn them.
 
     No user namespace in it is a wall behind the filter: without one nobody here can have any other kind, since all need
@@ -215,13 +215,13 @@ def _part_of_watches(name: str) -> int:
         return max(1, int(stream.read()) // _PART_OF_WATCHES)
 
 
-def _close_gate(plan: Plan, gate: Page) -> None:
+def _close_gate(plan: IsolationPlan, gate: Page) -> None:
     """The filter is the cell's and was here from birth; from here on nobody in this process knows how to pass it."""
     plan.step("closing the gate to set-up calls")
     plan.call("munmap", ctypes.c_void_p(gate.address), gate.size)
 
 
-def _drop_privileges(plan: Plan) -> None:
+def _drop_privileges(plan: IsolationPlan) -> None:
     plan.step("dropping privileges")
     with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as stream:
         last = int(stream.read())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 
 from . import kernel
-from .gate import Gate
+from .gate import SyscallGate
 from .seccomp.compiler import secret_places
 
 _INSTRUCTION_BYTES = 8
 
 
-def install_filter(program: bytes, gate: Gate | None = None) -> None:
+def install_filter(program: bytes, gate: SyscallGate | None = None) -> None:
     """`program` is an array of struct sock_filter. With a gate, its secret is what opens the gated calls."""
     places = list(secret_places(program))
     if bool(places) != (gate is not None):

@@ -10,12 +10,12 @@ import json
 import sys
 from collections.abc import Callable
 
-from ..contract.probe import Answer
+from ..contract.probe import ProbeAnswer
 from ..isolation import kernel
 from . import namespaces, restrictions
 from .attempts import attempt
 
-__all__ = ["PROBES", "Answer", "main"]
+__all__ = ["PROBES", "ProbeAnswer", "main"]
 
 PROBES: dict[str, Callable[[], int | None]] = {
     "user namespaces": namespaces.enter_user_namespace,

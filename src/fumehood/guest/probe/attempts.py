@@ -10,14 +10,14 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from ..contract.probe import Answer
+from ..contract.probe import ProbeAnswer
 from ..isolation import kernel
 from ..isolation.steps import StepError
 
 _PATIENCE_SECONDS = 5.0
 
 
-def attempt(function: Callable[[], int | None]) -> Answer:
+def attempt(function: Callable[[], int | None]) -> ProbeAnswer:
     """Call it in a child; when this returns, the child and all that it started are gone."""
     read, write = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
@@ -38,7 +38,7 @@ def attempt(function: Callable[[], int | None]) -> Answer:
 
 
 def _answer(function: Callable[[], int | None], pipe: int) -> NoReturn:
-    answer: Answer
+    answer: ProbeAnswer
     try:
         kernel.die_with_parent()
         answer = {"value": function() or 0}

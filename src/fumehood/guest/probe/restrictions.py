@@ -12,8 +12,8 @@ from ..contract import wire
 from ..contract.landlock import landlock_abi
 from ..contract.limits import SANDBOX_UID
 from ..isolation import kernel
-from ..isolation.gate import Gate
-from ..isolation.plan import Plan
+from ..isolation.gate import SyscallGate
+from ..isolation.plan import IsolationPlan
 from ..isolation.seccomp import build_filter
 from ..isolation.syscall_filter import install_filter
 from ..isolation.users import map_own_user
@@ -24,8 +24,8 @@ _PROCESSES = 4
 _FIRST_LANDLOCK_RIGHTS = (1 << 13) - 1
 
 
-def _plan_without_privileges() -> Plan:
-    plan = Plan()
+def _plan_without_privileges() -> IsolationPlan:
+    plan = IsolationPlan()
     plan.call("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     return plan
 
@@ -54,7 +54,7 @@ def _status(field: str) -> str:
 def seccomp() -> None:
     program = build_filter(os.uname().machine, is_gated=True)
     _plan_without_privileges().carry_out()
-    install_filter(program, Gate())
+    install_filter(program, SyscallGate())
     expect(_status("Seccomp") == "2", "the filter is not active")
 
 
@@ -81,7 +81,7 @@ def process_limit() -> None:
 
 def _drop_capabilities() -> None:
     """Whoever has the right ones is not bound by limits."""
-    plan = Plan()
+    plan = IsolationPlan()
     plan.call("capset", struct.pack("=Ii", kernel.CAPABILITY_VERSION_3, 0), bytes(24))
     plan.carry_out()
 

@@ -9,7 +9,7 @@ from ..isolation.steps import StepError
 from . import start
 
 
-def preload(interpreter: start.Interpreter, modules: list[str]) -> None:
+def preload(interpreter: start.GuestInterpreter, modules: list[str]) -> None:
     # Numeric libraries start a thread for each core when they are imported; a forked run could not use them.
     threads = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     usual = dict(os.environ)

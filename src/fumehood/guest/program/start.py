@@ -47,7 +47,7 @@ class PreloadError(Exception):
     """A module of the policy's cannot be imported; says which, and why."""
 
 
-class Interpreter:
+class GuestInterpreter:
     """What the cell knows of its interpreter and every run needs to know."""
 
     def __init__(self, environment: dict[str, str], module_path: list[str]) -> None:
@@ -128,7 +128,7 @@ class Interpreter:
         gc.enable()
         stream = socket.socket(fileno=_CONVERSATION)
         folders = _own_folders(WORKSPACE, request["environment"])
-        session.serve(frames.Conversation(stream), self._last_module, _SCRATCH, folders)
+        session.serve(frames.FrameSocket(stream), self._last_module, _SCRATCH, folders)
 
     def _become_python(self, path: str, source: bytes, request: dict[str, Any]) -> NoReturn:
         sys.argv = [path, *request["arguments"]]

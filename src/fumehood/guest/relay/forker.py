@@ -45,7 +45,7 @@ class RelayForker:
 
     def __init__(self, control: socket.socket, spec: RelaySpec) -> None:
         self._control = control
-        self._interpreter = start.Interpreter(spec["environment"], spec["module_path"])
+        self._interpreter = start.GuestInterpreter(spec["environment"], spec["module_path"])
         self._ours = take_out_of_sight()
         preload(self._interpreter, spec["preload"])
         with step("preparing the isolation of runs"):

@@ -19,7 +19,7 @@ from ..contract.relay_spec import RelaySpec, RunLimits
 from ..isolation import kernel
 from ..isolation.executables import Executables
 from ..isolation.landlock import FileRules
-from ..isolation.plan import Plan
+from ..isolation.plan import IsolationPlan
 from ..isolation.run import MOST_PENDING_SIGNALS, own_address_space
 from ..isolation.seccomp import build_filter
 from ..isolation.steps import step
@@ -40,7 +40,7 @@ class RelayIsolation:
     """`layers` are the names of those that this kernel has."""
 
     def __init__(self, spec: RelaySpec) -> None:
-        self.plan = Plan()
+        self.plan = IsolationPlan()
         self.spec = spec
         self.layers = ["seccomp"]
         _become_ordinary(self.plan, spec["user"])
@@ -95,7 +95,7 @@ def _seccomp_program(spec: RelaySpec) -> bytes:
     )
 
 
-def _become_ordinary(plan: Plan, user: list[int] | None) -> None:
+def _become_ordinary(plan: IsolationPlan, user: list[int] | None) -> None:
     plan.step("becoming the sandbox's user")
     # A session of its own: `kill(0, ...)` inside must reach nobody but the run.
     plan.call("setsid")
@@ -108,7 +108,7 @@ def _become_ordinary(plan: Plan, user: list[int] | None) -> None:
     plan.call("prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def _set_limits(plan: Plan, limits: RunLimits) -> None:
+def _set_limits(plan: IsolationPlan, limits: RunLimits) -> None:
     plan.step("setting limits")
     if os.path.exists("/proc/self/oom_score_adj"):
         # When memory runs out, the kernel is to take the program and none of ours.

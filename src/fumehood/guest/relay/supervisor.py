@@ -32,7 +32,7 @@ class Birth(NamedTuple):
     """What a new run needs to know."""
 
     isolation: RelayIsolation
-    interpreter: start.Interpreter
+    interpreter: start.GuestInterpreter
     message: wire.Message
     descriptors: list[int]
     """Its reply socket, its request, and then what takes the place of its standard streams."""
@@ -47,7 +47,7 @@ _INTERRUPT_AGAIN_SECONDS = 1.0
 _DISKS = (*scratch.FOLDERS, WORKSPACE)
 
 
-def main(isolation: RelayIsolation, interpreter: start.Interpreter, gate: socket.socket) -> NoReturn:
+def main(isolation: RelayIsolation, interpreter: start.GuestInterpreter, gate: socket.socket) -> NoReturn:
     """Waits for a run, then is its supervisor, and ends with it."""
     try:
         kernel.die_with_parent()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.guest.contract.frames import Conversation, Decoder, FrameError, encode, is_shallow
+from fumehood.guest.contract.frames import Decoder, FrameError, FrameSocket, encode, is_shallow
 
 HEADERS = st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20) | st.booleans(), max_size=4)
 MESSAGES = st.lists(st.tuples(HEADERS, st.binary(max_size=200)), max_size=6)
@@ -76,6 +76,6 @@ def test_a_conversation_ends_when_the_other_side_hangs_up() -> None:
     with ours, theirs:
         ours.sendall(encode({"a": 1}, b"body"))
         ours.close()
-        conversation = Conversation(theirs)
+        conversation = FrameSocket(theirs)
         assert conversation.receive() == ({"a": 1}, b"body")
         assert conversation.receive() is None

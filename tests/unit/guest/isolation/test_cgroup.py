@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.guest.contract.cell_spec import HierarchySpec, Limits
+from fumehood.guest.contract.cell_spec import CellLimits, HierarchySpec
 from fumehood.guest.isolation.cgroup import RunCgroups
 
-LIMITS: Limits = {
+LIMITS: CellLimits = {
     "memory_bytes": 64 * 1024 * 1024,
     "processes": 7,
     "cpus": 0.5,

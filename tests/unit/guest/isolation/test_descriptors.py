@@ -24,7 +24,7 @@ def test_a_file_service_keeps_its_conversation_and_nothing_else() -> None:
         service = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stderr=subprocess.PIPE)
         theirs.close()
         with service:
-            host = frames.Conversation(ours)
+            host = frames.FrameSocket(ours)
             host.send({"do": "stat", "path": "/dev/null", "follow": False})
             answer = host.receive()
             assert answer

@@ -11,11 +11,11 @@ from fumehood.guest.isolation.syscall_filter import install_filter
 BEHIND_A_FILTER = """
 import errno, os, sys
 from fumehood.guest.isolation import kernel
-from fumehood.guest.isolation.gate import Gate
+from fumehood.guest.isolation.gate import SyscallGate
 from fumehood.guest.isolation.seccomp import build_filter
 from fumehood.guest.isolation.syscall_filter import install_filter
 
-gate = Gate()
+gate = SyscallGate()
 kernel.set_option(kernel.PR_SET_NO_NEW_PRIVS, 1)
 install_filter(build_filter(os.uname().machine, is_gated=True), gate)
 try:

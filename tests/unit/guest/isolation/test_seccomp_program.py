@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.guest.contract.syscalls.decisions import ALLOW, KILL_PROCESS, Check, Decision, Verdict, fail_with
+from fumehood.guest.contract.syscalls.decisions import (
+    ALLOW,
+    KILL_PROCESS,
+    Decision,
+    SyscallAction,
+    SyscallCheck,
+    fail_with,
+)
 from fumehood.guest.contract.syscalls.profile import RULES
 from fumehood.guest.isolation.seccomp import build_filter, numbers_aarch64, numbers_x86_64, set_up_numbers
-from fumehood.guest.isolation.seccomp.bpf import EQUAL, Program
+from fumehood.guest.isolation.seccomp.bpf import EQUAL, BpfProgram
 from fumehood.guest.isolation.seccomp.compiler import compile_filter, secret_places, segments
 
 EPERM, ENOSYS = fail_with(errno.EPERM), fail_with(errno.ENOSYS)
@@ -84,7 +91,7 @@ def simulate(program: bytes, call: Call) -> int:
 
 
 def evaluate(decision: Decision, values: list[int]) -> int:
-    while isinstance(decision, Check):
+    while isinstance(decision, SyscallCheck):
         half = values[decision.argument] >> (32 if decision.is_upper_half else 0) & WORD
         decision = decision.then if half & decision.mask in decision.values else decision.otherwise
     return decision.value
@@ -99,13 +106,13 @@ def expected(machine: str, call: Call) -> int:
     return evaluate(DECISIONS.get(names[0], ENOSYS) if names else ENOSYS, call.arguments)
 
 
-def decide(name: str, *values: int, machine: str = "x86_64") -> Verdict:
+def decide(name: str, *values: int, machine: str = "x86_64") -> SyscallAction:
     padded = [*values, *[0] * (6 - len(values))]
-    return Verdict(simulate(FILTERS[machine], Call(NUMBERS[machine][name], ARCHITECTURES[machine], padded)))
+    return SyscallAction(simulate(FILTERS[machine], Call(NUMBERS[machine][name], ARCHITECTURES[machine], padded)))
 
 
 def interesting_values(decision: Decision) -> set[int]:
-    if isinstance(decision, Verdict):
+    if isinstance(decision, SyscallAction):
         return set()
     near = {value ^ bit for value in decision.values for bit in (0, 1, decision.mask)}
     return near | interesting_values(decision.then) | interesting_values(decision.otherwise)
@@ -233,11 +240,11 @@ def test_a_filter_that_is_not_gated_has_no_place_for_a_secret(machine: str) -> N
 
 
 def nested_decisions() -> st.SearchStrategy[Decision]:
-    verdicts = st.builds(Verdict, words)
+    verdicts = st.builds(SyscallAction, words)
     return st.recursive(
         verdicts,
         lambda inner: st.builds(
-            Check,
+            SyscallCheck,
             st.integers(0, 5),
             st.lists(words, max_size=4).map(tuple),
             inner,
@@ -268,7 +275,7 @@ def test_segments_join_neighbours_with_equal_decisions() -> None:
 
 
 def test_a_program_too_long_for_short_jumps_takes_detours() -> None:
-    table = {number: Verdict(number) for number in range(900)}
+    table = {number: SyscallAction(number) for number in range(900)}
     program = compile_filter(7, segments(table, ENOSYS))
     assert any(code == 0x05 for code, *_ in struct.iter_unpack("=HBBI", program))
     assert all(simulate(program, Call(number, 7, [0] * 6)) == number for number in table)
@@ -279,7 +286,7 @@ def test_a_program_too_long_for_short_jumps_takes_detours() -> None:
 def test_both_targets_of_a_branch_stay_reachable_around_the_limit(
     then_is_farther: bool, between: int, before: int
 ) -> None:
-    program = Program()
+    program = BpfProgram()
     far = program.ret(1)
     for _ in range(between):
         program.ret(99)

@@ -57,7 +57,7 @@ class Room:
             yield Files(self.policy, lambda: nullcontext(conversation))
 
     def _serve(self, stream: socket.socket) -> None:
-        guest_files.serve(frames.Conversation(stream), str(self.root), str(self.workspace))
+        guest_files.serve(frames.FrameSocket(stream), str(self.root), str(self.workspace))
 
 
 @asynccontextmanager

@@ -34,7 +34,7 @@ kernel.mount("workspace", root + "/workspace", "tmpfs", 0, "size=1m,nr_inodes=20
 kernel.mount("data", root + "/data", "tmpfs", kernel.MS_RDONLY, "")
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-service.serve(frames.Conversation(socket.socket(fileno=int(sys.argv[2]))), root, root + "/workspace")
+service.serve(frames.FrameSocket(socket.socket(fileno=int(sys.argv[2]))), root, root + "/workspace")
 """
 
 

@@ -169,7 +169,7 @@ async def flipping(room: Room, old: bytes, new: bytes) -> AsyncIterator[Files]:
             forth = threading.Thread(target=relay, args=(stream, near))
             back.start()
             forth.start()
-            guest_files.serve(frames.Conversation(far), str(room.root), str(room.workspace))
+            guest_files.serve(frames.FrameSocket(far), str(room.root), str(room.workspace))
             far.shutdown(socket.SHUT_RDWR)
             back.join()
             forth.join()

@@ -11,7 +11,7 @@ from typing import Literal
 from fumehood.backends.native.cgroups import CONTROLLERS, CellCgroups
 from fumehood.backends.native.doctor.diagnosis import MechanismCheck, MechanismState, Remedy, boot_with
 from fumehood.backends.native.host_facts import HostFacts
-from fumehood.guest.contract.probe import Answer
+from fumehood.guest.contract.probe import ProbeAnswer
 
 Version = Literal[1, 2]
 
@@ -69,7 +69,7 @@ def open_trial_groups(machine: HostFacts) -> Iterator[TrialGroups]:
 
 
 def judge_controllers(
-    machine: HostFacts, answers: Mapping[str, Answer], failures: Mapping[str, str]
+    machine: HostFacts, answers: Mapping[str, ProbeAnswer], failures: Mapping[str, str]
 ) -> Iterator[MechanismCheck]:
     for controller in CONTROLLERS:
         name, purpose = f"{controller} cgroup", _PURPOSES[controller]

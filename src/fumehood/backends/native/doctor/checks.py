@@ -24,7 +24,7 @@ from fumehood.backends.native.doctor.diagnosis import (
 )
 from fumehood.backends.native.host_facts import HostFacts, detect
 from fumehood.errors import StepFailedError
-from fumehood.guest.contract.probe import Answer
+from fumehood.guest.contract.probe import ProbeAnswer
 
 _USERS = "user namespaces"
 _PATIENCE_SECONDS = 120.0
@@ -63,7 +63,7 @@ AFTER_CGROUPS = (
 
 
 def judge(
-    mechanisms: tuple[Mechanism, ...], answers: Mapping[str, Answer], settings: KernelSettings, *, is_root: bool
+    mechanisms: tuple[Mechanism, ...], answers: Mapping[str, ProbeAnswer], settings: KernelSettings, *, is_root: bool
 ) -> Iterator[MechanismCheck]:
     for mechanism in mechanisms:
         answer = answers[mechanism.name]
@@ -108,7 +108,7 @@ def _checks(machine: HostFacts) -> tuple[MechanismCheck, ...]:
     )
 
 
-def probe(machine: HostFacts, entrances: Mapping[str, Path]) -> dict[str, Answer]:
+def probe(machine: HostFacts, entrances: Mapping[str, Path]) -> dict[str, ProbeAnswer]:
     """One answer for each mechanism, and for each cgroup whose entrance is given."""
     folder = Path(fumehood.guest.__file__).parent.parent
     done = subprocess.run(

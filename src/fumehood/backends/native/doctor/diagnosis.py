@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from fumehood.guest.contract.probe import Answer
+from fumehood.guest.contract.probe import ProbeAnswer
 
 _SYSCTLS = (
     "kernel.apparmor_restrict_unprivileged_userns",
@@ -89,7 +89,7 @@ def read_settings(*, is_root: bool, interpreter: str, proc: Path = Path("/proc")
     )
 
 
-def explain(mechanism: str, answer: Answer, settings: KernelSettings) -> Remedy:
+def explain(mechanism: str, answer: ProbeAnswer, settings: KernelSettings) -> Remedy:
     said = answer.get("error", "")
     if answer.get("errno") == errno.ENOSYS:
         version = _NEEDED_VERSION.get(mechanism)

@@ -6,7 +6,7 @@ has only some of them, and importing `socket` for a few numbers costs more than 
 
 import errno
 
-from .decisions import ALLOW, Check, Decision, fail_with
+from .decisions import ALLOW, Decision, SyscallCheck, fail_with
 
 REFUSE = fail_with(errno.EPERM)
 
@@ -50,26 +50,26 @@ _TERMINAL_TAKEOVERS = (
 _PERSONALITIES = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 
 
-def without_set_id_bits(mode: int) -> Check:
+def without_set_id_bits(mode: int) -> SyscallCheck:
     """`mode` is the index of a umode_t argument. No file in a sandbox gets to run as somebody else."""
-    return Check(mode, (0,), ALLOW, REFUSE, mask=_SET_ID_BITS)
+    return SyscallCheck(mode, (0,), ALLOW, REFUSE, mask=_SET_ID_BITS)
 
 
-def creating_without_set_id_bits(flags: int) -> Check:
+def creating_without_set_id_bits(flags: int) -> SyscallCheck:
     """For open and openat, where the mode follows the flags and is arbitrary leftovers unless a file is created."""
-    return Check(flags, (0,), ALLOW, without_set_id_bits(flags + 1), mask=_O_CREAT_OR_TMPFILE)
+    return SyscallCheck(flags, (0,), ALLOW, without_set_id_bits(flags + 1), mask=_O_CREAT_OR_TMPFILE)
 
 
-def plain_files(mode: int) -> Check:
+def plain_files(mode: int) -> SyscallCheck:
     """For mknod: no devices, and no set-id bits; both are in the one umode_t."""
-    return Check(mode, _PLAIN_FILE_TYPES, ALLOW, REFUSE, mask=_FILE_TYPE_BITS | _SET_ID_BITS)
+    return SyscallCheck(mode, _PLAIN_FILE_TYPES, ALLOW, REFUSE, mask=_FILE_TYPE_BITS | _SET_ID_BITS)
 
 
 def _ordinary_sockets() -> Decision:
     """For socket and socketpair, whose three arguments are int: domain, type, protocol."""
     # Not netlink, which getifaddrs would use: what waits in such sockets is counted for nobody.
-    internet = Check(0, (_AF_INET, _AF_INET6), _internet_sockets(), fail_with(errno.EAFNOSUPPORT))
-    return Check(0, (_AF_UNIX,), ALLOW, internet)
+    internet = SyscallCheck(0, (_AF_INET, _AF_INET6), _internet_sockets(), fail_with(errno.EAFNOSUPPORT))
+    return SyscallCheck(0, (_AF_UNIX,), ALLOW, internet)
 
 
 def _internet_sockets() -> Decision:
@@ -77,21 +77,23 @@ def _internet_sockets() -> Decision:
 
     The type counts as well: it selects DCCP by itself, and AF_INET with SOCK_PACKET is another name for AF_PACKET.
     """
-    protocol = Check(2, _IP_PROTOCOLS, ALLOW, fail_with(errno.EPROTONOSUPPORT))
-    return Check(1, (_SOCK_STREAM, _SOCK_DGRAM), protocol, REFUSE, mask=_SOCK_TYPE_BITS)
+    protocol = SyscallCheck(2, _IP_PROTOCOLS, ALLOW, fail_with(errno.EPROTONOSUPPORT))
+    return SyscallCheck(1, (_SOCK_STREAM, _SOCK_DGRAM), protocol, REFUSE, mask=_SOCK_TYPE_BITS)
 
 
-def or_sockets_of_the_cell(others: Decision) -> Check:
+def or_sockets_of_the_cell(others: Decision) -> SyscallCheck:
     """With which it sets the network of a run up, and watches it."""
-    return Check(0, (_AF_PACKET, _AF_NETLINK), ALLOW, others)
+    return SyscallCheck(0, (_AF_PACKET, _AF_NETLINK), ALLOW, others)
 
 
-def or_packet_filter(others: Decision) -> Check:
-    return Check(1, (_SOL_SOCKET,), Check(2, (_SO_ATTACH_FILTER,), ALLOW, others), others)
+def or_packet_filter(others: Decision) -> SyscallCheck:
+    return SyscallCheck(1, (_SOL_SOCKET,), SyscallCheck(2, (_SO_ATTACH_FILTER,), ALLOW, others), others)
 
 
-SAME_NAMESPACES = Check(0, (0,), ALLOW, REFUSE, mask=_NEW_NAMESPACES | _SIBLING)
+SAME_NAMESPACES = SyscallCheck(0, (0,), ALLOW, REFUSE, mask=_NEW_NAMESPACES | _SIBLING)
 ORDINARY_SOCKETS = _ordinary_sockets()
-NO_TERMINAL_TAKEOVER = Check(1, _TERMINAL_TAKEOVERS, REFUSE, ALLOW)  # ioctl(unsigned int fd, unsigned int cmd, ...)
-KNOWN_PERSONALITIES = Check(0, _PERSONALITIES, ALLOW, REFUSE)  # personality(unsigned int)
-ITSELF_AT_FIRST, ITSELF_AT_SECOND = (Check(index, (0,), ALLOW, REFUSE) for index in (0, 1))  # a pid_t or int
+NO_TERMINAL_TAKEOVER = SyscallCheck(
+    1, _TERMINAL_TAKEOVERS, REFUSE, ALLOW
+)  # ioctl(unsigned int fd, unsigned int cmd, ...)
+KNOWN_PERSONALITIES = SyscallCheck(0, _PERSONALITIES, ALLOW, REFUSE)  # personality(unsigned int)
+ITSELF_AT_FIRST, ITSELF_AT_SECOND = (SyscallCheck(index, (0,), ALLOW, REFUSE) for index in (0, 1))  # a pid_t or int

@@ -8,13 +8,13 @@ from typing import NamedTuple
 WORD = 0xFFFF_FFFF
 
 
-class Verdict(NamedTuple):
+class SyscallAction(NamedTuple):
     """A final answer, as the SECCOMP_RET_* value that the filter returns."""
 
     value: int
 
 
-class Check(NamedTuple):
+class SyscallCheck(NamedTuple):
     """Whether the low 32 bits of an argument, masked, are one of `values`.
 
     The high 32 bits are looked at for pointers alone. The kernel uses them in none of the other arguments that the
@@ -31,7 +31,7 @@ class Check(NamedTuple):
     is_upper_half: bool = False
 
 
-Decision = Verdict | Check
+Decision = SyscallAction | SyscallCheck
 
 
 class Gated(NamedTuple):
@@ -44,10 +44,10 @@ class Gated(NamedTuple):
     otherwise: Decision
 
 
-ALLOW = Verdict(0x7FFF_0000)
-KILL_PROCESS = Verdict(0x8000_0000)
+ALLOW = SyscallAction(0x7FFF_0000)
+KILL_PROCESS = SyscallAction(0x8000_0000)
 
 
-def fail_with(error: int) -> Verdict:
+def fail_with(error: int) -> SyscallAction:
     """The call is not made and returns `error`; 0 makes it look done."""
-    return Verdict(0x0005_0000 | error)
+    return SyscallAction(0x0005_0000 | error)

@@ -10,7 +10,7 @@ The constants are kernel ABI, equal on every supported architecture.
 
 import errno
 
-from .decisions import ALLOW, Check, Decision, fail_with
+from .decisions import ALLOW, Decision, SyscallCheck, fail_with
 
 _SOL_IP, _SOL_SOCKET, _SOL_TCP, _SOL_UDP, _SOL_IPV6 = 0, 1, 6, 17, 41
 
@@ -62,10 +62,12 @@ def _known_socket_options() -> Decision:
     """For setsockopt(int fd, int level, int name, ...)."""
     decision: Decision = _NO_SUCH_OPTION
     for level, names in _SOCKET_OPTIONS.items():
-        decision = Check(1, (level,), Check(2, tuple(names.values()), ALLOW, _NO_SUCH_OPTION), decision)
+        decision = SyscallCheck(1, (level,), SyscallCheck(2, tuple(names.values()), ALLOW, _NO_SUCH_OPTION), decision)
     return decision
 
 
 _NO_SUCH_OPTION = fail_with(errno.ENOPROTOOPT)
 KNOWN_SOCKET_OPTIONS = _known_socket_options()
-KNOWN_PROCESS_OPTIONS = Check(0, tuple(_PROCESS_OPTIONS.values()), ALLOW, fail_with(errno.EINVAL))  # prctl(int, ...)
+KNOWN_PROCESS_OPTIONS = SyscallCheck(
+    0, tuple(_PROCESS_OPTIONS.values()), ALLOW, fail_with(errno.EINVAL)
+)  # prctl(int, ...)

@@ -6,7 +6,7 @@ kernel ABI, equal on every supported architecture.
 
 import errno
 
-from .decisions import ALLOW, WORD, Check, Decision, fail_with
+from .decisions import ALLOW, WORD, Decision, SyscallCheck, fail_with
 
 _EPERM = fail_with(errno.EPERM)
 _UNKNOWN = fail_with(errno.EINVAL)
@@ -36,32 +36,38 @@ _IOPRIO_PROCESS, _IOPRIO_PGRP = 1, 2
 
 _RLIMITS_BUT_CORE = (*range(4), *range(5, 16))  # RLIMIT_CORE is 4
 
-NO_HUGE_MAPPING = Check(3, (0,), ALLOW, _NO_HUGE_PAGES, mask=_MAP_HUGETLB)  # mmap(addr, length, prot, flags, ...)
-NO_HUGE_SEGMENT = Check(2, (0,), ALLOW, _NO_HUGE_PAGES, mask=_SHM_HUGETLB)  # shmget(key, size, int flags)
-ORDINARY_MEMORY_FILE = Check(1, (0,), ALLOW, _UNKNOWN, mask=WORD & ~_MFD_ORDINARY)  # memfd_create(name, unsigned flags)
-KNOWN_FCNTL = Check(1, _FCNTL_COMMANDS, ALLOW, _UNKNOWN)  # fcntl(unsigned fd, unsigned command, ...)
-ORDINARY_RENAME = Check(4, (0,), ALLOW, _UNKNOWN, mask=WORD & ~_RENAME_ORDINARY)  # renameat2(..., unsigned flags)
+NO_HUGE_MAPPING = SyscallCheck(
+    3, (0,), ALLOW, _NO_HUGE_PAGES, mask=_MAP_HUGETLB
+)  # mmap(addr, length, prot, flags, ...)
+NO_HUGE_SEGMENT = SyscallCheck(2, (0,), ALLOW, _NO_HUGE_PAGES, mask=_SHM_HUGETLB)  # shmget(key, size, int flags)
+ORDINARY_MEMORY_FILE = SyscallCheck(
+    1, (0,), ALLOW, _UNKNOWN, mask=WORD & ~_MFD_ORDINARY
+)  # memfd_create(name, unsigned flags)
+KNOWN_FCNTL = SyscallCheck(1, _FCNTL_COMMANDS, ALLOW, _UNKNOWN)  # fcntl(unsigned fd, unsigned command, ...)
+ORDINARY_RENAME = SyscallCheck(
+    4, (0,), ALLOW, _UNKNOWN, mask=WORD & ~_RENAME_ORDINARY
+)  # renameat2(..., unsigned flags)
 
 
-def priority_of_processes(permitted: Decision = ALLOW) -> Check:
+def priority_of_processes(permitted: Decision = ALLOW) -> SyscallCheck:
     """setpriority(int which, int who, ...): by user it would reach every process that has the same."""
-    return Check(0, (_PRIO_PROCESS, _PRIO_PGRP), permitted, _EPERM)
+    return SyscallCheck(0, (_PRIO_PROCESS, _PRIO_PGRP), permitted, _EPERM)
 
 
-def disk_priority_of_processes(permitted: Decision = ALLOW) -> Check:
+def disk_priority_of_processes(permitted: Decision = ALLOW) -> SyscallCheck:
     """ioprio_set(int which, int who, ...)"""
-    return Check(0, (_IOPRIO_PROCESS, _IOPRIO_PGRP), permitted, _EPERM)
+    return SyscallCheck(0, (_IOPRIO_PROCESS, _IOPRIO_PGRP), permitted, _EPERM)
 
 
-def limits_but_core(resource: int) -> Check:
+def limits_but_core(resource: int) -> SyscallCheck:
     """`resource` is the index of an unsigned int. RLIMIT_CORE stays 1, which is less than 0 to a piped core handler.
 
     Programs that want no core file set it to 0. They are told that it is done: no core file is what they have.
     """
-    return Check(resource, _RLIMITS_BUT_CORE, ALLOW, _DONE)
+    return SyscallCheck(resource, _RLIMITS_BUT_CORE, ALLOW, _DONE)
 
 
-def reading_limits_or_setting(pointer: int, resource: int) -> Check:
+def reading_limits_or_setting(pointer: int, resource: int) -> SyscallCheck:
     """prlimit64: with a null pointer, in both its halves, nothing is set."""
     setting = limits_but_core(resource)
-    return Check(pointer, (0,), Check(pointer, (0,), ALLOW, setting, is_upper_half=True), setting)
+    return SyscallCheck(pointer, (0,), SyscallCheck(pointer, (0,), ALLOW, setting, is_upper_half=True), setting)

@@ -25,7 +25,7 @@ from .arguments import (
     plain_files,
     without_set_id_bits,
 )
-from .decisions import ALLOW, Check, Decision, Gated, fail_with
+from .decisions import ALLOW, Decision, Gated, SyscallCheck, fail_with
 from .options import KNOWN_PROCESS_OPTIONS, KNOWN_SOCKET_OPTIONS
 from .outside_effects import (
     KNOWN_FCNTL,
@@ -161,7 +161,7 @@ def decisions(numbers: Mapping[str, int]) -> dict[int, Decision]:
 # Whoever has the same user may change these of a process. By the number 0 a process means itself.
 _OWN_PROCESS_RULES: tuple[tuple[Decision, str], ...] = (
     (ITSELF_AT_FIRST, "sched_setparam sched_setscheduler sched_setattr"),
-    (Check(0, (0,), _LIMITS, REFUSE), "prlimit64"),
+    (SyscallCheck(0, (0,), _LIMITS, REFUSE), "prlimit64"),
     (priority_of_processes(ITSELF_AT_SECOND), "setpriority"),
     (disk_priority_of_processes(ITSELF_AT_SECOND), "ioprio_set"),
 )

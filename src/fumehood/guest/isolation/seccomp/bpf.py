@@ -27,7 +27,7 @@ Position = int
 """A place in the program: the number of instructions from there to the end."""
 
 
-class Program:
+class BpfProgram:
     """Instructions in reverse order; each method puts one in front of the rest and returns its position."""
 
     def __init__(self) -> None:

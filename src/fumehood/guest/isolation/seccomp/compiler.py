@@ -7,8 +7,8 @@ by name.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...contract.syscalls.decisions import KILL_PROCESS, WORD, Decision, Gated, Verdict
-from .bpf import AT_LEAST, EQUAL, SOCK_FILTER, XOR, Position, Program
+from ...contract.syscalls.decisions import KILL_PROCESS, WORD, Decision, Gated, SyscallAction
+from .bpf import AT_LEAST, EQUAL, SOCK_FILTER, XOR, BpfProgram, Position
 
 # struct seccomp_data: int nr; u32 arch; u64 instruction_pointer; u64 args[6]. Both supported machines are
 # little-endian, so the low half of an argument comes first.
@@ -70,7 +70,7 @@ def secret_places(program: bytes) -> Iterator[SecretPlace]:
 
 class _Compiler:
     def __init__(self) -> None:
-        self.program = Program()
+        self.program = BpfProgram()
         self._positions: dict[Decision | Gated, Position] = {}
 
     def decision(self, decision: Decision | Gated) -> Position:
@@ -88,7 +88,7 @@ class _Compiler:
         return self.program.branch(AT_LEAST, parts[middle].first, upper, lower)
 
     def _emit(self, decision: Decision | Gated) -> Position:
-        if isinstance(decision, Verdict):
+        if isinstance(decision, SyscallAction):
             return self.program.ret(decision.value)
         if isinstance(decision, Gated):
             return self._emit_gated(decision)

@@ -26,7 +26,7 @@ Work = Callable[[], object]
 Handler = Any
 
 
-class Gate:
+class InterruptGate:
     """Open while the user's code runs. Belongs to the main thread."""
 
     def __init__(self) -> None:
@@ -39,7 +39,9 @@ class Gate:
         self._users_handler: Handler = self._handler
         self._users_mask = signal.pthread_sigmask(signal.SIG_SETMASK, _HELD_BACK)
         # In the order in which they call each other; a second interrupt may strike while the first is decided on.
-        self._safe = {function.__code__ for function in (Gate.call, Gate._decide, self._handler.__new__)}
+        self._safe = {
+            function.__code__ for function in (InterruptGate.call, InterruptGate._decide, self._handler.__new__)
+        }
         # For those who compare with it, as asyncio does, and for those who put it back.
         signal.default_int_handler = self._handler
         signal.signal(signal.SIGINT, self._handler)

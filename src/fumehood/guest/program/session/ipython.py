@@ -15,16 +15,16 @@ from typing import Any
 from ...contract.ipython import PACKAGE
 from ..source import text_of
 from . import tracebacks
-from .awaiting import EventLoop
+from .event_loop import EventLoop
 from .figures import Figures
-from .interrupts import Gate
+from .interrupts import InterruptGate
 from .ipython_parts import import_part, shell_class
-from .publishing import Publisher
+from .publisher import Publisher
 
 _CONFIGURATION = "traitlets.config"  # what IPython is built on
 
 
-def make_shell(gate: Gate, publisher: Publisher, figures: Figures, scratch: str) -> IPythonShell | None:
+def make_shell(gate: InterruptGate, publisher: Publisher, figures: Figures, scratch: str) -> IPythonShell | None:
     """None where the environment has no IPython, or none that works."""
     try:
         if importlib.util.find_spec(PACKAGE) is None:
@@ -38,7 +38,7 @@ def make_shell(gate: Gate, publisher: Publisher, figures: Figures, scratch: str)
 class IPythonShell:
     name = "ipython"
 
-    def __init__(self, gate: Gate, publisher: Publisher, figures: Figures, scratch: str) -> None:
+    def __init__(self, gate: InterruptGate, publisher: Publisher, figures: Figures, scratch: str) -> None:
         self._gate = gate
         self._event_loop = EventLoop(gate)
         self._shell = shell_class(gate, publisher, self._event_loop).instance(

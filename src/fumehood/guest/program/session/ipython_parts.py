@@ -16,16 +16,16 @@ from typing import Any
 
 from ...contract.ipython import PACKAGE
 from . import tracebacks
-from .awaiting import EventLoop
-from .interrupts import Gate
-from .publishing import Publisher
+from .event_loop import EventLoop
+from .interrupts import InterruptGate
+from .publisher import Publisher
 
 
 def import_part(name: str) -> Any:
     return importlib.import_module(f"{PACKAGE}.{name}")
 
 
-def shell_class(gate: Gate, publisher: Publisher, event_loop: EventLoop) -> Any:
+def shell_class(gate: InterruptGate, publisher: Publisher, event_loop: EventLoop) -> Any:
     base: Any = import_part("core.interactiveshell").InteractiveShell
 
     class ExitAutocall(import_part("core.autocall").ExitAutocall):
@@ -81,7 +81,7 @@ def shell_class(gate: Gate, publisher: Publisher, event_loop: EventLoop) -> Any:
     return SessionShell
 
 
-def _call_system(gate: Gate, command: str) -> int:
+def _call_system(gate: InterruptGate, command: str) -> int:
     process: subprocess.Popen[bytes] | None = None
     try:
         # A group of its own: an interrupt that reaches us alone has to end the command and what it has started.

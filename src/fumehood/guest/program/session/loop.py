@@ -8,13 +8,13 @@ from functools import partial
 from os import _exit as leave
 from typing import NamedTuple, NoReturn, Protocol, TypeVar
 
-from ...contract.frames import Conversation, FrameError, Header
+from ...contract.frames import FrameError, FrameSocket, Header
 from .. import shutdown
 from . import ipython, stdio, tracebacks
 from .figures import Figures
-from .interrupts import Gate
+from .interrupts import InterruptGate
 from .plain import PlainShell
-from .publishing import Publisher
+from .publisher import Publisher
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class End(NamedTuple):
     exhausted: str = ""
 
 
-def serve(conversation: Conversation, last_preloaded: str, scratch: str, folders: Sequence[str]) -> NoReturn:
+def serve(conversation: FrameSocket, last_preloaded: str, scratch: str, folders: Sequence[str]) -> NoReturn:
     """Until the host hangs up. `scratch` is a folder of the session's own, outside of the workspace.
 
     `folders` are where the user's own modules are; nothing of the session's is imported from there.
@@ -49,10 +49,10 @@ def serve(conversation: Conversation, last_preloaded: str, scratch: str, folders
 
 
 class _Session:
-    def __init__(self, conversation: Conversation, scratch: str) -> None:
+    def __init__(self, conversation: FrameSocket, scratch: str) -> None:
         _forget_script()
         self._conversation = conversation
-        self._gate = Gate()
+        self._gate = InterruptGate()
         self._publisher = Publisher(conversation, self._gate)
         self._figures = Figures(self._publisher.publish)
         self._shell: Shell = (

@@ -10,11 +10,11 @@ from types import CodeType
 from typing import Any, cast
 
 from . import displays, tracebacks
-from .awaiting import EventLoop
-from .compiling import Compiler
+from .compiler import Compiler
+from .event_loop import EventLoop
 from .figures import Figures
-from .interrupts import Gate
-from .publishing import Publisher
+from .interrupts import InterruptGate
+from .publisher import Publisher
 
 _IS_COROUTINE = 0x80  # inspect.CO_COROUTINE, without importing inspect
 
@@ -22,7 +22,7 @@ _IS_COROUTINE = 0x80  # inspect.CO_COROUTINE, without importing inspect
 class PlainShell:
     name = "plain"
 
-    def __init__(self, gate: Gate, publisher: Publisher, figures: Figures) -> None:
+    def __init__(self, gate: InterruptGate, publisher: Publisher, figures: Figures) -> None:
         self._gate, self._publisher, self._figures = gate, publisher, figures
         self._compiler = Compiler()
         self._event_loop = EventLoop(gate)

@@ -42,7 +42,7 @@ if child:
     os.close(int(number))
     os.closerange(0, 3)
     os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
-conversation = frames.Conversation(socket.socket(fileno=int(number)))
+conversation = frames.FrameSocket(socket.socket(fileno=int(number)))
 os.set_inheritable(int(number), False)
 sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = streams.open_streams()
 start._make_main_module("")

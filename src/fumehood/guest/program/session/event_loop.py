@@ -7,7 +7,7 @@ import sys
 from types import CoroutineType, FrameType, TracebackType
 from typing import Any, TypeVar
 
-from .interrupts import Gate
+from .interrupts import InterruptGate
 
 _PATIENCE_SECONDS = 1.0
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=BaseException | None)
 class EventLoop:
     """Made when it is first needed; runs only while a run awaits something."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: InterruptGate) -> None:
         self._gate = gate
         self._loop: Any = None
         self._was_interrupted = False

@@ -8,14 +8,14 @@ from functools import partial
 from threading import RLock
 
 from ...contract.bundle import encode_bundle
-from ...contract.frames import Conversation, Header
-from .interrupts import Gate
+from ...contract.frames import FrameSocket, Header
+from .interrupts import InterruptGate
 
 
 class Publisher:
     """Safe from any thread. A forked child prints instead: the conversation is its parent's."""
 
-    def __init__(self, conversation: Conversation, gate: Gate) -> None:
+    def __init__(self, conversation: FrameSocket, gate: InterruptGate) -> None:
         self._conversation = conversation
         self._gate = gate
         self._process = os.getpid()
