@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from fumehood.audit import AuditLog, Query, Trail
+from fumehood.audit.inspection import check
 from fumehood.audit.log import current_user
-from fumehood.audit.reading import check
 from fumehood.audit.records import Entry, timestamp
 from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import PROGRAM

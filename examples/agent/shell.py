@@ -10,7 +10,7 @@ import asyncio
 from fumehood import Policy
 from fumehood.agents import AssistantAgent, ScriptedModel, call
 from fumehood.tools import SHELL, WRITE_FILE
-from fumehood.tools.approvals import Answer, Ask, Request
+from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, Ask
 
 MODEL = ScriptedModel(
     call("write_file", path="notes/todo.txt", content="water the plants\n"),
@@ -26,10 +26,10 @@ POLICY = Policy(
 )
 
 
-async def ask(request: Request) -> Answer:
+async def ask(request: ApprovalRequest) -> ApprovalAnswer:
     """In place of a person; without this, `hood approvals` answers, and `hood agent run` asks at the terminal."""
     is_harmless = not request.call.text.startswith("rm")
-    return Answer(approved=is_harmless, reason="" if is_harmless else "nothing is to be removed", by="alice")
+    return ApprovalAnswer(approved=is_harmless, reason="" if is_harmless else "nothing is to be removed", by="alice")
 
 
 def make_agent(policy: Policy, approvals: Ask) -> AssistantAgent:

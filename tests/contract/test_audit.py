@@ -13,7 +13,7 @@ import pytest
 
 from fumehood import AsyncSandbox, AuditError, DeniedError, Policy, UnenforceableError
 from fumehood.audit import AuditLog, Digest, Query, Trail
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 
 pytestmark = pytest.mark.anyio
 

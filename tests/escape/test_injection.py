@@ -23,9 +23,9 @@ from unit.agents.witness import Witness
 
 from fumehood import Policy
 from fumehood.agents import ApprovalSettings, AssistantAgent, AssistantMessage, Budget, Stop, TaskResult, ToolMessage
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 from fumehood.tools import PYTHON, Risk, tool
-from fumehood.tools.approvals import Answer, Request, State
+from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, State
 
 pytestmark = [
     pytest.mark.anyio,
@@ -48,8 +48,8 @@ def guarded(what: str) -> str:
     raise AssertionError("nobody approved it")
 
 
-async def say_no(request: Request) -> Answer:
-    return Answer(approved=False, by="alice")
+async def say_no(request: ApprovalRequest) -> ApprovalAnswer:
+    return ApprovalAnswer(approved=False, by="alice")
 
 
 class Trial:

@@ -19,7 +19,7 @@ from requirements import require
 from unit.audit.logs import make_log, problems, write
 
 from fumehood.audit import AuditLog, Query
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 
 KILLS, WRITERS = 300, 3
 FRAME_BYTES = 24 + 4096
@@ -154,7 +154,7 @@ FULL = """
 import os, pathlib, sys, anyio
 from fumehood import AuditError, AsyncSandbox
 from fumehood.audit import AuditLog, Query
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 
 async def main(folder):
     log, ran, filling = AuditLog.at(folder), 0, os.path.join(folder, "..", "filler")

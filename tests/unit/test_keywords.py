@@ -36,7 +36,7 @@ from fumehood.agents.teams import (
 from fumehood.runtime import LocalRuntime, MessageContext, RuntimeLimits, SerialisingRuntime
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools import PYTHON, Tool, Toolbox, tool
-from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
+from fumehood.tools.approvals import ApprovalAnswer, Approvals, ApprovalStore
 from fumehood.tools.filters import Pipeline
 
 RUNS: dict[str, Callable[..., Any]] = {
@@ -116,7 +116,7 @@ MISTYPED: list[tuple[Callable[..., Any], str, str]] = [
     (tool, "paralel", "parallel"),
     (Approvals, "stroe", "store"),
     (ApprovalStore, "floder", "folder"),
-    (Answer, "reson", "reason"),
+    (ApprovalAnswer, "reson", "reason"),
     (Pipeline, "secret", "secrets"),
 ]
 

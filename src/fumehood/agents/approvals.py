@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fumehood.agents.events import ApprovalRequested, ApprovalSettled, TaskEvent
 from fumehood.keywords import known_fields
-from fumehood.tools.approvals import ApprovalStore, Ask, Listener, Request
+from fumehood.tools.approvals import ApprovalRequest, ApprovalStore, Ask, Listener
 
 
 @known_fields
@@ -33,12 +33,12 @@ class ApprovalAnnouncer:
     def __init__(self, agent: str, emit: Callable[[TaskEvent], None], listener: Listener | None) -> None:
         self._agent, self._emit, self._listener = agent, emit, listener
 
-    def waiting(self, request: Request) -> None:
+    def waiting(self, request: ApprovalRequest) -> None:
         self._emit(ApprovalRequested(self._agent, request))
         if self._listener is not None:
             self._listener.waiting(request)
 
-    def settled(self, request: Request) -> None:
+    def settled(self, request: ApprovalRequest) -> None:
         self._emit(ApprovalSettled(self._agent, request))
         if self._listener is not None:
             self._listener.settled(request)

@@ -13,7 +13,7 @@ from typing import Protocol
 from fumehood.agents.messages import NOTE, AssistantMessage, ChatMessage, ToolMessage, UserMessage
 from fumehood.errors import ModelError, UsageError
 from fumehood.keywords import known_fields
-from fumehood.tools.shaping import head_and_tail
+from fumehood.tools.result import head_and_tail
 
 _CHARACTERS_IN_A_TOKEN = 4
 _MOST_SUMMARISED = 60_000

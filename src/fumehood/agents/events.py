@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fumehood.agents.result import TaskResult
 from fumehood.results import Artifact, RunResult
-from fumehood.tools.approvals import Request
+from fumehood.tools.approvals import ApprovalRequest
 from fumehood.tools.result import ToolStatus
 
 
@@ -93,7 +93,7 @@ class ApprovalRequested(_Event):
     kind = "approval.asked"
 
     agent: str
-    approval: Request
+    approval: ApprovalRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ApprovalSettled(_Event):
     kind = "approval.settled"
 
     agent: str
-    approval: Request
+    approval: ApprovalRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _plain(value: object) -> object:
     match value:
         case RunResult():
             return {"run_id": value.run_id, "status": value.status.value, "pictures": pictures_of(value)}
-        case Request():
+        case ApprovalRequest():
             told = {"id": value.id, "tool": value.call.tool, "digest": value.call.digest}
             return {**told, "state": value.state.value, "told": value.told()}
         case Artifact():

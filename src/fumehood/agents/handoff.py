@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic import Field, create_model
 
 from fumehood.errors import UsageError
+from fumehood.tools.context import ToolContext
 from fumehood.tools.result import ToolResult
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
     from fumehood.agents.participant import Participant
-    from fumehood.sandbox.sandbox import AsyncSandbox
 
 HANDOFF_TOOL = "hand_off"
 _MOST_DESCRIPTION = 200
@@ -56,7 +56,7 @@ def handoff_tool(targets: Mapping[str, Participant[object] | None]) -> Tool:
     }
     arguments = create_model("hand_off_arguments", __base__=Arguments, **fields)
 
-    async def hand_over(_: AsyncSandbox, given: Any) -> ToolResult:
+    async def hand_over(_: ToolContext, given: Any) -> ToolResult:
         return ToolResult(f"{given.to} takes over.", value=Handoff(given.to, given.message))
 
     return Tool(

@@ -16,12 +16,12 @@ from fumehood.agents.stop_reason import Stop
 from fumehood.errors import DeliveryError, NotGrantedError
 from fumehood.runtime.context import MessageContext
 from fumehood.runtime.messages import Message
+from fumehood.tools.context import ToolContext
 from fumehood.tools.result import ToolResult, ToolStatus
-from fumehood.tools.shaping import MOST_CHARACTERS, shortened
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import AsyncSandbox
+    pass
 
 
 class TaskRequest(Message, name="fumehood.task"):
@@ -59,7 +59,7 @@ class PublishArguments(Arguments):
     text: str
 
 
-async def _nobody(_: AsyncSandbox, given: Any) -> ToolResult:
+async def _nobody(_: ToolContext, given: Any) -> ToolResult:
     return ToolResult("There is nobody to write to: this agent is in no runtime.", ToolStatus.ERROR)
 
 
@@ -74,32 +74,32 @@ PUBLISH = Tool(
 def connected(tool: Tool, context: MessageContext) -> Tool | None:
     """The same tool as a way into a runtime, for one message; None if it is not one of these."""
     if tool is SEND_MESSAGE:
-        return replace(tool, carry_out=_telling(lambda given: _send(context, given)))
+        return replace(tool, run=_telling(lambda called, given: _send(context, called, given)))
     if tool is PUBLISH:
-        return replace(tool, carry_out=_telling(lambda given: _publish(context, given)))
+        return replace(tool, run=_telling(lambda _, given: _publish(context, given)))
     return None
 
 
-def _telling(act: Callable[[Any], Awaitable[str]]) -> Callable[[AsyncSandbox, Any], Awaitable[ToolResult]]:
+def _telling(act: Callable[[ToolContext, Any], Awaitable[str]]) -> Callable[[ToolContext, Any], Awaitable[ToolResult]]:
     """What was refused, or did not get there, is told in words; a model can do something else then."""
 
-    async def carry_out(_: AsyncSandbox, given: Any) -> ToolResult:
+    async def run(called: ToolContext, given: Any) -> ToolResult:
         try:
-            return ToolResult(await act(given))
+            return ToolResult(await act(called, given))
         except NotGrantedError as error:
             return ToolResult(f"Denied: {error}.", ToolStatus.DENIED)
         except DeliveryError as error:
             return ToolResult(f"There is no answer: {error}.", ToolStatus.ERROR)
 
-    return carry_out
+    return run
 
 
-async def _send(context: MessageContext, given: SendArguments) -> str:
+async def _send(context: MessageContext, called: ToolContext, given: SendArguments) -> str:
     answer = await context.send(TaskRequest(text=given.text), to=given.to, reply=object)
     if not isinstance(answer, TaskDone):
         return f"{given.to} took it and answered nothing that could be read here."
     how = "answered" if answer.stop is Stop.DONE else f"stopped ({answer.stop}: {answer.detail})"
-    return shortened(f"{given.to} {how}:\n{answer.text}", MOST_CHARACTERS)
+    return called.shorten(f"{given.to} {how}:\n{answer.text}")
 
 
 async def _publish(context: MessageContext, given: PublishArguments) -> str:

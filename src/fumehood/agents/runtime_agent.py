@@ -30,9 +30,9 @@ from fumehood.runtime.identity import AgentId
 from fumehood.runtime.toolbox import GrantedSandbox
 from fumehood.sandbox.opening import AuditChoice
 from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.tools.calls import Gate
 from fumehood.tools.filters import Pipeline
-from fumehood.tools.gate import Gate
-from fumehood.tools.shaping import head_and_tail
+from fumehood.tools.result import head_and_tail
 from fumehood.tools.tool import Tool
 from fumehood.tools.toolbox import Toolbox
 

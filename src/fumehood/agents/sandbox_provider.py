@@ -16,8 +16,8 @@ from fumehood.audit.trail import Trail
 from fumehood.policy import Policy
 from fumehood.sandbox.opening import AuditChoice, find_trail
 from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.tools.calls import Gate
 from fumehood.tools.filters import Pipeline
-from fumehood.tools.gate import Gate
 from fumehood.tools.tool import Tool
 from fumehood.tools.toolbox import Toolbox
 

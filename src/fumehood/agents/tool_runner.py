@@ -24,9 +24,9 @@ from fumehood.policy import Policy
 from fumehood.results import Artifact
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.approvals import Approvals, ApprovalStore
+from fumehood.tools.calls import Gate
 from fumehood.tools.events import ToolRefused
 from fumehood.tools.filters import Pipeline
-from fumehood.tools.gate import Gate
 from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.tool import Tool, ToolSchema
 from fumehood.tools.toolbox import Toolbox

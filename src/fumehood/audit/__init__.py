@@ -1,12 +1,11 @@
-"""The audit log: what happened, in an order that nobody can change afterwards without being noticed.
+"""The audit log: every event is written to it before its result is returned, and later changes are detected.
 
-Owns what a record looks like (`records`), how records hang together (`chain`), who vouches for them (`keys`,
-`checkpoints`), where they are kept (`store`, `sqlite`, `schema`, `location`), and how they are written (`log`,
-`trail`), checked (`verification`, of a `snapshot`), found (`store.Query`), taken along (`export`, `spans`) and let go
-(`retention`).
+Owns what a record looks like and how records form a chain (`records`), who signs them (`keys`, `checkpoints`), where
+they are kept (`store`, `sqlite`, `schema`, `location`), and how they are written (`log`, `trail`), verified
+(`verification`, `inspection`), found (`store.Query`), exported (`export`, `spans`) and removed (`retention`).
 
-Must not know sandboxes, backends or the gateway: a part that has something to tell makes a frozen dataclass of it, a
-child of `AuditEvent` with a `kind`, and hands it to the trail that it was given. `events` has those of the sandbox.
+Must not know sandboxes, backends or the gateway: a part that records something makes a frozen dataclass of it, a child
+of `AuditEvent` with a `kind`, and writes it to the trail that it was given. `events` has those of the sandbox.
 
     audit/                  0700, the user's own
         audit.db            the records, SQLite in WAL mode

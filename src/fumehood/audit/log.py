@@ -12,13 +12,11 @@ from functools import cache
 from pathlib import Path
 
 from fumehood.audit import checkpoints, keys
-from fumehood.audit.chain import Head, follow
 from fumehood.audit.checkpoints import EVERY_RECORDS, EVERY_SECONDS, Checkpoint
 from fumehood.audit.location import DATABASE, FOLDER, find_folder
-from fumehood.audit.records import CREATED, Entry, Record, timestamp
+from fumehood.audit.records import CREATED, Entry, Head, Record, follow, timestamp
 from fumehood.audit.sqlite import SqliteStore
-from fumehood.audit.store import Query, Store
-from fumehood.audit.waiting import BusyError, patiently
+from fumehood.audit.store import BusyError, Query, Store, patiently
 from fumehood.errors import AuditError
 
 

@@ -1,10 +1,11 @@
-"""One record of the log: a line of canonical JSON, and what can be read from it."""
+"""Records of the log, and the hash chain that ties them together: each hash covers the one before. Pure."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
@@ -106,3 +107,38 @@ def read_record(body: str, hash: bytes) -> Record:
 def _text_or_none(ids: object, name: str) -> str | None:
     value = cast("dict[str, object]", ids).get(name) if isinstance(ids, dict) else None
     return value if isinstance(value, str) else None
+
+
+# What the first record follows.
+GENESIS = bytes(32)
+_PURPOSE = b"fumehood audit record 1\n"
+
+
+class Head(NamedTuple):
+    """Where a log ends: the last record's number and hash, and which record is the newest checkpoint."""
+
+    seq: int
+    hash: bytes
+    checkpoint_seq: int
+    checkpoint_time: str
+
+
+EMPTY = Head(0, GENESIS, 0, "")
+
+
+def link(previous: bytes, body: str) -> bytes:
+    """The hash of the record that has this body and follows the one with that hash."""
+    return hashlib.sha256(_PURPOSE + previous + body.encode("utf-8", "surrogateescape")).digest()
+
+
+def follow(head: Head, entries: Iterable[Entry]) -> list[Record]:
+    """The entries as the records that come after `head`."""
+    records: list[Record] = []
+    seq, previous = head.seq, head.hash
+    for entry in entries:
+        seq += 1
+        body = entry.placed(seq)
+        previous = link(previous, body)
+        ids = entry.ids
+        records.append(Record(seq, previous, entry.time, entry.kind, ids.get("run"), ids.get("sandbox"), body))
+    return records

@@ -16,11 +16,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
 
-from fumehood.audit.chain import EMPTY, Head
-from fumehood.audit.records import Record
+from fumehood.audit.records import EMPTY, Head, Record
 from fumehood.audit.schema import FORMAT, deviations, make_tables
-from fumehood.audit.store import Attached, Query
-from fumehood.audit.waiting import BusyError
+from fumehood.audit.store import Attached, BusyError, Query
 from fumehood.errors import AuditError
 
 _MOVE_HEAD = (

@@ -19,7 +19,7 @@ from fumehood.audit.events import Attachment, AuditEvent, Digest
 from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Entry, timestamp
 from fumehood.audit.redaction import NOTHING, Redaction
-from fumehood.audit.waiting import BusyError, Patience, patiently
+from fumehood.audit.store import BusyError, Patience, patiently
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,9 @@ from datetime import datetime
 from itertools import chain
 
 from fumehood.audit import checkpoints
-from fumehood.audit.chain import GENESIS, Head, link
 from fumehood.audit.checkpoints import Checkpoint
 from fumehood.audit.events import AuditEvent
-from fumehood.audit.records import CREATED, Record, read_record, timestamp
+from fumehood.audit.records import CREATED, GENESIS, Head, Record, link, read_record, timestamp
 from fumehood.errors import AuditError
 
 MAX_PROBLEMS = 100

@@ -8,9 +8,9 @@ from fumehood.audit import AuditLog, Trail
 from fumehood.cli.output import say
 from fumehood.policy import Policy, format_duration
 from fumehood.sandbox.request import RunOptions
-from fumehood.tools.approvals import Approvals, Request
+from fumehood.tools.approvals import ApprovalRequest, Approvals
 from fumehood.tools.approvals.terminal import TerminalPrompt
-from fumehood.tools.calls import Call
+from fumehood.tools.calls import ToolCall
 
 _SHELLS = ("sh", "bash")
 
@@ -33,7 +33,7 @@ async def ask(policy: Policy, code: bytes, options: RunOptions, *, session: bool
     return ApprovedRun(approved.text.encode("utf-8", "surrogateescape"), trail)
 
 
-def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) -> Call:
+def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) -> ToolCall:
     """Everything that makes a difference to what happens, but standard input, which is not known yet."""
     language = options.get("language", "python")
     tool, name = ("shell", "command") if language in _SHELLS else (language, "code")
@@ -45,13 +45,13 @@ def as_call(policy: Policy, code: bytes, options: RunOptions, *, session: bool) 
     for key in ("name", "args", "env"):
         if value := options.get(key):
             arguments[key] = value
-    return Call(tool, arguments, policy.digest, "high", code=name, language=language)
+    return ToolCall(tool, arguments, policy.digest, code=name, language=language)
 
 
 class Prompt(TerminalPrompt):
     """A prompt at the terminal; where there is none, a message says which command answers instead."""
 
-    def waiting(self, request: Request) -> None:
+    def waiting(self, request: ApprovalRequest) -> None:
         if not self.is_there():
             left = format_duration(round(request.expires_at - request.asked_at))
             say(

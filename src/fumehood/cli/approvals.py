@@ -15,8 +15,8 @@ from fumehood.characters import cut, one_line
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.output import BOLD, GREEN, RED, YELLOW, paint, say
-from fumehood.tools.approvals import Answer, AnsweredError, ApprovalStore, Request, State, pages
-from fumehood.tools.calls import Call
+from fumehood.tools.approvals import AnsweredError, ApprovalAnswer, ApprovalRequest, ApprovalStore, State, pages
+from fumehood.tools.calls import ToolCall
 
 _DETAILS = """\
 Requests are in $FUMEHOOD_APPROVALS, else in the user's state folder. ID is the
@@ -64,13 +64,13 @@ def execute(arguments: list[str]) -> int:
 
 def _list(chosen: Arguments) -> int:
     found = ApprovalStore().survey(_trail(), only_open=not chosen.all)
-    requests = [each for each in found if isinstance(each, Request)]
+    requests = [each for each in found if isinstance(each, ApprovalRequest)]
     if chosen.json:
         print(json.dumps([_as_data(request) for request in requests]))
     else:
         for request in requests:
             print(_line(request))
-    damaged = [each for each in found if not isinstance(each, Request)]
+    damaged = [each for each in found if not isinstance(each, ApprovalRequest)]
     for each in damaged:
         say(one_line(str(each)))
     if not found and not chosen.json:
@@ -94,7 +94,7 @@ def _show(chosen: Arguments) -> int:
     return 0
 
 
-def _print_code(call: Call) -> None:
+def _print_code(call: ToolCall) -> None:
     for line in pages.code_lines(call, shutil.get_terminal_size().columns):
         print(f"{'' if line.number is None else line.number:>4} | {line}".rstrip())
 
@@ -103,7 +103,7 @@ def _answer(chosen: Arguments, *, approved: bool) -> int:
     store, trail = ApprovalStore(), _trail()
     request = store.get(chosen.id, trail)
     try:
-        request = store.answer(request.id, Answer(approved=approved, reason=chosen.reason), trail)
+        request = store.answer(request.id, ApprovalAnswer(approved=approved, reason=chosen.reason), trail)
     except AnsweredError as error:
         say(str(error))
         return exitcodes.PROBLEM_FOUND
@@ -115,7 +115,7 @@ def _trail() -> Trail:
     return Trail(AuditLog.default(), who=current_user())
 
 
-def _line(request: Request) -> str:
+def _line(request: ApprovalRequest) -> str:
     asked = _clock(request.asked_at)
     front = f"{request.id[:_ID_CHARACTERS]}  {asked}  {_painted(request)}  "
     text = one_line(f"{request.call.tool}: {' '.join(request.call.text.split())}")
@@ -123,7 +123,7 @@ def _line(request: Request) -> str:
     return front + cut(text, room)
 
 
-def _painted(request: Request) -> str:
+def _painted(request: ApprovalRequest) -> str:
     return paint(f"{request.state:9}", _COLOURS.get(request.state, RED))
 
 
@@ -131,7 +131,7 @@ def _clock(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().strftime("%m-%d %H:%M:%S")
 
 
-def _as_data(request: Request) -> dict[str, object]:
+def _as_data(request: ApprovalRequest) -> dict[str, object]:
     return {
         "id": request.id,
         "state": request.state,

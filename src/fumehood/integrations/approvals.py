@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from fumehood.sandbox.sandbox import AsyncSandbox
-from fumehood.tools import Answer, ToolCall, ToolResult
+from fumehood.tools import GateAnswer, ToolCall, ToolResult
 from fumehood.tools import approvals as asking
 
 _REFUSAL = "a person has to approve it, and none has"
@@ -40,16 +40,16 @@ class FrameworkApprovals:
     def is_needed(self, call: ToolCall) -> bool:
         return self._approvals.ask_for(call)
 
-    async def admit(self, call: ToolCall) -> Answer:
+    async def admit(self, call: ToolCall) -> GateAnswer:
         if self._is_given.get() or not self.is_needed(call):
             return await self._approvals.admit(call)
         if self._stop is not None:
             raise self._stop(call)
-        return Answer(allowed=False, reason=_REFUSAL)
+        return GateAnswer(allowed=False, reason=_REFUSAL)
 
     async def finished(self, call: ToolCall, result: ToolResult) -> None:
         await self._approvals.finished(call, result)
 
-    async def _pass_on(self, request: asking.Request) -> asking.Answer:
+    async def _pass_on(self, request: asking.ApprovalRequest) -> asking.ApprovalAnswer:
         """Only reached in a block in which the approval is given."""
-        return asking.Answer(approved=self._is_given.get(), by=self._framework)
+        return asking.ApprovalAnswer(approved=self._is_given.get(), by=self._framework)

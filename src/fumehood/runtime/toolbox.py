@@ -16,6 +16,7 @@ from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStatus
+from fumehood.tools.context import Watch
 from fumehood.tools.filters import Pipeline
 
 MakeGate = Callable[[AgentId, AsyncSandbox], Gate]
@@ -50,7 +51,9 @@ class GrantedToolbox(Toolbox):
         grants = self._grants()
         return [schema for schema in super().schemas() if grants.may_call(schema["name"])]
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolResult:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | str | bytes, *, watch: Watch | None = None
+    ) -> ToolResult:
         grants = self._grants()
         if not grants.may_call(name):
             return await self._denied("call the tool", name, f"has no grant for the tool {name[:80]!r}")
@@ -58,7 +61,7 @@ class GrantedToolbox(Toolbox):
             # The grant was removed since the sandbox was opened, or its policy was changed.
             digest = self._box.policy.digest
             return await self._denied("use a sandbox under", digest, "has no grant for this policy any more")
-        return await super().call(name, arguments)
+        return await super().call(name, arguments, watch=watch)
 
     async def _denied(self, action: str, target: str, why: str) -> ToolResult:
         # A model may write a name that UTF-8 cannot encode, such as half of a surrogate pair.

@@ -10,12 +10,12 @@ Owns the shape of calls and results. Whether a call may be carried out is for th
 has the one that asks people. What a model reads of it goes through `filters`. Must not know models or frameworks.
 """
 
-from fumehood.tools.filing import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE
+from fumehood.tools.calls import Gate, GateAnswer, ToolCall
+from fumehood.tools.context import ToolContext
+from fumehood.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE
 from fumehood.tools.functions import Function, as_tools, tool
-from fumehood.tools.gate import Answer, Gate, ToolCall
-from fumehood.tools.result import ToolResult, ToolStatus
-from fumehood.tools.running import PYTHON, SHELL
-from fumehood.tools.shaping import shaped
+from fumehood.tools.result import ToolResult, ToolStatus, shaped
+from fumehood.tools.runs import PYTHON, SHELL
 from fumehood.tools.tool import Risk, Tool, ToolSchema
 from fumehood.tools.toolbox import Toolbox
 
@@ -29,12 +29,13 @@ __all__ = [
     "SHELL",
     "STANDARD",
     "WRITE_FILE",
-    "Answer",
     "Function",
     "Gate",
+    "GateAnswer",
     "Risk",
     "Tool",
     "ToolCall",
+    "ToolContext",
     "ToolResult",
     "ToolSchema",
     "ToolStatus",

@@ -1,4 +1,4 @@
-"""A call of a tool as somebody sees it who has to approve it, and the digest that tells it from every other call."""
+"""A tool call: what is carried out, what its approval is bound to, and the gate that admits it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, Protocol, cast
 
 from fumehood.errors import UsageError
-from fumehood.policy.approvals import Risk
+from fumehood.tools.result import ToolResult
+from fumehood.tools.tool import Risk
 
 # Told apart from every other digest that somebody could make of the same texts.
 _DOMAIN = "fumehood tool call 1"
@@ -30,15 +31,18 @@ def call_digest(tool: str, arguments: Mapping[str, object], policy_digest: str) 
 
 
 @dataclass(frozen=True)
-class Call:
-    """`arguments` are what JSON can hold. `code` names the one among them that is code or a command line."""
+class ToolCall:
+    """One call of a tool, checked and complete: exactly this is carried out, and approved."""
 
     tool: str
-    arguments: Mapping[str, object]
+    arguments: Mapping[str, Any]
+    """As JSON has them, with every default filled in."""
     policy_digest: str
-    risk: Risk = "high"
+    risk: Risk = Risk.HIGH
     code: str | None = None
+    """Which of the arguments is code or a command line."""
     language: str = ""
+    call_id: str = ""
 
     @cached_property
     def canonical(self) -> str:
@@ -47,7 +51,7 @@ class Call:
 
     @cached_property
     def digest(self) -> str:
-        """Over the tool, its exact arguments and the policy; whatever else changes, this does not."""
+        """Over the tool, its exact arguments and the policy: an approval is bound to it."""
         return call_digest(self.tool, self.arguments, self.policy_digest)
 
     @property
@@ -65,7 +69,7 @@ class Call:
         """What patterns are compared with: every text among the arguments, and all of them as JSON."""
         return (*texts_of(self.arguments), self.canonical, self.readable(self.arguments))
 
-    def edited(self, text: str) -> Call:
+    def edited(self, text: str) -> ToolCall:
         """The same call with other code, or with other arguments as JSON where there is no code."""
         if self.code is not None and isinstance(self.arguments.get(self.code), str):
             return replace(self, arguments={**self.arguments, self.code: text})
@@ -96,3 +100,24 @@ def texts_of(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in cast("list[object]", value):
             yield from texts_of(item)
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """To a call. Other arguments than those that were asked about make another call, with another digest."""
+
+    allowed: bool
+    reason: str = ""
+    """For the model, when it is not."""
+    arguments: Mapping[str, Any] | None = None
+    """In place of the call's, when somebody edited them."""
+
+
+class Gate(Protocol):
+    async def admit(self, call: ToolCall) -> GateAnswer:
+        """Whether it may be carried out. May take as long as a person does."""
+        ...
+
+    async def finished(self, call: ToolCall, result: ToolResult) -> None:
+        """It was carried out, or refused."""
+        ...

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast, get_type_hints, overload
+from typing import Any, cast, get_type_hints, overload
 
 import anyio.to_thread
 from pydantic import BaseModel, create_model
@@ -15,13 +15,10 @@ from pydantic_core import to_jsonable_python
 
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
+from fumehood.tools.context import ToolContext
 from fumehood.tools.result import ToolResult, ToolStatus
-from fumehood.tools.shaping import MOST_CHARACTERS, shaped, shortened
 from fumehood.tools.source import apart, function_source
 from fumehood.tools.tool import Arguments, Risk, Tool
-
-if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import AsyncSandbox
 
 Function = Callable[..., Any]
 
@@ -108,10 +105,10 @@ def _make(
     if not description:
         raise UsageError(f"the function {chosen!r} has no docstring, which is what tells a model when to call it")
     arguments = _arguments_of(function, chosen)
-    carry_out = partial(_call_here, function)
+    run = partial(_call_here, function)
     if inside:
-        carry_out = partial(_call_inside, _program(function, chosen, imports))
-    return Tool(chosen, description, arguments, risk, carry_out, parallel)
+        run = partial(_call_inside, _program(function, chosen, imports))
+    return Tool(chosen, description, arguments, risk, run, parallel)
 
 
 def _arguments_of(function: Function, name: str) -> type[BaseModel]:
@@ -145,7 +142,7 @@ def _program(function: Function, name: str, imports: tuple[str, ...]) -> str:
     )
 
 
-async def _call_here(function: Function, sandbox: AsyncSandbox, given: BaseModel) -> ToolResult:
+async def _call_here(function: Function, context: ToolContext, given: BaseModel) -> ToolResult:
     values = {field: getattr(given, field) for field in type(given).model_fields}
     try:
         if inspect.iscoroutinefunction(function):
@@ -154,29 +151,29 @@ async def _call_here(function: Function, sandbox: AsyncSandbox, given: BaseModel
             value = await anyio.to_thread.run_sync(partial(function, **values))
     except Exception as error:
         return ToolResult(f"It failed: {type(error).__name__}: {error}", ToolStatus.ERROR)
-    return _returned(value)
+    return _returned(context, value)
 
 
-async def _call_inside(program: str, sandbox: AsyncSandbox, given: BaseModel) -> ToolResult:
+async def _call_inside(program: str, context: ToolContext, given: BaseModel) -> ToolResult:
     mark = f"<{secrets.token_hex(16)}>"
-    result = await sandbox.run(apart(program.replace("{mark!r}", repr(mark))), stdin=given.model_dump_json())
+    result = await context.sandbox.run(apart(program.replace("{mark!r}", repr(mark))), stdin=given.model_dump_json())
     printed, found, returned = result.stdout.rpartition(mark)
     if not result.ok or not found:
-        return shaped(result)
+        return context.shape(result)
     try:
         value = json.loads(returned)
     except ValueError:
-        return shaped(result)
-    shown = _returned(value)
-    text = f"{shown.text}\nprinted:\n{shortened(printed, MOST_CHARACTERS)}" if printed else shown.text
+        return context.shape(result)
+    shown = _returned(context, value)
+    text = f"{shown.text}\nprinted:\n{context.shorten(printed)}" if printed else shown.text
     return ToolResult(text, run=result, value=value)
 
 
-def _returned(value: object) -> ToolResult:
+def _returned(context: ToolContext, value: object) -> ToolResult:
     if isinstance(value, ToolResult):
         return value
     if isinstance(value, str):
         text = value
     else:
         text = json.dumps(cast("object", to_jsonable_python(value, fallback=repr)), ensure_ascii=False)
-    return ToolResult(shortened(text, MOST_CHARACTERS), value=value)
+    return ToolResult(context.shorten(text), value=value)

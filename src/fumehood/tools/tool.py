@@ -14,7 +14,7 @@ from fumehood.tools.result import ToolResult
 
 if TYPE_CHECKING:
     from fumehood.policy import Policy
-    from fumehood.sandbox.sandbox import AsyncSandbox
+    from fumehood.tools.context import ToolContext
 
 
 class Risk(StrEnum):
@@ -49,7 +49,8 @@ class Tool:
     description: str
     arguments: type[BaseModel]
     risk: Risk
-    carry_out: Callable[[AsyncSandbox, Any], Awaitable[ToolResult]]
+    run: Callable[[ToolContext, Any], Awaitable[ToolResult]]
+    """Carries out a call, whose arguments are an instance of `arguments`."""
     parallel: bool = True
     """Whether it may be carried out at the same time as other calls of the same answer of a model."""
     about: Callable[[Policy], str] | None = None

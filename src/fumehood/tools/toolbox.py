@@ -14,19 +14,20 @@ from pydantic import BaseModel, ValidationError
 from fumehood.audit.trail import Trail
 from fumehood.errors import DeniedError, UsageError
 from fumehood.keywords import known_keywords
-from fumehood.tools.calls import texts_of
+from fumehood.tools.calls import Gate, ToolCall, texts_of
+from fumehood.tools.context import ToolContext, Watch
 from fumehood.tools.events import ToolCalled, ToolRefused, ToolReturned
 from fumehood.tools.filters import Direction, Filtered, Pipeline
 from fumehood.tools.functions import Function, as_tools
-from fumehood.tools.gate import Gate, ToolCall
 from fumehood.tools.result import ToolResult, ToolStatus
-from fumehood.tools.shaping import cleaning
 from fumehood.tools.tool import Tool, ToolSchema
 
 if TYPE_CHECKING:
     from fumehood.sandbox.sandbox import AsyncSandbox
 
 _MOST_PROBLEMS = 5
+# Arguments that are code, and in which language.
+_LANGUAGES = {"code": "python", "command": "bash"}
 # Names and reasons that a model wrote, as they go to the audit log.
 _MOST_TOLD = 200
 
@@ -82,8 +83,10 @@ class Toolbox:
         except _InvalidCallError:
             return None
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolResult:
-        """`arguments` as a mapping, or as the JSON text that a model wrote."""
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | str | bytes, *, watch: Watch | None = None
+    ) -> ToolResult:
+        """`arguments` as a mapping, or as the JSON text that a model wrote; `watch` sees what is printed meanwhile."""
         try:
             tool = self._find(name)
             given = _checked(tool, _mapping(arguments))
@@ -91,7 +94,7 @@ class Toolbox:
         except _InvalidCallError as error:
             await self._trail.write(ToolRefused(_told(name), _told(str(error))))
             return ToolResult(str(error), ToolStatus.INVALID)
-        return await self._recorded(tool, call, given)
+        return await self._recorded(tool, call, given, watch)
 
     def _find(self, name: str) -> Tool:
         if name in self._tools:
@@ -104,16 +107,19 @@ class Toolbox:
 
     def _call(self, tool: Tool, given: BaseModel) -> ToolCall:
         arguments = given.model_dump(mode="json")
-        return ToolCall(f"call_{secrets.token_hex(8)}", tool.name, arguments, tool.risk, self._sandbox.policy.digest)
+        code = next((name for name in _LANGUAGES if isinstance(arguments.get(name), str)), None)
+        language = _LANGUAGES.get(code or "", "")
+        call_id = f"call_{secrets.token_hex(8)}"
+        return ToolCall(tool.name, arguments, self._sandbox.policy.digest, tool.risk, code, language, call_id)
 
-    async def _recorded(self, tool: Tool, call: ToolCall, given: BaseModel) -> ToolResult:
+    async def _recorded(self, tool: Tool, call: ToolCall, given: BaseModel, watch: Watch | None) -> ToolResult:
         trail = self._trail.within(call=call.call_id)
         await trail.write(ToolCalled(call.tool, call.risk.value, call.digest))
         withheld = await self._filters.judge(texts_of(call.arguments), Direction.FROM_MODEL)
         if withheld is not None:
             result = ToolResult(f"Denied: {withheld.text}", ToolStatus.DENIED)
         else:
-            result = await self._admitted(tool, call, given)
+            result = await self._admitted(tool, call, given, ToolContext(self._sandbox, watch, audit=trail))
         await trail.write(ToolReturned(call.tool, result.status.value, result.run.run_id if result.run else None))
         return result
 
@@ -125,9 +131,9 @@ class Toolbox:
         text = withheld or (await self._filters.apply(result.text, Direction.TOOL_RESULT)).text
         return result if text == result.text else replace(result, text=text)
 
-    async def _admitted(self, tool: Tool, call: ToolCall, given: BaseModel) -> ToolResult:
+    async def _admitted(self, tool: Tool, call: ToolCall, given: BaseModel, context: ToolContext) -> ToolResult:
         if self._gate is None:
-            return await self._carry_out(tool, given)
+            return await self._carry_out(tool, given, context)
         answer = await self._gate.admit(call)
         if answer.allowed and call.policy_digest != self._sandbox.policy.digest:
             # What was said yes to was a call under the policy of then.
@@ -138,28 +144,28 @@ class Toolbox:
             if answer.arguments is not None:
                 given = _edited(tool, answer.arguments)
                 call = self._call(tool, given)
-            result = await self._carry_out(tool, given)
+            result = await self._carry_out(tool, given, context)
         await self._gate.finished(call, result)
         return result
 
-    async def _carry_out(self, tool: Tool, given: BaseModel) -> ToolResult:
+    async def _carry_out(self, tool: Tool, given: BaseModel, context: ToolContext) -> ToolResult:
         found: list[Filtered] = []
 
         def clean(text: str) -> str:
             found.append(self._filters.sift(text, is_part=True))
             return found[-1].text
 
-        with cleaning(clean):
-            result = await self._attempt(tool, given)
+        result = await _attempt(tool, given, replace(context, clean=clean))
         return await self._filtered(result, found)
 
-    async def _attempt(self, tool: Tool, given: BaseModel) -> ToolResult:
-        try:
-            return await tool.carry_out(self._sandbox, given)
-        except DeniedError as error:
-            return ToolResult(f"Denied by the policy: {error}", ToolStatus.DENIED)
-        except UsageError as error:
-            return ToolResult(f"It could not be done: {error}", ToolStatus.ERROR)
+
+async def _attempt(tool: Tool, given: BaseModel, context: ToolContext) -> ToolResult:
+    try:
+        return await tool.run(context, given)
+    except DeniedError as error:
+        return ToolResult(f"Denied by the policy: {error}", ToolStatus.DENIED)
+    except UsageError as error:
+        return ToolResult(f"It could not be done: {error}", ToolStatus.ERROR)
 
 
 def _told(text: str) -> str:

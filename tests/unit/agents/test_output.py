@@ -36,7 +36,7 @@ from fumehood.agents.events import TaskEnded
 from fumehood.agents.models.interface import ModelRequest
 from fumehood.agents.teams import HandoffTeam, RoundRobinTeam, TextMention
 from fumehood.tools import PYTHON, SHELL
-from fumehood.tools.approvals import Answer
+from fumehood.tools.approvals import ApprovalAnswer
 from fumehood.tools.filters import Pipeline
 
 pytestmark = pytest.mark.anyio
@@ -214,7 +214,7 @@ async def test_a_pause_comes_before_the_answer_of_the_same_turn(witness: Witness
     with pytest.raises(UsageError, match="without an output"):
         _ = paused.output
     assert paused.stop_reason.approval is not None
-    witness.store.answer(paused.stop_reason.approval, Answer(approved=True, by="alice"))
+    witness.store.answer(paused.stop_reason.approval, ApprovalAnswer(approved=True, by="alice"))
     second = make()
     second.load_state(json.loads(json.dumps(first.save_state())))
     result = await second.resume()
@@ -231,7 +231,7 @@ async def test_rejected_answers_before_a_pause_count_after_it(witness: Witness) 
     )
     paused = await agent.run("?")
     assert paused.stop_reason.approval is not None
-    witness.store.answer(paused.stop_reason.approval, Answer(approved=True, by="alice"))
+    witness.store.answer(paused.stop_reason.approval, ApprovalAnswer(approved=True, by="alice"))
     assert (await agent.resume()).stop_reason.kind is Stop.INVALID_OUTPUT
 
 

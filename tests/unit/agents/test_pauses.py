@@ -14,7 +14,7 @@ from unit.agents.witness import Witness
 from fumehood import Policy, UsageError
 from fumehood.agents import ApprovalSettings, AssistantAgent, AssistantMessage, ScriptedModel, Stop, ToolMessage, call
 from fumehood.tools import PYTHON, SHELL
-from fumehood.tools.approvals import Answer, Request, State
+from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, State
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +39,8 @@ def results(messages: object) -> list[str]:
 
 
 async def test_a_function_answers(witness: Witness) -> None:
-    async def ask(request: Request) -> Answer:
-        return Answer(approved=False, reason="not today", by="alice")
+    async def ask(request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer(approved=False, reason="not today", by="alice")
 
     made = AssistantAgent("x", SCRIPT, tools=[PYTHON, SHELL], policy=POLICY, approvals=ask, audit=witness.log)
     result = await made.run("go")
@@ -56,7 +56,7 @@ async def test_a_call_waits_for_an_answer_from_elsewhere(witness: Witness) -> No
         async for event in events:
             kinds.append(event.kind)
             if event.kind == "approval.asked":
-                witness.store.answer(event.approval.id, Answer(approved=True))  # type: ignore[union-attr]
+                witness.store.answer(event.approval.id, ApprovalAnswer(approved=True))  # type: ignore[union-attr]
     assert kinds.index("approval.asked") < kinds.index("approval.settled") < kinds.index("task.ended")
     assert witness.store.find(only_open=True) == []
 
@@ -73,7 +73,7 @@ async def test_a_task_pauses_and_goes_on_where_it_was(where: str, witness: Witne
     assert approval is not None
     assert f"`hood approvals approve {approval}`" in paused.stop_reason.detail
     state = json.dumps(first.save_state())
-    witness.store.answer(approval, Answer(approved=True))
+    witness.store.answer(approval, ApprovalAnswer(approved=True))
     if where == "another process":
         messages, kind, task_id = in_another_process(state, tmp_path)
     else:
@@ -132,7 +132,7 @@ async def test_a_no_is_told_to_the_model_and_nobody_is_asked_again(how: str, wit
     approval = (await made.run("go")).stop_reason.approval
     assert approval is not None
     if how == "denied":
-        witness.store.answer(approval, Answer(approved=False, by="alice"))
+        witness.store.answer(approval, ApprovalAnswer(approved=False, by="alice"))
     else:
         witness.store.withdraw(approval)
     result = await made.resume()
@@ -146,7 +146,7 @@ async def test_an_edited_call_is_what_is_made(witness: Witness) -> None:
     approval = (await made.run("go")).stop_reason.approval
     assert approval is not None
     edited = {"command": "echo edited", "cwd": "", "timeout": None}
-    witness.store.answer(approval, Answer(approved=True, arguments=edited))
+    witness.store.answer(approval, ApprovalAnswer(approved=True, arguments=edited))
     assert "edited" in (await made.resume()).messages[3].text
 
 
@@ -155,7 +155,7 @@ async def test_another_policy_revokes_what_was_asked(witness: Witness) -> None:
     first = agent(witness, pauses=True)
     approval = (await first.run("go")).stop_reason.approval
     assert approval is not None
-    witness.store.answer(approval, Answer(approved=True))
+    witness.store.answer(approval, ApprovalAnswer(approved=True))
     wider = POLICY.override({"resources": {"memory": "1G"}})
     second = agent(witness, policy=wider, pauses=True)
     second.load_state(first.save_state())
@@ -168,7 +168,7 @@ async def test_a_state_that_somebody_changed_gets_no_other_call_through(witness:
     first = agent(witness, pauses=True)
     approval = (await first.run("go")).stop_reason.approval
     assert approval is not None
-    witness.store.answer(approval, Answer(approved=True))
+    witness.store.answer(approval, ApprovalAnswer(approved=True))
     state = json.loads(json.dumps(first.save_state()).replace("echo second", "rm -rf /"))
     second = agent(witness, pauses=True)
     second.load_state(state)

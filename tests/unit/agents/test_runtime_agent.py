@@ -27,7 +27,7 @@ from fumehood.agents.teams import CodingPair, HandoffTeam
 from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, RefusedError, RuntimeLimits
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, SHELL, tool
-from fumehood.tools.approvals import Answer, Approvals, ApprovalStore
+from fumehood.tools.approvals import ApprovalAnswer, Approvals, ApprovalStore
 
 pytestmark = pytest.mark.anyio
 
@@ -210,7 +210,7 @@ async def test_a_task_waits_for_an_approval_and_goes_on_after_a_restart(
         state = await runtime.save_state()
     assert (paused.stop, witness.records("run.")) == (Stop.APPROVAL_PENDING, [])
     assert paused.approval is not None
-    witness.store.answer(paused.approval, Answer(approved=True, by="alice"))
+    witness.store.answer(paused.approval, ApprovalAnswer(approved=True, by="alice"))
     async with make_runtime() as runtime:
         await runtime.register("operator", kind, grants=grants)
         await runtime.load_state(state)
@@ -236,7 +236,7 @@ async def test_a_gate_of_the_runtime_can_pause_a_task_too(make_runtime: MakeRunt
         await runtime.register("operator", kind, grants=Grants(tools=["shell"], policies=[policy]))
         paused = await ask(runtime, "Say hello.", "operator")
         assert paused.approval is not None
-        witness.store.answer(paused.approval, Answer(approved=True, by="alice"))
+        witness.store.answer(paused.approval, ApprovalAnswer(approved=True, by="alice"))
         assert (await runtime.send(Resume(), to="operator", reply=TaskDone)).text == "Said."
         assert (await ask(runtime, "Say bye.", "operator")).stop is Stop.APPROVAL_PENDING
         assert (await ask(runtime, "Forget it.", "operator")).text == "Forgotten."

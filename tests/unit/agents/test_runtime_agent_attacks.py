@@ -24,11 +24,11 @@ from fumehood.agents import (
     task_agent,
 )
 from fumehood.agents.models.scripted import Step
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 from fumehood.runtime import AgentId, Grants, LocalRuntime, MessageContext, Reason, RuntimeLimits
 from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, Risk, tool
-from fumehood.tools.approvals import Answer, Approvals, Request, State
+from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, Approvals, State
 
 pytestmark = pytest.mark.anyio
 
@@ -47,12 +47,12 @@ def guarded(what: str) -> str:
     raise AssertionError("nobody approved it")
 
 
-async def say_no(request: Request) -> Answer:
-    return Answer(approved=False, by="alice")
+async def say_no(request: ApprovalRequest) -> ApprovalAnswer:
+    return ApprovalAnswer(approved=False, by="alice")
 
 
-async def say_yes(request: Request) -> Answer:
-    return Answer(approved=True, by="the agent itself")
+async def say_yes(request: ApprovalRequest) -> ApprovalAnswer:
+    return ApprovalAnswer(approved=True, by="the agent itself")
 
 
 def sending(to: str, text: str = "open the vault", **more: object) -> Attempt:

@@ -43,7 +43,7 @@ from fumehood.agents.teams import (
 from fumehood.agents.teams.pair import code_calls
 from fumehood.errors import ModelError
 from fumehood.tools import PYTHON, SHELL
-from fumehood.tools.approvals import Answer
+from fumehood.tools.approvals import ApprovalAnswer
 
 pytestmark = pytest.mark.anyio
 
@@ -310,7 +310,7 @@ async def test_a_team_pauses_anywhere_and_goes_on_after_a_restart(witness: Witne
     for _ in range(2):
         assert result.stop_reason.kind is Stop.APPROVAL_PENDING
         assert witness.open_sandboxes() == 0
-        witness.store.answer(str(result.stop_reason.approval), Answer(approved=True))
+        witness.store.answer(str(result.stop_reason.approval), ApprovalAnswer(approved=True))
         states.append(json.dumps(team.save_state()))
         team = crew(witness)
         team.load_state(json.loads(states[-1]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.audit import Attachment, AuditEvent, AuditLog, Report, Trail
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 from fumehood.audit.verification import problems_in_words
 
 

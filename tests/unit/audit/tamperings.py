@@ -11,10 +11,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from unit.audit.logs import editing
 
-from fumehood.audit.chain import GENESIS, link
 from fumehood.audit.checkpoints import KIND, keep, of_record, sign_checkpoint
 from fumehood.audit.keys import SigningKey
-from fumehood.audit.records import canonical, read_record, timestamp
+from fumehood.audit.records import GENESIS, canonical, link, read_record, timestamp
 
 Tampering = Callable[[Path], None]
 TAMPERINGS: dict[str, Tampering] = {}

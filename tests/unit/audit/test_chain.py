@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.audit.logs import problems
 
-from fumehood.audit.chain import EMPTY, Head, follow
 from fumehood.audit.checkpoints import KIND, as_entry, sign_checkpoint
 from fumehood.audit.keys import SigningKey
-from fumehood.audit.records import Entry, Record, canonical, read_record
+from fumehood.audit.records import EMPTY, Entry, Head, Record, canonical, follow, read_record
 from fumehood.audit.verification import Report, verify
 
 KEY = SigningKey(Ed25519PrivateKey.generate())

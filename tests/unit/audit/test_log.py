@@ -19,15 +19,14 @@ import anyio
 import pytest
 from unit.audit.logs import Told, editing, make_log, verdict, write
 
-from fumehood.audit import AuditLog, Query, Trail, reading, waiting
+from fumehood.audit import AuditLog, Query, Trail, inspection, store
 from fumehood.audit import log as log_module
 from fumehood.audit import sqlite as sqlite_module
 from fumehood.audit import trail as trail_module
 from fumehood.audit.checkpoints import EVERY_RECORDS
 from fumehood.audit.checkpoints import read as read_checkpoint
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import Snapshot, check
 from fumehood.audit.retention import prune
-from fumehood.audit.snapshot import Snapshot
 from fumehood.errors import AuditError
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +151,7 @@ async def test_a_log_that_was_taken_away_takes_no_more_records(tmp_path: Path) -
 
 async def test_who_waits_too_long_for_the_lock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await make_log(tmp_path / "log")
-    monkeypatch.setattr(waiting, "_LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(store, "_LIMIT_SECONDS", 0.05)
     with editing(log.folder) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with pytest.raises(AuditError, match="has been locked for"):
@@ -206,7 +205,7 @@ async def test_verify_does_not_mind_a_log_that_is_pruned_meanwhile(
             anyio.from_thread.run(partial(prune, log, Trail(log, who="me"), before="9999-01-01T00:00:00.000000Z"))
         return Snapshot(path)
 
-    monkeypatch.setattr(reading, "Snapshot", prune_first)
+    monkeypatch.setattr(inspection, "Snapshot", prune_first)
     report = await anyio.to_thread.run_sync(check, log.folder, None)
     assert (report.problems, report.first) == ((), 15)
 

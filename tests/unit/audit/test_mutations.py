@@ -17,7 +17,7 @@ import pytest
 from unit.audit.logs import make_log, write
 
 from fumehood.audit import AuditLog, Query, Trail
-from fumehood.audit.reading import check, open_store
+from fumehood.audit.inspection import check, open_store
 from fumehood.audit.retention import prune
 from fumehood.errors import AuditError
 

@@ -12,7 +12,7 @@ from unit.audit.logs import editing, make_log, verdict, write
 from unit.audit.tamperings import TAMPERINGS, roll_back
 
 from fumehood.audit import AuditLog, Query, Trail
-from fumehood.audit.reading import check, open_store
+from fumehood.audit.inspection import check, open_store
 from fumehood.audit.retention import prune
 from fumehood.errors import AuditError, UsageError
 

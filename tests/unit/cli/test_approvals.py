@@ -9,13 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from unit.tools.approvals.making import POLICY, call
+from unit.tools.approvals.office import POLICY, call
 
 from fumehood.characters import width_of
 from fumehood.cli import exitcodes
 from fumehood.cli.entry import run_command
-from fumehood.tools.approvals import ApprovalStore, Request
-from fumehood.tools.approvals.rows import Question
+from fumehood.tools.approvals import ApprovalRequest, ApprovalStore
+from fumehood.tools.approvals.requests import Question
 
 Hood = Callable[..., tuple[int, str, str]]
 
@@ -35,7 +35,7 @@ def hood(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> list[Request]:
+def three(tmp_path: Path) -> list[ApprovalRequest]:
     store = ApprovalStore(tmp_path / "approvals")
     return [store.ask(Question(call(f"print({number})"), POLICY, 600, "agent")) for number in range(3)]
 
@@ -56,7 +56,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_request_is_named_and_the_others_are_listed(
-    hood: Hood, three: list[Request], damage: str, tmp_path: Path
+    hood: Hood, three: list[ApprovalRequest], damage: str, tmp_path: Path
 ) -> None:
     first, second, third = three
     with closing(sqlite3.connect(tmp_path / "approvals" / "approvals.db", isolation_level=None)) as connection:
@@ -83,6 +83,6 @@ def test_a_line_fits_the_terminal_however_wide_its_letters_are(
     assert width_of(line) <= 80
 
 
-def test_what_waits_is_listed(hood: Hood, three: list[Request]) -> None:
+def test_what_waits_is_listed(hood: Hood, three: list[ApprovalRequest]) -> None:
     code, out, error = hood("list")
     assert (code, len(out.splitlines()), error) == (0, 3, "")

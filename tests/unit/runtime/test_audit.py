@@ -13,7 +13,7 @@ from unit.runtime.sample_agents import READING, Errand, Greeter, Greeting, MakeR
 
 from fumehood import AuditError
 from fumehood.audit import AuditLog, Query, Trail
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 from fumehood.audit.records import Entry
 from fumehood.runtime import AgentFailedError, AgentId, Grants, LocalRuntime, NotGrantedError, Reason, handles
 

@@ -12,7 +12,7 @@ from fumehood import Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.runtime import AgentFailedError, AgentId, Grants, LocalRuntime, Message, MessageContext, Reason, handles
 from fumehood.sandbox.sandbox import AsyncSandbox
-from fumehood.tools import PYTHON, Answer, ToolCall, ToolResult, tool
+from fumehood.tools import PYTHON, GateAnswer, ToolCall, ToolResult, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -130,9 +130,9 @@ async def test_a_gate_is_asked_about_the_calls_of_agents(make_runtime: MakeRunti
         def __init__(self, agent: AgentId, sandbox: AsyncSandbox) -> None:
             self._agent = agent
 
-        async def admit(self, call: ToolCall) -> Answer:
+        async def admit(self, call: ToolCall) -> GateAnswer:
             asked.append((self._agent, call.tool))
-            return Answer(allowed=False, reason="nobody is at home")
+            return GateAnswer(allowed=False, reason="nobody is at home")
 
         async def finished(self, call: ToolCall, result: ToolResult) -> None: ...
 

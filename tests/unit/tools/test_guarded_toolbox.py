@@ -11,7 +11,7 @@ import pytest
 from fumehood import AsyncSandbox, Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.tools import PYTHON, STANDARD, Toolbox, ToolStatus
-from fumehood.tools.approvals import Answer, Approvals, ApprovalStore, Request
+from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, Approvals, ApprovalStore
 from fumehood.tools.filters import CanaryAlert, Pipeline
 
 pytestmark = pytest.mark.anyio
@@ -21,8 +21,10 @@ SECRET = "correct-horse-battery"
 
 
 @asynccontextmanager
-async def opened(folder: Path, answer: Answer, seen: list[Request] | None = None) -> AsyncIterator[Toolbox]:
-    async def ask(request: Request) -> Answer:
+async def opened(
+    folder: Path, answer: ApprovalAnswer, seen: list[ApprovalRequest] | None = None
+) -> AsyncIterator[Toolbox]:
+    async def ask(request: ApprovalRequest) -> ApprovalAnswer:
         if seen is not None:
             seen.append(request)
         return answer
@@ -34,8 +36,8 @@ async def opened(folder: Path, answer: Answer, seen: list[Request] | None = None
 
 
 async def test_a_yes_lets_the_call_be_made_and_the_story_is_in_the_log(tmp_path: Path) -> None:
-    seen: list[Request] = []
-    async with opened(tmp_path, Answer(approved=True, by="alice"), seen) as toolbox:
+    seen: list[ApprovalRequest] = []
+    async with opened(tmp_path, ApprovalAnswer(approved=True, by="alice"), seen) as toolbox:
         result = await toolbox.call("python", {"code": "print(6 * 7)"})
     assert result.text == "Success.\nstdout:\n42"
     assert seen[0].call.text == "print(6 * 7)"
@@ -46,21 +48,21 @@ async def test_a_yes_lets_the_call_be_made_and_the_story_is_in_the_log(tmp_path:
 
 
 async def test_a_no_is_a_result_for_the_model_and_nothing_runs(tmp_path: Path) -> None:
-    async with opened(tmp_path, Answer(approved=False, reason="too much", by="bob")) as toolbox:
+    async with opened(tmp_path, ApprovalAnswer(approved=False, reason="too much", by="bob")) as toolbox:
         result = await toolbox.call("python", {"code": "print(6 * 7)"})
     assert (result.status, result.run) == (ToolStatus.DENIED, None)
     assert result.text == "Denied: denied by bob: too much. Do not try the same again."
 
 
 async def test_an_edited_call_runs_as_it_was_approved(tmp_path: Path) -> None:
-    edited = Answer(approved=True, arguments={"code": "print(7 * 7)", "timeout": 5})
+    edited = ApprovalAnswer(approved=True, arguments={"code": "print(7 * 7)", "timeout": 5})
     async with opened(tmp_path, edited) as toolbox:
         assert (await toolbox.call("python", {"code": "print(6 * 7)"})).text == "Success.\nstdout:\n49"
 
 
 async def test_a_tool_without_a_rule_is_not_asked_about(tmp_path: Path) -> None:
-    seen: list[Request] = []
-    async with opened(tmp_path, Answer(approved=False), seen) as toolbox:
+    seen: list[ApprovalRequest] = []
+    async with opened(tmp_path, ApprovalAnswer(approved=False), seen) as toolbox:
         assert (await toolbox.call("write_file", {"path": "x", "content": "y"})).ok
     assert seen == []
 
@@ -72,9 +74,9 @@ async def test_a_yes_under_a_policy_that_has_changed_meanwhile_is_none(tmp_path:
         POLICY.override({"network": {"allow": [{"host": "b.example", "ports": [443]}]}}), gated=True
     ) as box:
 
-        async def ask(request: Request) -> Answer:
+        async def ask(request: ApprovalRequest) -> ApprovalAnswer:
             await box.change_policy(box.policy.override({"network": other.network.model_dump()}))
-            return Answer(approved=True)
+            return ApprovalAnswer(approved=True)
 
         approvals = Approvals(lambda: box.policy, ask=ask, store=ApprovalStore(tmp_path / "approvals"))
         result = await Toolbox(box, *STANDARD, gate=approvals).call("python", {"code": "print(1)"})

@@ -15,7 +15,7 @@ from fumehood.tools import (
     PYTHON,
     SHELL,
     STANDARD,
-    Answer,
+    GateAnswer,
     Risk,
     Toolbox,
     ToolCall,
@@ -135,12 +135,12 @@ async def test_two_tools_of_one_name_are_the_applications_mistake(box: AsyncSand
 class Doorkeeper:
     """Answers as it was told, and remembers."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: GateAnswer) -> None:
         self.answer = answer
         self.asked: list[ToolCall] = []
         self.told: list[tuple[ToolCall, ToolResult]] = []
 
-    async def admit(self, call: ToolCall) -> Answer:
+    async def admit(self, call: ToolCall) -> GateAnswer:
         self.asked.append(call)
         return self.answer
 
@@ -149,7 +149,7 @@ class Doorkeeper:
 
 
 async def test_a_gate_is_asked_about_exactly_what_would_be_done(box: AsyncSandbox) -> None:
-    gate = Doorkeeper(Answer(allowed=True))
+    gate = Doorkeeper(GateAnswer(allowed=True))
     toolbox = Toolbox(box, SHELL, gate=gate)
     await toolbox.call("shell", {"command": "ls"})
     await toolbox.call("shell", '{ "command" : "ls", "cwd": "" }')
@@ -163,7 +163,7 @@ async def test_a_gate_is_asked_about_exactly_what_would_be_done(box: AsyncSandbo
 
 
 async def test_a_gate_that_says_no_keeps_the_call_from_being_carried_out(box: AsyncSandbox) -> None:
-    gate = Doorkeeper(Answer(allowed=False, reason="not today"))
+    gate = Doorkeeper(GateAnswer(allowed=False, reason="not today"))
     result = await Toolbox(box, *STANDARD, gate=gate).call("write_file", {"path": "x", "content": "y"})
     assert (result.status, result.text) == (ToolStatus.DENIED, "Denied: not today.")
     assert await box.list() == []
@@ -171,17 +171,17 @@ async def test_a_gate_that_says_no_keeps_the_call_from_being_carried_out(box: As
 
 
 async def test_edited_arguments_are_another_call(box: AsyncSandbox) -> None:
-    gate = Doorkeeper(Answer(allowed=True, arguments={"command": "seq 1"}))
+    gate = Doorkeeper(GateAnswer(allowed=True, arguments={"command": "seq 1"}))
     result = await Toolbox(box, SHELL, gate=gate).call("shell", {"command": "seq 5"})
     assert result.text == "Success.\nstdout:\n1"
     assert gate.told[0][0].digest != gate.asked[0].digest
-    gate.answer = Answer(allowed=True, arguments={"comand": "seq 1"})
+    gate.answer = GateAnswer(allowed=True, arguments={"comand": "seq 1"})
     with pytest.raises(UsageError, match="edited arguments"):
         await Toolbox(box, SHELL, gate=gate).call("shell", {"command": "seq 5"})
 
 
 async def test_a_call_that_makes_no_sense_does_not_bother_the_gate(box: AsyncSandbox) -> None:
-    gate = Doorkeeper(Answer(allowed=True))
+    gate = Doorkeeper(GateAnswer(allowed=True))
     await Toolbox(box, SHELL, gate=gate).call("shell", {})
     assert gate.asked == []
 

@@ -19,9 +19,8 @@ from fumehood.audit.log import current_user
 from fumehood.characters import one_line
 from fumehood.integrations.mcp.context import RequestContext, client_name, is_modern
 from fumehood.policy import Policy
-from fumehood.tools.approvals import Answer, AnsweredError, Approvals, ApprovalStore, Request, pages
-from fumehood.tools.gate import Answer as GateAnswer
-from fumehood.tools.gate import ToolCall
+from fumehood.tools.approvals import AnsweredError, ApprovalAnswer, ApprovalRequest, Approvals, ApprovalStore, pages
+from fumehood.tools.calls import GateAnswer, ToolCall
 from fumehood.tools.result import ToolResult
 
 _WIDTH = 100
@@ -36,7 +35,7 @@ _FORM: dict[str, object] = {
     "required": ["decision"],
 }
 
-Ask = Callable[[Request], Awaitable[Answer | None]]
+Ask = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | None]]
 _ASK: ContextVar[Ask | None] = ContextVar("ask", default=None)
 
 
@@ -46,7 +45,7 @@ class ClientApprovals:
     def __init__(self, policy: Policy, trail: Trail) -> None:
         self._store, self._trail = ApprovalStore(), trail
         self._approvals = Approvals(policy, ask=self._ask, store=self._store, trail=trail, unanswered="refuse")
-        self._put: dict[str, Request] = {}
+        self._put: dict[str, ApprovalRequest] = {}
 
     async def admit(self, call: ToolCall) -> GateAnswer:
         return await self._approvals.admit(call)
@@ -54,11 +53,11 @@ class ClientApprovals:
     async def finished(self, call: ToolCall, result: ToolResult) -> None:
         await self._approvals.finished(call, result)
 
-    async def _ask(self, request: Request) -> Answer | None:
+    async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         ask = _ASK.get()
         return None if ask is None else await ask(request)
 
-    def put(self, request: Request) -> ElicitRequest:
+    def put(self, request: ApprovalRequest) -> ElicitRequest:
         """The question as part of an answer to the client, which may come back with the answer to it."""
         self._put[request.id] = request
         while len(self._put) > _MOST_OPEN:
@@ -82,23 +81,23 @@ class ClientApprovals:
 
 
 @contextmanager
-def asking_client(context: RequestContext, *, may_ask: bool) -> Iterator[list[Request]]:
+def asking_client(context: RequestContext, *, may_ask: bool) -> Iterator[list[ApprovalRequest]]:
     """Inside the block, approvals are asked for through this client.
 
     Yields the requests that the answer to the call has to carry.
     """
-    left: list[Request] = []
+    left: list[ApprovalRequest] = []
     can_ask = may_ask and _can_elicit(context)
 
-    async def leave(request: Request) -> None:
+    async def leave(request: ApprovalRequest) -> None:
         left.append(request)
 
-    async def elicit(request: Request) -> Answer:
+    async def elicit(request: ApprovalRequest) -> ApprovalAnswer:
         form = _form(request)
         result = await context.session.elicit_form(form.message, form.requested_schema, context.request_id)
         return _read(result, client_name(context))
 
-    async def ask(request: Request) -> Answer | None:
+    async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
         if not can_ask or len(_form(request).message) > _MOST_CHARACTERS:
             return None
         return await (leave if is_modern(context) else elicit)(request)
@@ -117,7 +116,7 @@ def _can_elicit(context: RequestContext) -> bool:
     return kinds is not None and (kinds.form is not None or kinds.url is None)
 
 
-def _form(request: Request) -> ElicitRequestFormParams:
+def _form(request: ApprovalRequest) -> ElicitRequestFormParams:
     """The whole call that is to be approved, drawn so that nothing hides in it."""
     code = (
         f"{'' if line.number is None else line.number:>4} | {line}".rstrip()
@@ -128,11 +127,11 @@ def _form(request: Request) -> ElicitRequestFormParams:
     return ElicitRequestFormParams(message=message, requested_schema=_FORM)
 
 
-def _read(result: ElicitResult, client: str) -> Answer:
+def _read(result: ElicitResult, client: str) -> ApprovalAnswer:
     """Everything but a clear yes is a no."""
     content = result.content or {}
     by = f"{current_user()} through {client}"
     if result.action == "accept" and content.get("decision") == "approve":
-        return Answer(approved=True, by=by)
+        return ApprovalAnswer(approved=True, by=by)
     reason = content.get("reason")
-    return Answer(approved=False, reason=one_line(reason)[:500] if isinstance(reason, str) else "", by=by)
+    return ApprovalAnswer(approved=False, reason=one_line(reason)[:500] if isinstance(reason, str) else "", by=by)

@@ -30,8 +30,8 @@ from fumehood.integrations.mcp.context import RequestContext, client_name, is_mo
 from fumehood.integrations.mcp.results import as_content, made_files, refusal
 from fumehood.policy import format_size
 from fumehood.tools import ToolStatus
+from fumehood.tools.context import Watch
 from fumehood.tools.filters import Pipeline
-from fumehood.tools.watching import watching
 
 _PAUSE_SECONDS = 0.1
 _MOST_LINES = 20
@@ -85,8 +85,8 @@ class CallHandler:
     ) -> CallToolResult | InputRequiredResult:
         arguments = params.arguments or {}
         with asking_client(context, may_ask=self._clients.settings.asks_client) as questions:
-            async with _progress(context, box):
-                result = await box.toolbox.call(params.name, arguments)
+            async with _progress(context, box) as watch:
+                result = await box.toolbox.call(params.name, arguments, watch=watch)
         if questions and box.approvals is not None:
             return InputRequiredResult(input_requests={each.id: box.approvals.put(each) for each in questions})
         if result.status is ToolStatus.DENIED:
@@ -97,7 +97,7 @@ class CallHandler:
         return await as_content(result, files, box)
 
 
-def _progress(context: RequestContext, box: ClientSandbox) -> AbstractAsyncContextManager[None]:
+def _progress(context: RequestContext, box: ClientSandbox) -> AbstractAsyncContextManager[Watch | None]:
     """Only for a client that asked for progress."""
     if "progress_token" not in (context.meta or {}):
         return nullcontext()
@@ -172,11 +172,10 @@ def _whole(line: str) -> str:
 
 
 @asynccontextmanager
-async def reporting_progress(filters: Pipeline, tell: Tell, *, shows_text: bool) -> AsyncIterator[None]:
+async def reporting_progress(filters: Pipeline, tell: Tell, *, shows_text: bool) -> AsyncIterator[Watch]:
     """Inside the block, the client receives what the runs of tools write."""
     reporter = ProgressReporter(filters, shows_text=shows_text)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reporter.tell, tell)
-        with watching(reporter.see):
-            yield
+        yield reporter.see
         tasks.cancel_scope.cancel()

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, format_duration, format_size
-from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.sandbox.session import AsyncSession
 from fumehood.tools import (
     EDIT_FILE,
@@ -27,11 +26,10 @@ from fumehood.tools import (
     Tool,
     ToolResult,
     ToolStatus,
-    shaped,
 )
-from fumehood.tools.running import PythonArguments, limits
+from fumehood.tools.context import ToolContext
+from fumehood.tools.runs import PythonArguments, limits
 from fumehood.tools.tool import Arguments
-from fumehood.tools.watching import run_watched
 
 MOST_SESSIONS = 8
 _NAME = r"^[A-Za-z0-9_.-]{1,64}$"
@@ -149,16 +147,17 @@ class Sessions:
         while self._open:
             await self._open.popitem()[1].close()
 
-    async def _run(self, sandbox: AsyncSandbox, given: SessionPythonArguments) -> ToolResult:
-        place = sandbox if given.session is None else self._find(given.session)
-        return shaped(await run_watched(place, given.code, **limits(sandbox, given.timeout)))
+    async def _run(self, context: ToolContext, given: SessionPythonArguments) -> ToolResult:
+        session = None if given.session is None else self._find(given.session)
+        options = limits(context.sandbox, given.timeout)
+        return context.shape(await context.run(given.code, session=session, **options))
 
-    async def _start(self, sandbox: AsyncSandbox, given: NewSessionArguments) -> ToolResult:
+    async def _start(self, context: ToolContext, given: NewSessionArguments) -> ToolResult:
         if given.session in self._open:
             raise UsageError(f"there is a session {given.session!r} already; use it, or reset_session")
         if len(self._open) >= MOST_SESSIONS:
             raise UsageError(f"there are {MOST_SESSIONS} sessions already, which is the most; close_session one")
-        session = self._open[given.session] = sandbox.session()
+        session = self._open[given.session] = context.sandbox.session()
         try:
             await session.__aenter__()
         except BaseException:
@@ -166,11 +165,11 @@ class Sessions:
             raise
         return ToolResult(f"Session {given.session} is open. Run code in it with python and session={given.session!r}.")
 
-    async def _reset(self, sandbox: AsyncSandbox, given: SessionArguments) -> ToolResult:
+    async def _reset(self, context: ToolContext, given: SessionArguments) -> ToolResult:
         await self._find(given.session).restart()
         return ToolResult(f"Session {given.session} begins anew, without its state.")
 
-    async def _close(self, sandbox: AsyncSandbox, given: SessionArguments) -> ToolResult:
+    async def _close(self, context: ToolContext, given: SessionArguments) -> ToolResult:
         session = self._find(given.session)
         del self._open[given.session]
         await session.close()

@@ -1,19 +1,28 @@
 """Calls that a person must approve.
 
-    asking       does it need a yes (policy.approvals), ask, wait, use it up
-    store        what may follow what, one step at a time, each told to the audit log (rows, database: in SQLite)
+    gate         does it need a yes (policy.approvals), ask, wait, use it up
+    store        what may follow what, one step at a time, each told to the audit log (database: in SQLite)
     requests     requests and answers as data
-    terminal     asks at a terminal (display: what is shown, and that nothing hides in it; editing: with an editor)
+    terminal     asks at a terminal (display: what is shown, and that nothing hides in it; editor: an edited call)
 
     approvals = Approvals(policy, ask=callback, trail=trail)
-    call = await approvals.approve(Call("python", {"code": code}, policy.digest, code="code"))
+    call = await approvals.approve(ToolCall("python", {"code": code}, policy.digest, code="code"))
 
 A yes is for one digest: this tool, these exact arguments, this policy. It is used once, expires, and is void when the
 policy changes. No answer is a no.
 """
 
-from fumehood.tools.approvals.asking import Approvals, Ask, Listener
-from fumehood.tools.approvals.requests import Answer, Request, State
+from fumehood.tools.approvals.gate import Approvals, Ask, Listener
+from fumehood.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, State
 from fumehood.tools.approvals.store import AnsweredError, ApprovalStore
 
-__all__ = ["Answer", "AnsweredError", "ApprovalStore", "Approvals", "Ask", "Listener", "Request", "State"]
+__all__ = [
+    "AnsweredError",
+    "ApprovalAnswer",
+    "ApprovalRequest",
+    "ApprovalStore",
+    "Approvals",
+    "Ask",
+    "Listener",
+    "State",
+]

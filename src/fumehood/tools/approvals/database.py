@@ -7,14 +7,28 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from fumehood.errors import StepFailedError
-from fumehood.tools.approvals.location import VARIABLE
+from fumehood.errors import AuditError, StepFailedError, UsageError
+from fumehood.host.folders import PrivateFolder, user_folder
 from fumehood.tools.approvals.requests import Moment
+
+VARIABLE = "FUMEHOOD_APPROVALS"
+FOLDER = PrivateFolder("approvals", VARIABLE, error=AuditError)
+
+
+def find_folder(variables: Mapping[str, str]) -> Path:
+    """$FUMEHOOD_APPROVALS, else the user's state folder. There is no way to turn them off."""
+    chosen = variables.get(VARIABLE)
+    if not chosen:
+        return user_folder("state", variables, VARIABLE) / "approvals"
+    if not os.path.isabs(chosen):
+        raise UsageError(f"{VARIABLE} {chosen!r} must be an absolute path")
+    return Path(chosen)
+
 
 _FORMAT = 1
 _WAIT_SECONDS = 30.0

@@ -15,7 +15,7 @@ class _ApprovalEvent(AuditEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalAsked(_ApprovalEvent):
+class ApprovalRequested(_ApprovalEvent):
     kind = "approval.asked"
 
     risk: str

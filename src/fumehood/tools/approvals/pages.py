@@ -7,8 +7,8 @@ from datetime import datetime
 from fumehood.characters import one_line
 from fumehood.policy import Policy, describe
 from fumehood.tools.approvals.display import Line, Piece, draw, notes
-from fumehood.tools.approvals.requests import Request
-from fumehood.tools.calls import Call
+from fumehood.tools.approvals.requests import ApprovalRequest
+from fumehood.tools.calls import ToolCall
 
 GUTTER = 7
 _REACH = {
@@ -24,12 +24,12 @@ _LIMITS = ("timeout:", "memory:", "cpus:", "processes:", "disk:")
 _DIGEST_CHARACTERS = 12
 
 
-def code_lines(call: Call, width: int) -> list[Line]:
+def code_lines(call: ToolCall, width: int) -> list[Line]:
     """All of the call: its code with numbers, and below it the other arguments."""
     lines = draw(call.text, max(20, width - GUTTER), call.language)
     if call.code is None or not call.others:
         return lines
-    below = draw(Call.readable(call.others), max(20, width - GUTTER))
+    below = draw(ToolCall.readable(call.others), max(20, width - GUTTER))
     return [*lines, Line(None, (Piece("with"),)), *(Line(None, line.pieces) for line in below)]
 
 
@@ -41,7 +41,7 @@ def reach(policy: Policy) -> list[str]:
     return [*(_row(_REACH[key], what) for key, _, what in found if key in _REACH), _row("limits", ", ".join(limits))]
 
 
-def summary(request: Request, call: Call) -> list[str]:
+def summary(request: ApprovalRequest, call: ToolCall) -> list[str]:
     """Who asks for what under which policy."""
     policy = one_line(request.policy_name or "without a name")
     asked = datetime.fromtimestamp(request.asked_at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -56,15 +56,15 @@ def summary(request: Request, call: Call) -> list[str]:
     ]
 
 
-def _warnings(call: Call) -> list[str]:
+def _warnings(call: ToolCall) -> list[str]:
     """About everything of the call that `code_lines` shows."""
     if call.code is None:
         return notes(call.text)
-    others = notes(Call.readable(call.others), is_numbered=False)
+    others = notes(ToolCall.readable(call.others), is_numbered=False)
     return [*notes(call.text), *(f"other arguments: {note}" for note in others)]
 
 
-def details(request: Request, call: Call) -> list[str]:
+def details(request: ApprovalRequest, call: ToolCall) -> list[str]:
     """Everything else: the policy key by key, and digests in full."""
     return [
         f"request: {request.id}",

@@ -1,17 +1,23 @@
-"""A request for approval and the answer to it, as data."""
+"""Requests for approval and the answers to them: as data, and as rows of the database."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
+from fumehood.errors import StepFailedError
 from fumehood.host.processes import boot
 from fumehood.keywords import known_fields
 from fumehood.policy import Policy
-from fumehood.tools.calls import Call
+from fumehood.policy.digest import canonical_meaning
+from fumehood.tools.calls import ToolCall
+from fumehood.tools.tool import Risk
 
 
 class State(StrEnum):
@@ -29,7 +35,7 @@ OPEN = (State.ASKED, State.APPROVED)
 
 @known_fields
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApprovalAnswer:
     """`arguments`, if given, are what is approved instead of what was asked."""
 
     approved: bool
@@ -55,9 +61,9 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApprovalRequest:
     id: str
-    call: Call
+    call: ToolCall
     meaning: bytes
     """What the policy's digest is a digest of."""
     policy_name: str | None
@@ -69,7 +75,7 @@ class Request:
     answered_by: str | None = None
     answered_at: float | None = None
     reason: str | None = None
-    edited: Call | None = None
+    edited: ToolCall | None = None
 
     @property
     def policy(self) -> Policy:
@@ -77,7 +83,7 @@ class Request:
         return Policy.model_validate({**json.loads(self.meaning), "name": self.policy_name})
 
     @property
-    def approved_call(self) -> Call:
+    def approved_call(self) -> ToolCall:
         return self.edited or self.call
 
     @property
@@ -106,3 +112,104 @@ class Request:
             case State.USED:
                 how = "approved with changes" if self.edited else "approved"
                 return f"{how} by {self.answered_by} and used"
+
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be asked, by whom and for how long."""
+
+    call: ToolCall
+    policy: Policy
+    seconds: float
+    asked_by: str
+    tenant: str | None = None
+
+
+def new_row(question: Question, moment: Moment, holder: str) -> dict[str, Any]:
+    call = question.call
+    return {
+        "id": f"ask_{secrets.token_hex(8)}",
+        "digest": call.digest,
+        "call": json.dumps({"tool": call.tool, "risk": call.risk, "code": call.code, "language": call.language}),
+        "arguments": call.canonical,
+        "policy_digest": call.policy_digest,
+        "meaning": canonical_meaning(question.policy),
+        "policy_name": question.policy.name,
+        "state": State.ASKED,
+        "asked_by": question.asked_by,
+        "tenant": question.tenant,
+        "asked_at": moment.wall,
+        "expires_at": moment.wall + question.seconds,
+        "boot": moment.boot,
+        "expires_since_boot": moment.since_boot + question.seconds,
+        "holder": holder,
+    }
+
+
+def with_arguments(call: ToolCall, arguments: Mapping[str, object]) -> ToolCall:
+    return replace(call, arguments=arguments)
+
+
+class DamagedRequestError(StepFailedError):
+    """Somebody, or a disk, has changed what was asked or approved; it is not decided by what it says now."""
+
+    def __init__(self, identifier: str) -> None:
+        super().__init__(
+            f"reading the request {identifier}",
+            "it is not what was asked or approved",
+            remedy="Somebody has changed it; find out who, and ask again.",
+        )
+        self.identifier = identifier
+
+
+def read_request(row: Row) -> ApprovalRequest:
+    """What was written; DamagedRequestError when it is something else, by its digests or by its shape."""
+    try:
+        request = _read(row)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DamagedRequestError(str(row["id"])) from error
+    meaning = "sha256:" + hashlib.sha256(request.meaning).hexdigest()
+    edited = request.edited and request.edited.digest
+    if (request.call.digest, edited, meaning) != (row["digest"], row["edited_digest"], row["policy_digest"]):
+        raise DamagedRequestError(str(row["id"]))
+    return request
+
+
+def tool_of(row: Row) -> str:
+    """For the log, also of a request that is damaged."""
+    try:
+        return str(json.loads(row["call"])["tool"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return "?"
+
+
+def _read(row: Row) -> ApprovalRequest:
+    told, arguments = json.loads(row["call"]), json.loads(row["arguments"])
+    call = ToolCall(told["tool"], arguments, row["policy_digest"], Risk(told["risk"]), told["code"], told["language"])
+    for name, kinds in _PLAIN.items():
+        if not isinstance(row[name], kinds):
+            raise TypeError(name)
+    return ApprovalRequest(
+        id=row["id"],
+        call=call,
+        meaning=bytes(row["meaning"]),
+        state=State(row["state"]),
+        edited=None if row["edited"] is None else with_arguments(call, json.loads(row["edited"])),
+        **{name: row[name] for name in _PLAIN},
+    )
+
+
+_NOTHING = type(None)
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "policy_name": (str, _NOTHING),
+    "asked_by": (str,),
+    "tenant": (str, _NOTHING),
+    "asked_at": (float,),
+    "expires_at": (float,),
+    "answered_by": (str, _NOTHING),
+    "answered_at": (float, _NOTHING),
+    "reason": (str, _NOTHING),
+}

@@ -22,19 +22,22 @@ from fumehood.host.processes import boot, identity, is_gone
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.tools.approvals import events
-from fumehood.tools.approvals.database import Database, Execute
-from fumehood.tools.approvals.location import FOLDER, find_folder
-from fumehood.tools.approvals.requests import OPEN, Answer, Moment, Request, State
-from fumehood.tools.approvals.rows import (
+from fumehood.tools.approvals.database import FOLDER, Database, Execute, find_folder
+from fumehood.tools.approvals.requests import (
+    OPEN,
+    ApprovalAnswer,
+    ApprovalRequest,
     DamagedRequestError,
+    Moment,
     Question,
     Row,
+    State,
     new_row,
     read_request,
     tool_of,
     with_arguments,
 )
-from fumehood.tools.calls import Call
+from fumehood.tools.calls import ToolCall
 
 DATABASE = "approvals.db"
 MOST_OPEN = 100
@@ -47,7 +50,7 @@ T = TypeVar("T")
 class AnsweredError(UsageError):
     """Too late: it is decided already, as `request` says."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ApprovalRequest) -> None:
         super().__init__(f"{request.id} cannot be answered any more: {request.told()}")
         self.request = request
 
@@ -62,10 +65,10 @@ class ApprovalStore:
         self.path = place / DATABASE
         self._database = Database(self.path, now)
 
-    def ask(self, question: Question, trail: Trail = OFF) -> Request:
+    def ask(self, question: Question, trail: Trail = OFF) -> ApprovalRequest:
         """A new request; or the one that somebody asked for the very same call and waits for no more."""
 
-        def step(execute: Execute, moment: Moment) -> Request:
+        def step(execute: Execute, moment: Moment) -> ApprovalRequest:
             holder, call = identity(os.getpid()), question.call
             if (row := self._orphan(execute, question)) is not None:
                 execute("UPDATE requests SET holder = ? WHERE id = ?", (holder, row["id"]))
@@ -93,10 +96,10 @@ class ApprovalStore:
 
         self._transact(step, trail)
 
-    def take_up(self, identifier: str, question: Question, trail: Trail = OFF) -> Request | None:
+    def take_up(self, identifier: str, question: Question, trail: Trail = OFF) -> ApprovalRequest | None:
         """The request of that id, however it stands by now, if it was asked for the very same call by the same user."""
 
-        def step(execute: Execute, _: Moment) -> Request | None:
+        def step(execute: Execute, _: Moment) -> ApprovalRequest | None:
             row = execute("SELECT * FROM requests WHERE id = ?", (identifier,)).fetchone()
             asked = question.call.digest, question.asked_by, question.tenant
             if row is None or (row["digest"], row["asked_by"], row["tenant"]) != asked:
@@ -118,10 +121,10 @@ class ApprovalStore:
 
         self._transact(step, trail)
 
-    def get(self, identifier: str, trail: Trail = OFF) -> Request:
+    def get(self, identifier: str, trail: Trail = OFF) -> ApprovalRequest:
         """By its id, or how it begins."""
 
-        def step(execute: Execute, _: Moment) -> Request:
+        def step(execute: Execute, _: Moment) -> ApprovalRequest:
             rows = execute(
                 "SELECT * FROM requests WHERE substr(id, 1, ?) = ?", (len(identifier), identifier)
             ).fetchall()
@@ -133,24 +136,24 @@ class ApprovalStore:
 
         return self._transact(step, trail)
 
-    def find(self, trail: Trail = OFF, *, only_open: bool = True) -> list[Request]:
+    def find(self, trail: Trail = OFF, *, only_open: bool = True) -> list[ApprovalRequest]:
         """The oldest first; not those that are damaged."""
-        return [each for each in self.survey(trail, only_open=only_open) if isinstance(each, Request)]
+        return [each for each in self.survey(trail, only_open=only_open) if isinstance(each, ApprovalRequest)]
 
-    def survey(self, trail: Trail = OFF, *, only_open: bool = True) -> list[Request | DamagedRequestError]:
+    def survey(self, trail: Trail = OFF, *, only_open: bool = True) -> list[ApprovalRequest | DamagedRequestError]:
         """The oldest first, and in the place of a damaged one what is to be said of it."""
 
-        def step(execute: Execute, _: Moment) -> list[Request | DamagedRequestError]:
+        def step(execute: Execute, _: Moment) -> list[ApprovalRequest | DamagedRequestError]:
             rows = execute("SELECT * FROM requests ORDER BY asked_at, id").fetchall()
             found = [_readable(row) for row in rows]
             return [each for each in found if not only_open or isinstance(each, DamagedRequestError) or each.is_open]
 
         return self._transact(step, trail)
 
-    def answer(self, identifier: str, answer: Answer, trail: Trail = OFF) -> Request:
+    def answer(self, identifier: str, answer: ApprovalAnswer, trail: Trail = OFF) -> ApprovalRequest:
         """The first answer counts; AnsweredError for those that come later, or too late."""
 
-        def step(execute: Execute, moment: Moment) -> Request | AnsweredError:
+        def step(execute: Execute, moment: Moment) -> ApprovalRequest | AnsweredError:
             request = read_request(_row(execute, identifier))
             if request.state is not State.ASKED:
                 return AnsweredError(request)
@@ -175,10 +178,10 @@ class ApprovalStore:
 
         return self._transact(step, trail)
 
-    def use(self, identifier: str, digest: str, trail: Trail = OFF) -> Call:
+    def use(self, identifier: str, digest: str, trail: Trail = OFF) -> ToolCall:
         """The call that was approved, exactly as it was; NotApprovedError if it was not, or for another digest."""
 
-        def step(execute: Execute, _: Moment) -> Call | NotApprovedError:
+        def step(execute: Execute, _: Moment) -> ToolCall | NotApprovedError:
             request = read_request(_row(execute, identifier))
             if request.call.digest != digest:
                 return NotApprovedError("denied", request.call.tool, "the approval is for another call")
@@ -240,7 +243,7 @@ def _is_orphaned(holder: str) -> bool:
     return not holder.startswith(f"{boot()} ") or is_gone(holder)
 
 
-def _readable(row: Row) -> Request | DamagedRequestError:
+def _readable(row: Row) -> ApprovalRequest | DamagedRequestError:
     try:
         return read_request(row)
     except DamagedRequestError as error:
@@ -269,9 +272,9 @@ def _refuse_too_many(execute: Execute, question: Question) -> None:
         )
 
 
-def _asked(question: Question, row: Row) -> events.ApprovalAsked:
+def _asked(question: Question, row: Row) -> events.ApprovalRequested:
     call, policy = question.call, question.policy
-    return events.ApprovalAsked(
+    return events.ApprovalRequested(
         row["id"],
         call.tool,
         call.digest,
@@ -283,13 +286,13 @@ def _asked(question: Question, row: Row) -> events.ApprovalAsked:
     )
 
 
-def _content(call: Call, policy: Policy) -> Content:
+def _content(call: ToolCall, policy: Policy) -> Content:
     """As the policy lets the log keep code."""
     data = call.canonical.encode("ascii")
     return {"full": Attachment(data), "digest": Digest.of(data), "none": None}[policy.audit.code]
 
 
-def _edited(call: Call, answer: Answer) -> Call | None:
+def _edited(call: ToolCall, answer: ApprovalAnswer) -> ToolCall | None:
     """None when nothing is approved, or what was asked for."""
     if not answer.approved or answer.arguments is None:
         return None

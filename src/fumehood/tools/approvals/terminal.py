@@ -17,8 +17,8 @@ from fumehood.characters import one_line
 from fumehood.errors import UsageError
 from fumehood.tools.approvals import pages
 from fumehood.tools.approvals.display import COLOURS, Line
-from fumehood.tools.approvals.editing import edit
-from fumehood.tools.approvals.requests import Answer, Request, State
+from fumehood.tools.approvals.editor import edit
+from fumehood.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, State
 
 _BOLD, _RED, _DIM, _RESET = "1", "31", "2", "\x1b[0m"
 _ENDING = (b"\x03", b"\x04", b"")
@@ -41,10 +41,10 @@ class TerminalPrompt:
             return False
         return True
 
-    def waiting(self, request: Request) -> None:
+    def waiting(self, request: ApprovalRequest) -> None:
         """It is shown by `ask`."""
 
-    def settled(self, request: Request) -> None:
+    def settled(self, request: ApprovalRequest) -> None:
         """Say how it ended to whoever was looking at it."""
         if self._shown == request.id:
             self._shown = None
@@ -52,7 +52,7 @@ class TerminalPrompt:
                 colour = _BOLD if request.state is State.APPROVED else _RED
                 screen.line(screen.paint(f"{request.id}: {one_line(request.told())}", colour))
 
-    async def ask(self, request: Request) -> Answer | None:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """None where there is no terminal."""
         if not self.is_there():
             return None
@@ -65,18 +65,18 @@ class TerminalPrompt:
                     screen.line("")  # the question stands there without an answer
                     raise
         except OSError as error:
-            return Answer(approved=False, reason=f"the terminal failed: {error.strerror}")
+            return ApprovalAnswer(approved=False, reason=f"the terminal failed: {error.strerror}")
 
 
 class _Conversation:
     """About one request, until there is an answer."""
 
-    def __init__(self, screen: _Screen, request: Request, reset: Callable[[], None]) -> None:
+    def __init__(self, screen: _Screen, request: ApprovalRequest, reset: Callable[[], None]) -> None:
         self._screen, self._request, self._reset = screen, request, reset
         self._call = request.call
         self._pending: list[Line] = []
 
-    async def hold(self) -> Answer:
+    async def hold(self) -> ApprovalAnswer:
         self._show()
         while True:
             self._screen.ask(self._choices())
@@ -86,9 +86,9 @@ class _Conversation:
                 case b"a":
                     self._screen.line(f"{len(self._pending)} lines were not shown yet; m shows more of them")
                 case b"d":
-                    return Answer(approved=False)
+                    return ApprovalAnswer(approved=False)
                 case key if key in _ENDING:
-                    return Answer(approved=False, reason="left without an answer")
+                    return ApprovalAnswer(approved=False, reason="left without an answer")
                 case b"m" if self._pending:
                     self._show_page()
                 case b"e":
@@ -102,8 +102,10 @@ class _Conversation:
         more = f"m = {len(self._pending)} more lines   " if self._pending else "a = approve   "
         return f"{more}d = deny   e = edit   i = details"
 
-    def _yes(self) -> Answer:
-        return Answer(approved=True, arguments=None if self._call is self._request.call else self._call.arguments)
+    def _yes(self) -> ApprovalAnswer:
+        return ApprovalAnswer(
+            approved=True, arguments=None if self._call is self._request.call else self._call.arguments
+        )
 
     def _show(self) -> None:
         screen, call = self._screen, self._call

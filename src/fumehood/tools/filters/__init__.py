@@ -1,7 +1,7 @@
 """What is taken out of texts on their way to and from a model, as `filters` in a policy says.
 
     pipeline     the order of things, and what is done about a find
-    invisible, tokens, wishes     what is looked for, beside known values (`fumehood.secret_scan`)
+    invisible, tokens, mentions     what is looked for, beside known values (`fumehood.secret_scan`)
     streams      text that comes in pieces
 
     pipeline = Pipeline(policy, trail=trail)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from fumehood.audit.events import CanarySeen
+from fumehood.audit.events import AuditEvent, CanarySeen
 from fumehood.audit.redaction import Redaction
 from fumehood.audit.trail import OFF, Trail
 from fumehood.keywords import known_keywords
@@ -24,11 +24,22 @@ from fumehood.policy.filters import Reaction
 from fumehood.secret_scan.canaries import GROWTH, CanaryAlert, load_canaries
 from fumehood.secret_scan.spans import TextSpan, replace_spans
 from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
-from fumehood.tools.filters import wishes
-from fumehood.tools.filters.events import FilterActed
+from fumehood.tools.filters import mentions
 from fumehood.tools.filters.invisible import make_visible
 from fumehood.tools.filters.tokens import find_tokens
-from fumehood.tools.shaping import head_and_tail
+from fumehood.tools.result import head_and_tail
+
+
+@dataclass(frozen=True, slots=True)
+class FilterActed(AuditEvent):
+    kind = "filter.acted"
+
+    direction: str
+    filter: str
+    action: str
+    what: str
+    count: int
+
 
 CANARIES = "canaries"
 _WINDOW = 128
@@ -165,9 +176,9 @@ class Pipeline:
             (CANARIES, rules.on_canary, lambda text: _find_known(text, self.canaries)),
             ("secrets", rules.secrets, lambda text: _find_known(text, self._secrets)),
             ("tokens", rules.tokens, find_tokens),
-            ("host_paths", rules.host_paths, lambda text: wishes.find_host_paths(text, policy)),
-            ("credentials", rules.credentials, lambda text: wishes.find_credentials(text, policy)),
-            ("network", rules.network, lambda text: wishes.find_addresses(text, policy)),
+            ("host_paths", rules.host_paths, lambda text: mentions.find_host_paths(text, policy)),
+            ("credentials", rules.credentials, lambda text: mentions.find_credentials(text, policy)),
+            ("network", rules.network, lambda text: mentions.find_addresses(text, policy)),
         )
 
 

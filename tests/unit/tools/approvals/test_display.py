@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.tools.approvals.making import Office, call
+from unit.tools.approvals.office import Office, call
 
 from fumehood.characters import one_line
 from fumehood.tools.approvals.display import COMMENT, KEYWORD, TEXT, draw, notes

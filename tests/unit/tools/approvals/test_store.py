@@ -9,16 +9,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from unit.tools.approvals.making import POLICY, Office, call
+from unit.tools.approvals.office import POLICY, Office, call
 
 from fumehood import NotApprovedError, Policy, SandboxError, UsageError
-from fumehood.audit.reading import check
+from fumehood.audit.inspection import check
 from fumehood.host.processes import boot, start_time
-from fumehood.tools.approvals import Answer, AnsweredError, ApprovalStore, State
-from fumehood.tools.approvals.rows import Question
+from fumehood.tools.approvals import AnsweredError, ApprovalAnswer, ApprovalStore, State
+from fumehood.tools.approvals.requests import Question
 from fumehood.tools.approvals.store import MOST_OPEN
 
-YES, NO = Answer(approved=True, by="alice"), Answer(approved=False, by="bob", reason="too much")
+YES, NO = ApprovalAnswer(approved=True, by="alice"), ApprovalAnswer(approved=False, by="bob", reason="too much")
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_many_threads_answer_at_once_and_one_wins(office: Office) -> None:
     def answer(name: str) -> None:
         start.wait()
         try:
-            office.store.answer(request.id, Answer(approved=True, by=name), office.trail)
+            office.store.answer(request.id, ApprovalAnswer(approved=True, by=name), office.trail)
             told.append("won")
         except AnsweredError as error:
             told.append(str(error.request.answered_by))
@@ -183,7 +183,9 @@ def test_another_policy_or_tenant_revokes_nothing(office: Office) -> None:
 
 def test_what_is_approved_with_changes_is_another_call_and_recorded_as_such(office: Office) -> None:
     request = office.ask()
-    answered = office.store.answer(request.id, Answer(approved=True, arguments={"code": "print(2)"}), office.trail)
+    answered = office.store.answer(
+        request.id, ApprovalAnswer(approved=True, arguments={"code": "print(2)"}), office.trail
+    )
     assert answered.edited == call("print(2)")
     assert outcome(office, request.id, call("print(2)").digest) == "denied"  # bound to what was asked
     used = office.store.use(request.id, request.call.digest, office.trail)
@@ -195,7 +197,7 @@ def test_what_is_approved_with_changes_is_another_call_and_recorded_as_such(offi
 
 def test_changes_that_change_nothing_are_none(office: Office) -> None:
     request = office.ask()
-    assert office.store.answer(request.id, Answer(approved=True, arguments={"code": "print(1)"})).edited is None
+    assert office.store.answer(request.id, ApprovalAnswer(approved=True, arguments={"code": "print(1)"})).edited is None
 
 
 def test_requests_outlive_whoever_asked(office: Office) -> None:
@@ -305,7 +307,7 @@ def test_no_more_questions_are_asked_than_somebody_can_answer(office: Office) ->
     assert len(office.kinds()) == MOST_OPEN
     other = office.store.ask(Question(call("of somebody else"), POLICY, 60, "agent", "acme"), office.trail)
     assert other.state is State.ASKED
-    office.store.answer(asked[0].id, Answer(approved=False), office.trail)
+    office.store.answer(asked[0].id, ApprovalAnswer(approved=False), office.trail)
     assert office.ask(call("one more")).state is State.ASKED
     office.clocks.pass_by(61)
     assert office.ask(call("and another")).state is State.ASKED

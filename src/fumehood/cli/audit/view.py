@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable
 
-from fumehood.audit.reading import open_store
+from fumehood.audit.inspection import open_store
 from fumehood.audit.records import Record
 from fumehood.audit.sqlite import SqliteStore
 from fumehood.audit.store import Query

@@ -7,20 +7,17 @@ reading and editing are small programs that run inside, with the rights of any p
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from fumehood.errors import SandboxError
 from fumehood.policy import format_size
 from fumehood.results import RunResult
+from fumehood.tools.context import ToolContext
 from fumehood.tools.result import ToolResult, ToolStatus
-from fumehood.tools.shaping import MOST_CHARACTERS, shaped, shortened
 from fumehood.tools.source import apart
 from fumehood.tools.tool import Arguments, Risk, Tool
-
-if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import AsyncSandbox
 
 _MOST_ENTRIES = 500
 
@@ -101,22 +98,22 @@ answer(work)
 """
 
 
-async def _read(sandbox: AsyncSandbox, given: ReadArguments) -> ToolResult:
-    return await _ask(sandbox, _READ, given, f"{given.path} cannot be read")
+async def _read(context: ToolContext, given: ReadArguments) -> ToolResult:
+    return await _ask(context, _READ, given, f"{given.path} cannot be read")
 
 
-async def _edit(sandbox: AsyncSandbox, given: EditArguments) -> ToolResult:
-    return await _ask(sandbox, _EDIT, given, f"{given.path} cannot be edited")
+async def _edit(context: ToolContext, given: EditArguments) -> ToolResult:
+    return await _ask(context, _EDIT, given, f"{given.path} cannot be edited")
 
 
-async def _ask(sandbox: AsyncSandbox, program: str, given: Arguments, failure: str) -> ToolResult:
-    result = await sandbox.run(apart(program), stdin=given.model_dump_json())
+async def _ask(context: ToolContext, program: str, given: Arguments, failure: str) -> ToolResult:
+    result = await context.sandbox.run(apart(program), stdin=given.model_dump_json())
     if not result.ok:
-        return shaped(result)
+        return context.shape(result)
     answer = _answer(result)
     if "problem" in answer:
         return ToolResult(f"{failure}: {answer['problem']}.", ToolStatus.ERROR, result)
-    return ToolResult(shortened(answer["text"], MOST_CHARACTERS) or "The file is empty.", run=result)
+    return ToolResult(context.shorten(answer["text"]) or "The file is empty.", run=result)
 
 
 def _answer(result: RunResult) -> dict[str, str]:
@@ -131,14 +128,14 @@ def _answer(result: RunResult) -> dict[str, str]:
     raise SandboxError("the program that reads files in the sandbox gave no answer that makes sense")
 
 
-async def _write(sandbox: AsyncSandbox, given: WriteArguments) -> ToolResult:
+async def _write(context: ToolContext, given: WriteArguments) -> ToolResult:
     data = given.content.encode()
-    await sandbox.write(given.path, data)
+    await context.sandbox.write(given.path, data)
     return ToolResult(f"Wrote {format_size(len(data))} to {given.path}.")
 
 
-async def _list(sandbox: AsyncSandbox, given: ListArguments) -> ToolResult:
-    entries = await sandbox.list(given.path)
+async def _list(context: ToolContext, given: ListArguments) -> ToolResult:
+    entries = await context.sandbox.list(given.path)
     lines = [f"{entry.kind.value:6} {format_size(entry.size):>8}  {entry.name}" for entry in entries[:_MOST_ENTRIES]]
     if len(entries) > _MOST_ENTRIES:
         lines.append(f"[... {len(entries) - _MOST_ENTRIES} more ...]")

@@ -16,13 +16,12 @@ from opentelemetry.trace import StatusCode
 from unit.audit.logs import editing, make_log, problems, verdict, write
 
 from fumehood.audit import AuditEvent, AuditLog, Digest, Query, Trail
-from fumehood.audit.chain import EMPTY, Head, follow
 from fumehood.audit.checkpoints import as_entry, sign_checkpoint
 from fumehood.audit.events import RunBroke, RunStarted
 from fumehood.audit.export import Export, lines
+from fumehood.audit.inspection import check
 from fumehood.audit.keys import SigningKey, public_pem
-from fumehood.audit.reading import check
-from fumehood.audit.records import Entry, timestamp
+from fumehood.audit.records import EMPTY, Entry, Head, follow, timestamp
 from fumehood.audit.retention import prune
 from fumehood.audit.spans import send
 from fumehood.errors import UsageError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fumehood.audit import keys
+from fumehood.audit.inspection import check, open_store
 from fumehood.audit.log import AuditLog
-from fumehood.audit.reading import check, open_store
 from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
 from fumehood.characters import one_line
 from fumehood.cli import exitcodes

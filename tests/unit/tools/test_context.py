@@ -9,7 +9,7 @@ import pytest
 
 from fumehood import AsyncSandbox, Policy, Stderr, Stdout
 from fumehood.tools import PYTHON, SHELL, Toolbox
-from fumehood.tools.watching import run_watched, watching
+from fumehood.tools.context import ToolContext
 
 pytestmark = pytest.mark.anyio
 CODE = "import os, sys\nprint('one', flush=True)\nprint('two', file=sys.stderr)\nos.makedirs('out')\nopen('out/x', 'w')"
@@ -23,8 +23,7 @@ async def box() -> AsyncIterator[AsyncSandbox]:
 
 async def test_the_result_is_the_same_whether_anybody_watches(box: AsyncSandbox) -> None:
     seen: list[Stdout | Stderr] = []
-    with watching(seen.append):
-        watched = await Toolbox(box, PYTHON).call("python", {"code": CODE})
+    watched = await Toolbox(box, PYTHON).call("python", {"code": CODE}, watch=seen.append)
     assert b"".join(event.data for event in seen if isinstance(event, Stdout)) == b"one\n"
     assert b"".join(event.data for event in seen if isinstance(event, Stderr)) == b"two\n"
     async with AsyncSandbox(box.policy) as other:
@@ -44,23 +43,21 @@ async def test_output_is_seen_before_the_end(box: AsyncSandbox) -> None:
         await seen.wait()
         await box.write("go", b"")
 
-    with watching(lambda event: seen.set()):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(answer)
-            code = "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)"
-            result = await Toolbox(box, PYTHON).call("python", {"code": code})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer)
+        code = "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)"
+        result = await Toolbox(box, PYTHON).call("python", {"code": code}, watch=lambda event: seen.set())
     assert result.ok
 
 
 async def test_displays_of_a_session_are_kept(box: AsyncSandbox) -> None:
     async with box.session() as session:
-        with watching(lambda event: None):
-            result = await run_watched(session, "print(1)\n6 * 7")
+        context = ToolContext(box, watch=lambda event: None)
+        result = await context.run("print(1)\n6 * 7", session=session)
     assert (result.stdout, result.displays[0].data["text/plain"]) == ("1\n", "42")
 
 
 async def test_what_is_denied_shows_nothing(box: AsyncSandbox) -> None:
     seen: list[Stdout | Stderr] = []
-    with watching(seen.append):
-        result = await Toolbox(box, SHELL).call("shell", {"command": "echo x; rm y"})
+    result = await Toolbox(box, SHELL).call("shell", {"command": "echo x; rm y"}, watch=seen.append)
     assert (result.status, seen) == ("denied", [])

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 
 from fumehood.audit.export import lines
+from fumehood.audit.inspection import open_store
 from fumehood.audit.log import AuditLog, current_user
-from fumehood.audit.reading import open_store
 from fumehood.audit.records import Record
 from fumehood.audit.retention import prune
 from fumehood.audit.sqlite import SqliteStore

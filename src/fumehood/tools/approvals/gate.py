@@ -20,30 +20,25 @@ from fumehood.errors import ApprovalPendingError, NotApprovedError, UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import Approval, Policy, format_duration
 from fumehood.policy.approvals import rules_that_ask
-from fumehood.tools import gate
-from fumehood.tools.approvals.requests import Answer, Request, State
-from fumehood.tools.approvals.rows import Question
+from fumehood.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, Question, State
 from fumehood.tools.approvals.store import AnsweredError, ApprovalStore
-from fumehood.tools.calls import Call
-from fumehood.tools.gate import ToolCall
+from fumehood.tools.calls import GateAnswer, ToolCall
 from fumehood.tools.result import ToolResult
 
 _POLL_SECONDS = 0.2
-# Arguments of tools that are code, and in which language.
-_CODE = {"code": "python", "command": "bash"}
 
-Ask = Callable[[Request], Awaitable[Answer | None]]
+Ask = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | None]]
 """Shows the request to somebody. None when they have nothing to say: somebody else may still answer, in time."""
 
 Unanswered = Literal["wait", "refuse", "pause"]
 
 
 class Listener(Protocol):
-    def waiting(self, request: Request) -> None:
+    def waiting(self, request: ApprovalRequest) -> None:
         """It is asked, and the call waits."""
         ...
 
-    def settled(self, request: Request) -> None:
+    def settled(self, request: ApprovalRequest) -> None:
         """It is decided, here or elsewhere."""
         ...
 
@@ -84,31 +79,30 @@ class Approvals:
         """The next call that was asked about under this id is decided by it, whatever was answered."""
         self._expected.append(request)
 
-    async def admit(self, call: ToolCall) -> gate.Answer:
+    async def admit(self, call: ToolCall) -> GateAnswer:
         """As a `Gate` of a toolbox."""
-        wanted = _wanted(call)
         try:
-            approved = await self.approve(wanted)
+            approved = await self.approve(call)
         except ApprovalPendingError as error:
             if self._unanswered == "pause":
                 raise
-            return gate.Answer(allowed=False, reason=f"{error.why}. Then make exactly the same call again")
+            return GateAnswer(allowed=False, reason=f"{error.why}. Then make exactly the same call again")
         except NotApprovedError as error:
-            return gate.Answer(allowed=False, reason=f"{error.why}. Do not try the same again")
-        is_edited = approved.digest != wanted.digest
-        return gate.Answer(allowed=True, arguments=approved.arguments if is_edited else None)
+            return GateAnswer(allowed=False, reason=f"{error.why}. Do not try the same again")
+        is_edited = approved.digest != call.digest
+        return GateAnswer(allowed=True, arguments=approved.arguments if is_edited else None)
 
     async def finished(self, call: ToolCall, result: ToolResult) -> None:
         """That the yes is used up was recorded before."""
 
     def ask_for(self, call: ToolCall) -> bool:
         """Whether it needs a yes."""
-        return bool(self._rules(self._current(), _wanted(call)))
+        return bool(self._rules(self._current(), call))
 
-    def _rules(self, policy: Policy, call: Call) -> tuple[Approval, ...]:
-        return rules_that_ask(policy.approvals, call.tool, call.risk, call.texts(), self._granted)
+    def _rules(self, policy: Policy, call: ToolCall) -> tuple[Approval, ...]:
+        return rules_that_ask(policy.approvals, call.tool, call.risk.value, call.texts(), self._granted)
 
-    async def approve(self, call: Call) -> Call:
+    async def approve(self, call: ToolCall) -> ToolCall:
         """The call to make now and once, which may have been edited; NotApprovedError when nobody said yes to it."""
         policy = self._current()
         if call.policy_digest != policy.digest:
@@ -136,12 +130,12 @@ class Approvals:
         self._granted.update(rules)
         return approved
 
-    def _withdraw(self, store: ApprovalStore, request: Request) -> None:
+    def _withdraw(self, store: ApprovalStore, request: ApprovalRequest) -> None:
         """Whoever waited is gone."""
         if self._withdraws:
             store.withdraw(request.id, self._trail)
 
-    def _asked(self, store: ApprovalStore, question: Question) -> Request:
+    def _asked(self, store: ApprovalStore, question: Question) -> ApprovalRequest:
         """What was asked before and is expected, or a new request."""
         for identifier in self._expected:
             if (request := store.take_up(identifier, question, self._trail)) is not None:
@@ -155,7 +149,7 @@ class Approvals:
         self._store.revoke_other_policies(policy, self._trail.tenant, self._trail)
         return self._store
 
-    async def _wait(self, store: ApprovalStore, request: Request) -> Request:
+    async def _wait(self, store: ApprovalStore, request: ApprovalRequest) -> ApprovalRequest:
         if request.state is State.ASKED and self._listener is not None:
             self._listener.waiting(request)
         answered, in_vain = anyio.Event(), anyio.Event()
@@ -174,13 +168,13 @@ class Approvals:
         return request
 
     async def _ask_here(
-        self, ask: Ask, store: ApprovalStore, request: Request, answered: anyio.Event, in_vain: anyio.Event
+        self, ask: Ask, store: ApprovalStore, request: ApprovalRequest, answered: anyio.Event, in_vain: anyio.Event
     ) -> None:
         """What goes wrong while somebody is asked is a no."""
         try:
             answer = await ask(request)
         except Exception as error:
-            answer = Answer(approved=False, reason=f"asking failed: {type(error).__name__}: {error}")
+            answer = ApprovalAnswer(approved=False, reason=f"asking failed: {type(error).__name__}: {error}")
         if answer is None:
             in_vain.set()
             return
@@ -189,22 +183,17 @@ class Approvals:
             await self._hand_in(store, request, answer)
         answered.set()
 
-    async def _hand_in(self, store: ApprovalStore, request: Request, answer: Answer) -> None:
+    async def _hand_in(self, store: ApprovalStore, request: ApprovalRequest, answer: ApprovalAnswer) -> None:
         try:
             await anyio.to_thread.run_sync(store.answer, request.id, answer, self._trail)
         except AnsweredError:
             raise
         except UsageError as error:
-            refusal = Answer(approved=False, reason=f"the answer makes no sense: {error}", by=answer.by)
+            refusal = ApprovalAnswer(approved=False, reason=f"the answer makes no sense: {error}", by=answer.by)
             await anyio.to_thread.run_sync(store.answer, request.id, refusal, self._trail)
 
 
-def _how_to_approve(request: Request) -> str:
+def _how_to_approve(request: ApprovalRequest) -> str:
     seconds = max(1, round(request.expires_at - time.time()))
     left = format_duration(seconds if seconds < 120 else math.ceil(seconds / 60) * 60)
     return f"a person has to approve it within {left}, with `hood approvals approve {request.id}`"
-
-
-def _wanted(call: ToolCall) -> Call:
-    name = next((name for name in _CODE if isinstance(call.arguments.get(name), str)), None)
-    return Call(call.tool, call.arguments, call.policy_digest, call.risk.value, name, _CODE.get(name or "", ""))

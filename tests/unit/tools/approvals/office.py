@@ -7,16 +7,15 @@ from pathlib import Path
 
 from fumehood import Policy
 from fumehood.audit import AuditLog, Query, Trail
-from fumehood.tools.approvals import ApprovalStore, Request
-from fumehood.tools.approvals.requests import Moment
-from fumehood.tools.approvals.rows import Question
-from fumehood.tools.calls import Call
+from fumehood.tools.approvals import ApprovalRequest, ApprovalStore
+from fumehood.tools.approvals.requests import Moment, Question
+from fumehood.tools.calls import ToolCall
 
 POLICY = Policy(name="careful", approvals=[{"tool": "*", "expires": "10m"}])
 
 
-def call(code: str = "print(1)", policy: Policy = POLICY, **more: object) -> Call:
-    return Call("python", {"code": code, **more}, policy.digest, code="code", language="python")
+def call(code: str = "print(1)", policy: Policy = POLICY, **more: object) -> ToolCall:
+    return ToolCall("python", {"code": code, **more}, policy.digest, code="code", language="python")
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Office:
         self.log = AuditLog.at(self.folder / "audit")
         self.trail = Trail(self.log, who="tester")
 
-    def ask(self, wanted: Call | None = None, policy: Policy = POLICY, seconds: float = 60) -> Request:
+    def ask(self, wanted: ToolCall | None = None, policy: Policy = POLICY, seconds: float = 60) -> ApprovalRequest:
         return self.store.ask(Question(wanted or call(policy=policy), policy, seconds, "agent"), self.trail)
 
     def kinds(self) -> list[str]:
