@@ -184,7 +184,7 @@ def test_a_question_that_nobody_answers_is_over(place: dict[str, str], tmp_path:
     (tmp_path / "hasty.yaml").write_text(POLICY.format("1s"))
     with asked(place, str(tmp_path / "hasty.yaml"), "print(6 * 7)") as terminal:
         assert terminal.wait_for_end() == 126
-    assert "nobody answered in time" in said(terminal)
+    assert "there was no answer in time" in said(terminal)
     assert kinds(place) == ["asked", "expired"]
 
 

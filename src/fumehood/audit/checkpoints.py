@@ -19,7 +19,7 @@ from fumehood.errors import UsageError
 
 KIND = "log.checkpoint"
 FILE = "checkpoint.json"
-# What is not yet signed can be rewritten by whoever can write the file; what is signed, only by who holds the key.
+# What is not yet signed can be rewritten by anyone who can write the file; what is signed, only with the key.
 EVERY_RECORDS = 256
 EVERY_SECONDS = 3600
 _PURPOSE = b"fumehood audit checkpoint 2\n"

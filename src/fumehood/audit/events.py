@@ -1,4 +1,4 @@
-"""What a sandbox has to tell. Other parts define their events beside their own code, in the same way.
+"""Events of a sandbox. Other parts define theirs beside their own code, in the same way.
 
 An event's fields become the record's `data`. They hold text, whole numbers (with the unit in the name), truth values,
 and lists or mappings of these; `Attachment` and `Digest` stand for larger things.
@@ -16,7 +16,7 @@ from fumehood.policy.audit import Kept
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Something that is not in the log, but can be recognised by whoever has it."""
+    """The digest of something that is not in the log, by which its owner recognises it."""
 
     sha256: str
     size: int
@@ -111,7 +111,7 @@ class RunRequested(AuditEvent):
     """Of a script: what it finds in sys.argv, with NUL in between."""
     stdin: Content | str
     environment: tuple[str, ...] | None
-    """Names of variables; their values are nobody's business."""
+    """Names of variables, without their values."""
     cwd: str | None
     timeout_ms: int
     terminal: str | None
@@ -155,7 +155,7 @@ class EgressAllowed(AuditEvent):
 
 @dataclass(frozen=True, slots=True)
 class CanarySeen(AuditEvent):
-    """A value that nobody has a reason to send is on its way."""
+    """A value that no program has a reason to send is on its way."""
 
     kind = "canary.seen"
 

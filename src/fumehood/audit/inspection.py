@@ -38,7 +38,7 @@ class Snapshot:
         self._connection.close()
 
     def strange_schema(self) -> list[str]:
-        """When this is not empty nothing else is worth reading: whoever changed the schema decides what is read."""
+        """When this is not empty nothing else is worth reading: a changed schema decides what is read."""
         with Failing(self.path, "read"):
             return list(deviations(self._connection))
 

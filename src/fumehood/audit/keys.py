@@ -59,15 +59,13 @@ def load_key(folder: Path) -> SigningKey:
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise _unusable(
-            path, f"others can read it; whoever did may sign in your name. `chmod 600 {path}` if nobody did"
-        )
+        raise _unusable(path, f"others can read it, and may sign in your name. If none did, run `chmod 600 {path}`")
     try:
         key = load_pem_private_key(pem, password=None)
     except ValueError as error:
-        raise _unusable(path, "it holds no key") from error
+        raise _unusable(path, "it does not hold a key") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise _unusable(path, "it is no Ed25519 key")
+        raise _unusable(path, "it is not an Ed25519 key")
     return SigningKey(key)
 
 
@@ -89,9 +87,9 @@ def read_public(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"the public key {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"{path} holds no public key; `hood audit key` prints one") from error
+        raise UsageError(f"{path} is not a public key; `hood audit key` prints one") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise UsageError(f"{path} holds no Ed25519 key; `hood audit key` prints one")
+        raise UsageError(f"{path} is not an Ed25519 key; `hood audit key` prints one")
     return key.public_bytes_raw()
 
 

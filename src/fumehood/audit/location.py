@@ -1,4 +1,4 @@
-"""Where the log of this user lies, and that nobody else can read or change it."""
+"""The folder of this user's log, which other users can neither read nor change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log: entries go in, records in one chain come to lie in the store, and from time to time one is a checkpoint."""
+"""The log: appends entries to the store as records of one chain, and signs checkpoints from time to time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AuditLog:
         return None if folder is None else cls.at(folder)
 
     def close(self) -> None:
-        """For whoever has many and is done with this one; `at` opens it anew."""
+        """For applications with many logs; `at` opens it anew."""
         _logs.pop((os.getpid(), str(self.folder)), None)
         self.let_go()
 
@@ -136,7 +136,7 @@ class AuditLog:
             return False
         try:
             head = self._store.head()
-        except BusyError:  # whoever writes at this moment asks again, or the next record does
+        except BusyError:  # the process that writes at this moment asks again, or the next record does
             return False
         # A note that cannot be true must not put the next signature off.
         self._checkpoint_seq = min(head.checkpoint_seq, head.seq)

@@ -71,7 +71,7 @@ class Record(NamedTuple):
     body: str
 
     def parse(self) -> dict[str, Any]:
-        """Empty when somebody has made of the text what is no record any more."""
+        """Empty when the text was changed and is not a record any more."""
         try:
             fields: object = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -90,7 +90,7 @@ class Record(NamedTuple):
 
 
 def read_record(body: str, hash: bytes) -> Record:
-    """From the text alone; ValueError when it is no record."""
+    """From the text alone; ValueError when it is not a record."""
     try:
         fields: object = json.loads(body)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Secrets that must not be in the log, blacked out wherever their value would be."""
+"""Redaction: values of secrets replaced in text and bytes before they are written."""
 
 from __future__ import annotations
 

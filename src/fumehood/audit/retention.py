@@ -1,4 +1,4 @@
-"""Letting go of old records so that the rest can still be verified.
+"""Removal of old records, so that the rest can still be verified.
 
 What is removed ends right before a checkpoint, which thereby becomes the first record: its signature vouches for all
 that is gone. A record says what was removed, and by whom; a gap without one is tampering. With an archive the removed

@@ -70,7 +70,7 @@ def send(records: Iterable[Record], exporter: SpanExporter | None = None) -> int
 
 
 def _finished_spans(records: Iterable[Record]) -> Iterator[ReadableSpan]:
-    """As the SDK makes them. Its own processors drop what a collector does not take, and tell nobody."""
+    """As the SDK makes them. Its own processors silently drop what a collector does not take."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor

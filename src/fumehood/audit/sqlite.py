@@ -62,7 +62,7 @@ class SqliteStore:
     ) -> Sequence[Record]:
         with self._lock, self._writing:
             self.refuse_if_replaced()
-            # Made before anybody is held up, and once more only when somebody else has written in the meantime.
+            # Made before the lock is taken, and once more only when another process has written in the meantime.
             head = self._known_head
             records = follow(head)
             execute = self._connection.execute
@@ -153,7 +153,7 @@ class SqliteStore:
     def _read_head(self) -> Head:
         head = read_head(self._connection)
         if head is None:
-            raise sqlite3.IntegrityError("its note of the log's end is no note")
+            raise sqlite3.IntegrityError("its note of the log's end is not valid")
         return head
 
     def _roll_back(self) -> None:
@@ -179,11 +179,11 @@ class Failing:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # The latter when SQLite quotes in an error what is no text.
+        # The latter when SQLite quotes in an error what is not text.
         if not isinstance(error, sqlite3.Error | UnicodeDecodeError):
             return
         if isinstance(error, sqlite3.IntegrityError):
-            # We keep all constraints; only somebody else's rows can be in the way.
+            # We keep all constraints; only rows that another program wrote can be in the way.
             raise _changed(self._path, str(error)) from error
         code = getattr(error, "sqlite_errorcode", None)
         if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and self._what != "opened":
@@ -209,7 +209,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         else:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute("PRAGMA synchronous = NORMAL")
-            # `settle` does it, where nobody waits.
+            # `settle` does it, without blocking writers.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             make_tables(connection)
         found = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -217,7 +217,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             raise sqlite3.DatabaseError(f"its format is {found}, and this version of Fumehood knows {FORMAT}")
         if not read_only and (strange := list(deviations(connection))):
             raise _changed(path, "; ".join(strange))
-        # From now on nobody waits inside SQLite: an event loop may be waiting for us.
+        # From now on SQLite does not wait for locks: an event loop may be waiting for us.
         connection.execute(f"PRAGMA busy_timeout = {int(_OPENING_SECONDS * 1000) if read_only else 0}")
     except BaseException:
         connection.close()
@@ -231,7 +231,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     try:
         if strange := list(deviations(connection)):
             raise AuditError(
-                f"the audit log {path} was changed by somebody else, and is not read: {'; '.join(strange)}. "
+                f"the audit log {path} was changed by another program, and is not read: {'; '.join(strange)}. "
                 "`hood audit verify` says more."
             )
     except BaseException:
@@ -241,13 +241,13 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _how(path: Path) -> str:
-    """To read. Whoever may not write beside it has a copy that nobody writes to; SQLite must be told so."""
+    """The URI options to read it. Where its folder cannot be written to, it is a copy that does not change."""
     is_copy = not os.access(path.parent, os.W_OK) and not os.path.exists(f"{path}-wal")
     return "mode=ro&immutable=1" if is_copy else "mode=ro"
 
 
 def _text(data: bytes) -> str:
-    """What is no text stays recognisable: two files that differ are not read as the same."""
+    """What is not UTF-8 stays recognisable: two files that differ are not read as the same."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -266,7 +266,7 @@ def read_head(connection: sqlite3.Connection) -> Head | None:
 
 
 def read_record_row(row: tuple[object, ...]) -> Record:
-    """SQLite takes any value in any column, so a file that somebody has edited may hold anything."""
+    """SQLite takes any value in any column, so an edited file may hold anything."""
     match row:
         case (int(seq), bytes(digest), str(time), str(kind), str() | None as run, str() | None as sandbox, str(body)):
             return Record(seq, digest, time, kind, run, sandbox, body)
@@ -334,7 +334,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 def _changed(path: Path, how: str) -> AuditError:
     return AuditError(
-        f"the audit log {path} was changed by somebody else, and is not written to any more, so nothing runs: {how}. "
+        f"the audit log {path} was changed by another program, and is not written to any more, so nothing runs: {how}. "
         "`hood audit verify` says more. Move the whole folder away, keep it as it is, and a new log is begun."
     )
 

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from fumehood.audit.records import Head, Record
 from fumehood.errors import AuditError
 
-# Whoever writes needs a fraction of a millisecond, unless it was stopped in the middle.
+# A writer needs a fraction of a millisecond, unless it was stopped in the middle.
 _PAUSES_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
 _LIMIT_SECONDS = 30.0
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class BusyError(Exception):
-    """Somebody else is writing; try again in a moment."""
+    """Another process or thread is writing; try again in a moment."""
 
 
 class Patience:
@@ -39,7 +39,7 @@ class Patience:
 
 
 def patiently(path: Path, action: Callable[[], T]) -> T:
-    """For those who may block."""
+    """For threads that may block."""
     patience = Patience(path)
     while True:
         try:
@@ -92,7 +92,7 @@ class Store(Protocol):
         ...
 
     def settle(self) -> None:
-        """As `sync`, and whatever else the store has to do from time to time; takes its time, and holds up nobody."""
+        """As `sync`, and whatever else the store has to do from time to time; may take long, and blocks no writer."""
         ...
 
     def head(self) -> Head: ...

@@ -1,4 +1,4 @@
-"""One writer's way into the log: who it is, what it acts for, and what it may not tell.
+"""A writer to the log: who acts, for which tenant and ids, and which secrets are removed.
 
 Trails are cheap and frozen: a sandbox writes to one that carries its id, a run to one that carries the run's as well.
 Without a log nothing is written and nothing is prevented; only the application can decide so.
@@ -44,7 +44,7 @@ class Trail:
         return replace(self, redaction=redaction)
 
     def stamp(self, event: AuditEvent) -> Entry:
-        """What is told and when it happened, to be written together with something later."""
+        """An event with the time when it happened, to be written together with something later."""
         attachments: dict[str, bytes] = {}
         data = {
             name: value if type(value) is int else self._plain(value, attachments)
@@ -114,7 +114,7 @@ def _field_names(kind: type[AuditEvent]) -> tuple[str, ...]:
 
 
 async def _append_patiently(log: AuditLog, entries: list[Entry]) -> None:
-    """Nobody else in this event loop waits while another process is writing."""
+    """The event loop goes on while another process is writing."""
     patience = Patience(log.path)
     while True:
         await anyio.sleep(patience.next_pause())

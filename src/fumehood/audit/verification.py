@@ -1,4 +1,4 @@
-"""Was anything changed? Goes through the records once and names every place where they do not hang together.
+"""Verification: goes through the records once and names every place where the chain or a signature does not fit.
 
 Needs the records and, for the signatures, the public key; nothing secret and no second copy. Pure: what is to be
 checked is handed in, whether it comes from a store or from an export.
@@ -112,10 +112,10 @@ class _Walk:
     due: str = ""
     """When the next checkpoint has to be there."""
     overdue: str = ""
-    """The first time after that of a record that nobody has signed."""
+    """The first time after that of a record that is not signed."""
     last_time: str = ""
     announced: set[int] = field(default_factory=set[int])
-    """Where the log is to begin, by records that nobody has signed yet."""
+    """Where the log is to begin, by records that are not signed yet."""
     beginnings: set[int] = field(default_factory=lambda: {1})
     """Where the log may begin."""
     strays: list[int] = field(default_factory=list[int])
@@ -214,7 +214,7 @@ class _Walk:
         try:
             read = read_record(record.body, record.hash)
         except ValueError as error:
-            self.complain(record.seq, f"edited: its text is no record ({error})")
+            self.complain(record.seq, f"edited: its text is not a record ({error})")
             return
         if read.seq != record.seq:
             self.complain(record.seq, f"moved: it was written as record {read.seq}")

@@ -1,4 +1,4 @@
-"""`hood approvals VERB`: calls that wait for somebody's yes, and the answer to them."""
+"""`hood approvals VERB`: calls that wait for a person's approval, and the answer to them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fumehood.tools.calls import ToolCall
 
 _DETAILS = """\
 Requests are in $FUMEHOOD_APPROVALS, else in the user's state folder. ID is the
-id of a request, or how it begins. The first answer counts; whoever comes later
-is told about it, with exit code 1. `approve` is for exactly what `show` shows.
+id of a request, or how it begins. The first answer counts; a later one
+ends with exit code 1. `approve` is for exactly what `show` shows.
 """
 _COLOURS = {State.ASKED: YELLOW, State.APPROVED: GREEN, State.USED: GREEN}
 _ID_CHARACTERS = 12
@@ -36,7 +36,7 @@ class Arguments(argparse.Namespace):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="hood approvals", description="Calls that wait for somebody's yes.", epilog=_DETAILS)
+    parser = Parser(prog="hood approvals", description="Calls that wait for a person's approval.", epilog=_DETAILS)
     parser.set_defaults(act=_list, all=False, json=False)
     verbs = parser.add_subparsers(metavar="[VERB]", help="list, if none is given")
     listing = verbs.add_parser("list", help="what waits for an answer", description="What waits, the oldest first.")
@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="as JSON")
     for verb in (approve, deny):
-        verb.add_argument("--reason", default="", metavar="TEXT", help="why; kept, and told to whoever asked")
+        verb.add_argument("--reason", default="", metavar="TEXT", help="why; kept, and passed on to the caller")
     return parser
 
 
@@ -74,7 +74,7 @@ def _list(chosen: Arguments) -> int:
     for each in damaged:
         say(one_line(str(each)))
     if not found and not chosen.json:
-        say("nothing waits for an answer" if not chosen.all else "nobody has asked for an approval")
+        say("nothing waits for an answer" if not chosen.all else "no approval was asked for")
     return exitcodes.PROBLEM_FOUND if damaged else 0
 
 

@@ -13,7 +13,7 @@ from fumehood.errors import UsageError
 from fumehood.tools.result import ToolResult
 from fumehood.tools.tool import Risk
 
-# Told apart from every other digest that somebody could make of the same texts.
+# Different from every other digest of the same texts.
 _DOMAIN = "fumehood tool call 1"
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -22,7 +22,7 @@ def canonical_arguments(tool: str, arguments: Mapping[str, object]) -> str:
     try:
         return _ENCODER.encode(dict(arguments))
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"the arguments of tool {tool!r} are nothing that JSON can hold: {error}") from None
+        raise UsageError(f"the arguments of tool {tool!r} cannot be written as JSON: {error}") from None
 
 
 def call_digest(tool: str, arguments: Mapping[str, object], policy_digest: str) -> str:
@@ -84,7 +84,7 @@ def parse_arguments(text: str) -> dict[str, object]:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the arguments are no JSON: {error}") from None
+        raise UsageError(f"the arguments are not valid JSON: {error}") from None
     if not isinstance(found, dict):
         raise UsageError("the arguments must be a JSON object, in { }")
     return cast("dict[str, object]", found)
@@ -110,7 +110,7 @@ class GateAnswer:
     reason: str = ""
     """For the model, when it is not."""
     arguments: Mapping[str, Any] | None = None
-    """In place of the call's, when somebody edited them."""
+    """In place of the call's, when a person edited them."""
 
 
 class Gate(Protocol):

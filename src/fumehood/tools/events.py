@@ -1,4 +1,4 @@
-"""What the audit log learns of the calls of tools."""
+"""Audit events of tool calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fumehood.audit.events import AuditEvent
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled(AuditEvent):
-    """Before anybody is asked and anything is done."""
+    """Written before a person is asked and anything is done."""
 
     kind = "tool.called"
 
@@ -20,7 +20,7 @@ class ToolCalled(AuditEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolRefused(AuditEvent):
-    """A call of something that there is not, or with arguments that make no sense; nobody was asked about it."""
+    """A call of an unknown tool, or with arguments that are not valid; no person was asked about it."""
 
     kind = "tool.refused"
 

@@ -32,7 +32,7 @@ def about_shell(policy: Policy) -> str:
 
 
 def _interpreter(policy: Policy) -> str:
-    """Containers have the Python of their image, which nobody knows before one is open."""
+    """Containers have the Python of their image, which is not known before one is open."""
     if policy.backend in ("docker", "gvisor"):
         return "Python of the container"
     return "Python {}.{}".format(*own_interpreter().version)

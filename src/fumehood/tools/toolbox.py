@@ -37,7 +37,7 @@ class _InvalidCallError(Exception):
 
 
 class Toolbox:
-    """`Toolbox(sandbox, PYTHON, SHELL)`. Calls that make no sense are results; exceptions are for the application."""
+    """`Toolbox(sandbox, PYTHON, SHELL)`. Calls that are not valid are results; exceptions are for the application."""
 
     @known_keywords()
     def __init__(
@@ -54,7 +54,9 @@ class Toolbox:
         self._trail = trail or sandbox.trail
         self._filters = filters or Pipeline(sandbox.policy, trail=self._trail)
         if sandbox.policy.approvals and gate is None:
-            raise UsageError("the policy has approvals and this toolbox nobody to ask; give it gate=Approvals(policy)")
+            raise UsageError(
+                "the policy has approvals and this toolbox has no gate to ask; give it gate=Approvals(policy)"
+            )
         self._tools = {tool.name: tool for tool in as_tools(tools)}
         self._schemas: tuple[str, list[ToolSchema]] = "", []
         if len(self._tools) != len(tools):
@@ -65,18 +67,18 @@ class Toolbox:
         return self._gate
 
     def schemas(self) -> list[ToolSchema]:
-        """With what a model has to know of the sandbox. Made once: a model is told of its tools at every turn."""
+        """With what a model has to know of the sandbox. Made once: a model gets them at every turn."""
         policy = self._sandbox.policy
         if self._schemas[0] != policy.digest:
             self._schemas = policy.digest, [tool.schema(policy) for tool in self._tools.values()]
         return list(self._schemas[1])
 
     def is_parallel(self, name: str) -> bool:
-        """Whether a call of this may be carried out at the same time as others; calls that make no sense may."""
+        """Whether a call of this may be carried out at the same time as others; calls that are not valid may."""
         return name not in self._tools or self._tools[name].parallel
 
     def prepare(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolCall | None:
-        """The call that this would be, for whoever has to judge it beforehand; None when it makes no sense."""
+        """The call that this would be, to be judged beforehand; None when it is not valid."""
         try:
             tool = self._find(name)
             return self._call(tool, _checked(tool, _mapping(arguments)))
@@ -139,7 +141,7 @@ class Toolbox:
             # What was said yes to was a call under the policy of then.
             result = ToolResult("Denied: the policy has changed since it was asked; try again.", ToolStatus.DENIED)
         elif not answer.allowed:
-            result = ToolResult(f"Denied: {answer.reason or 'nobody approved it'}.", ToolStatus.DENIED)
+            result = ToolResult(f"Denied: {answer.reason or 'it was not approved'}.", ToolStatus.DENIED)
         else:
             if answer.arguments is not None:
                 given = _edited(tool, answer.arguments)
@@ -176,7 +178,7 @@ def _told(text: str) -> str:
 
 def _refuse_constant(name: str) -> None:
     """Python reads numbers that JSON does not have, and that no digest could be made of."""
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _mapping(arguments: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
@@ -204,7 +206,7 @@ def _edited(tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:
     try:
         return _checked(tool, arguments)
     except _InvalidCallError as error:
-        raise UsageError(f"the edited arguments make no sense: {error}") from None
+        raise UsageError(f"the edited arguments are not valid: {error}") from None
 
 
 def _explained(tool: Tool, error: Exception) -> str:

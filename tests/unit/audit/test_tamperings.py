@@ -122,7 +122,7 @@ async def test_a_writer_that_meets_records_behind_the_end_says_so(tmp_path: Path
     log = await make_log(tmp_path / "log")
     TAMPERINGS["insert records behind the end"](log.folder)
     with pytest.raises(
-        AuditError, match=r"was changed by somebody else.*`hood audit verify` says more. Move the whole"
+        AuditError, match=r"was changed by another program.*`hood audit verify` says more. Move the whole"
     ):
         await write(log, *map(str, range(15, 22)))
     assert log.head().seq == 19
@@ -133,7 +133,7 @@ async def test_nothing_is_written_through_a_schema_that_is_not_ours(name: str, t
     log = await make_log(tmp_path / "log")
     log.close()
     TAMPERINGS[name](log.folder)
-    with pytest.raises(AuditError, match=r"was changed by somebody else.*is not as Fumehood makes it"):
+    with pytest.raises(AuditError, match=r"was changed by another program.*is not as Fumehood makes it"):
         AuditLog.at(log.folder)
 
 
@@ -142,7 +142,7 @@ async def test_nothing_is_shown_through_a_schema_that_is_not_ours(name: str, tmp
     log = await make_log(tmp_path / "log")
     log.close()
     TAMPERINGS[name](log.folder)
-    with pytest.raises(AuditError, match=r"was changed by somebody else, and is not read: the .* is not as Fumehood"):
+    with pytest.raises(AuditError, match=r"was changed by another program, and is not read: the .* is not as Fumehood"):
         open_store(log.folder)
 
 

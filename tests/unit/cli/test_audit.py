@@ -167,7 +167,7 @@ def test_search_finds_by_what_is_asked(hood: Hood, run_id: str) -> None:
     assert hood("search", "--status", "timeout") == (1, "", "")
     assert hood("search", "--until", "2020-01-01") == (1, "", "")
     code, _, error = hood("search", "--since", "yesterday")
-    assert (code, "'yesterday' is no time" in error) == (2, True)
+    assert (code, "'yesterday' is not a time" in error) == (2, True)
 
 
 def test_search_by_status_finds_whatever_was_denied(hood: Hood, folder: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_mistake_is_one_clear_line_and_makes_nothing(
             {"type": "News", "sender": "a/x", "topic": "n/s", "recipients": ["b/s", "c/s"]},
             "News from a/x to n/s, for b/s; c/s",
         ),
-        ("message.published", {"type": "News", "topic": "n/s", "recipients": []}, "to n/s, for nobody"),
+        ("message.published", {"type": "News", "topic": "n/s", "recipients": []}, "to n/s, for no agent"),
         ("grant.denied", {"action": "send to", "target": "b/x"}, "a/x may not send to b/x"),
     ],
 )

@@ -212,7 +212,7 @@ async def test_a_room_has_the_runtimes_tools_and_asks_where_the_policy_does(make
             async with context.sandbox(asking):
                 pass
         async with context.sandbox(asking, gated=True) as room:
-            with pytest.raises(UsageError, match="nobody to ask"):
+            with pytest.raises(UsageError, match="no gate to ask"):
                 room.toolbox()
 
     async with make_runtime() as runtime:

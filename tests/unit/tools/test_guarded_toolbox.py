@@ -91,7 +91,7 @@ async def test_rules_that_nobody_applies_open_nothing() -> None:
         async with AsyncSandbox(POLICY):
             pytest.fail("it opened")
     async with AsyncSandbox(POLICY, gated=True) as box:
-        with pytest.raises(UsageError, match="nobody to ask"):
+        with pytest.raises(UsageError, match="no gate to ask"):
             Toolbox(box, PYTHON)
 
 

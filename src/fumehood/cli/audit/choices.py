@@ -85,7 +85,9 @@ def moment(text: str, option: str) -> str:
             return timestamp(time.time() - parse_duration(text))
         found = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{option} {text!r} is no time: write 2026-01-31, 2026-01-31T09:30, 90m, 2h or 30d") from None
+        raise UsageError(
+            f"{option} {text!r} is not a time: write 2026-01-31, 2026-01-31T09:30, 90m, 2h or 30d"
+        ) from None
     # What people write is the time on their wall.
     return found.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 

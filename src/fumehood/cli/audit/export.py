@@ -30,7 +30,7 @@ FILE --key KEY`. One with conditions cannot, since records are missing.
 """
 _PRUNE = """\
 Removes whole stretches that end with a checkpoint, so that the rest still
-verifies; a record says what was removed, and by whom.
+verifies; a record says what was removed, and who did it.
 """
 
 

@@ -1,7 +1,7 @@
 """A record as it may be shown: the one place where what programs, models and users wrote is made harmless.
 
 Names of files and messages are in records as they were given. Every text in them becomes one line without anything that
-a terminal obeys, that hides or that stands elsewhere than it seems; whoever prints gets nothing else to print.
+a terminal obeys, that hides or that stands elsewhere than it seems; nothing else is printed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Fields = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Shown:
     time: datetime | None
-    """By the clock on the wall; None when somebody has made of it what is no time."""
+    """In local time; None when the record was changed and it is not a time."""
     kind: str
     run_id: str | None
     sandbox_id: str | None

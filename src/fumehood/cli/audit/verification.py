@@ -43,7 +43,7 @@ def add_verbs(verbs: Verbs) -> None:
     checkpoint = verbs.add_parser(
         "checkpoint",
         help="sign what is there now",
-        description="Sign all records up to now, and print the checkpoint, to be kept where nobody can change it.",
+        description="Sign all records up to now, and print the checkpoint, to be kept where it cannot be changed.",
     )
     checkpoint.set_defaults(act=_checkpoint)
     key = verbs.add_parser(

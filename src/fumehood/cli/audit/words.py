@@ -103,7 +103,7 @@ def _approval(data: Mapping[str, Any]) -> str:
 def _message(data: Mapping[str, Any]) -> str:
     target = data.get("to") or data.get("topic")
     parts = [f"{data.get('type')} from {data.get('sender') or 'the application'} to {target}"]
-    parts += [f"for {_value(data['recipients']) or 'nobody'}"] if "recipients" in data else []
+    parts += [f"for {_value(data['recipients']) or 'no agent'}"] if "recipients" in data else []
     return ", ".join([*parts, *([_value(data["body"])] if "body" in data else [])])
 
 

@@ -70,7 +70,7 @@ class Database:
             connection = sqlite3.connect(self._path, isolation_level=None, timeout=_WAIT_SECONDS)
             with closing(connection):
                 connection.row_factory = sqlite3.Row
-                # One row that is no text must not keep the others from being read.
+                # One row that is not text must not keep the others from being read.
                 connection.text_factory = _text
                 connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 # A yes or a no is worth waiting for the disk.

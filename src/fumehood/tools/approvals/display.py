@@ -1,4 +1,4 @@
-"""A text as it is shown to somebody who decides about it: all of it, and nothing that only looks like it.
+"""A text as it is shown to an approver: all of it, and nothing that only looks like it.
 
 Every text has one picture, and no two texts have the same: what cannot be seen is shown as its number, between marks
 that are shown as their own number when they occur in the text. Lines are folded, never cut.

@@ -1,4 +1,4 @@
-"""A text in somebody's editor, on their terminal."""
+"""A text in the user's editor, on their terminal."""
 
 from __future__ import annotations
 

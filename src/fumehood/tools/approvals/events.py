@@ -1,4 +1,4 @@
-"""What the audit log learns of approvals. `request` and `digest` tie the events of one request together."""
+"""Audit events of approvals. `request` and `digest` tie the events of one request together."""
 
 from __future__ import annotations
 

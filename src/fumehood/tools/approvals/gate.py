@@ -28,7 +28,7 @@ from fumehood.tools.result import ToolResult
 _POLL_SECONDS = 0.2
 
 Ask = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | None]]
-"""Shows the request to somebody. None when they have nothing to say: somebody else may still answer, in time."""
+"""Shows the request to a person. None when there is no answer here: one from elsewhere may still come, in time."""
 
 Unanswered = Literal["wait", "refuse", "pause"]
 
@@ -49,9 +49,9 @@ class Approvals:
     `policy` may be a function where it can change: `lambda: box.policy`. `first_use` is the first use with this object:
     one of these is one task or conversation.
 
-    `unanswered` says what becomes of a call that nobody here can answer for: it waits for an answer from elsewhere; it
+    `unanswered` says what becomes of a call that is not answered here: it waits for an answer from elsewhere; it
     is refused with the words of how to approve it, and the same call made again finds the answer; or it pauses, and
-    ApprovalPendingError tells whoever called under which id it was asked, which `expect` takes up. With `withdraws` a
+    ApprovalPendingError has the id under which it was asked, which `expect` takes up. With `withdraws` a
     question whose call is cancelled is taken back; without, it stands, and the same call made again uses the answer.
     """
 
@@ -103,7 +103,7 @@ class Approvals:
         return rules_that_ask(policy.approvals, call.tool, call.risk.value, call.texts(), self._granted)
 
     async def approve(self, call: ToolCall) -> ToolCall:
-        """The call to make now and once, which may have been edited; NotApprovedError when nobody said yes to it."""
+        """The call to make now and once, which may have been edited; NotApprovedError when it was not approved."""
         policy = self._current()
         if call.policy_digest != policy.digest:
             raise UsageError(f"the call of {call.tool!r} is for another policy than the one whose rules are asked")
@@ -170,7 +170,7 @@ class Approvals:
     async def _ask_here(
         self, ask: Ask, store: ApprovalStore, request: ApprovalRequest, answered: anyio.Event, in_vain: anyio.Event
     ) -> None:
-        """What goes wrong while somebody is asked is a no."""
+        """An exception while a person is asked is a no."""
         try:
             answer = await ask(request)
         except Exception as error:
@@ -178,7 +178,7 @@ class Approvals:
         if answer is None:
             in_vain.set()
             return
-        # Somebody who was quicker is found by whoever waits, and told.
+        # An answer that came first is found by the waiting call.
         with suppress(AnsweredError):
             await self._hand_in(store, request, answer)
         answered.set()
@@ -189,7 +189,7 @@ class Approvals:
         except AnsweredError:
             raise
         except UsageError as error:
-            refusal = ApprovalAnswer(approved=False, reason=f"the answer makes no sense: {error}", by=answer.by)
+            refusal = ApprovalAnswer(approved=False, reason=f"the answer is not valid: {error}", by=answer.by)
             await anyio.to_thread.run_sync(store.answer, request.id, refusal, self._trail)
 
 

@@ -1,4 +1,4 @@
-"""What somebody reads before they say yes: the call, what it could reach, and by when. Lines of text, pure."""
+"""What an approver reads: the call, what it could reach, and by when. Lines of text, pure."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ApprovalAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Now, by two clocks: one that people set, and one that nobody can, but that begins anew with each boot."""
+    """Now, by two clocks: one that can be set, and one that cannot, but that begins anew with each boot."""
 
     wall: float
     since_boot: float
@@ -95,7 +95,7 @@ class ApprovalRequest:
         reason = f": {self.reason}" if self.reason else ""
         match self.state:
             case State.ASKED:
-                return "nobody has answered yet"
+                return "there is no answer yet"
             case State.APPROVED:
                 how = "approved with changes" if self.edited else "approved"
                 return f"{how} by {self.answered_by}{reason}"
@@ -104,11 +104,11 @@ class ApprovalRequest:
             case State.EXPIRED if self.answered_by:
                 return f"approved by {self.answered_by}, but not used in time"
             case State.EXPIRED:
-                return "nobody answered in time"
+                return "there was no answer in time"
             case State.REVOKED:
                 return "the policy has changed since it was asked"
             case State.WITHDRAWN:
-                return "whoever asked does not want it any more"
+                return "the call that asked for it was cancelled"
             case State.USED:
                 how = "approved with changes" if self.edited else "approved"
                 return f"{how} by {self.answered_by} and used"
@@ -119,7 +119,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be asked, by whom and for how long."""
+    """What is to be asked, for which user and for how long."""
 
     call: ToolCall
     policy: Policy

@@ -1,9 +1,9 @@
-"""Requests for approval, kept so that they outlive whoever asked.
+"""Requests for approval, kept so that they outlive the process that asked.
 
 Owns what may follow what: asked -> approved -> used; asked -> denied; and as long as it is open -> expired, revoked or
 withdrawn.
-A step is one transaction, and the audit log is told inside of it: what cannot be recorded does not happen, and of two
-who answer at once one is too late and learns what the other one said.
+A step is one transaction, and the audit log is written inside of it: what cannot be recorded does not happen, and of
+two answers at once one is too late, and its error has the other one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ApprovalStore:
         self._database = Database(self.path, now)
 
     def ask(self, question: Question, trail: Trail = OFF) -> ApprovalRequest:
-        """A new request; or the one that somebody asked for the very same call and waits for no more."""
+        """A new request; or the one of a process that asked for the very same call and has ended."""
 
         def step(execute: Execute, moment: Moment) -> ApprovalRequest:
             holder, call = identity(os.getpid()), question.call
@@ -89,7 +89,7 @@ class ApprovalStore:
         return self._transact(step, trail)
 
     def release(self, identifier: str, trail: Trail = OFF) -> None:
-        """Nobody waits for the answer any more; whoever makes the very same call again finds it."""
+        """No call waits for the answer any more; the very same call, made again, finds it."""
 
         def step(execute: Execute, _: Moment) -> None:
             execute("UPDATE requests SET holder = '' WHERE id = ?", (identifier,))

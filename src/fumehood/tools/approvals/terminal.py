@@ -45,7 +45,7 @@ class TerminalPrompt:
         """It is shown by `ask`."""
 
     def settled(self, request: ApprovalRequest) -> None:
-        """Say how it ended to whoever was looking at it."""
+        """Show how it ended where it was shown."""
         if self._shown == request.id:
             self._shown = None
             with suppress(OSError), _opened(self._path) as screen:
@@ -163,7 +163,7 @@ class _Screen:
         self._write(f"{self.paint(choices, _BOLD)} ? ")
 
     async def key(self) -> bytes:
-        """One key; nothing for several at once, which nobody presses; empty when the terminal is gone."""
+        """One key; `?` for several at once, which no person presses; empty when the terminal is gone."""
         await anyio.wait_readable(self.descriptor)
         data = os.read(self.descriptor, 1024)
         self._write(f"{data.decode('ascii') if data.isalnum() and len(data) == 1 else ''}\n")

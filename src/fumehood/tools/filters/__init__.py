@@ -7,8 +7,8 @@
     pipeline = Pipeline(policy, trail=trail)
     filtered = await pipeline.apply(text, Direction.TOOL_RESULT)
 
-Not a boundary: whoever controls a text can encode it in a way that nobody looks for. The sandbox keeps secrets out of
-reach; this keeps those that are in reach by mistake from being passed on as they are.
+Not a boundary: an attacker who controls a text can encode it in a way that is not looked for. The sandbox keeps
+secrets out of reach; this keeps those that are in reach by mistake from being passed on as they are.
 """
 
 from fumehood.secret_scan.canaries import CanaryAlert, CanaryWatch, make_canary

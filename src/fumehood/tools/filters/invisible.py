@@ -1,4 +1,4 @@
-"""Terminal sequences and characters that nobody sees, taken out of a text.
+"""Terminal sequences and invisible characters, taken out of a text.
 
 A model reads them all the same: tags and variation selectors carry whole sentences that no person notices. What is
 part of writing stays: one joiner or selector at a time between characters beyond ASCII, as in emoji and Persian.
@@ -27,7 +27,7 @@ _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
 
 def make_visible(text: str) -> str:
-    """Overwritten lines become lines of their own, so that nothing is lost that somebody could have seen."""
+    """Overwritten lines become lines of their own, so that nothing is lost that was visible."""
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_END.sub("\n", _SEQUENCE.sub("", text))

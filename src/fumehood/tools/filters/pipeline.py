@@ -2,7 +2,7 @@
 
     invisible -> canaries -> secrets -> tokens -> host paths, credentials, addresses -> size
 
-What nobody sees goes first, since it could stand inside of a secret; the size comes last, since a cut could leave half
+What is invisible goes first, since it could stand inside of a secret; the size comes last, since a cut could leave half
 of one. `sift` decides and changes nothing else; `apply` also tells the audit log, and raises alarms.
 """
 

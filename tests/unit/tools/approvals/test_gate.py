@@ -90,7 +90,7 @@ async def test_a_callback_that_fails_is_a_no(office: Office) -> None:
 
 async def test_nobody_answering_is_a_no(office: Office) -> None:
     policy = Policy(approvals=[{"tool": "*", "expires": "300ms"}])
-    with pytest.raises(NotApprovedError, match="nobody answered in time") as caught:
+    with pytest.raises(NotApprovedError, match="there was no answer in time") as caught:
         await approvals(office, None, policy).approve(call(policy=policy))
     assert caught.value.outcome == "expired"
     assert office.kinds() == ["approval.asked", "approval.expired"]
@@ -102,7 +102,7 @@ async def test_an_edited_call_is_made_instead(office: Office) -> None:
 
 
 async def test_an_answer_that_makes_no_sense_is_a_no(office: Office) -> None:
-    with pytest.raises(NotApprovedError, match="the answer makes no sense"):
+    with pytest.raises(NotApprovedError, match="the answer is not valid"):
         await approvals(office, ApprovalAnswer(approved=True, arguments={"code": b"bytes"})).approve(call())
 
 
@@ -239,7 +239,7 @@ async def test_a_call_that_is_cancelled_takes_its_question_back_if_that_is_wante
         await watcher.asked.wait()
         group.cancel_scope.cancel()
     (request,) = watcher.requests
-    assert office.store.get(request.id).told() == "whoever asked does not want it any more"
+    assert office.store.get(request.id).told() == "the call that asked for it was cancelled"
     assert office.kinds() == ["approval.asked", "approval.withdrawn"]
     with pytest.raises(AnsweredError):
         office.store.answer(request.id, ApprovalAnswer(approved=True))
