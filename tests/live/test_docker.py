@@ -20,8 +20,8 @@ from requirements import require
 
 from fumehood import AsyncSandbox, Cause, FumehoodError, Policy, Sandbox, Status, UnenforceableError, UsageError
 from fumehood.backends.docker import profile
-from fumehood.backends.docker.cleaning import remove_ownerless
-from fumehood.backends.docker.ownership import OWNER, labels
+from fumehood.backends.docker.gc import remove_ownerless
+from fumehood.backends.docker.labels import OWNER, container_labels
 from fumehood.errors import StepFailedError
 from fumehood.host.processes import is_gone
 
@@ -143,11 +143,11 @@ def test_a_sandbox_is_closed_when_nothing_of_its_programs_is_left(place: Path) -
 
 
 def test_containers_of_a_dead_owner_are_collected_and_others_are_left(place: Path) -> None:
-    dead = labels("x")[OWNER].rpartition(" ")[0] + " 1"
+    dead = container_labels("x")[OWNER].rpartition(" ")[0] + " 1"
     assert is_gone(dead)
     made = [
         engine.docker(place, "create", "--label", f"{OWNER}={owner}", engine.IMAGE, "true").stdout.strip()
-        for owner in (dead, labels("x")[OWNER])
+        for owner in (dead, container_labels("x")[OWNER])
     ]
     try:
         # Others may be at work on the same engine.
@@ -160,7 +160,7 @@ def test_containers_of_a_dead_owner_are_collected_and_others_are_left(place: Pat
 
 def test_containers_of_an_owner_in_another_process_namespace_are_left(place: Path) -> None:
     """As seen from there its number is another process's, or nobody's."""
-    owner = labels("x")[OWNER]
+    owner = container_labels("x")[OWNER]
     made = engine.docker(place, "create", "--label", f"{OWNER}={owner}", engine.IMAGE, "true").stdout.strip()
     elsewhere = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-m", "fumehood", "gc"]
     try:

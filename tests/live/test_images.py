@@ -210,8 +210,8 @@ def test_without_mmdebstrap_there_is_another_way(place: Path, monkeypatch: pytes
 def test_a_user_without_a_range_of_ids_is_told_how_to_get_one(place: Path, tmp_path: Path) -> None:
     program = (
         "import os, sys\nfrom pathlib import Path\nfrom fumehood import Policy, UsageError\n"
-        "from fumehood.images import Recipe, debian, workshop\n"
-        "place, recipe = workshop.Workshop(Path(sys.argv[1]), 2), Recipe.of(Policy())\n"
+        "from fumehood.images import Recipe, build_dir, debian\n"
+        "place, recipe = build_dir.BuildDir(Path(sys.argv[1]), 2), Recipe.of(Policy())\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try:\n    debian.make_root(recipe, 'x86_64', place, made_at=0, progress=print, heartbeat=lambda: None)\n"
         "except UsageError as error:\n    print(error)\n"

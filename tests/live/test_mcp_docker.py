@@ -12,7 +12,7 @@ from live.test_mcp import use_every_tool
 from live.traces import descendants, wait_until
 from requirements import require
 
-from fumehood.backends.docker.ownership import OWNER
+from fumehood.backends.docker.labels import OWNER
 from fumehood.host.processes import identity
 
 pytestmark = pytest.mark.anyio

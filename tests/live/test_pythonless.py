@@ -19,7 +19,7 @@ from unit.images.archives import file, link, write_archive
 
 from fumehood import Cause, FumehoodError, Policy, Sandbox, Status, UsageError
 from fumehood.backends.docker import DockerBackend
-from fumehood.backends.docker.cleaning import remove_ownerless
+from fumehood.backends.docker.gc import remove_ownerless
 from fumehood.backends.docker.interpreter import LABEL, PLACE
 from fumehood.backends.selection import select_backend
 from fumehood.guest.contract.landlock import landlock_abi

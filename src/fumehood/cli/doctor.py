@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import get_args
 
-from fumehood.backends.docker.diagnosis import examine as examine_containers
+from fumehood.backends.docker.backend import examine as examine_containers
 from fumehood.backends.native.doctor import Diagnosis, MechanismCheck, MechanismState, examine
 from fumehood.backends.selection import select_backend
 from fumehood.characters import neutralise

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 
-from fumehood.backends.docker.cleaning import remove_ownerless
+from fumehood.backends.docker.gc import remove_ownerless
 from fumehood.backends.native.cgroups import remove_stale_everywhere
 from fumehood.cli.arguments import Parser
-from fumehood.images.workshop import remove_abandoned
+from fumehood.images.build_dir import remove_abandoned
 
 
 def build_parser() -> argparse.ArgumentParser:

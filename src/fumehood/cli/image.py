@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from fumehood.backends.docker.engine import ImageFacts
-from fumehood.backends.docker.reference import image_of
+from fumehood.backends.docker.image_reference import image_of
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import BOLD, paint, say
-from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, labels, list_images, remove_image
+from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, inventory, list_images, remove_image
 from fumehood.policy import Policy
 from fumehood.sandbox.sandbox import sandboxed_installer
 
@@ -145,10 +145,10 @@ def _details(entry: ImageEntry) -> Iterator[str]:
         "machine": facts.machine,
         "user": facts.user or "root",
         "built": facts.made_at,
-        "from": written.get(labels.FROM, "unknown: not made by `hood image build`"),
-        "policy": written.get(labels.POLICY, "none"),
-        "environment": written.get(labels.PACKAGES, "none"),
-        "languages": written.get(labels.LANGUAGES, "unknown"),
+        "from": written.get(inventory.FROM, "unknown: not made by `hood image build`"),
+        "policy": written.get(inventory.POLICY, "none"),
+        "environment": written.get(inventory.PACKAGES, "none"),
+        "languages": written.get(inventory.LANGUAGES, "unknown"),
     }
     for key, value in rows.items():
         yield f"{paint(f'{key:12}', BOLD)} {neutralise(value)}"
@@ -166,6 +166,6 @@ def _remove(chosen: Arguments) -> int:
 
 
 def _in_words(image: ImageFacts) -> str:
-    origin = image.labels.get(labels.FROM, "unknown")
+    origin = image.labels.get(inventory.FROM, "unknown")
     facts = f"{image.size_bytes / _MIB:.1f} MiB, from {origin}, built {image.made_at[:10]}"
     return f"{paint(neutralise(image.reference), BOLD)}  {image.digest} ({neutralise(facts)})"

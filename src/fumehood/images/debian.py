@@ -16,8 +16,8 @@ from pathlib import Path
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.host.child_process import run_child
 from fumehood.host.interpreter import own_interpreter
+from fumehood.images.build_dir import BuildDir
 from fumehood.images.recipe import Recipe
-from fumehood.images.workshop import Workshop
 
 # Packages that a new system needs to become one, and no program afterwards.
 SCAFFOLDING = r"usrmerge|perl|perl-modules-.*|libperl5\..*|lib(?:file-find-rule|number-compare|text-glob)-perl"
@@ -35,19 +35,19 @@ _MAP_IDS = (
 def make_root(
     recipe: Recipe,
     machine: str,
-    workshop: Workshop,
+    build_dir: BuildDir,
     *,
     made_at: int,
     progress: Callable[[str], None],
     heartbeat: Callable[[], None],
 ) -> Path:
-    draft = workshop.folder / "root.tar"
+    draft = build_dir.folder / "root.tar"
     _check_tools()
     ended = run_child(
         mmdebstrap_argv(recipe, machine, draft, is_root=os.geteuid() == 0),
         python=own_interpreter().executable,
-        variables=_variables(os.environ, workshop.folder, made_at),
-        held=workshop.lock.descriptor,
+        variables=_variables(os.environ, build_dir.folder, made_at),
+        held=build_dir.lock.descriptor,
         on_line=lambda line: progress(found[1]) if (found := _WORTH_TELLING.fullmatch(line)) else None,
         heartbeat=heartbeat,
         # What it has written as other users only it can remove; what it has written as root is in our folder.

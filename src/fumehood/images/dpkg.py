@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import filter as matching
 
+from fumehood.images import dpkg
 from fumehood.images.root import Root
 
 STATUS = "var/lib/dpkg/status"
@@ -86,3 +88,16 @@ def record_of(packages: list[DebianPackage]) -> bytes:
 def glibc_version(packages: list[DebianPackage]) -> tuple[int, int] | None:
     found = next((_GLIBC.match(package.version) for package in packages if package.name == "libc6"), None)
     return (int(found[1]), int(found[2])) if found else None
+
+
+# Those that the installer knows; the newest that is not newer than the image's library fits most wheels.
+_KNOWN_GLIBC = ((2, 17), (2, 28), *((2, minor) for minor in range(31, 41)))
+_OLDEST = (2, 17)
+
+
+def wheel_platform(root: Root, machine: str) -> str:
+    if matching(root.entries, "lib/ld-musl-*") or matching(root.entries, "usr/lib/ld-musl-*"):
+        return f"{machine}-unknown-linux-musl"
+    found = dpkg.glibc_version(dpkg.installed(root)) or _OLDEST
+    major, minor = max(version for version in _KNOWN_GLIBC if version <= max(found, _OLDEST))
+    return f"{machine}-manylinux_{major}_{minor}"

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 from fumehood.backends.docker.engine import Engine, ImageFacts
-from fumehood.backends.docker.reference import split_digest
-from fumehood.backends.docker.troubles import EngineError, speaking_to
+from fumehood.backends.docker.errors import EngineError, speaking_to
+from fumehood.backends.docker.image_reference import split_digest
 from fumehood.errors import UsageError
 from fumehood.images import dpkg
-from fumehood.images.base import export_root, stopped_container
-from fumehood.images.dialogue import with_engine
-from fumehood.images.inventory import PLACE, bill_of_materials, take_stock
-from fumehood.images.labels import MADE
+from fumehood.images.build_dir import open_build_dir
+from fumehood.images.engine_calls import export_root, with_engine
+from fumehood.images.inventory import MADE, PLACE, bill_of_materials, take_stock
 from fumehood.images.root import open_root
-from fumehood.images.workshop import open_workshop
 from fumehood.policy import Policy
 
 _CONFLICT = 409
@@ -57,19 +54,14 @@ async def _ask(reference: str, engine: Engine) -> tuple[ImageFacts, dict[str, An
 
 
 async def _own_bill(engine: Engine, facts: ImageFacts) -> dict[str, Any] | None:
-    async with stopped_container(engine, facts) as container:
-        try:
-            with speaking_to(engine.host):
-                archive: tarfile.TarFile = await container.get_archive(f"/{PLACE}")
-        except EngineError:
-            return None  # somebody has built on it, and taken the list away
-        stream = archive.extractfile(archive.getmembers()[0])
-        return json.load(stream) if stream else None
+    """None where it is gone: an image can be built on another, and leave it out."""
+    text = await engine.read_file(facts, f"/{PLACE}")
+    return json.loads(text) if text else None
 
 
 def _take_apart(policy: Policy, facts: ImageFacts, heartbeat: Heartbeat) -> dict[str, Any]:
-    with open_workshop() as workshop:
-        path = workshop.folder / "root.tar"
+    with open_build_dir() as build_dir:
+        path = build_dir.folder / "root.tar"
         with_engine(policy, partial(export_root, image=facts, path=path), heartbeat)
         with open_root(path) as root:
             components = take_stock(root, root.entries, dpkg.installed(root))

@@ -1,4 +1,4 @@
-"""What is in an image: packages with their versions, as a bill of materials that other tools read (CycloneDX)."""
+"""What is in an image: labels, and packages with their versions as a bill of materials for other tools (CycloneDX)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ from uuid import NAMESPACE_URL, uuid5
 
 from fumehood.images import dpkg
 from fumehood.images.root import Root
+
+# Labels of images that were made here: short facts that an engine shows without opening the image.
+MADE = "fumehood.image"
+"""On each of them, with the number of this format."""
+MADE_AT = "org.opencontainers.image.created"
+FROM = "fumehood.image.from"
+POLICY = "fumehood.image.policy"
+PACKAGES = "fumehood.image.packages"
+PYTHON = "fumehood.image.python"
+LANGUAGES = "fumehood.image.languages"
 
 PLACE = "usr/share/fumehood/image.cdx.json"
 _METADATA = re.compile(r"(?:.*/)?(?:dist|site)-packages/[^/]+\.(?:dist-info/METADATA|egg-info(?:/PKG-INFO)?)")

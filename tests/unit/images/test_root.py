@@ -8,9 +8,8 @@ import pytest
 from unit.images.archives import file, link, write_archive
 
 from fumehood import FumehoodError
-from fumehood.images.accounts import add_account
-from fumehood.images.platform import wheel_platform
-from fumehood.images.root import open_root
+from fumehood.images.dpkg import wheel_platform
+from fumehood.images.root import add_account, open_root
 
 
 def test_python_is_found_through_links(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Containers: one for each sandbox, on any engine that speaks Docker's API, with any runtime that it has.
 
-`engine` talks to the daemon (`ssh` is one way to it, `troubles` says what is wrong with it), `reference` knows which
-image a policy means, `mounts` whom programs run as for their sake, `enforcement` decides whether a policy can be held,
-`configuration` turns it into a container's (with `profile`, the filter of system calls), `delivery` is how the guest
-gets inside, `interpreter` what it runs on where the image has no Python, `container` starts one, `bridge` carries its
-runs over the attached stream, `pool` keeps some started ahead, `backend` is the entry point.
+`engine` is the connection to the daemon (`ssh` is one way to it, `errors` explains what is wrong with it),
+`image_reference` knows which image a policy means, `users` and `mounts` which user programs run as, `enforcement`
+decides whether a policy can be held, `configuration` turns it into a container's (with `profile`, the filter of system
+calls, and `labels`), `bootstrap` is how the guest gets inside, `interpreter` what it runs on where the image has no
+Python, `container` starts one, `bridge` carries its runs over the attached stream and `egress` their connections,
+`pool` keeps some started ahead, `gc` removes what dead owners left, `backend` is what callers use.
 """
 
 from fumehood.backends.docker.backend import DockerBackend

@@ -17,6 +17,7 @@ from fumehood.backends.docker import enforcement, socket_buffers
 from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container, PythonMissingError, start_container
 from fumehood.backends.docker.engine import Engine, host_of
+from fumehood.backends.docker.image_reference import DEFAULT_IMAGE, ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.interpreter import forget_interpreter, lend_interpreter
 from fumehood.backends.docker.mounts import (
     MountFacts,
@@ -26,12 +27,11 @@ from fumehood.backends.docker.mounts import (
     refuse_strangers,
 )
 from fumehood.backends.docker.pool import ContainerPool
-from fumehood.backends.docker.reference import ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.sandbox import DockerSandbox
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import mount_identities, refuse_sockets_aside
 from fumehood.concurrency.portal import LoopThread
-from fumehood.errors import UnenforceableError
+from fumehood.errors import FumehoodError, UnenforceableError
 from fumehood.host.interpreter import own_interpreter
 from fumehood.policy import Policy
 
@@ -236,3 +236,24 @@ class DockerBackend:
         for engine in self._engines.values():
             await engine.close()
         self._engines.clear()
+
+
+def examine(name: str) -> tuple[bool, str]:
+    """Whether a sandbox with an empty policy would open, and how or why not."""
+    try:
+        return True, anyio.run(_examine, name)
+    except FumehoodError as error:
+        return False, str(error)
+
+
+async def _examine(name: str) -> str:
+    policy = Policy(backend=name)
+    engine = Engine(policy.docker)
+    try:
+        facts = await engine.facts()
+        runtime = RUNTIMES[name] or facts.default_runtime
+        image = await engine.image(DEFAULT_IMAGE)
+        enforcement.refuse_machine(policy, name, runtime, facts, image)
+    finally:
+        await engine.close()
+    return f"engine at {facts.host}, runtime {runtime}, image {image.reference}"

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from fumehood.backends.docker.visitors import Visitors
+from fumehood.backends.docker.egress import ContainerEgress
 from fumehood.backends.interface import EgressEndpoint, TerminalSize
 from fumehood.guest.contract import frames, wire
 from fumehood.guest.contract.channel import Channel
@@ -42,7 +42,7 @@ _KILLED_FOR_MEMORY = {
 }
 
 
-class Stream(Protocol):
+class AttachedStream(Protocol):
     """A container's attached streams."""
 
     async def read_out(self) -> Any: ...
@@ -53,7 +53,7 @@ class Stream(Protocol):
 
 
 class Bridge:
-    def __init__(self, stream: Stream, ran_out_of_memory: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, stream: AttachedStream, ran_out_of_memory: Callable[[], Awaitable[bool]]) -> None:
         self._stream = stream
         self._ran_out_of_memory = ran_out_of_memory
         self._replies: set[int] = set()
@@ -61,7 +61,7 @@ class Bridge:
         self._heard = asyncio.Event()
         self._channels = Multiplexer(self._send)
         self._outgoing = bytearray()
-        self._visitors = Visitors(self._channels, self._send, lambda: len(self._outgoing))
+        self._egress = ContainerEgress(self._channels, self._send, lambda: len(self._outgoing))
         self._wake = asyncio.Event()
         self._links: dict[int, socket.socket] = {}
         """Of runs whose terminal has not arrived."""
@@ -145,15 +145,15 @@ class Bridge:
     def open_listeners(self, endpoint: EgressEndpoint) -> None:
         """For a run that is about to start."""
         if not self.is_over:
-            self._visitors.enter(endpoint)
+            self._egress.enter(endpoint)
 
     def close_listeners(self, endpoint: EgressEndpoint) -> None:
         if not self.is_over:
-            self._visitors.leave(endpoint)
+            self._egress.leave(endpoint)
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         if not self.is_over:
-            self._visitors.change(ports)
+            self._egress.change(ports)
 
     def resize(self, terminal: int, size: TerminalSize) -> None:
         if terminal in self._terminals:
@@ -241,9 +241,9 @@ class Bridge:
                 case "terminal":
                     self._connect_terminal(header["channel"])
                 case "connect":
-                    self._visitors.admit(header)
+                    self._egress.admit(header)
                 case "ask":
-                    self._visitors.answer(header, body)
+                    self._egress.answer(header, body)
                 case _:
                     self._channels.take(header, body)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fumehood.backends import program_env
-from fumehood.backends.docker import delivery, profile
+from fumehood.backends.docker import bootstrap, profile
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
 from fumehood.backends.docker.users import ProgramUser
@@ -90,7 +90,7 @@ def container_configuration(design: Design, labels: dict[str, str]) -> dict[str,
     return {
         "Image": design.image.digest,
         "Entrypoint": [],
-        "Cmd": delivery.command(*([design.lent.command] if design.lent else [])),
+        "Cmd": bootstrap.command(*([design.lent.command] if design.lent else [])),
         "User": _GUEST_ROOT if design.has_own_kernel else str(design.user),
         "Hostname": HOSTNAME,
         "WorkingDir": "/",

@@ -10,11 +10,12 @@ from typing import Any
 
 import anyio
 
-from fumehood.backends.docker import delivery, ownership, socket_buffers
+from fumehood.backends.docker import bootstrap, socket_buffers
 from fumehood.backends.docker.bridge import Bridge
 from fumehood.backends.docker.configuration import Design, container_configuration, guest_specification
 from fumehood.backends.docker.engine import Engine, is_local
-from fumehood.backends.docker.troubles import EngineError, speaking_to
+from fumehood.backends.docker.errors import EngineError, speaking_to
+from fumehood.backends.docker.labels import container_labels
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.limits import SOCKET_PART_OF_MEMORY
@@ -93,7 +94,7 @@ async def start_container(engine: Engine, design: Design) -> Container:
 
 async def _created(engine: Engine, design: Design) -> Any:
     """To its end, also when nobody wants it any more: one that is never started does not remove itself."""
-    configuration = container_configuration(design, ownership.labels(design.policy.digest))
+    configuration = container_configuration(design, container_labels(design.policy.digest))
     creating = asyncio.ensure_future(engine.client.containers.create(configuration))
     try:
         return await asyncio.shield(creating)
@@ -117,7 +118,7 @@ async def _started(engine: Engine, container: Any, design: Design) -> Container:
         raise
     bridge = Bridge(stream, partial(engine.ran_out_of_memory, container.id))
     try:
-        bridge.send_raw(delivery.packed(guest_specification(design)))
+        bridge.send_raw(bootstrap.packed(guest_specification(design)))
         word = await bridge.first_word()
         if word is None:
             said = bridge.last_words() or "it ended without a word"

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from fumehood.backends.docker import ownership
-from fumehood.backends.docker.reference import DEFAULT_IMAGE, split_digest
-from fumehood.backends.docker.troubles import EngineError, ImageMissingError, explain_ssh, speaking_to
+from fumehood.backends.docker.errors import EngineError, ImageMissingError, explain_ssh, speaking_to
+from fumehood.backends.docker.image_reference import DEFAULT_IMAGE, split_digest
+from fumehood.backends.docker.labels import container_labels
 from fumehood.backends.docker.users import ProgramUser, image_user
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy.docker import Docker as DockerSection
@@ -37,7 +37,7 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 OLDEST_API = (1, 41)
 _FACTS_SECONDS = 30.0
 _NEWS_SECONDS = 2.0
-_MOST_FILE_BYTES = 1024 * 1024
+_MOST_FILE_BYTES = 16 * 1024 * 1024
 _RIGHTS = 0o777
 # Go's names for what the kernel calls otherwise.
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -167,11 +167,11 @@ class Engine:
     async def user_of(self, image: ImageFacts) -> ProgramUser:
         """Whom its programs run as, found out once."""
         if image.digest not in self._users:
-            read = partial(self._read_file, image)
+            read = partial(self.read_file, image)
             self._users[image.digest] = await image_user(image.reference, image.user, read)
         return self._users[image.digest]
 
-    async def _read_file(self, image: ImageFacts, path: str) -> str:
+    async def read_file(self, image: ImageFacts, path: str) -> str:
         """The text of a small file, or none where there is something else, or nothing."""
         from aiodocker import DockerError
 
@@ -193,7 +193,7 @@ class Engine:
         configuration = {
             "Image": image.digest,
             "Cmd": ["never"],
-            "Labels": ownership.labels("none"),
+            "Labels": container_labels("none"),
             "NetworkDisabled": True,
             "HostConfig": {"Mounts": list(mounts)},
         }

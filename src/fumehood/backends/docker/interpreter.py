@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 
 from fumehood.backends.docker.engine import Engine, ImageFacts
-from fumehood.backends.docker.troubles import EngineError, ImageMissingError, speaking_to
+from fumehood.backends.docker.errors import EngineError, ImageMissingError, speaking_to
 
 PLACE = "/.fumehood"
 """In a container: nothing of the image's is called like that."""

@@ -1,4 +1,4 @@
-"""A program's process, from its birth as a copy of the forker to the moment it becomes the program."""
+"""A program's process, from the fork to the moment it becomes the program."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..program import toolchain
 from ..program.start import RequestRefusedError
 
 if TYPE_CHECKING:
-    from .supervisor import Birth
+    from .supervisor import RunStart
 
 
-class Household(Protocol):
+class RunProcesses(Protocol):
     """What holds a run's processes together."""
 
     def enter(self) -> None: ...
 
 
-def main(run: Birth, household: Household, channel: socket.socket, others: tuple[socket.socket, ...]) -> NoReturn:
+def main(run: RunStart, processes: RunProcesses, channel: socket.socket, others: tuple[socket.socket, ...]) -> NoReturn:
     """Never returns: the process ends here or as the program. `others` are the supervisor's own."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for line in others:
             line.close()
-        household.enter()
+        processes.enter()
         run.isolation.plan.carry_out()
         run.interpreter.wake()
         _become(run)
@@ -45,7 +45,7 @@ def main(run: Birth, household: Household, channel: socket.socket, others: tuple
         os._exit(1)
 
 
-def _become(run: Birth) -> None:
+def _become(run: RunStart) -> None:
     data, *streams = run.descriptors[1:]
     request, source = wire.read_sealed_file(data)
     run.interpreter.run_folder = run.folder

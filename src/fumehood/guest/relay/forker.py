@@ -1,7 +1,7 @@
-"""The process that runs are copies of: a warm interpreter that never handles anybody's data.
+"""The process that runs are forked from: a warm interpreter that never handles the data of a run.
 
-It is told what to start, with descriptors to pass on, and knows which runs are under way. That makes it the one to say
-when nobody uses the scratch folders any more.
+It receives what to start, with descriptors to pass on, and knows which runs are under way. So it is what empties
+the scratch folders, when no run uses them any more.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RelayForker:
         self._folders: dict[int, str] = {}
         """Of the runs that use the scratch folders, by their gate."""
         self._kept: tuple[str, ...] = ()
-        self._births = 0
+        self._forks = 0
         self._poll = select.poll()
         if len(os.listdir("/proc/self/task")) != 1:
             raise StepError(
@@ -78,7 +78,7 @@ class RelayForker:
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._control.fileno():
-                    self._obey()
+                    self._handle_command()
                 else:
                     self._conclude(descriptor)
             with suppress(ChildProcessError):
@@ -94,7 +94,7 @@ class RelayForker:
             except OSError:
                 return  # the next turn tries again, and a run that needs one is told
 
-    def _obey(self) -> None:
+    def _handle_command(self) -> None:
         message, descriptors = wire.receive(self._control)
         if message is None:
             os._exit(0)
@@ -133,12 +133,12 @@ class RelayForker:
             supervisor.main(self._isolation, self._interpreter, theirs)
         theirs.close()
         self._standbys.append(ours)
-        self._births += 1
-        if self._births % _RUNS_BETWEEN_COLLECTIONS == 0:
+        self._forks += 1
+        if self._forks % _RUNS_BETWEEN_COLLECTIONS == 0:
             gc.collect()  # off by itself, because it would touch memory that all runs share
 
     def _make_folder(self, message: wire.Message) -> str:
-        """For its script and the like. The usual one for whoever is alone; others must not find it there."""
+        """For its script and the like. The usual one for a run that is alone; others get one of their own."""
         if message["kind"] == "files" or not self._folders:
             return RUN_FOLDER
         with acting_as(self._isolation.spec["user"]):
@@ -150,12 +150,12 @@ class RelayForker:
             line.close()
 
     def _conclude(self, gate: int) -> None:
-        """A run is over, all its processes are gone, and nobody knows yet: the moment to clear up after it."""
+        """A run is over, its processes are gone, and the host does not know yet: the moment to clear up after it."""
         line = self._gates.pop(gate)
         self._poll.unregister(line)
         word, _ = wire.receive(line)
         if word is None:
-            # Its supervisor was killed, and nobody holds its processes any more. They end with all of us.
+            # Its supervisor was killed, and nothing holds its processes any more. They end with the container.
             os._exit(1)
         folder = self._folders.pop(gate, None)
         if folder is not None and not self._folders:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from ..isolation.kernel import libc
 
 _REMOVE = 0
-_PRIVATE, _FOR_NOBODY = 0, 0
+_PRIVATE, _NO_RIGHTS = 0, 0
 # The kernel's numbers for "how many are there" and "which one is this, whether or not it may be read", for memory,
 # semaphores and queues.
 _SHM_INFO, _SHM_STAT_ANY = 14, 15
@@ -45,9 +45,9 @@ def irremovable() -> tuple[str, ...]:
     """The system calls that make things which `remove_all` does not find on this kernel, found out by trying."""
     record = ctypes.create_string_buffer(_RECORD_BYTES)
     made: dict[str, tuple[int, Control]] = {
-        "shmget": (libc.shmget(_PRIVATE, 4096, _FOR_NOBODY), lambda number, do: libc.shmctl(number, do, record)),
-        "semget": (libc.semget(_PRIVATE, 1, _FOR_NOBODY), lambda number, do: libc.semctl(number, 0, do, record)),
-        "msgget": (libc.msgget(_PRIVATE, _FOR_NOBODY), lambda number, do: libc.msgctl(number, do, record)),
+        "shmget": (libc.shmget(_PRIVATE, 4096, _NO_RIGHTS), lambda number, do: libc.shmctl(number, do, record)),
+        "semget": (libc.semget(_PRIVATE, 1, _NO_RIGHTS), lambda number, do: libc.semctl(number, 0, do, record)),
+        "msgget": (libc.msgget(_PRIVATE, _NO_RIGHTS), lambda number, do: libc.msgctl(number, do, record)),
     }
     remove_all()
     return tuple(name for name, (number, do) in made.items() if number >= 0 and do(number, _REMOVE) >= 0)

@@ -87,7 +87,7 @@ def _executables(spec: RelaySpec) -> Executables | None:
 
 
 def _seccomp_program(spec: RelaySpec) -> bytes:
-    # What the next run would find, because nobody can remove it, no run may make.
+    # No run may make what cannot be removed, because the next run would find it.
     with acting_as(spec["user"]):
         absent = ipc_cleanup.irremovable()
     return build_filter(
@@ -97,14 +97,14 @@ def _seccomp_program(spec: RelaySpec) -> bytes:
 
 def _become_ordinary(plan: IsolationPlan, user: list[int] | None) -> None:
     plan.step("becoming the sandbox's user")
-    # A session of its own: `kill(0, ...)` inside must reach nobody but the run.
+    # A session of its own: `kill(0, ...)` inside must reach the run alone.
     plan.call("setsid")
     if user:
         uid, gid = user
         plan.call("setgroups", 0, None)
         plan.call("setresgid", gid, gid, gid)
         plan.call("setresuid", uid, uid, uid)
-    # The guest is undumpable, and so are its copies: their own /proc files belong to nobody.
+    # The guest is undumpable, and so are its copies: their own /proc files belong to root.
     plan.call("prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 

@@ -42,7 +42,7 @@ class RelayListeners:
         for port in set(self._listeners) - set(ports):
             self._close(self._listeners.pop(port))
         for port in set(ports) - set(self._listeners):
-            with suppress(OSError):  # a program listens there itself, and nobody gets out by that port
+            with suppress(OSError):  # a program listens there itself, and there is no way out by that port
                 self._listeners[port] = self._watch(listeners.listener(port))
         if ports and self._questions is None:
             with suppress(OSError):
@@ -52,7 +52,7 @@ class RelayListeners:
             self._questions = None
             self._askers.clear()
 
-    def attend(self, descriptor: int) -> bool:
+    def handle_event(self, descriptor: int) -> bool:
         """Whether it is one of ours; then something has arrived there."""
         listener = self._by_descriptor.get(descriptor)
         if listener is None:

@@ -59,16 +59,16 @@ class ProcessGroup:
         return len(self._members())
 
     def kill(self) -> None:
-        """Returns when nobody is left. No more of them can come while we kill those that are there."""
+        """Returns when no process is left. No more of them can start while those that are there are killed."""
         self._limit(0)
         while members := self._members():
             for process in members:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-            _bury()
-            # Nothing tells when somebody else's child is gone; it is a matter of microseconds.
+            _reap()
+            # There is no event for the end of another process's child; it is a matter of microseconds.
             time.sleep(_PAUSE_SECONDS)
-        _bury()
+        _reap()
         with suppress(OSError):
             os.rmdir(self._folder)
 
@@ -80,7 +80,7 @@ class ProcessGroup:
             return [int(line) for line in stream]
 
 
-def _bury() -> None:
+def _reap() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass

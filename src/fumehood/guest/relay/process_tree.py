@@ -17,7 +17,7 @@ _ABI_WITH_SCOPES = 6
 
 
 class ProcessTree:
-    """Descendants: whoever loses its parent becomes the supervisor's child, so that none leaves the tree.
+    """Descendants: a process that loses its parent becomes the supervisor's child, so that none leaves the tree.
 
     Where Landlock can scope signals, one call ends them all at once, while none of them can reach the supervisor.
     Elsewhere they are stopped first, again and again until there are no new ones, and then killed.
@@ -30,13 +30,13 @@ class ProcessTree:
             _scope_signals()
 
     def enter(self) -> None:
-        """In the program's process: it is in the tree by birth."""
+        """In the program's process: it was forked into the tree."""
 
     def count_others(self, program: int) -> int:
         return len(_descendants(os.getpid()) - {program})
 
     def kill(self) -> None:
-        """Returns when nobody is left."""
+        """Returns when no process is left."""
         while True:
             if self._is_scoped:
                 with suppress(ProcessLookupError, PermissionError):

@@ -23,7 +23,7 @@ _REMOVAL_SECONDS = 0.5
 
 
 def clear(kept: tuple[str, ...] = ()) -> None:
-    """When no run is under way: what is there now, nobody makes more of."""
+    """When no run is under way: nothing is added meanwhile."""
     for folder in FOLDERS:
         if folder not in kept:
             # Its path is out of programs' reach, its mode is not.

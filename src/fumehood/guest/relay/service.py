@@ -1,19 +1,22 @@
 """Process 1 of a container: turns what arrives on the standard streams into pipes and sockets, and back.
 
 It handles the data of all runs, so no run may ever be a copy of it: runs are forked by the forker, which is started
-before the first byte of anybody's has arrived. Nobody inside can stop process 1, look at it or reach its streams.
+before the first byte of a request has arrived. No program can stop process 1, look at it or reach its streams.
 It ends when the host hangs up or has not been heard for long, and the kernel ends everything else with it.
 """
 
 from __future__ import annotations
 
 import array
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import struct
 import sys
+import termios
 import time
 from collections import deque
 from contextlib import suppress
@@ -25,7 +28,7 @@ from ..contract.multiplexer import Multiplexer
 from ..contract.relay_spec import RelaySpec
 from ..isolation import kernel
 from ..isolation.steps import StepError, step
-from . import forker, terminals
+from . import forker
 from .isolation import acting_as
 from .listeners import RelayListeners
 
@@ -55,7 +58,7 @@ def main(spec: RelaySpec, rest: bytes) -> NoReturn:
 
 def _take_streams() -> tuple[int, int]:
     """Out of reach of everybody: not at the usual numbers, not for other processes, not by their names in /proc."""
-    # SAFETY: an undumpable process's files in /proc belong to root, and nobody here is root to the kernel.
+    # SAFETY: an undumpable process's files in /proc belong to root, and no process here is root to the kernel.
     kernel.set_dumpable(False)
     kernel.rename_process([sys.executable])
     own: list[int] = []
@@ -78,7 +81,7 @@ class Service:
 
     def __init__(self, source: int, sink: int, control: socket.socket, rest: bytes, spec: RelaySpec) -> None:
         self._user, self._patience = spec["user"], spec["patience_seconds"]
-        self._heard = time.monotonic()
+        self._heard_at = time.monotonic()
         self._source, self._sink, self._control = source, sink, control
         self._decoder = frames.Decoder(max_body_bytes=0xFFFFFFFF)
         self._decoder.feed(rest)
@@ -99,25 +102,25 @@ class Service:
         self._take_messages()
         while True:
             for descriptor, event in self._channels.events(self._patience):
-                self._attend(descriptor, event)
-            _bury()
-            if time.monotonic() - self._heard > self._patience:
+                self._handle_event(descriptor, event)
+            _reap()
+            if time.monotonic() - self._heard_at > self._patience:
                 # An engine that was killed, or a network that is gone, does not close the stream.
                 os._exit(0)
 
-    def _attend(self, descriptor: int, event: int) -> None:
+    def _handle_event(self, descriptor: int, event: int) -> None:
         if descriptor == self._source:
             self._read()
         elif descriptor == self._sink:
             self._write()
         elif descriptor == self._control.fileno():
-            self._hear_forker()
+            self._handle_forker_message()
         elif descriptor in self._terminals:
             self._connect_terminal(*self._terminals[descriptor])
-        elif not self._listeners.attend(descriptor):
+        elif not self._listeners.handle_event(descriptor):
             self._channels.step(descriptor, event)
 
-    def _hear_forker(self) -> None:
+    def _handle_forker_message(self) -> None:
         message, _ = wire.receive(self._control)
         if message is None:
             # Without it nothing can be started or ended any more: better no sandbox than one without supervision.
@@ -131,7 +134,7 @@ class Service:
             return
         if not data:
             os._exit(0)
-        self._heard = time.monotonic()
+        self._heard_at = time.monotonic()
         self._decoder.feed(data)
         self._take_messages()
 
@@ -142,9 +145,9 @@ class Service:
                 case "open":
                     self._open(header, body)
                 case "size":
-                    terminals.resize(self._channels, header)
+                    _resize(self._channels, header)
                 case "beat":
-                    self._send({"do": "beat"}, b"")  # so that the host knows that somebody is there, too
+                    self._send({"do": "beat"}, b"")  # so that the host knows that the guest is alive
                 case "ports":
                     self._listeners.change(header["ports"])
                 case "answer":
@@ -198,7 +201,7 @@ class Service:
         """A run is over when its supervisor hangs up: who else holds its streams by then is none of its processes."""
         for output in self._outputs_of.pop(number, ()):
             self._channels.finish(output)
-        # Not every kernel says of a terminal that nobody is left there.
+        # Not every kernel says of a terminal that no process holds it any more.
         if number in self._terminal_of:
             self._channels.exhaust(self._terminal_of.pop(number))
 
@@ -277,8 +280,16 @@ def _memory_file(content: bytes) -> int:
     return descriptor
 
 
-def _bury() -> None:
+def _reap() -> None:
     """Process 1 gets the orphans whose supervisor is gone."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass
+
+
+def _resize(channels: Multiplexer, header: frames.Header) -> None:
+    """A run's terminal, to the size of the host's window."""
+    descriptor = channels.sink_of(header["channel"])
+    if descriptor is not None:
+        with suppress(OSError):  # it has just been closed
+            fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", header["rows"], header["columns"], 0, 0))

@@ -28,7 +28,7 @@ from .process_group import ProcessGroup
 from .process_tree import ProcessTree
 
 
-class Birth(NamedTuple):
+class RunStart(NamedTuple):
     """What a new run needs to know."""
 
     isolation: RelayIsolation
@@ -54,14 +54,14 @@ def main(isolation: RelayIsolation, interpreter: start.GuestInterpreter, gate: s
         os.setsid()
         told, descriptors = wire.receive(gate)
         if told is not None:
-            _supervise(Birth(isolation, interpreter, told["message"], descriptors, told["folder"], gate))
+            _supervise(RunStart(isolation, interpreter, told["message"], descriptors, told["folder"], gate))
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(1)
 
 
-def _supervise(run: Birth) -> None:
+def _supervise(run: RunStart) -> None:
     try:
         Supervisor(run).watch()
     except StepError as error:
@@ -69,7 +69,7 @@ def _supervise(run: Birth) -> None:
 
 
 class Supervisor:
-    def __init__(self, run: Birth) -> None:
+    def __init__(self, run: RunStart) -> None:
         self._run = run
         self._reply = socket.socket(fileno=run.descriptors[0])
         self._is_interruptible: bool = run.message["interruptible"]
@@ -77,18 +77,18 @@ class Supervisor:
         self._status: int | None = None
         self._counts = usage.failures()
         self._deaths = _notice_deaths()
-        self._household = self._make_household()
+        self._processes = self._hold_processes()
         self._full = _full_disks()
         self._channel, theirs = wire.socket_pair()
         with theirs:
             with step("starting the program's process"):
                 self._program = os.fork()
             if self._program == 0:
-                child.main(run, self._household, theirs, (self._reply, self._channel, run.gate))
+                child.main(run, self._processes, theirs, (self._reply, self._channel, run.gate))
         wire.close_all(run.descriptors[1:])
         self._allow(run.message["timeout"])
 
-    def _make_household(self) -> ProcessTree | ProcessGroup:
+    def _hold_processes(self) -> ProcessTree | ProcessGroup:
         spec = self._run.isolation.spec
         return ProcessGroup(spec["limits"]["processes"]) if spec["groups"] else ProcessTree()
 
@@ -99,12 +99,12 @@ class Supervisor:
         while True:
             for descriptor, _ in poll.poll(self._patience_ms()):
                 if descriptor == self._deaths:
-                    self._bury()
-                elif not self._obey():
+                    self._reap()
+                elif not self._handle_command():
                     self._end("kill")
             if self._status is not None:
                 self._end("exit")
-            if not self._tick(time.monotonic()):
+            if not self._check_deadline(time.monotonic()):
                 self._end("wall_time")
 
     def _patience_ms(self) -> float | None:
@@ -115,7 +115,7 @@ class Supervisor:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._is_warned, self._interrupt_at = False, None
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         os.read(self._deaths, 4096)
         with suppress(ChildProcessError):
             while True:
@@ -125,7 +125,7 @@ class Supervisor:
                 if process == self._program:
                     self._status = status
 
-    def _obey(self) -> bool:
+    def _handle_command(self) -> bool:
         """The host has something to say; false when the run is to end."""
         message: wire.Message | None = None
         with suppress(ConnectionResetError):
@@ -151,7 +151,7 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 os.kill(self._program, number)
 
-    def _tick(self, now: float) -> bool:
+    def _check_deadline(self, now: float) -> bool:
         """False when its time is over. A session is interrupted first: it may keep its state."""
         if self._interrupt_at is not None and self._interrupt_at <= now:
             self._interrupt(_INTERRUPT_AGAIN_SECONDS)
@@ -169,8 +169,8 @@ class Supervisor:
 
     def _end(self, ended_by: str) -> NoReturn:
         """Kill what is left, wait for the proof, have it cleared up, and only then tell the host."""
-        others = self._household.count_others(self._program) if self._status else 0
-        self._household.kill()
+        others = self._processes.count_others(self._program) if self._status else 0
+        self._processes.kill()
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         answer: dict[str, Any] = {
             "status": self._status if ended_by == "exit" else None,
@@ -206,7 +206,7 @@ class Supervisor:
             wire.send(self._reply, message)
 
 
-def _refuse(run: Birth, failure: StepError) -> None:
+def _refuse(run: RunStart, failure: StepError) -> None:
     """Nothing has been started. Tell the forker that we are done, and the host why."""
     wire.send(run.gate, {"over": True})
     wire.receive(run.gate)

@@ -13,15 +13,15 @@ _MEMORY = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_con
 _PROCESSES = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
 
 
-class Failures(NamedTuple):
+class LimitFailures(NamedTuple):
     """None where nothing counts them."""
 
     memory: int | None
     processes: int | None
 
 
-def failures() -> Failures:
-    return Failures(_counter(_MEMORY, "oom_kill"), _counter(_PROCESSES, "max"))
+def failures() -> LimitFailures:
+    return LimitFailures(_counter(_MEMORY, "oom_kill"), _counter(_PROCESSES, "max"))
 
 
 def _counter(paths: tuple[str, ...], key: str) -> int | None:

@@ -35,7 +35,7 @@ _STICKY = 0o1777
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class UnwantedKind:
     """Things of one kind: programs by name, packages of Debian by name, folders by path; kept for some languages."""
 
     programs: str
@@ -45,7 +45,7 @@ class Kind:
     languages: frozenset[str] = frozenset()
 
 
-PACKAGE_MANAGERS = Kind(
+PACKAGE_MANAGERS = UnwantedKind(
     programs="apt apt-* dpkg dpkg-* pip pip[0-9]* easy_install* pipx uv uvx conda mamba apk rpm rpm2* yum dnf dnf-* "
     "microdnf zypper pacman opkg snap flatpak brew npm npx yarn yarnpkg pnpm corepack gem cargo",
     packages=r"apt|apt-utils|libapt-pkg.*|dpkg|dpkg-dev|libdpkg-perl|python3-pip.*|python3-venv|npm|cargo|snapd",
@@ -55,12 +55,12 @@ PACKAGE_MANAGERS = Kind(
         "*/node_modules/npm", "*/node_modules/corepack", "usr/share/nodejs/npm", "opt/yarn-*", "lib/apk", "usr/lib/rpm",
     ),
 )  # fmt: skip
-DOWNLOADERS = Kind(
+DOWNLOADERS = UnwantedKind(
     programs="curl wget wget2 aria2c nc nc.* ncat netcat socat telnet ftp tftp sftp scp ssh ssh-* rsync lynx w3m",
     packages=r"curl|wget|wget2|aria2|netcat-.*|ncat|socat|telnet|inetutils-.*|ftp|openssh-client|rsync|lynx|w3m",
 )
 COMPILERS = (
-    Kind(
+    UnwantedKind(
         programs="cc c89* c99* gcc gcc-* g++ g++-* c++ cpp cpp-* clang clang-* clang++* tcc gfortran* as ld ld.* gold "
         "*-linux-*-as *-linux-*-ld *-linux-*-ld.* *-linux-*-gcc* *-linux-*-g++* *-linux-*-cpp* make gmake cmake ninja",
         packages=r"gcc|gcc-\d+|g\+\+|g\+\+-\d+|cpp|cpp-\d+|clang.*|binutils.*|libc6-dev|libc-dev-bin|linux-libc-dev|make"
@@ -68,16 +68,16 @@ COMPILERS = (
         folders=("usr/lib/gcc", "usr/libexec/gcc", "usr/include", "usr/local/include"),
         languages=frozenset({"c", "c++", "rust"}),
     ),
-    Kind(
+    UnwantedKind(
         programs="rustc rustdoc rust-* clippy-driver",
         packages=r"rustc|libstd-rust-dev|rust-.*",
         folders=("usr/local/cargo", "usr/local/rustup"),
         languages=frozenset({"rust"}),
     ),
-    Kind(
+    UnwantedKind(
         programs="go gofmt", packages=r"golang.*", folders=("usr/local/go", "usr/lib/go-*"), languages=frozenset({"go"})
     ),
-    Kind(programs="javac jshell jlink", packages=r".*-jdk(?:-.*)?", languages=frozenset({"java"})),
+    UnwantedKind(programs="javac jshell jlink", packages=r".*-jdk(?:-.*)?", languages=frozenset({"java"})),
 )
 
 # Made anew by the engine, or of no use to a program.
@@ -96,7 +96,7 @@ _UNWANTED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Hardened:
+class FilteredContent:
     kept: list[str]
     changed: dict[str, bytes]
     """Files that stay with another content."""
@@ -104,17 +104,17 @@ class Hardened:
     """Of Debian, that stay."""
 
 
-def harden(root: Root, languages: tuple[str, ...], scaffolding: str = NOTHING) -> Hardened:
+def filter_content(root: Root, languages: tuple[str, ...], scaffolding: str = NOTHING) -> FilteredContent:
     """`scaffolding` is a regular expression for further packages of Debian that are to go."""
     kinds = unwanted_kinds(languages)
     packages = re.compile("|".join((scaffolding, *(kind.packages for kind in kinds))))
     stay, gone = dpkg.split(root, lambda name: packages.fullmatch(name) is not None)
     kept = [name for name in root.entries if name not in gone and not _is_unwanted(root, name, kinds)]
     changed = {dpkg.STATUS: dpkg.record_of(stay)} if dpkg.STATUS in root.entries else {}
-    return Hardened(_without_dead_links(root, kept), changed, stay)
+    return FilteredContent(_without_dead_links(root, kept), changed, stay)
 
 
-def unwanted_kinds(languages: tuple[str, ...]) -> tuple[Kind, ...]:
+def unwanted_kinds(languages: tuple[str, ...]) -> tuple[UnwantedKind, ...]:
     return (PACKAGE_MANAGERS, DOWNLOADERS, *(kind for kind in COMPILERS if not kind.languages & set(languages)))
 
 
@@ -122,7 +122,7 @@ def mode_of(mode: int, *, is_folder: bool) -> int:
     return mode & (_STICKY if is_folder else _PERMISSIONS)
 
 
-def _is_unwanted(root: Root, name: str, kinds: tuple[Kind, ...]) -> bool:
+def _is_unwanted(root: Root, name: str, kinds: tuple[UnwantedKind, ...]) -> bool:
     entry = root.entries[name]
     if entry.isdev() or name in _UNWANTED or _is_in(name, PACKAGES_PLACE.lstrip("/")):
         return True

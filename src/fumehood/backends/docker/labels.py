@@ -15,5 +15,5 @@ LEASE = "fumehood.lease"
 POLICY = "fumehood.policy"
 
 
-def labels(policy_digest: str) -> dict[str, str]:
+def container_labels(policy_digest: str) -> dict[str, str]:
     return {OWNER: identity(os.getpid()), LEASE: secrets.token_hex(8), POLICY: policy_digest}

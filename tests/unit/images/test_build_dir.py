@@ -10,7 +10,7 @@ from ordinary import own
 from requirements import require
 
 from fumehood.errors import UsageError
-from fumehood.images.workshop import remove_abandoned
+from fumehood.images.build_dir import remove_abandoned
 
 
 @pytest.fixture

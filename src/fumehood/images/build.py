@@ -13,26 +13,32 @@ from functools import partial
 from pathlib import Path
 
 from fumehood.backends.docker.engine import Engine, ImageFacts
-from fumehood.backends.docker.reference import ENVIRONMENT
-from fumehood.backends.docker.troubles import speaking_to
+from fumehood.backends.docker.errors import speaking_to
+from fumehood.backends.docker.image_reference import ENVIRONMENT
 from fumehood.backends.languages import LANGUAGES
 from fumehood.environments import EnvironmentSpec, EnvironmentStore, InstalledEnvironment, InstallRunner, Target
 from fumehood.errors import UsageError
 from fumehood.host.interpreter import PACKAGES_PLACE
-from fumehood.images import debian
-from fumehood.images import labels as labelled
-from fumehood.images.accounts import add_account
-from fumehood.images.archive import Configuration, ImageArchive, image_configuration
-from fumehood.images.base import export_root, fetch_base
-from fumehood.images.dialogue import with_engine
-from fumehood.images.hardening import NOTHING, Hardened, harden
-from fumehood.images.inventory import PLACE, Component, bill_of_materials, take_stock
-from fumehood.images.labels import FROM, MADE, MADE_AT, PACKAGES, POLICY, PYTHON
-from fumehood.images.layer import Layer
-from fumehood.images.platform import wheel_platform
+from fumehood.images import debian, inventory
+from fumehood.images.archive import Configuration, ImageArchive, Layer, image_configuration
+from fumehood.images.build_dir import BuildDir, open_build_dir
+from fumehood.images.content_filter import NOTHING, FilteredContent, filter_content
+from fumehood.images.dpkg import wheel_platform
+from fumehood.images.engine_calls import export_root, fetch_base, with_engine
+from fumehood.images.inventory import (
+    FROM,
+    MADE,
+    MADE_AT,
+    PACKAGES,
+    PLACE,
+    POLICY,
+    PYTHON,
+    Component,
+    bill_of_materials,
+    take_stock,
+)
 from fumehood.images.recipe import Recipe
-from fumehood.images.root import Root, open_root
-from fumehood.images.workshop import Workshop, open_workshop
+from fumehood.images.root import Root, add_account, open_root
 
 Progress = Callable[[str], None]
 Heartbeat = Callable[[], None]
@@ -48,7 +54,7 @@ def _carry_on() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RootSource:
     """Where a root file system comes from, and for which machine it is."""
 
     archive: Path
@@ -65,12 +71,12 @@ def build_image(
     """
     made_at = _moment(os.environ)
     machine = with_engine(recipe.policy, _machine, heartbeat)
-    with open_workshop() as workshop, ExitStack() as stack:
-        source = _fetch(recipe, machine, workshop, made_at, progress, heartbeat)
+    with open_build_dir() as build_dir, ExitStack() as stack:
+        source = _fetch(recipe, machine, build_dir, made_at, progress, heartbeat)
         root = stack.enter_context(open_root(source.archive))
         environment = _install_packages(recipe, root, source.machine, stack, runner, progress, heartbeat)
         progress("hardening")
-        archive = _assemble(recipe, source, root, environment, workshop.folder / "layer.tar", made_at, heartbeat)
+        archive = _assemble(recipe, source, root, environment, build_dir.folder / "layer.tar", made_at, heartbeat)
         progress(f"loading {recipe.name}, {archive.layer.stat().st_size // 2**20} MiB")
         return with_engine(recipe.policy, partial(_load, archive=archive), heartbeat)
 
@@ -90,14 +96,14 @@ async def _machine(engine: Engine) -> str:
 
 
 def _fetch(
-    recipe: Recipe, machine: str, workshop: Workshop, made_at: int, progress: Progress, heartbeat: Heartbeat
-) -> Source:
+    recipe: Recipe, machine: str, build_dir: BuildDir, made_at: int, progress: Progress, heartbeat: Heartbeat
+) -> RootSource:
     if recipe.base is None:
-        draft = debian.make_root(recipe, machine, workshop, made_at=made_at, progress=progress, heartbeat=heartbeat)
-        return Source(draft, machine, f"Debian {recipe.suite}")
-    draft = workshop.folder / "root.tar"
+        draft = debian.make_root(recipe, machine, build_dir, made_at=made_at, progress=progress, heartbeat=heartbeat)
+        return RootSource(draft, machine, f"Debian {recipe.suite}")
+    draft = build_dir.folder / "root.tar"
     base = with_engine(recipe.policy, partial(_export, recipe.base, draft, progress), heartbeat)
-    return Source(draft, base.machine, f"{recipe.base} ({base.digest})")
+    return RootSource(draft, base.machine, f"{recipe.base} ({base.digest})")
 
 
 async def _export(reference: str, path: Path, progress: Progress, engine: Engine) -> ImageFacts:
@@ -130,26 +136,26 @@ def _install_packages(
 
 def _assemble(
     recipe: Recipe,
-    source: Source,
+    source: RootSource,
     root: Root,
     environment: InstalledEnvironment | None,
     path: Path,
     made_at: int,
     heartbeat: Heartbeat,
 ) -> ImageArchive:
-    hardened = harden(root, recipe.languages, debian.SCAFFOLDING if recipe.base is None else NOTHING)
-    _check_languages(recipe, root, hardened)
+    content = filter_content(root, recipe.languages, debian.SCAFFOLDING if recipe.base is None else NOTHING)
+    _check_languages(recipe, root, content)
     account, labels = add_account(root), _labels(recipe, source, root, environment, made_at)
     layer = Layer(made_at)
-    layer.add_root(root, hardened.kept)
-    for name, content in {**hardened.changed, **account.files}.items():
-        layer.add_file(name, content, 0o644)
+    layer.add_root(root, content.kept)
+    for name, text in {**content.changed, **account.files}.items():
+        layer.add_file(name, text, 0o644)
     for folder in ("workspace", "tmp", "run", "dev", "proc", "sys"):
         layer.add_folder(folder, 0o1777 if folder == "tmp" else 0o755)
     if environment:
         _add_packages(layer, environment, root)
     bill = bill_of_materials(
-        recipe.name, _components(root, hardened, environment), made_at=labels[MADE_AT], properties=labels
+        recipe.name, _components(root, content, environment), made_at=labels[MADE_AT], properties=labels
     )
     layer.add_file(PLACE, json.dumps(bill, indent=1).encode())
     digest = layer.write(path, heartbeat)
@@ -158,8 +164,8 @@ def _assemble(
     return ImageArchive(recipe.name, image_configuration(wanted, digest), path)
 
 
-def _check_languages(recipe: Recipe, root: Root, hardened: Hardened) -> None:
-    kept = set(hardened.kept)
+def _check_languages(recipe: Recipe, root: Root, content: FilteredContent) -> None:
+    kept = set(content.kept)
     for name in recipe.languages:
         missing = [command for command in LANGUAGES[name].commands if not root.find_command(command, kept)]
         if missing:
@@ -170,7 +176,7 @@ def _check_languages(recipe: Recipe, root: Root, hardened: Hardened) -> None:
 
 
 def _labels(
-    recipe: Recipe, source: Source, root: Root, environment: InstalledEnvironment | None, made_at: int
+    recipe: Recipe, source: RootSource, root: Root, environment: InstalledEnvironment | None, made_at: int
 ) -> dict[str, str]:
     python = root.python()
     assert python is not None
@@ -182,7 +188,7 @@ def _labels(
         FROM: source.origin,
         POLICY: recipe.policy.digest,
         PYTHON: ".".join(map(str, python[1])),
-        labelled.LANGUAGES: " ".join(("python", "sh", *recipe.languages)),
+        inventory.LANGUAGES: " ".join(("python", "sh", *recipe.languages)),
         **packages,
     }
 
@@ -195,10 +201,10 @@ def _add_packages(layer: Layer, environment: InstalledEnvironment, root: Root) -
     layer.add_tree(PACKAGES_PLACE.lstrip("/"), environment.folder, lambda content: content.replace(ours, theirs, 1))
 
 
-def _components(root: Root, hardened: Hardened, environment: InstalledEnvironment | None) -> list[Component]:
+def _components(root: Root, content: FilteredContent, environment: InstalledEnvironment | None) -> list[Component]:
     installed = environment.manifest.installed if environment else ()
     python = (Component("pypi", package.name, package.version) for package in installed)
-    return sorted({*take_stock(root, hardened.kept, hardened.packages), *python})
+    return sorted({*take_stock(root, content.kept, content.packages), *python})
 
 
 async def _load(engine: Engine, archive: ImageArchive) -> ImageFacts:

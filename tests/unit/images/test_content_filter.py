@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from unit.images.archives import file, folder, hard_link, link, special, write_archive
 
-from fumehood.images.hardening import harden
-from fumehood.images.layer import Layer
+from fumehood.images.archive import Layer
+from fumehood.images.content_filter import filter_content
 from fumehood.images.root import open_root
 
 USEFUL = ["usr/bin/python3.11", "usr/bin/env", "usr/lib/x86_64-linux-gnu/libgcc_s.so.1", "usr/bin/asan", "usr/bin/pipe"]
@@ -60,7 +60,7 @@ Version: 1
 
 def kept(tmp_path: Path, *entries: tuple[tarfile.TarInfo, bytes], languages: tuple[str, ...] = ()) -> list[str]:
     with open_root(write_archive(tmp_path / "root.tar", *entries)) as root:
-        return harden(root, languages).kept
+        return filter_content(root, languages).kept
 
 
 @pytest.mark.parametrize("name", UNWANTED.values(), ids=UNWANTED.keys())
@@ -105,7 +105,7 @@ def test_a_package_of_debian_goes_with_all_its_files(tmp_path: Path) -> None:
         file("var/lib/dpkg/info/libc6:amd64.postinst"),
     ]
     with open_root(write_archive(tmp_path / "root.tar", *entries)) as root:
-        hardened = harden(root, ())
+        hardened = filter_content(root, ())
     assert hardened.kept == ["bin", "usr/bin/shared", "var/lib/dpkg/status", "var/lib/dpkg/info/libc6:amd64.list"]
     assert [package.name for package in hardened.packages] == ["libc6"]
     record = hardened.changed["var/lib/dpkg/status"].decode()
@@ -116,13 +116,13 @@ def test_a_package_of_debian_goes_with_all_its_files(tmp_path: Path) -> None:
 
 def test_a_package_whose_files_nobody_knows_stays_on_the_record(tmp_path: Path) -> None:
     with open_root(write_archive(tmp_path / "root.tar", file("var/lib/dpkg/status", STATUS.encode()))) as root:
-        assert [package.name for package in harden(root, ()).packages] == ["gcc-12", "libc6"]
+        assert [package.name for package in filter_content(root, ()).packages] == ["gcc-12", "libc6"]
 
 
 def layered(tmp_path: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> dict[str, tarfile.TarInfo]:
     layer = Layer(1_700_000_000)
     with open_root(write_archive(tmp_path / "root.tar", *entries)) as root:
-        layer.add_root(root, harden(root, ()).kept)
+        layer.add_root(root, filter_content(root, ()).kept)
         layer.write(tmp_path / "layer.tar", lambda: None)
     with tarfile.open(tmp_path / "layer.tar") as archive:
         return {info.name: info for info in archive.getmembers()}

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import anyio
 
 from fumehood.backends.docker.engine import Engine
+from fumehood.backends.docker.errors import speaking_to
 from fumehood.backends.docker.interpreter import remove_unused
-from fumehood.backends.docker.ownership import OWNER
-from fumehood.backends.docker.troubles import speaking_to
+from fumehood.backends.docker.labels import OWNER
 from fumehood.errors import FumehoodError
 from fumehood.host.processes import is_gone
 from fumehood.policy.docker import Docker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from unit.backends.porter import Porter
 
-from fumehood.backends.docker.visitors import Visitors
+from fumehood.backends.docker.egress import ContainerEgress
 from fumehood.backends.interface import EgressEndpoint
 from fumehood.guest.contract.frames import FrameError
 from fumehood.guest.contract.limits import MAX_DATAGRAM_BYTES, MOST_CONNECTIONS
@@ -33,7 +33,7 @@ class Room:
         self.sent: list[tuple[dict[str, Any], bytes]] = []
         self.channels = Multiplexer(self._send)
         self.unread_bytes = 0
-        self.visitors = Visitors(self.channels, self._send, lambda: self.unread_bytes)
+        self.egress = ContainerEgress(self.channels, self._send, lambda: self.unread_bytes)
         self.porter = Silent()
         self.endpoint = EgressEndpoint((53, 443), {}, b"", self.porter)
 
@@ -41,7 +41,7 @@ class Room:
         self.sent.append((header, body))
 
     def connect(self, number: object = -1, to: object = ("127.64.0.1", 443)) -> None:
-        self.visitors.admit({"do": "connect", "channel": number, "to": to})
+        self.egress.admit({"do": "connect", "channel": number, "to": to})
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def room() -> Iterator[Room]:
 
 
 def test_a_connection_reaches_the_visit_with_its_destination(room: Room) -> None:
-    room.visitors.enter(room.endpoint)
+    room.egress.enter(room.endpoint)
     room.connect()
     connection, destination = room.porter.visitors[0]
     assert destination == ("127.64.0.1", 443)
@@ -66,12 +66,12 @@ def test_a_connection_reaches_the_visit_with_its_destination(room: Room) -> None
 
 
 def test_doors_are_open_while_somebody_may_use_them(room: Room) -> None:
-    room.visitors.enter(room.endpoint)
-    room.visitors.enter(room.endpoint)
-    room.visitors.leave(room.endpoint)
+    room.egress.enter(room.endpoint)
+    room.egress.enter(room.endpoint)
+    room.egress.leave(room.endpoint)
     assert [header for header, _ in room.sent] == [{"do": "ports", "ports": [53, 443]}]
     room.connect()
-    room.visitors.leave(room.endpoint)
+    room.egress.leave(room.endpoint)
     assert ({"do": "ports", "ports": []}, b"") in room.sent
     assert room.porter.visitors[0][0].recv(1) == b""
 
@@ -80,15 +80,15 @@ def test_whoever_comes_when_nobody_may_go_out_is_turned_away(room: Room) -> None
     room.connect()
     assert room.porter.visitors == []
     assert [header["do"] for header, _ in room.sent] == ["hangup", "end"]
-    room.visitors.answer({"do": "ask", "number": 1}, b"?")
+    room.egress.answer({"do": "ask", "number": 1}, b"?")
     assert room.sent[2:] == [({"do": "answer", "number": 1}, b"")]
 
 
 def test_rules_that_change_change_the_doors_of_runs_under_way(room: Room) -> None:
-    room.visitors.change((53, 8443))
+    room.egress.change((53, 8443))
     assert room.sent == []
-    room.visitors.enter(room.endpoint)
-    room.visitors.change((53, 8443))
+    room.egress.enter(room.endpoint)
+    room.egress.change((53, 8443))
     assert room.sent[-1][0] == {"do": "ports", "ports": [53, 8443]}
 
 
@@ -109,21 +109,21 @@ def test_rules_that_change_change_the_doors_of_runs_under_way(room: Room) -> Non
     ],
 )
 def test_a_connection_that_cannot_be_breaks_off_everything(room: Room, number: object, to: object) -> None:
-    room.visitors.enter(room.endpoint)
+    room.egress.enter(room.endpoint)
     with pytest.raises((FrameError, ValueError, TypeError)):
         room.connect(number, to)
     assert room.porter.visitors == []
 
 
 def test_a_number_cannot_be_used_twice(room: Room) -> None:
-    room.visitors.enter(room.endpoint)
+    room.egress.enter(room.endpoint)
     room.connect(-5)
     with pytest.raises(FrameError):
         room.connect(-5)
 
 
 def test_a_guest_cannot_open_ever_more_connections(room: Room) -> None:
-    room.visitors.enter(room.endpoint)
+    room.egress.enter(room.endpoint)
     before = len(os.listdir("/proc/self/fd"))
     for number in range(MOST_CONNECTIONS):
         room.connect(-1 - number)
@@ -134,17 +134,17 @@ def test_a_guest_cannot_open_ever_more_connections(room: Room) -> None:
 
 
 def test_questions_have_a_size(room: Room) -> None:
-    room.visitors.enter(room.endpoint)
-    room.visitors.answer({"do": "ask", "number": 7}, b"?")
+    room.egress.enter(room.endpoint)
+    room.egress.answer({"do": "ask", "number": 7}, b"?")
     assert room.sent[-1] == ({"do": "answer", "number": 7}, b"echo ?")
     with pytest.raises(FrameError):
-        room.visitors.answer({"do": "ask", "number": 8}, bytes(MAX_DATAGRAM_BYTES + 1))
+        room.egress.answer({"do": "ask", "number": 8}, bytes(MAX_DATAGRAM_BYTES + 1))
 
 
 def test_a_guest_that_asks_without_listening_is_cut_off(room: Room) -> None:
-    room.visitors.enter(room.endpoint)
+    room.egress.enter(room.endpoint)
     room.unread_bytes = 1 << 30
     with pytest.raises(FrameError):
         room.connect()
     with pytest.raises(FrameError):
-        room.visitors.answer({"do": "ask", "number": 1}, b"?")
+        room.egress.answer({"do": "ask", "number": 1}, b"?")

@@ -18,14 +18,14 @@ _DYING_SECONDS, _PAUSE_SECONDS = 10.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class BuildDir:
     folder: Path
     lock: Lock
     """Held by whoever works here, children included: as long as one lives the folder stays."""
 
 
 @contextmanager
-def open_workshop() -> Iterator[Workshop]:
+def open_build_dir() -> Iterator[BuildDir]:
     place = _place()
     HOME.make(place.parent)
     HOME.make(place)
@@ -36,7 +36,7 @@ def open_workshop() -> Iterator[Workshop]:
         lock = try_folder(folder)
         assert lock is not None
     try:
-        yield Workshop(folder, lock)
+        yield BuildDir(folder, lock)
     finally:
         lock.close()
         _clear_up(folder)

@@ -21,7 +21,7 @@ from fumehood.guest.contract.multiplexer import Multiplexer, Send
 _MOST_UNREAD_BYTES = 256 * 1024 * 1024
 
 
-class Visitors:
+class ContainerEgress:
     """Belongs to the bridge, and to its event loop."""
 
     def __init__(self, channels: Multiplexer, send: Send, unread_bytes: Callable[[], int]) -> None:
