@@ -13,7 +13,7 @@ from fumehood.audit.log import current_user
 from fumehood.audit.records import Entry, timestamp
 from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import PROGRAM
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _BATCH = 1000
 _MIB = 1024 * 1024

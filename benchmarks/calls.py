@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import PROGRAM
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _NAME = "tool call over MCP / bare run"
 

@@ -16,7 +16,7 @@ from benchmarks import rivals
 from fumehood.cli.bench.measurement import Row, command, in_turns
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _RUNTIMES = {"docker": (), "gvisor": ("--runtime", "runsc")}
 _PARALLEL = 50

@@ -17,7 +17,7 @@ from benchmarks import proxies
 from benchmarks.servers import DOWNLOAD_MIB, SERVERS
 from fumehood.cli.bench.measurement import Row, private_memory_mib
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _CONNECTS, _REQUESTS, _IDLE, _ROUNDS = 300, 1500, 1000, 4
 # Each prints one number. They run inside a sandbox and outside of it, unchanged.

@@ -12,7 +12,7 @@ from fumehood.cli.bench.runs import interpreter, runner
 from fumehood.environments import EnvironmentSpec, EnvironmentStore
 from fumehood.errors import FumehoodError
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import AsyncSandbox, sandboxed_installer
+from fumehood.sandbox.async_sandbox import AsyncSandbox, sandboxed_installer
 
 _PANDAS = {"environment": {"packages": ["pandas"], "preload": ["pandas"]}, "resources": {"memory": "2G"}}
 

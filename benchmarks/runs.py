@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from benchmarks import rivals
 from fumehood.cli.bench.measurement import Row, command, in_turns
 from fumehood.cli.bench.runs import compiled, hood_run, runner
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 
 async def measure(rounds: int) -> AsyncIterator[Row]:

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from fumehood.cli.bench.measurement import Row
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _MIB = 1024 * 1024
 _FILE_MIB = 1024
@@ -26,13 +26,15 @@ async def measure() -> AsyncIterator[Row]:
         source, copy = Path(disk, "source"), Path(memory, "copy")
         await to_thread.run_sync(_fill, source)
         async with AsyncSandbox(Policy(**_POLICY)) as box:
-            await box.write("warm", b"")
+            await box.files.write("warm", b"")
             peak = _peak_mib()
             baseline = await to_thread.run_sync(_copy, source, copy)
-            yield Row(f"upload {_FILE_MIB} MiB / cp", await _speed(box.upload(source, "big")), "M/s", baseline)
+            yield Row(f"upload {_FILE_MIB} MiB / cp", await _speed(box.files.upload(source, "big")), "M/s", baseline)
             baseline = await to_thread.run_sync(_copy, copy, Path(disk, "copied"))
             target = Path(disk, "target")
-            yield Row(f"download {_FILE_MIB} MiB / cp", await _speed(box.download("big", target)), "M/s", baseline)
+            yield Row(
+                f"download {_FILE_MIB} MiB / cp", await _speed(box.files.download("big", target)), "M/s", baseline
+            )
             yield Row("memory that this took more on the host", _peak_mib() - peak, "M")
 
 

@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
             for display in result.displays:
                 print(display.data["text/plain"], *(kind for kind in display.data if kind != "text/plain"), sep="\n  ")
             for artifact in result.artifacts:
-                box.download(artifact.path, folder / Path(artifact.path).name)
+                box.files.download(artifact.path, folder / Path(artifact.path).name)
                 print(f"{artifact.path}: {artifact.media_type}, {artifact.size} bytes, sha256 {artifact.sha256[:12]}")
         for source in FORBIDDEN:
             print(source.splitlines()[-1], "->", session.run(source).stderr.splitlines()[-1])

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     )
     from fumehood.events import Event, Finished, Stderr, Stdout
     from fumehood.policy import Policy
-    from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
+    from fumehood.results import Artifact, Cause, Denial, Display, RunFailedError, RunResult, Status
+    from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
-    from fumehood.sandbox.files import FileEntry, Transfer
-    from fumehood.sandbox.sandbox import AsyncSandbox
+    from fumehood.sandbox.blocking import BackgroundRun, Files, Sandbox, Session, run
+    from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
     from fumehood.sandbox.session import AsyncSession
-    from fumehood.sandbox.sync import BackgroundRun, Sandbox, Session, run
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
-    "sandbox.sync": ("BackgroundRun", "Sandbox", "Session", "run"),
+    "sandbox.blocking": ("BackgroundRun", "Files", "Sandbox", "Session", "run"),
     "errors": (
         "AuditError",
         "DangerousPolicyWarning",
@@ -53,10 +53,10 @@ _HOMES = {
         "UsageError",
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
-    "sandbox.files": ("FileEntry", "Transfer"),
+    "sandbox.files": ("AsyncFiles", "FileEntry", "FileKind", "Transfer"),
     "policy": ("Policy",),
-    "results": ("Artifact", "Cause", "Denial", "Display", "RunResult", "Status"),
-    "sandbox.sandbox": ("AsyncSandbox",),
+    "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
+    "sandbox.async_sandbox": ("AsyncSandbox",),
     "sandbox.session": ("AsyncSession",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -64,6 +64,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Artifact",
     "AsyncBackgroundRun",
+    "AsyncFiles",
     "AsyncSandbox",
     "AsyncSession",
     "AuditError",
@@ -75,12 +76,15 @@ __all__ = [
     "Display",
     "Event",
     "FileEntry",
+    "FileKind",
+    "Files",
     "Finished",
     "FumehoodError",
     "NewOutput",
     "NotApprovedError",
     "Policy",
     "PolicyError",
+    "RunFailedError",
     "RunResult",
     "Sandbox",
     "SandboxError",

@@ -22,7 +22,7 @@ FumehoodError
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
     └── StepFailedError   a kernel or system call inside that step failed
 
-A program that fails is a result, never an exception.
+A program that fails is a result, not an exception; `result.check()` makes it one, `fumehood.results.RunFailedError`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,12 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Self
+
+from fumehood.errors import FumehoodError
+
+_SHOWN_LINES = 10
+_SHOWN_CHARACTERS = 2000
 
 
 class Status(StrEnum):
@@ -177,6 +183,12 @@ class RunResult:
     def ok(self) -> bool:
         return self.status is Status.SUCCESS
 
+    def check(self) -> Self:
+        """The result itself if the run succeeded, else RunFailedError with the end of what it printed."""
+        if not self.ok:
+            raise RunFailedError(self)
+        return self
+
     @property
     def stdout(self) -> str:
         return self.stdout_bytes.decode("utf-8", "replace")
@@ -197,3 +209,18 @@ class RunResult:
             "stdout": self.stdout,
             "stderr": self.stderr,
         }
+
+
+class RunFailedError(FumehoodError):
+    """A run did not succeed, and its caller had asked `check()`; `result` is all of it."""
+
+    def __init__(self, result: RunResult) -> None:
+        reason = result.detail or (f"exit code {result.exit_code}" if result.cause is Cause.EXIT else result.cause)
+        printed = _end(result.stderr) or _end(result.stdout)
+        super().__init__(f"the run ended with {result.status}: {reason}" + (f"\n{printed}" if printed else ""))
+        self.result = result
+
+
+def _end(text: str) -> str:
+    """The last lines of it, and not too much of them."""
+    return "\n".join(text.rstrip().splitlines()[-_SHOWN_LINES:])[-_SHOWN_CHARACTERS:]

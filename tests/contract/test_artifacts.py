@@ -35,7 +35,7 @@ def test_each_run_has_its_own_artifacts(open_box: OpenBox) -> None:
 
 def test_what_the_caller_puts_in_is_not_the_runs(open_box: OpenBox) -> None:
     box = open_box(filesystem={"outputs": ["*"]})
-    box.write("mine", b"")
+    box.files.write("mine", b"")
     assert [artifact.path for artifact in box.run("open('its', 'w')").artifacts] == ["its"]
 
 
@@ -82,10 +82,10 @@ def test_a_tree_of_thousands_of_levels_is_no_trouble(open_box: OpenBox) -> None:
 
 def test_what_may_leave_is_listed_as_it_is_now(open_box: OpenBox) -> None:
     box = open_box(filesystem={"outputs": ["out/**"]})
-    assert box.outputs() == {}
-    box.write("out/mine", b"123")
+    assert box.files.outputs() == {}
+    box.files.write("out/mine", b"123")
     box.run("import os; open('out/its', 'w'); open('elsewhere', 'w'); os.symlink('/etc/passwd', 'out/link')")
-    assert {path: entry.size for path, entry in box.outputs().items()} == {"out/its": 0, "out/mine": 3}
-    box.remove("out/mine")
-    assert list(box.outputs()) == ["out/its"]
-    assert open_box().outputs() == {}
+    assert {path: entry.size for path, entry in box.files.outputs().items()} == {"out/its": 0, "out/mine": 3}
+    box.files.remove("out/mine")
+    assert list(box.files.outputs()) == ["out/its"]
+    assert open_box().files.outputs() == {}

@@ -138,11 +138,11 @@ async def test_files_are_recorded_on_their_way_in_and_out(
     (tmp_path / "tree" / "below").mkdir(parents=True)
     (tmp_path / "tree" / "below" / "a").write_bytes(b"a")
     async with AsyncSandbox(make_policy(filesystem={"outputs": ["**"]}), audit=log) as box:
-        await box.write("in.txt", b"in")
-        await box.upload(tmp_path / "tree", "tree")
+        await box.files.write("in.txt", b"in")
+        await box.files.upload(tmp_path / "tree", "tree")
         result = await box.run("open('made', 'w').write('made')")
-        await box.read("made")
-        await box.download("tree", tmp_path / "copy")
+        await box.files.read("made")
+        await box.files.download("tree", tmp_path / "copy")
     paths = [(kind, data["path"], data.get("target")) for kind, data in told(log, kind="file")]
     assert paths == [
         ("file.in", "in.txt", None),
@@ -159,7 +159,7 @@ async def test_what_the_policy_denies_is_recorded(make_policy: MakePolicy, log: 
         with pytest.raises(DeniedError):
             await box.run("pass", timeout=60)
         with pytest.raises(DeniedError):
-            await box.read("x")
+            await box.files.read("x")
     denied = [(data["action"], data["reason"]) for _, data in told(log, kind="request.denied")]
     assert [action for action, _ in denied] == ["run", "read"]
     assert "resources.timeout" in denied[0][1]
@@ -183,20 +183,20 @@ async def test_when_the_log_fails_nothing_runs_and_nothing_leaves(
     make_policy: MakePolicy, log: AuditLog, tmp_path: Path
 ) -> None:
     async with AsyncSandbox(make_policy(filesystem={"outputs": ["**"]}), audit=log) as box:
-        await box.write("x", b"secret")
+        await box.files.write("x", b"secret")
         with taken_away(log, tmp_path / "aside"):
             for attempt in (
                 lambda: box.run("open('ran', 'w')"),
                 lambda: box.start("open('ran', 'w')"),
                 lambda: anext(box.stream("open('ran', 'w')")),
                 lambda: box.session().run("open('ran', 'w')"),
-                lambda: box.read("x"),
-                lambda: box.download("x", tmp_path / "out"),
+                lambda: box.files.read("x"),
+                lambda: box.files.download("x", tmp_path / "out"),
             ):
                 with pytest.raises(AuditError):
                     await attempt()
         assert not (tmp_path / "out").exists()
-        assert [entry.name for entry in await box.list()] == ["x"]
+        assert [entry.name for entry in await box.files.list()] == ["x"]
         assert (await box.run("print(1)")).stdout == "1\n"
 
 

@@ -51,7 +51,7 @@ def test_streams_and_background_runs_are_judged_too(open_box: OpenBox) -> None:
 
 def test_a_script_that_lies_in_the_sandbox_is_not_the_one_that_was_judged(open_box: OpenBox) -> None:
     box = open_box(commands=COMMANDS)
-    box.write("x.sh", b"rm x")
+    box.files.write("x.sh", b"rm x")
     assert box.run("ls", language="bash", name="/workspace/x.sh").status is Status.DENIED
 
 

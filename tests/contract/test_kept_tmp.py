@@ -30,35 +30,35 @@ def test_what_one_run_leaves_in_tmp_the_next_finds(box: Sandbox) -> None:
 
 
 def test_files_go_to_tmp_and_come_from_there(box: Sandbox, tmp_path: Path) -> None:
-    box.write("/tmp/out/a", b"1")
-    box.mkdir("/tmp/folder")
+    box.files.write("/tmp/out/a", b"1")
+    box.files.mkdir("/tmp/folder")
     assert box.run("open('/tmp/out/b', 'w').write(open('/tmp/out/a').read() + '2')").ok
-    assert box.read("/tmp/out/b") == b"12"
-    assert [entry.name for entry in box.list("/tmp")] == ["folder", "out"]
-    assert box.stat("/tmp/out/b").size == 2
+    assert box.files.read("/tmp/out/b") == b"12"
+    assert [entry.name for entry in box.files.list("/tmp")] == ["folder", "out"]
+    assert box.files.stat("/tmp/out/b").size == 2
     (tmp_path / "here").write_text("up")
-    box.upload(tmp_path / "here", "/tmp/")
+    box.files.upload(tmp_path / "here", "/tmp/")
     assert box.run(argv=["cat", "/tmp/here"]).stdout == "up"
-    assert box.download("/tmp/out", tmp_path / "copy").files == 2
-    box.remove("/tmp/out", recursive=True)
+    assert box.files.download("/tmp/out", tmp_path / "copy").files == 2
+    box.files.remove("/tmp/out", recursive=True)
     with pytest.raises(UsageError, match="always exists"):
-        box.remove("/tmp", recursive=True)
+        box.files.remove("/tmp", recursive=True)
 
 
 def test_only_what_outputs_name_leaves_tmp(make_policy: MakePolicy, box: Sandbox) -> None:
-    box.write("/tmp/x", b"")
+    box.files.write("/tmp/x", b"")
     with pytest.raises(DeniedError, match=r"filesystem\.outputs"):
-        box.read("/tmp/x")
+        box.files.read("/tmp/x")
     with Sandbox(make_policy(filesystem={"outputs": ["**"]}), keep_tmp=True) as other:
-        other.write("/tmp/x", b"")
+        other.files.write("/tmp/x", b"")
         with pytest.raises(DeniedError, match=r"filesystem\.outputs"):
-            other.read("/tmp/x")
+            other.files.read("/tmp/x")
 
 
 def test_a_kept_tmp_is_no_larger_than_the_policy_says(box: Sandbox) -> None:
-    box.write("/tmp/x", bytes(700_000))
+    box.files.write("/tmp/x", bytes(700_000))
     with pytest.raises(DeniedError, match="no room"):
-        box.write("/tmp/y", bytes(700_000))
+        box.files.write("/tmp/y", bytes(700_000))
     result = box.run("open('/tmp/y', 'wb').write(bytes(700_000))")
     assert result.cause is Cause.DISK
 
@@ -68,4 +68,4 @@ def test_without_it_each_run_has_its_own(make_policy: MakePolicy) -> None:
         assert fresh.run("open('/tmp/x', 'w')").ok
         assert fresh.run("import os; print(os.listdir('/tmp'))").stdout == "[]\n"
         with pytest.raises(UsageError, match="made anew"):
-            fresh.read("/tmp/x")
+            fresh.files.read("/tmp/x")

@@ -224,7 +224,7 @@ with open("all", "wb") as everything:
 print(json.loads(answer)["path"])
 """
     assert run(box, code).stdout == "/who\n"
-    everything = box.read("all")
+    everything = box.files.read("all")
     assert b"a marker-that only-memory has" in everything
     assert TOKEN.encode() not in everything
     assert outside.secure.requests[-1]["headers"]["Authorization"] == f"Bearer {TOKEN}"  # type: ignore[index]

@@ -107,10 +107,10 @@ WHERE_AM_I = "import os, sys\nimport neighbour\nprint(__file__, sys.argv[0], sys
 
 
 def test_a_script_that_lies_in_the_workspace_finds_itself_there(box: Sandbox) -> None:
-    box.write("sub/neighbour.py", "")
-    box.write("sub/script.py", WHERE_AM_I)
+    box.files.write("sub/neighbour.py", "")
+    box.files.write("sub/script.py", WHERE_AM_I)
     result = box.run(WHERE_AM_I, name="/workspace/sub/script.py")
     assert result.stdout == "/workspace/sub/script.py /workspace/sub/script.py /workspace/sub /workspace\n"
     assert 'File "/workspace/sub/script.py", line 4' in result.stderr
-    box.write("script.sh", "echo $0")
+    box.files.write("script.sh", "echo $0")
     assert box.run("echo $0", language="sh", name="/workspace/script.sh").stdout == "/workspace/script.sh\n"

@@ -104,13 +104,13 @@ async def test_nothing_but_the_inside_comes_out_during(
         contents, names = set[bytes](), set[str]()
         for number in tries(READS):
             with suppress(UsageError):
-                contents.add(await box.read(("out/x", "out/sub/x", "out/sub/up")[number % 3]))
+                contents.add(await box.files.read(("out/x", "out/sub/x", "out/sub/up")[number % 3]))
         for number in tries(LISTS):
             with suppress(UsageError):
-                names |= {entry.name for entry in await box.list(("out", "out/sub")[number % 2])}
+                names |= {entry.name for entry in await box.files.list(("out", "out/sub")[number % 2])}
         for number in tries(DOWNLOADS):
             with suppress(UsageError):
-                await box.download("out", downloads / str(number))
+                await box.files.download("out", downloads / str(number))
     assert contents <= {b"inside"}
     assert names <= {"x", "sub", "up"}
     for folder, _, files in os.walk(downloads):
@@ -128,11 +128,11 @@ WRITES = {
 async def test_an_upload_goes_nowhere_else(box: AsyncSandbox, host_secret: Path, canary: str, plant: str) -> None:
     async with lingering_attack(box, f"{plant}\nfound = True", secret=str(host_secret)):
         with pytest.raises(UsageError, match="leads out of the workspace"):
-            await box.write("in/secret.txt", b"overwritten")
+            await box.files.write("in/secret.txt", b"overwritten")
         with pytest.raises(UsageError, match="leads out of the workspace"):
-            await box.mkdir("in/made")
+            await box.files.mkdir("in/made")
         with pytest.raises(UsageError, match="leads out of the workspace"):
-            await box.remove("in/secret.txt")
+            await box.files.remove("in/secret.txt")
     assert host_secret.read_text() == canary
     assert os.listdir(host_secret.parent) == ["secret.txt"]
 
@@ -148,26 +148,26 @@ async def test_a_link_in_a_kept_tmp_does_not_bring_out_what_no_output_names(back
         assert (await box.run(argv=["ln", "-s", "/data/secret", "/data", "/tmp"])).ok
         for path in ("/tmp/secret", "/tmp/data/secret"):
             with pytest.raises(UsageError, match="leads out"):
-                print("GOT", await box.read(path))
+                print("GOT", await box.files.read(path))
 
 
 async def test_a_secret_of_the_host_has_no_path_in_the_sandbox(box: AsyncSandbox, host_secret: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        await box.stat(str(host_secret))
+        await box.files.stat(str(host_secret))
     with pytest.raises(UsageError, match="does not exist"):
-        await box.list(str(host_secret.parent))
+        await box.files.list(str(host_secret.parent))
 
 
 async def test_the_service_cannot_be_seen_traced_or_stopped(box: AsyncSandbox) -> None:
     """It is a process beside the run's; from inside the run there is no such process."""
-    await box.write("x", b"")
+    await box.files.write("x", b"")
     code = """
         found = [outcome(lambda: os.kill(-1, 9)), sorted(name for name in os.listdir("/proc") if name.isdigit())]
     """
     async with lingering_attack(box, code) as found:
         assert len(found[1]) <= 2
         try:
-            answer = await box.read("x")
+            answer = await box.files.read("x")
         except SandboxError:
             answer = b"the service is gone"
         assert answer == b""
@@ -187,8 +187,8 @@ async def test_a_tree_made_to_exhaust_comes_out_bounded(box: AsyncSandbox, downl
     """
     async with lingering_attack(box, code):
         with pytest.raises(Exception, match="more than the 256M that the workspace can hold"):
-            await box.download("out", downloads / "copy")
+            await box.files.download("out", downloads / "copy")
         assert os.listdir(downloads) == []
-        await box.remove("out", recursive=True)
-        assert await box.list() == []
+        await box.files.remove("out", recursive=True)
+        assert await box.files.list() == []
     shutil.rmtree(downloads)

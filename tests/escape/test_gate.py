@@ -63,7 +63,7 @@ async def test_a_session_has_no_copy_of_the_secret(native: AsyncSandbox) -> None
 async def test_there_is_one_copy_of_the_secret_and_it_is_the_cells(
     native: AsyncSandbox, tries: Callable[[int], Iterator[int]]
 ) -> None:
-    await native.write("file", b"what the file service was asked to write")
+    await native.files.write("file", b"what the file service was asked to write")
     async with native.session() as session, lingering_attack(native, "found = os.getpid()"):
         await session.run("1")
         for cell, secret in gates():

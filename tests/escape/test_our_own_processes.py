@@ -35,11 +35,11 @@ await Once()
 async def test_a_file_of_the_users_is_never_imported_by_ours(make_sandbox: MakeSandbox, host_folder: Path) -> None:
     async with make_sandbox(filesystem={"outputs": ["out/**"]}) as box:
         assert (await box.run(PLANT)).exit_code == 0
-        await box.write("out/a", b"data")
-        await box.mkdir("folder")
-        assert await box.read("out/a") == b"data"
-        await box.download("out", host_folder / "out")
-        await box.remove("folder")
+        await box.files.write("out/a", b"data")
+        await box.files.mkdir("folder")
+        assert await box.files.read("out/a") == b"data"
+        await box.files.download("out", host_folder / "out")
+        await box.files.remove("folder")
         async with box.session() as session:
             assert (await session.run("1 + 1")).displays
             assert (await session.run("print(input())", stdin="text")).stdout == "text\n"
@@ -51,4 +51,4 @@ async def test_a_file_of_the_users_is_never_imported_by_ours(make_sandbox: MakeS
         assert (await box.run(argv=["true"])).exit_code == 0
         assert (await (await box.start("print(1)")).wait()).stdout == "1\n"
         assert (await (await box.start(argv=["true"], terminal=(80, 24))).wait()).exit_code == 0
-        assert [entry.name for entry in await box.list("marks")] == []
+        assert [entry.name for entry in await box.files.list("marks")] == []

@@ -128,4 +128,4 @@ async def test_somebody_can_be_asked_before_each_command() -> None:
         script = Script(command(1, "touch made"), Content.from_text("made"))
         answer = await Agent(client=script, tools=[shell.as_function()]).run("make it")
         assert len(answer.user_input_requests) == 1
-        assert await shell.sandbox.list() == []
+        assert await shell.sandbox.files.list() == []

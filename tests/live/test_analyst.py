@@ -65,7 +65,7 @@ def test_artifacts_are_what_the_outputs_name(box: Sandbox, session: Session) -> 
     session.run("import os\nos.makedirs('out', exist_ok=True)")
     (artifact,) = session.run("open('out/x.csv', 'w').write('1')\nopen('out/y.txt', 'w').write('2')").artifacts
     assert (artifact.path, artifact.media_type, artifact.size) == ("out/x.csv", "text/csv", 1)
-    assert artifact.sha256 == hashlib.sha256(box.read("out/x.csv")).hexdigest()
+    assert artifact.sha256 == hashlib.sha256(box.files.read("out/x.csv")).hexdigest()
 
 
 @pytest.mark.parametrize(

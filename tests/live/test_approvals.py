@@ -278,7 +278,7 @@ def test_a_shell_or_a_sandbox_alone_does_not_open_under_rules_that_nobody_applie
 ) -> None:
     with open_terminal("shell", "--policy", policy, env=place) as terminal:
         assert terminal.wait_for_end() == 126
-    assert "approvals: not enforced by backend native: a sandbox alone asks nobody" in said(terminal)
+    assert "approvals: not enforced by backend native: a sandbox alone does not ask for them" in said(terminal)
 
 
 @pytest.mark.parametrize(("name", "command", "shown"), list(scenes()), ids=[name for name, _, _ in scenes()])

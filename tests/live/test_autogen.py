@@ -189,7 +189,7 @@ async def test_files_of_unnamed_blocks_are_deleted_if_wanted(delete: bool) -> No
     async with SandboxCodeExecutor(delete_tmp_files=delete) as executor:
         await execute(executor, ("python", "1 / 0"))
         await execute(executor, ("python", "# filename: named.py\npass"))
-        names = {entry.name for entry in await executor.sandbox.list()}
+        names = {entry.name for entry in await executor.sandbox.files.list()}
     assert "named.py" in names
     assert len(names) == (1 if delete else 2)
 
@@ -343,7 +343,7 @@ async def test_a_token_that_is_cancelled_already_lets_nothing_begin(each_executo
     token.cancel()
     result = await each_executor.execute_code_blocks([CodeBlock(code="touch traces", language="sh")], token)
     assert (result.status, result.code_file) == (Status.CANCELLED, None)
-    assert await each_executor.sandbox.list() == []
+    assert await each_executor.sandbox.files.list() == []
 
 
 async def test_cancelling_the_task_is_no_result(make: Make, folder: Path) -> None:
@@ -408,7 +408,7 @@ async def test_an_executor_can_be_started_again_and_begins_empty(make: Make) -> 
     for _ in range(2):
         await executor.start()
         await executor.start()
-        assert await executor.sandbox.list() == []
+        assert await executor.sandbox.files.list() == []
         await execute(executor, ("sh", "touch file"))
         await executor.stop()
         await executor.stop()

@@ -177,7 +177,7 @@ def test_an_engine_is_reached_over_tcp(place: Path) -> None:
         Sandbox(Policy(backend="docker", docker={"host": f"tcp://127.0.0.1:{port}"})) as box,
     ):
         assert box.run("print(6 * 7)").stdout == "42\n"
-        box.write("file", b"x" * 300_000)
+        box.files.write("file", b"x" * 300_000)
         assert box.run("import os; print(os.stat('file').st_size)").stdout == "300000\n"
 
 
@@ -310,7 +310,7 @@ def test_a_user_that_has_a_name_in_the_image_is_who_programs_run_as(
     name_user: Callable[[str], str], backend: str
 ) -> None:
     with Sandbox(Policy(backend=backend, image=name_user("games"))) as box:
-        box.write("file", b"x")
+        box.files.write("file", b"x")
         assert box.run("import os; os.stat('file'); print(os.getuid(), os.getgid())").stdout == "5 60\n"
     with Sandbox(Policy(backend=backend, image=name_user("0:0"))) as box:
         assert box.run("import os; print(os.getuid(), os.getgid())").stdout == "65534 65534\n"

@@ -26,7 +26,7 @@ from unit.images.archives import file, link, write_archive
 from fumehood import FumehoodError, Policy, Sandbox, UsageError
 from fumehood.backends.docker.ssh import ssh_argv
 from fumehood.images import Recipe, build_image, list_images
-from fumehood.sandbox.sandbox import sandboxed_installer
+from fumehood.sandbox.async_sandbox import sandboxed_installer
 
 AS_NOBODY = """
 import os, sys
@@ -148,7 +148,7 @@ def test_a_sandbox_works_over_tls(place: Path, tmp_path: Path) -> None:
     with relay_to(place / "engine.sock", context) as port:
         section = {"host": f"tcp://127.0.0.1:{port}", **certificates(tmp_path)}
         with Sandbox(Policy(backend="docker", docker=section)) as box:
-            box.write("file", b"x" * 300_000)
+            box.files.write("file", b"x" * 300_000)
             assert box.run("import os; print(os.stat('file').st_size)").stdout == "300000\n"
 
 
@@ -249,7 +249,7 @@ def test_an_engine_is_reached_over_ssh_and_no_ssh_is_left(ssh_host: str) -> None
     program = (
         "import sys\nfrom fumehood import Policy, Sandbox\n"
         "with Sandbox(Policy(backend='docker', docker={'host': sys.argv[1]})) as box:\n"
-        "    box.write('file', b'x' * 300_000)\n"
+        "    box.files.write('file', b'x' * 300_000)\n"
         "    print(box.run('import os; print(os.stat(\"file\").st_size)').stdout, end='')\n"
         "print('closed', flush=True)\n"
     )

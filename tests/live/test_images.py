@@ -19,7 +19,7 @@ from unit.images.archives import file, link, write_archive
 
 from fumehood import DeniedError, FumehoodError, Policy, Sandbox, UnenforceableError, UsageError
 from fumehood.images import Recipe, build_image, inspect_image, list_images, remove_image
-from fumehood.sandbox.sandbox import sandboxed_installer
+from fumehood.sandbox.async_sandbox import sandboxed_installer
 
 GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n"}, version="1.5")
 NAME = "fumehood-test-image:1"

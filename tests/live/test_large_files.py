@@ -45,9 +45,9 @@ def test_a_gigabyte_goes_in_and_out_in_constant_memory(large_file: Path, tmp_pat
     policy = Policy(filesystem={"workspace": {"size": "1100M"}, "outputs": ["out/**"]}, resources={"memory": "256M"})
     before, others = peak_mib(os.getpid()), set(descendants(os.getpid()))
     with Sandbox(policy) as box:
-        assert box.upload(large_file, "out/large").bytes == FILE_MIB * MIB
+        assert box.files.upload(large_file, "out/large").bytes == FILE_MIB * MIB
         (digest,) = box.run(argv=["sha256sum", "out/large"]).stdout.split()[:1]
-        assert box.download("out/large", tmp_path / "back").bytes == FILE_MIB * MIB
+        assert box.files.download("out/large", tmp_path / "back").bytes == FILE_MIB * MIB
         inside = {process: peak_mib(process) for process in set(descendants(os.getpid())) - others}
     assert digest == sha256(large_file) == sha256(tmp_path / "back")
     (tmp_path / "back").unlink()

@@ -249,11 +249,11 @@ async def test_a_call_that_needs_approval_waits_for_it_and_is_made_once(
         assert isinstance(first.output, DeferredToolRequests)
         (asked,) = first.output.approvals
         assert first.output.metadata[asked.tool_call_id]["risk"] == "high"
-        assert await toolset.toolbox.sandbox.list() == []
+        assert await toolset.toolbox.sandbox.files.list() == []
         answer = DeferredToolResults(approvals={asked.tool_call_id: True})
         second = await agent.run(message_history=first.all_messages(), deferred_tool_results=answer)
         assert second.output == "made"
-        assert [entry.name for entry in await toolset.toolbox.sandbox.list()] == ["made"]
+        assert [entry.name for entry in await toolset.toolbox.sandbox.files.list()] == ["made"]
     records = AuditLog.at(tmp_path).find(Query())
     told = [
         (record.kind, record.parse()["data"].get("by")) for record in records if record.kind.startswith("approval.")
@@ -274,4 +274,4 @@ async def test_a_call_that_is_not_approved_is_not_made() -> None:
         answer = DeferredToolResults(approvals={first.output.approvals[0].tool_call_id: ToolDenied("no")})
         second = await agent.run(message_history=first.all_messages(), deferred_tool_results=answer)
         assert returned(second.all_messages()) == ["no"]
-        assert await toolset.toolbox.sandbox.list() == []
+        assert await toolset.toolbox.sandbox.files.list() == []

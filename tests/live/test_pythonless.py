@@ -108,14 +108,14 @@ def test_limits_hold(box: Sandbox) -> None:
 
 
 def test_files_go_in_and_out(box: Sandbox, tmp_path: Path) -> None:
-    box.write("in.txt", b"x" * 300_000)
+    box.files.write("in.txt", b"x" * 300_000)
     assert box.run("wc -c < in.txt; echo made > out.txt", language="sh").stdout.strip() == "300000"
-    assert box.read("out.txt") == b"made\n"
-    assert {entry.name for entry in box.list()} == {"in.txt", "out.txt"}
+    assert box.files.read("out.txt") == b"made\n"
+    assert {entry.name for entry in box.files.list()} == {"in.txt", "out.txt"}
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "leaf").write_text("leaf")
-    box.upload(tmp_path / "tree", "tree")
-    box.download("tree", tmp_path / "back")
+    box.files.upload(tmp_path / "tree", "tree")
+    box.files.download("tree", tmp_path / "back")
     assert (tmp_path / "back" / "leaf").read_text() == "leaf"
 
 
@@ -138,7 +138,7 @@ def test_python_is_refused_before_anything_starts(box: Sandbox, image: str) -> N
         session.run("1")
     with pytest.raises(UsageError, match=r"language 'bash' is not available .*; available: sh$"):
         box.run("true", language="bash")
-    assert box.list() == []
+    assert box.files.list() == []
 
 
 def test_what_is_for_python_is_refused_when_the_sandbox_opens(make_policy: Callable[..., Policy]) -> None:
@@ -181,8 +181,8 @@ def test_two_sandboxes_share_one_interpreter_and_nothing_else(place: Path, make_
     with Sandbox(policy) as first:
         before = volumes(place)
         with Sandbox(policy) as second:
-            first.write("own", b"first")
-            assert second.list() == []
+            first.files.write("own", b"first")
+            assert second.files.list() == []
             assert (first.run(argv=["cat", "own"]).stdout, second.run(argv=["echo", "2"]).stdout) == ("first", "2\n")
             assert before
             assert volumes(place) == before

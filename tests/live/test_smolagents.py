@@ -141,7 +141,7 @@ def test_code_has_what_the_policy_gives(backend: str, monkeypatch: pytest.Monkey
             executor("open('/etc/shadow')")
         with pytest.raises(CodeFailedError, match="longer than 1s"):
             executor("while True: pass")
-        executor.sandbox.write("data.txt", "from outside")
+        executor.sandbox.files.write("data.txt", "from outside")
         assert executor("open('data.txt').read()").output == "'from outside'"
     with pytest.raises(UsageError, match="not open"):
         assert executor.sandbox

@@ -101,7 +101,7 @@ async def test_its_file_service_is_lost_soon(policy: Policy, stop: Stop) -> None
         await box.run("pass")
         stop()
         with anyio.fail_after(SECONDS + 11), pytest.raises(SandboxError, match="did not answer"):
-            await box.write("file", bytes(10_000_000))
+            await box.files.write("file", bytes(10_000_000))
 
 
 async def test_cancelling_its_run_does_not_take_long(policy: Policy, stop: Stop) -> None:
@@ -109,7 +109,7 @@ async def test_cancelling_its_run_does_not_take_long(policy: Policy, stop: Stop)
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(box.run, "import signal\nopen('up', 'w').close()\nsignal.pause()")
-                while "up" not in [entry.name for entry in await box.list()]:
+                while "up" not in [entry.name for entry in await box.files.list()]:
                     pass
                 stop()
                 tasks.cancel_scope.cancel()

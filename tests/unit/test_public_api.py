@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import fumehood
-from fumehood import AsyncSandbox, Sandbox
+from fumehood import AsyncBackgroundRun, AsyncFiles, AsyncSandbox, BackgroundRun, Files, Sandbox
 
 PROMISED = {
     "run",
@@ -92,10 +92,16 @@ def test_results_and_errors_need_no_pydantic() -> None:
     assert python(code) == "False\n"
 
 
-@pytest.mark.parametrize("name", [name for name in vars(AsyncSandbox) if not name.startswith("_")])
-def test_the_blocking_sandbox_has_every_method(name: str) -> None:
-    twin = getattr(Sandbox, name)
-    original = getattr(AsyncSandbox, name)
+TWINS = {AsyncSandbox: Sandbox, AsyncFiles: Files, AsyncBackgroundRun: BackgroundRun}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(kind, name) for kind in TWINS for name in vars(kind) if name[0] != "_" and name not in ("close", "is_concluded")],
+)
+def test_the_blocking_classes_have_every_method(kind: type, name: str) -> None:
+    twin = getattr(TWINS[kind], name)
+    original = getattr(kind, name)
     assert callable(twin) == callable(original)
     if callable(original):
         assert inspect.signature(twin).parameters == inspect.signature(original).parameters

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.results import Cause, Display, Outcome, Record, RunResult, Status
+from fumehood.results import Cause, Display, Outcome, Record, RunFailedError, RunResult, Status
 
 OUTCOME = Outcome(
     status=Status.SUCCESS,
@@ -108,3 +108,24 @@ def test_a_result_can_be_copied_and_sent() -> None:
     made = result(b"out")
     assert copy.deepcopy(made) == pickle.loads(pickle.dumps(made)) == made
     assert hash(made) == hash(copy.copy(made))
+
+
+def test_a_checked_success_is_the_result_itself() -> None:
+    succeeded = result(status=Status.SUCCESS)
+    assert succeeded.check() is succeeded
+
+
+def test_a_checked_failure_raises_with_the_end_of_the_output() -> None:
+    lines = "\n".join(f"line {number}" for number in range(100))
+    failed = result(stderr=lines.encode(), status=Status.ERROR, exit_code=3)
+    with pytest.raises(
+        RunFailedError, match=r"the run ended with error: exit code 3\nline 90\n[\s\S]*line 99$"
+    ) as caught:
+        failed.check()
+    assert caught.value.result is failed
+
+
+def test_a_checked_failure_prefers_the_reason_to_the_exit_code() -> None:
+    failed = result(status=Status.TIMEOUT, cause=Cause.WALL_TIME, detail="it took longer than 5s; raise --timeout")
+    with pytest.raises(RunFailedError, match="ended with timeout: it took longer than 5s"):
+        failed.check()

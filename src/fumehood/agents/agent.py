@@ -39,9 +39,9 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.audit import AuditChoice
 from fumehood.sandbox.request import place_in_policy
-from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.approvals import Ask
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.functions import Function, as_tools

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from fumehood.errors import UsageError
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 
 class ArtifactFolder:
@@ -25,7 +25,7 @@ class ArtifactFolder:
     async def take(self, box: AsyncSandbox, path: str) -> None:
         target = self.path / path
         await anyio.to_thread.run_sync(self._make_room, path, target)
-        await box.download(path, target)
+        await box.files.download(path, target)
         self._taken.add(path)
 
     def _make_room(self, path: str, target: Path) -> None:

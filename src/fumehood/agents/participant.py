@@ -21,7 +21,7 @@ from fumehood.agents.task import ParticipantFacts, TaskContext, TaskRunner, Turn
 from fumehood.audit.trail import Trail
 from fumehood.concurrency.portal import run_blocking
 from fumehood.errors import UsageError
-from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.audit import AuditChoice
 
 
 class Participant(ABC, Generic[OutputT_co]):

@@ -28,8 +28,8 @@ from fumehood.runtime.agent import RuntimeAgent, handles
 from fumehood.runtime.context import MessageContext
 from fumehood.runtime.identity import AgentId
 from fumehood.runtime.toolbox import GrantedSandbox
-from fumehood.sandbox.opening import AuditChoice
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.audit import AuditChoice
 from fumehood.tools.calls import Gate
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.result import head_and_tail

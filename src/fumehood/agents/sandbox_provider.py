@@ -14,8 +14,8 @@ from typing import Protocol
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import Trail
 from fumehood.policy import Policy
-from fumehood.sandbox.opening import AuditChoice, find_trail
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.audit import AuditChoice, find_trail
 from fumehood.tools.calls import Gate
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.tool import Tool

@@ -28,7 +28,7 @@ from fumehood.audit.events import Digest
 from fumehood.audit.trail import Trail
 from fumehood.errors import NotGrantedError, UsageError
 from fumehood.results import Artifact
-from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.audit import AuditChoice
 
 if TYPE_CHECKING:
     from fumehood.agents.participant import Participant

@@ -22,7 +22,7 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.results import Artifact
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools.approvals import Approvals, ApprovalStore
 from fumehood.tools.calls import Gate
 from fumehood.tools.events import ToolRefused
@@ -138,5 +138,5 @@ class ToolRunner:
             return
         for path in self._fresh:
             with suppress(UsageError):
-                await self._box.stat(path)
+                await self._box.files.stat(path)
                 await self._setup.out.take(self._box, path)

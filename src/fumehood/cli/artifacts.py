@@ -11,7 +11,7 @@ from fumehood.cli.output import ProgramOutput, say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, format_size
 from fumehood.results import Artifact, Display
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "application/pdf": ".pdf"}
 
@@ -58,7 +58,7 @@ class ArtifactFolder:
         for artifact in artifacts:
             path = self._folder / artifact.path
             draft = self._draft_of(path)
-            await box.download(artifact.path, draft)
+            await box.files.download(artifact.path, draft)
             self._put(draft, path)
 
     def _draft_of(self, path: Path) -> Path:

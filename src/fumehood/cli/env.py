@@ -13,7 +13,7 @@ from fumehood.cli.output import BOLD, paint, say
 from fumehood.environments import EnvironmentSpec, EnvironmentStore, InstalledEnvironment
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import sandboxed_installer
+from fumehood.sandbox.async_sandbox import sandboxed_installer
 
 _DAY_SECONDS = 24 * 3600
 _MIB = 1024 * 1024

@@ -16,7 +16,7 @@ from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import BOLD, paint, say
 from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, inventory, list_images, remove_image
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import sandboxed_installer
+from fumehood.sandbox.async_sandbox import sandboxed_installer
 
 _MIB = 1024 * 1024
 _BUILD = """\

@@ -20,8 +20,8 @@ from fumehood.errors import FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Policy
 from fumehood.results import Display, RunResult
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.request import RunOptions
-from fumehood.sandbox.sandbox import AsyncSandbox
 
 if TYPE_CHECKING:
     from fumehood.audit import Trail

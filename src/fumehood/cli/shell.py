@@ -21,8 +21,8 @@ from fumehood.errors import UsageError
 from fumehood.events import Event, Stdout
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.background import AsyncBackgroundRun
-from fumehood.sandbox.sandbox import AsyncSandbox
 
 _USAGE = "hood shell [options] [-- COMMAND ...]"
 _DETAILS = """\

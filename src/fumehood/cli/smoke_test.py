@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from fumehood.errors import FumehoodError
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _PROGRAM = "print(6 * 7)"
 _EXPECTED = "42\n"

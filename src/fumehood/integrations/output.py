@@ -9,8 +9,8 @@ from fumehood.events import Finished, Stderr, Stdout
 from fumehood.integrations.policies import shortened_timeout
 from fumehood.policy import Seconds
 from fumehood.results import Cause, RunResult
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
-from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 @dataclass(frozen=True)

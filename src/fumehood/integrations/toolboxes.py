@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fumehood.integrations.approvals import FrameworkApprovals
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools import STANDARD, Tool, Toolbox, ToolCall
 
 

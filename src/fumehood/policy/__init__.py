@@ -16,7 +16,7 @@ Beside it: `egress` and `commands` decide about connections and command lines, `
 
 from fumehood.policy.actions import Commands
 from fumehood.policy.approvals import Approval
-from fumehood.policy.arguments import AnyPolicy, Seconds, read_policy, read_seconds
+from fumehood.policy.arguments import AnyPolicy, Bytes, Seconds, read_policy, read_seconds, read_size
 from fumehood.policy.audit import Audit
 from fumehood.policy.controls import controls
 from fumehood.policy.docker import Docker
@@ -36,6 +36,7 @@ __all__ = [
     "AnyPolicy",
     "Approval",
     "Audit",
+    "Bytes",
     "Commands",
     "Docker",
     "Environment",
@@ -60,4 +61,5 @@ __all__ = [
     "parse_size",
     "read_policy",
     "read_seconds",
+    "read_size",
 ]

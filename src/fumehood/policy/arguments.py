@@ -8,11 +8,12 @@ from typing import overload
 
 from fumehood.errors import UsageError
 from fumehood.policy.model import Policy
-from fumehood.policy.quantities import parse_duration
+from fumehood.policy.quantities import parse_duration, parse_size
 
 AnyPolicy = Policy | Mapping[str, object] | str | os.PathLike[str]
 """A policy, its sections as a mapping, or the path of its file."""
 Seconds = float | str
+Bytes = int | str
 """A number of seconds, or a duration as policies spell it: `500ms`, `30s`, `2m`, `1h`."""
 
 
@@ -48,5 +49,13 @@ def read_seconds(value: Seconds, argument: str = "timeout") -> float:
     """Seconds. UsageError names the `argument`."""
     try:
         return parse_duration(value)
+    except ValueError as error:
+        raise UsageError(f"{argument} {value!r} is not valid: {error}") from None
+
+
+def read_size(value: Bytes, argument: str) -> int:
+    """Bytes. UsageError names the `argument`."""
+    try:
+        return parse_size(value)
     except ValueError as error:
         raise UsageError(f"{argument} {value!r} is not valid: {error}") from None

@@ -54,7 +54,7 @@ from fumehood.runtime.registry import Registry, Subscription, Subscriptions, as_
 from fumehood.runtime.router import Origin, Router, Transport
 from fumehood.runtime.scheduler import Scheduler
 from fumehood.runtime.toolbox import MakeGate
-from fumehood.sandbox.opening import AuditChoice, find_trail
+from fumehood.sandbox.audit import AuditChoice, find_trail
 from fumehood.tools import STANDARD, Tool, as_tools
 from fumehood.tools import Function as ToolFunction
 

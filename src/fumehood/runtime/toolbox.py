@@ -14,7 +14,7 @@ from fumehood.policy import Policy
 from fumehood.runtime.audit import GrantDenied
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStatus
 from fumehood.tools.context import Watch
 from fumehood.tools.filters import Pipeline

@@ -13,7 +13,8 @@ from fumehood.backends.interface import LiveExecution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.results import Record, RunResult
-from fumehood.sandbox.audit import RunEntry
+from fumehood.sandbox.audit import RunAudit
+from fumehood.sandbox.output import as_event
 from fumehood.sandbox.request import checked_terminal
 
 
@@ -35,12 +36,12 @@ class AsyncBackgroundRun:
         self,
         execution: LiveExecution,
         lifetime: AsyncExitStack,
-        entry: RunEntry,
+        audit: RunAudit,
         report: Callable[[Record, str], Awaitable[RunResult]],
     ) -> None:
         self._execution = execution
         self._lifetime = lifetime
-        self._entry = entry
+        self._audit = audit
         self._report = report
         self._output = {1: bytearray(), 2: bytearray()}
         self._shown = {1: 0, 2: 0}
@@ -88,7 +89,7 @@ class AsyncBackgroundRun:
     async def write(self, data: bytes | str) -> None:
         """To the program's standard input, or its terminal. Waits while the program does not read."""
         content = data.encode() if isinstance(data, str) else data
-        self._entry.fed(content)
+        self._audit.stdin(content)
         await self._execution.write(content)
 
     async def close_stdin(self) -> None:
@@ -110,7 +111,7 @@ class AsyncBackgroundRun:
     async def close(self) -> None:
         """For the sandbox, when it closes: nobody but the audit log wants to know how it went."""
         await self._lifetime.aclose()
-        await self._entry.broke_off(None)
+        await self._audit.failed(None)
 
     @property
     def is_concluded(self) -> bool:
@@ -120,7 +121,7 @@ class AsyncBackgroundRun:
     def _look(self) -> None:
         for output in self._execution.waiting_output():
             self._output[output.stream] += output.data
-            self._entry.saw(output.stream, output.data)
+            self._audit.output(as_event(output))
 
     def _take(self, stream: int) -> bytes:
         data = bytes(self._output[stream][self._shown[stream] :])
@@ -137,7 +138,7 @@ class AsyncBackgroundRun:
         if self._result is None:
             await self._lifetime.aclose()
             taken = Record(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
-            self._result = await self._entry.concluded(await self._report(taken, self._entry.run_id))
+            self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))
         return self._result
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import NamedTuple, Self, Unpack
 
 import anyio
 
@@ -15,11 +15,26 @@ from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.policy import Policy
 from fumehood.results import Record, RunResult
-from fumehood.sandbox.audit import Journal, RunEntry, Telling
+from fumehood.sandbox.audit import RunAudit, SandboxAudit, SessionAudit
+from fumehood.sandbox.egress import RunNetwork
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.request import RunOptions, make_session_request, options_of_runs
 
 _STATE_IS_LOST = "the session's state is lost, and the next run begins with a new one"
+
+
+class SessionProcess(NamedTuple):
+    """The interpreter of a session, and its egress."""
+
+    backend: BackendSession
+    egress: RunNetwork
+
+
+class _SessionRun(NamedTuple):
+    execution: Execution
+    egress: RunNetwork
+    audit: RunAudit
+    is_restarted: bool
 
 
 class AsyncSession:
@@ -32,24 +47,22 @@ class AsyncSession:
     def __init__(
         self,
         policy: Policy,
-        open_session: Callable[[], AbstractAsyncContextManager[BackendSession]],
-        journal: Callable[[], Journal],
-        report: Callable[[Record, str], Awaitable[RunResult]],
-        follow_out: Callable[[], Telling],
+        audit: SandboxAudit,
+        open_process: Callable[[], AbstractAsyncContextManager[SessionProcess]],
+        report: Callable[[Record, str, RunNetwork], Awaitable[RunResult]],
     ) -> None:
         self._policy = policy
-        self._open_session = open_session
-        self._sandbox_journal = journal
-        self._report, self._follow_out = report, follow_out
-        self._journal = Journal()
+        self._sandbox_audit = audit
+        self._open_process, self._report = open_process, report
         self._turn = anyio.Semaphore(1)  # not a lock: a stream may be read from several tasks in turn
         self._lifetime = AsyncExitStack()
-        self._opened: BackendSession | None = None
+        self._process: SessionProcess | None = None
+        self._audit: SessionAudit | None = None
         self._is_closed = self._was_lost = False
 
     async def __aenter__(self) -> Self:
         async with self._turn:
-            await self._wake()
+            await self._living_process()
         return self
 
     async def __aexit__(
@@ -60,27 +73,27 @@ class AsyncSession:
     @options_of_runs()
     async def run(self, code: str | bytes, **options: Unpack[RunOptions]) -> RunResult:
         """The value of the last expression, figures and the like are in the result's `displays`."""
-        async with self._execute(code, options) as (execution, restarted, entry):
-            taken = await record(execution)
-            entry.saw(1, taken.stdout)
-            entry.saw(2, taken.stderr)
-        return await self._conclude(taken, restarted, entry)
+        async with self._execute(code, options) as run:
+            taken = await record(run.execution)
+            run.audit.stdout(taken.stdout)
+            run.audit.stderr(taken.stderr)
+        return await self._conclude(taken, run)
 
     @options_of_runs()
     async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """As `run`, but output and displays arrive as they appear. Leaving early interrupts the run."""
-        async with self._execute(code, options) as (execution, restarted, entry):
-            async for output in execution.output():
+        async with self._execute(code, options) as run:
+            async for output in run.execution.output():
                 event = as_event(output)
-                entry.saw_event(event)
+                run.audit.output(event)
                 yield event
-            outcome = execution.outcome()
-        yield Finished(await self._conclude(Record(outcome), restarted, entry))
+            outcome = run.execution.outcome()
+        yield Finished(await self._conclude(Record(outcome), run))
 
     async def interrupt(self) -> None:
         """The run under way ends as with Ctrl-C, and the state is kept. Nothing happens when there is none."""
-        if self._opened:
-            self._opened.interrupt()
+        if self._process:
+            self._process.backend.interrupt()
 
     async def restart(self) -> None:
         """Begin anew, with no state; a run under way ends."""
@@ -92,45 +105,45 @@ class AsyncSession:
         await self._end()
 
     @asynccontextmanager
-    async def _execute(self, code: str | bytes, options: RunOptions) -> AsyncIterator[tuple[Execution, bool, RunEntry]]:
-        async with self._sandbox_journal().telling_denials("run"):
+    async def _execute(self, code: str | bytes, options: RunOptions) -> AsyncIterator[_SessionRun]:
+        async with self._sandbox_audit.denials("run"):
             request = make_session_request(self._policy, code, options)
         async with self._turn:
-            session = await self._wake()
-            restarted, self._was_lost = self._was_lost, False
-            async with self._journal.run(request) as entry, session.execute(request) as execution:
-                entry.started()
-                yield execution, restarted, entry
+            (backend, egress), session_audit = await self._living_process()
+            is_restarted, self._was_lost = self._was_lost, False
+            async with session_audit.run(request) as audit, backend.execute(request) as execution:
+                audit.started()
+                yield _SessionRun(execution, egress, audit, is_restarted)
 
-    async def _wake(self) -> BackendSession:
+    async def _living_process(self) -> tuple[SessionProcess, SessionAudit]:
         """The process that there is, or a new one."""
         if self._is_closed:
             raise UsageError("the session is closed; open another one with `async with box.session() as session:`")
-        if self._opened is not None and self._opened.is_alive:
-            return self._opened
-        if self._opened is not None:
+        if self._process and self._audit and self._process.backend.is_alive:
+            return self._process, self._audit
+        if self._process is not None:
             await self._end()
             self._was_lost = True
         async with AsyncExitStack() as stack:
-            opened = await stack.enter_async_context(self._open_session())
-            journal = self._sandbox_journal().within_session(self._follow_out)
-            await journal.session_opened()
-            self._opened, self._journal, self._lifetime = opened, journal, stack.pop_all()
-        return opened
+            process = await stack.enter_async_context(self._open_process())
+            audit = self._sandbox_audit.session(process.egress.follow)
+            await audit.opened()
+            self._process, self._audit, self._lifetime = process, audit, stack.pop_all()
+        return process, audit
 
-    async def _conclude(self, taken: Record, restarted: bool, entry: RunEntry) -> RunResult:
+    async def _conclude(self, taken: Record, run: _SessionRun) -> RunResult:
         try:
-            result = replace(await self._report(taken, entry.run_id), restarted=restarted)
-            if self._opened is not None and not self._opened.is_alive:
+            result = replace(await self._report(taken, run.audit.run_id, run.egress), restarted=run.is_restarted)
+            if self._process is not None and not self._process.backend.is_alive:
                 detail = f"{result.detail}; {_STATE_IS_LOST}" if result.detail else _STATE_IS_LOST
                 result = replace(result, detail=detail)
-            return await entry.concluded(result)
+            return await run.audit.finished(result)
         except BaseException as error:
-            await entry.broke_off(error)
+            await run.audit.failed(error)
             raise
 
     async def _end(self) -> None:
-        was_open, self._opened = self._opened is not None, None
+        audit, self._process, self._audit = self._audit, None, None
         await self._lifetime.aclose()
-        if was_open:
-            await self._journal.session_closed()
+        if audit is not None:
+            await audit.closed()

@@ -14,7 +14,7 @@ from fumehood.sandbox.request import RunOptions
 from fumehood.tools.result import MOST_CHARACTERS, ToolResult, head_and_tail, shaped
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import AsyncSandbox
+    from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.session import AsyncSession
 
 Watch = Callable[[Stdout | Stderr], None]

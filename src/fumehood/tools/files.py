@@ -130,12 +130,12 @@ def _answer(result: RunResult) -> dict[str, str]:
 
 async def _write(context: ToolContext, given: WriteArguments) -> ToolResult:
     data = given.content.encode()
-    await context.sandbox.write(given.path, data)
+    await context.sandbox.files.write(given.path, data)
     return ToolResult(f"Wrote {format_size(len(data))} to {given.path}.")
 
 
 async def _list(context: ToolContext, given: ListArguments) -> ToolResult:
-    entries = await context.sandbox.list(given.path)
+    entries = await context.sandbox.files.list(given.path)
     lines = [f"{entry.kind.value:6} {format_size(entry.size):>8}  {entry.name}" for entry in entries[:_MOST_ENTRIES]]
     if len(entries) > _MOST_ENTRIES:
         lines.append(f"[... {len(entries) - _MOST_ENTRIES} more ...]")

@@ -12,7 +12,7 @@ from fumehood.tools.result import ToolResult
 from fumehood.tools.tool import Arguments, Risk, Tool
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import AsyncSandbox
+    from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.tool import Tool, ToolSchema
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.sandbox import AsyncSandbox
+    from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _MOST_PROBLEMS = 5
 # Arguments that are code, and in which language.

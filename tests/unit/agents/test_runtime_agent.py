@@ -25,7 +25,7 @@ from fumehood.agents import (
 )
 from fumehood.agents.teams import CodingPair, HandoffTeam
 from fumehood.runtime import AgentFailedError, AgentId, DeadlineError, Grants, RefusedError, RuntimeLimits
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, SHELL, tool
 from fumehood.tools.approvals import ApprovalAnswer, Approvals, ApprovalStore
 

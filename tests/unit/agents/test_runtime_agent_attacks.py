@@ -26,7 +26,7 @@ from fumehood.agents import (
 from fumehood.agents.models.scripted import Step
 from fumehood.audit.inspection import check
 from fumehood.runtime import AgentId, Grants, LocalRuntime, MessageContext, Reason, RuntimeLimits
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, Risk, tool
 from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, Approvals, State
 

@@ -11,7 +11,7 @@ from unit.runtime.sample_agents import MakeRuntime, Reply
 from fumehood import Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
 from fumehood.runtime import AgentFailedError, AgentId, Grants, LocalRuntime, Message, MessageContext, Reason, handles
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools import PYTHON, GateAnswer, ToolCall, ToolResult, tool
 
 pytestmark = pytest.mark.anyio

@@ -41,7 +41,7 @@ async def test_output_is_seen_before_the_end(box: AsyncSandbox) -> None:
 
     async def answer() -> None:
         await seen.wait()
-        await box.write("go", b"")
+        await box.files.write("go", b"")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer)

@@ -87,7 +87,7 @@ async def test_a_yes_under_a_policy_that_has_changed_meanwhile_is_none(tmp_path:
 
 
 async def test_rules_that_nobody_applies_open_nothing() -> None:
-    with pytest.raises(UnenforceableError, match="a sandbox alone asks nobody"):
+    with pytest.raises(UnenforceableError, match="a sandbox alone does not ask for them"):
         async with AsyncSandbox(POLICY):
             pytest.fail("it opened")
     async with AsyncSandbox(POLICY, gated=True) as box:

@@ -166,7 +166,7 @@ async def test_a_gate_that_says_no_keeps_the_call_from_being_carried_out(box: As
     gate = Doorkeeper(GateAnswer(allowed=False, reason="not today"))
     result = await Toolbox(box, *STANDARD, gate=gate).call("write_file", {"path": "x", "content": "y"})
     assert (result.status, result.text) == (ToolStatus.DENIED, "Denied: not today.")
-    assert await box.list() == []
+    assert await box.files.list() == []
     assert gate.told[0][1] is result
 
 

@@ -27,7 +27,7 @@ from fumehood.agents.teams.conditions import TaskProgress, TerminationCondition
 from fumehood.audit.trail import Trail
 from fumehood.errors import ModelError, UsageError
 from fumehood.keywords import known_keywords
-from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.audit import AuditChoice
 
 _GO_ON = "Go on."
 

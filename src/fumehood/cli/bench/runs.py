@@ -18,7 +18,7 @@ from fumehood.cli.bench.measurement import (
     per_second,
     private_memory_mib,
 )
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 PROGRAM = "print(1)"
 _AT_ONCE = 8

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 from fumehood.cli.bench.measurement import Row, command, descendants, in_turns, private_memory_mib
 from fumehood.events import Stdout
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _IDLE_SESSIONS = 200
 # Writes the time at which it writes, and waits in between: what is measured is the way out.

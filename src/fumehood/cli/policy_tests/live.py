@@ -28,7 +28,7 @@ from fumehood.policy.rulings import places
 from fumehood.policy.testing import TestResult
 from fumehood.policy.urls import Request, parse_request
 from fumehood.results import RunResult, Status
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _PROBE = Path(__file__).with_name("probe.py")
 # What a run may print is the policy's to say, and can be little.

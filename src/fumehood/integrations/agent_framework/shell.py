@@ -14,7 +14,7 @@ from fumehood.integrations.output import with_reason
 from fumehood.integrations.policies import AnyPolicy, default_policy, shortened_timeout
 from fumehood.policy import Seconds
 from fumehood.results import Cause, Status
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _KIND = "shell"
 _DESCRIPTION = (

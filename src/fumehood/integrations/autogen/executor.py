@@ -29,7 +29,7 @@ from fumehood.integrations.autogen.setup import (
     stub,
 )
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 
 class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
@@ -146,7 +146,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
                 return
 
     async def _run_block(self, box: AsyncSandbox, script: BlockScript, report: BlocksReport) -> None:
-        await box.write(script.path, script.source)
+        await box.files.write(script.path, script.source)
         report.files.append(self._host_path(script.path))
         try:
             result = await box.run(
@@ -197,7 +197,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
 async def _remove(box: AsyncSandbox, path: str) -> None:
     """Also when cancelled. A program may have removed it itself."""
     with anyio.CancelScope(shield=True), suppress(UsageError):
-        await box.remove(path)
+        await box.files.remove(path)
 
 
 class _Calls:

@@ -16,7 +16,7 @@ from fumehood.integrations.autogen.merge import ExecutorPlan
 from fumehood.integrations.autogen.options import OptionError
 from fumehood.policy.paths import WORKSPACE
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools.source import function_source
 
 Function = FunctionWithRequirements[Any, ...] | FunctionWithRequirementsStr | Callable[..., Any]
@@ -33,15 +33,15 @@ def make_host_folder(path: str) -> None:
 async def set_up(box: AsyncSandbox, plan: ExecutorPlan, modules: Mapping[str, str], init_command: str | None) -> None:
     """Idempotent: a restart repeats it."""
     if plan.host_folder is None:
-        await box.mkdir(plan.folder)
+        await box.files.mkdir(plan.folder)
     for place, mount in plan.links.items():
-        await box.mkdir(posixpath.dirname(place))
+        await box.files.mkdir(posixpath.dirname(place))
         _expect(await box.run(argv=["ln", "-sfn", "--", mount, place]), "volumes")
     if init_command is not None:
         _expect(await box.run(init_command, language="sh", cwd=plan.folder, env=plan.environment), "init_command")
     for name, source in modules.items():
         path = posixpath.join(plan.folder, name)
-        await box.write(path, source)
+        await box.files.write(path, source)
         _expect(await box.run(source, name=path, cwd=plan.folder, env=plan.environment), "functions")
     await share_workspace(box, plan)
 

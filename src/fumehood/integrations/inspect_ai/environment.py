@@ -28,8 +28,8 @@ from fumehood.integrations.output import with_reason
 from fumehood.integrations.policies import default_policy, shortened_timeout
 from fumehood.policy import Policy, format_size
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox.files import Kind
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.files import FileKind
 
 _SANDBOX_USERS = ("sandbox", "65534")
 _CANNOT_EXECUTE = 126
@@ -119,7 +119,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         box = self._open_sandbox()
         with os_errors(file), _failing_as_unavailable():
-            await box.write(file, contents, as_program=True)
+            await box.files.write(file, contents, as_program=True)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -131,12 +131,12 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         """Reads files that `filesystem.outputs` of the policy names."""
         box, limit = self._open_sandbox(), SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
         with os_errors(file), _failing_as_unavailable():
-            entry = await box.stat(file, follow=True)
-            if entry.kind is Kind.FOLDER:
+            entry = await box.files.stat(file, follow=True)
+            if entry.kind is FileKind.FOLDER:
                 raise IsADirectoryError(f"Is a directory: {file!r}")
             if entry.size > limit:
                 raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
-            data = await box.read(file, max_bytes=limit)
+            data = await box.files.read(file, max_bytes=limit)
         return data.decode() if text else data
 
     def _open_sandbox(self) -> AsyncSandbox:

@@ -11,8 +11,8 @@ from inspect_ai.util._sandbox._cli import SANDBOX_CLI
 
 from fumehood.events import Finished, Stdout
 from fumehood.results import RunResult
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.background import AsyncBackgroundRun
-from fumehood.sandbox.sandbox import AsyncSandbox
 
 _READY = b"the tool server is up\n"
 # Waits for its standard input, which ends with the sandbox.

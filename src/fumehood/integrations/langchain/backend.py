@@ -25,8 +25,8 @@ from fumehood.integrations.file_errors import as_os_error
 from fumehood.integrations.output import run_command
 from fumehood.integrations.policies import default_policy
 from fumehood.policy import AnyPolicy
-from fumehood.sandbox.sandbox import AsyncSandbox
-from fumehood.sandbox.sync import Sandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.blocking import Sandbox
 
 T = TypeVar("T")
 
@@ -106,7 +106,8 @@ async def _execute(box: AsyncSandbox, *, command: str, timeout: int | str | None
 
 async def _upload(box: AsyncSandbox, *, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
     return [
-        FileUploadResponse(path, await _problem(path, box.write(path, data, as_program=True))) for path, data in files
+        FileUploadResponse(path, await _problem(path, box.files.write(path, data, as_program=True)))
+        for path, data in files
     ]
 
 
@@ -120,7 +121,7 @@ async def _download(box: AsyncSandbox, *, paths: list[str]) -> list[FileDownload
 
 
 async def _fetch(box: AsyncSandbox, response: FileDownloadResponse) -> None:
-    response.content = await box.read(response.path)
+    response.content = await box.files.read(response.path)
 
 
 async def _problem(path: str, work: Coroutine[Any, Any, None]) -> str | None:

@@ -18,7 +18,7 @@ from fumehood.errors import UsageError
 from fumehood.integrations.mcp.approvals import ClientApprovals
 from fumehood.integrations.mcp.context import RequestContext, ServerSettings
 from fumehood.integrations.mcp.tools import Sessions, all_tools
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools import Toolbox
 from fumehood.tools.filters import Pipeline
 

@@ -122,7 +122,7 @@ async def _pictures(run: RunResult, files: Sequence[Resource], box: ClientSandbo
         if kind not in _SIGNATURES or (file.size or 0) > left or len(pictures) >= _MOST_PICTURES:
             continue
         with suppress(UsageError, DeniedError):  # it is gone already, or another one by now
-            data = await box.sandbox.read(file.name, max_bytes=left)
+            data = await box.sandbox.files.read(file.name, max_bytes=left)
             if _is_picture(kind, data):
                 pictures.append(_picture(kind, data))
                 left -= len(data)
@@ -139,7 +139,7 @@ def _picture(kind: str, data: bytes) -> ImageContent:
 
 
 async def list_artifacts(box: ClientSandbox) -> list[Resource]:
-    files = {path: entry for path, entry in (await box.sandbox.outputs()).items() if is_plain(path, box.filters)}
+    files = {path: entry for path, entry in (await box.sandbox.files.outputs()).items() if is_plain(path, box.filters)}
     return [_resource(path, entry.size) for path, entry in list(files.items())[:_MOST_RESOURCES]]
 
 
@@ -148,7 +148,7 @@ async def read_artifact(box: ClientSandbox | None, uri: str) -> ReadResourceResu
     if path is None or box is None:
         raise MCPError(INVALID_PARAMS, f"there is no resource {uri!r}; resources/list has those that there are")
     try:
-        data = await box.sandbox.read(path, max_bytes=_MOST_RESOURCE_BYTES)
+        data = await box.sandbox.files.read(path, max_bytes=_MOST_RESOURCE_BYTES)
     except FumehoodError as error:
         raise MCPError(INVALID_PARAMS, f"{uri} cannot be read: {error}") from None
     kind = media_type(path)
@@ -176,7 +176,7 @@ async def _written(box: ClientSandbox, path: str) -> dict[str, int]:
     """Only what `list_artifacts` has: not a file behind a link."""
     if not Outputs(box.sandbox.policy.filesystem.outputs).match(path):
         return {}
-    entry = (await box.sandbox.outputs()).get(path)
+    entry = (await box.sandbox.files.outputs()).get(path)
     return {} if entry is None else {path: entry.size}
 
 

@@ -12,7 +12,7 @@ import anyio
 
 from fumehood.errors import FumehoodError, UsageError
 from fumehood.policy.paths import TMP
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools.source import apart
 
 _PACK = """
@@ -40,7 +40,7 @@ async def pack(box: AsyncSandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
     archive = _place()
     try:
         await _run(box, _PACK, {"archive": archive, "root": root, "skip": sorted(skip)})
-        return io.BytesIO(await box.read(archive, max_bytes=box.policy.resources.disk))
+        return io.BytesIO(await box.files.read(archive, max_bytes=box.policy.resources.disk))
     finally:
         await _remove(box, archive)
 
@@ -48,7 +48,7 @@ async def pack(box: AsyncSandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
 async def unpack(box: AsyncSandbox, root: str, data: bytes) -> None:
     archive = _place()
     try:
-        await box.write(archive, data)
+        await box.files.write(archive, data)
         await _run(box, _UNPACK, {"archive": archive, "root": root})
     finally:
         await _remove(box, archive)
@@ -66,4 +66,4 @@ async def _run(box: AsyncSandbox, program: str, given: dict[str, object]) -> Non
 
 async def _remove(box: AsyncSandbox, path: str) -> None:
     with anyio.CancelScope(shield=True), suppress(FumehoodError):
-        await box.remove(path)
+        await box.files.remove(path)

@@ -29,8 +29,8 @@ from fumehood.integrations.output import with_reason
 from fumehood.integrations.policies import shortened_timeout
 from fumehood.policy import Policy, Seconds
 from fumehood.results import Cause, Status
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
-from fumehood.sandbox.sandbox import AsyncSandbox
 
 
 class FumehoodSandboxSessionState(SandboxSessionState):
@@ -64,7 +64,7 @@ class FumehoodSandboxSession(BaseSandboxSession):
             self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
 
     async def _prepare_backend_workspace(self) -> None:
-        await self.sandbox.mkdir(self.state.manifest.root)
+        await self.sandbox.files.mkdir(self.state.manifest.root)
 
     async def _after_start_failed(self) -> None:
         await self._shutdown_backend()
@@ -110,21 +110,21 @@ class FumehoodSandboxSession(BaseSandboxSession):
         refuse_user(user)
         place = self.normalize_path(path)
         with _reading(place):
-            return io.BytesIO(await self.sandbox.read(place.as_posix()))
+            return io.BytesIO(await self.sandbox.files.read(place.as_posix()))
 
     async def write(self, path: Path, data: io.IOBase, *, user: str | User | None = None) -> None:
         refuse_user(user)
         place = self.normalize_path(path, for_write=True)
         content = coerce_write_payload(path=place, data=data).stream.read()
         with _writing(place):
-            await self.sandbox.write(place.as_posix(), content, as_program=True)
+            await self.sandbox.files.write(place.as_posix(), content, as_program=True)
 
     async def mkdir(self, path: Path | str, *, parents: bool = False, user: str | User | None = None) -> None:
         """Not by a command, which the policy may not allow: no session could start."""
         refuse_user(user)
         place = self.normalize_path(path, for_write=True)
         with _writing(place):
-            await self.sandbox.mkdir(place.as_posix(), parents=parents)
+            await self.sandbox.files.mkdir(place.as_posix(), parents=parents)
 
     async def persist_workspace(self) -> io.IOBase:
         root = self.state.manifest.root

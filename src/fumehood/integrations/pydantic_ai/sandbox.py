@@ -9,7 +9,7 @@ import anyio
 from pydantic_ai.workspaces import WorkspaceRef, WorkspaceUnavailableError
 
 from fumehood.policy import Policy
-from fumehood.sandbox.sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 PROVIDER = "fumehood"
 

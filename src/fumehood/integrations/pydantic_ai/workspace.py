@@ -25,10 +25,10 @@ from fumehood.integrations.pydantic_ai.sandbox import WorkspaceSandbox, gone
 from fumehood.policy import Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
 from fumehood.results import Cause, RunResult, Status
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.files import FileEntry as Entry
-from fumehood.sandbox.files import Kind
+from fumehood.sandbox.files import FileKind
 from fumehood.sandbox.request import RunOptions
-from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.tools.source import apart
 
 _DENIED = 126
@@ -78,32 +78,34 @@ class SandboxWorkspaceBackend:
 
     async def read_bytes(self, path: str) -> bytes:
         async with self._using(path) as box:
-            entry = await box.stat(path, follow=True)
-            if entry.kind is Kind.FOLDER:
+            entry = await box.files.stat(path, follow=True)
+            if entry.kind is FileKind.FOLDER:
                 raise IsADirectoryError(path)
-            return await box.read(path)
+            return await box.files.read(path)
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         async with self._using(path) as box:
-            await box.write(path, data, as_program=True)
+            await box.files.write(path, data, as_program=True)
 
     async def stat(self, path: str) -> FileEntry:
         async with self._using(path) as box:
-            return _entry(path, await box.stat(path, follow=True))
+            return _entry(path, await box.files.stat(path, follow=True))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
         async with self._using(path) as box:
-            return [await _followed(box, posixpath.join(path, entry.name), entry) for entry in await box.list(path)]
+            return [
+                await _followed(box, posixpath.join(path, entry.name), entry) for entry in await box.files.list(path)
+            ]
 
     async def make_dir(self, path: str) -> None:
         async with self._using(path) as box:
-            await box.mkdir(path)
+            await box.files.mkdir(path)
 
     async def remove(self, path: str) -> None:
         if is_inside(WORKSPACE, path):
             raise ValueError(f"{path!r} is the working directory or holds it, and always exists")
         async with self._using(path) as box:
-            await box.remove(path, recursive=True)
+            await box.files.remove(path, recursive=True)
 
     async def exists(self, path: str) -> bool:
         try:
@@ -139,17 +141,17 @@ class SandboxWorkspaceBackend:
 
 async def _followed(box: AsyncSandbox, path: str, entry: Entry) -> FileEntry:
     """A link as what it leads to; one that leads nowhere, or out of the workspace, is not a folder."""
-    if entry.kind is Kind.LINK:
+    if entry.kind is FileKind.LINK:
         try:
-            entry = await box.stat(path, follow=True)
+            entry = await box.files.stat(path, follow=True)
         except (UsageError, DeniedError):
             return FileEntry(name=entry.name, path=path, is_dir=False, size=None)
     return _entry(path, entry)
 
 
 def _entry(path: str, entry: Entry) -> FileEntry:
-    size = entry.size if entry.kind is Kind.FILE else None
-    return FileEntry(name=posixpath.basename(path), path=path, is_dir=entry.kind is Kind.FOLDER, size=size)
+    size = entry.size if entry.kind is FileKind.FILE else None
+    return FileEntry(name=posixpath.basename(path), path=path, is_dir=entry.kind is FileKind.FOLDER, size=size)
 
 
 def _check_command(command: WorkspaceCommand, shell: bool, timeout: Seconds | None) -> None:

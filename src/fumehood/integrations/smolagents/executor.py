@@ -16,7 +16,7 @@ from fumehood.integrations.smolagents.answers import read_answer
 from fumehood.integrations.smolagents.source import tools_source, variables_source
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.results import RunResult
-from fumehood.sandbox.sync import Sandbox, Session
+from fumehood.sandbox.blocking import Sandbox, Session
 
 
 class CodeFailedError(Exception):

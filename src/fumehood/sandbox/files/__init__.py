@@ -5,7 +5,7 @@ inside is done by `guest.files.service`, which is reached through a `Conversatio
 before it is checked.
 """
 
-from fumehood.sandbox.files.entries import FileEntry, Kind, Skipped, Transfer
-from fumehood.sandbox.files.service import Files
+from fumehood.sandbox.files.async_files import AsyncFiles
+from fumehood.sandbox.files.entries import FileEntry, FileKind, Skipped, Transfer
 
-__all__ = ["FileEntry", "Files", "Kind", "Skipped", "Transfer"]
+__all__ = ["AsyncFiles", "FileEntry", "FileKind", "Skipped", "Transfer"]

@@ -16,14 +16,13 @@ from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.policy import format_size
 from fumehood.policy.outputs import Outputs
 from fumehood.policy.paths import TMP, is_inside
-from fumehood.sandbox.audit import FileEntries
-from fumehood.sandbox.files import exchanges
-from fumehood.sandbox.files.entries import Kind, Tally, Transfer
-from fumehood.sandbox.files.links import stays_inside
+from fumehood.sandbox.audit import FileAudit
+from fumehood.sandbox.files import protocol
+from fumehood.sandbox.files.entries import FileKind, Transfer, TransferCount
+from fumehood.sandbox.files.errors import FileRefusal
 from fumehood.sandbox.files.local import LocalSink, Staging
-from fumehood.sandbox.files.paths import joined, shown
-from fumehood.sandbox.files.refusals import Refusal
-from fumehood.sandbox.files.walking import Found, TooManyError, Walk, reason_of
+from fumehood.sandbox.files.paths import joined, shown, stays_inside
+from fumehood.sandbox.files.walk import TooManyError, Walk, WalkEntry, reason_of
 
 _MAX_ENTRIES = 1_000_000
 
@@ -55,11 +54,11 @@ class Download:
     """One download. `limit` bounds the bytes: files with holes can be larger than the place that they lie in."""
 
     def __init__(
-        self, conversation: Conversation, outputs: Outputs, path: str, entries: FileEntries, *, git: bool, limit: int
+        self, conversation: Conversation, outputs: Outputs, path: str, audit: FileAudit, *, git: bool, limit: int
     ) -> None:
-        self._conversation, self._outputs, self._path, self._entries = conversation, outputs, path, entries
+        self._conversation, self._outputs, self._path, self._audit = conversation, outputs, path, audit
         self._git, self._limit = git, limit
-        self._tally = Tally()
+        self._tally = TransferCount()
         self._links: list[tuple[str, str]] = []
         self._name = posixpath.basename(path) or "workspace"
         self._target = ""
@@ -67,8 +66,8 @@ class Download:
     async def into(self, local: str) -> Transfer:
         if not self._git and ".git" in self._path.lower().split("/"):
             raise UsageError(f"{shown(self._path)} belongs to version control; ask for it with git=True")
-        entry = await exchanges.stat(self._conversation, self._path, links=False)
-        is_folder = entry.kind is Kind.FOLDER
+        entry = await protocol.stat(self._conversation, self._path, links=False)
+        is_folder = entry.kind is FileKind.FOLDER
         if not (self._outputs.reach(self._path) if is_folder else self._outputs.match(self._path)):
             raise _denied(self._path, or_below=is_folder)
         target = self._target = await anyio.to_thread.run_sync(local_target, local, self._name)
@@ -79,7 +78,7 @@ class Download:
             else:
                 await self._take_file(self._path, staging, (self._name,))
             # Before anybody can see them: what has left is in the audit log.
-            await self._entries.write()
+            await self._audit.write()
             await anyio.to_thread.run_sync(staging.publish, self._name)
         except OSError as error:
             raise UsageError(f"{target!r} cannot be written: {error.strerror}") from error
@@ -100,22 +99,22 @@ class Download:
         for link, target in self._links:
             await anyio.to_thread.run_sync(staging.make_link, self._place(link), target)
 
-    async def _take(self, found: Found, staging: Staging) -> None:
+    async def _take(self, found: WalkEntry, staging: Staging) -> None:
         if found.reason is not None:
             self._tally.skip(found.path, found.reason)
-        elif found.entry.kind is Kind.FOLDER:
+        elif found.entry.kind is FileKind.FOLDER:
             # Others are made when there is something to put into them.
             if self._outputs.match(found.path):
                 await self._make_folder(staging, self._place(found.path))
-        elif found.entry.kind is Kind.LINK:
+        elif found.entry.kind is FileKind.LINK:
             self._note_link(found)
         else:
             try:
                 await self._take_file(found.path, staging, self._place(found.path))
-            except Refusal as refusal:
+            except FileRefusal as refusal:
                 self._tally.skip(found.path, reason_of(refusal))
 
-    def _note_link(self, found: Found) -> None:
+    def _note_link(self, found: WalkEntry) -> None:
         below = found.path.removeprefix(f"{self._path}/") if self._path else found.path
         target = found.entry.target or ""
         if stays_inside(below, target):
@@ -128,11 +127,11 @@ class Download:
         sink = LocalSink(folder, place[-1])
         try:
             limit = self._limit - self._tally.bytes
-            size = await exchanges.fetch(self._conversation, path, sink, limit=limit, links=False)
+            size = await protocol.fetch(self._conversation, path, sink, limit=limit, links=False)
             self._tally.add(size)
             await anyio.to_thread.run_sync(sink.finish)
-            self._entries.goes_out(path, size, sink.sha256(), os.path.join(self._target, *place[1:]))
-        except Refusal as refusal:
+            self._audit.fetched(path, size, sink.sha256(), os.path.join(self._target, *place[1:]))
+        except FileRefusal as refusal:
             if refusal.reason == "too large":
                 raise self._too_large() from None
             raise

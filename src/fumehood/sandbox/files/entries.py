@@ -17,7 +17,7 @@ _MAX_TARGET_CHARACTERS = 4096
 _MAX_DEPTH = 4
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
@@ -31,7 +31,7 @@ class FileEntry:
     """One name in the sandbox. Bytes of a name that are not UTF-8 are lone surrogates, as in `os.listdir`."""
 
     name: str
-    kind: Kind
+    kind: FileKind
     size: int
     mode: int
     modified: float
@@ -61,7 +61,7 @@ class Transfer:
     skipped_count: int
 
 
-class Tally:
+class TransferCount:
     """A transfer under way."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def parse_entry(item: object) -> FileEntry:
         raise _broken("an entry that is no object")
     fields = cast("Mapping[str, Any]", item)
     try:
-        kind, (inode, changed_ns) = Kind(fields["kind"]), fields["version"]
+        kind, (inode, changed_ns) = FileKind(fields["kind"]), fields["version"]
         numbers = [fields["size"], fields["mode"], fields["modified_ns"], inode, changed_ns]
         name, target = fields["name"], fields["target"]
     except (KeyError, ValueError, TypeError) as error:

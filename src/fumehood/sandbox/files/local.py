@@ -20,7 +20,7 @@ import anyio.to_thread
 
 from fumehood.errors import UsageError
 from fumehood.guest.contract.paths import hidden_name
-from fumehood.sandbox.files.exchanges import CHUNK_BYTES
+from fumehood.sandbox.files.protocol import CHUNK_BYTES
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # File systems on which a file has one name only answer with one of these.

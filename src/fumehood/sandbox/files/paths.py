@@ -67,3 +67,17 @@ def _absolute(path: str, keeps_tmp: bool) -> str:
         if is_inside(path, folder) and not (keeps_tmp and folder == TMP):
             raise UsageError(f"{path!r} is in {folder}, which is made anew for each run; use the workspace")
     return path
+
+
+def stays_inside(link: str, target: str) -> bool:
+    """`link` is the link's path below the top of the tree.
+
+    A target goes up first and then down by names, never up again: then no other link on its way can turn a step up into
+    one that leaves. Links that all do so cannot be combined to leave, either.
+    """
+    parts = target.split("/")
+    ups = 0
+    while ups < len(parts) and parts[ups] == "..":
+        ups += 1
+    names = parts[ups:]
+    return bool(names) and ups <= link.count("/") and all(name not in ("", ".", "..") for name in names)

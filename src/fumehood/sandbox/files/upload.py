@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import anyio
 import anyio.to_thread
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
-from fumehood.sandbox.audit import FileEntries
-from fumehood.sandbox.files import exchanges
-from fumehood.sandbox.files.entries import Tally, Transfer
-from fumehood.sandbox.files.links import stays_inside
+from fumehood.sandbox.audit import FileAudit
+from fumehood.sandbox.files import protocol
+from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.entries import Transfer, TransferCount
 from fumehood.sandbox.files.local import LocalSource
-from fumehood.sandbox.files.paths import joined
+from fumehood.sandbox.files.paths import joined, stays_inside
 
 
 class Upload:
@@ -27,12 +27,12 @@ class Upload:
         conversation: Conversation,
         local: str,
         path: str,
-        note: Callable[[str, exchanges.Stored], None],
-        entries: FileEntries,
+        artifacts: ArtifactTracker,
+        audit: FileAudit,
     ) -> None:
-        self._conversation, self._local, self._path, self._note = conversation, local, path, note
-        self._entries = entries
-        self._tally = Tally()
+        self._conversation, self._local, self._path = conversation, local, path
+        self._artifacts, self._audit = artifacts, audit
+        self._tally = TransferCount()
 
     async def run(self) -> Transfer:
         if await anyio.to_thread.run_sync(os.path.isdir, self._local):
@@ -45,7 +45,7 @@ class Upload:
         pending = [""]
         while pending:
             folder = pending.pop()
-            await exchanges.ask(self._conversation, {"do": "mkdir", "path": self._inside(folder), "parents": True})
+            await protocol.ask(self._conversation, {"do": "mkdir", "path": self._inside(folder), "parents": True})
             for name, mode in await anyio.to_thread.run_sync(_scan, self._outside(folder)):
                 below = joined(folder, name)
                 if stat.S_ISDIR(mode):
@@ -60,7 +60,7 @@ class Upload:
         if not stays_inside(below, target):
             self._tally.skip(below, "it is a link that leads out of the folder, or may")
             return
-        await exchanges.ask(self._conversation, {"do": "link", "path": self._inside(below), "target": target})
+        await protocol.ask(self._conversation, {"do": "link", "path": self._inside(below), "target": target})
 
     async def _send_file(self, local: str, path: str, *, follow: bool) -> bool:
         """False when it is no regular file."""
@@ -69,10 +69,10 @@ class Upload:
                 if not source.is_regular:
                     return False
                 request = {"do": "write", "path": path, "executable": source.is_executable}
-                stored = await exchanges.store(self._conversation, request, source)
+                stored = await protocol.store(self._conversation, request, source)
                 self._tally.add(stored.size)
-                self._note(path, stored)
-                await self._entries.went_in(path, stored.size, source.sha256())
+                self._artifacts.stored(path, stored)
+                await self._audit.stored(path, stored.size, source.sha256())
         except OSError as error:
             raise UsageError(f"{local!r} cannot be read: {error.strerror}") from error
         return True

@@ -80,7 +80,9 @@ def started(lines: list[str], shell: str = "/bin/bash") -> list[list[list[str]]]
     """For each line the commands that the shell started, each with its words."""
     limits = {"timeout": "110s", "memory": "1G", "processes": 256, "output": "16M", "open_files": 256, "cpus": 2}
     with Sandbox(Policy(resources=limits)) as box:
-        box.write("task.json", json.dumps([RECORDED_ONLY, PASSED_ON, shell, lines]).encode("utf-8", "surrogatepass"))
+        box.files.write(
+            "task.json", json.dumps([RECORDED_ONLY, PASSED_ON, shell, lines]).encode("utf-8", "surrogatepass")
+        )
         result = box.run(_DRIVER)
     assert result.ok, (result.detail, result.stderr)
     return json.loads(result.stdout)

@@ -18,11 +18,17 @@ from fumehood.backends.interface import Conversation
 from fumehood.guest.contract import frames
 from fumehood.guest.files import service as guest_files
 from fumehood.policy import Policy
-from fumehood.policy.outputs import Outputs
-from fumehood.sandbox.files import Files
-from fumehood.sandbox.files.artifacts import Collection, Seen, collect
+from fumehood.sandbox.audit import SandboxAudit
+from fumehood.sandbox.files import AsyncFiles
+from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.errors import Converse
 
 EVERYTHING = {"filesystem": {"outputs": ["**"]}}
+
+
+def files_through(policy: Policy, converse: Converse) -> AsyncFiles:
+    """Without an audit log."""
+    return AsyncFiles(policy, converse, SandboxAudit(False), ArtifactTracker(policy, converse))
 
 
 @dataclass
@@ -38,12 +44,13 @@ class Room:
         return self.root / "workspace"
 
     @property
-    def files(self) -> Files:
-        return Files(self.policy, self.converse)
+    def files(self) -> AsyncFiles:
+        return files_through(self.policy, self.converse)
 
-    async def artifacts(self, seen: Seen) -> Collection:
-        async with self.converse() as conversation:
-            return await collect(conversation, Outputs(self.policy.filesystem.outputs), self.policy.resources, seen)
+    @property
+    def artifacts(self) -> ArtifactTracker:
+        """A new one, which knows of no file."""
+        return ArtifactTracker(self.policy, self.converse)
 
     @asynccontextmanager
     async def converse(self) -> AsyncIterator[Conversation]:
@@ -51,10 +58,10 @@ class Room:
             yield conversation
 
     @asynccontextmanager
-    async def staying_files(self) -> AsyncIterator[Files]:
+    async def staying_files(self) -> AsyncIterator[AsyncFiles]:
         """One conversation for all that is asked, as a pool hands it out again and again."""
         async with self.converse() as conversation:
-            yield Files(self.policy, lambda: nullcontext(conversation))
+            yield files_through(self.policy, lambda: nullcontext(conversation))
 
     def _serve(self, stream: socket.socket) -> None:
         guest_files.serve(frames.FrameSocket(stream), str(self.root), str(self.workspace))

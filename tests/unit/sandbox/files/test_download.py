@@ -12,7 +12,7 @@ from unit.sandbox.files.rooms import Room
 
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.files import Files
+from fumehood.sandbox.files import AsyncFiles
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +207,7 @@ async def test_a_gibibyte_would_not_be_held_in_memory(room: Room, target: Path, 
     """A tenth of it here: the host's process must not grow by the size of the file."""
     (tmp_path / "big").touch()
     os.truncate(tmp_path / "big", 100 * 2**20)
-    files: Files = room.files
+    files: AsyncFiles = room.files
     await files.upload(tmp_path / "big", "warm")
     before = resident_bytes()
     await files.upload(tmp_path / "big", "big")

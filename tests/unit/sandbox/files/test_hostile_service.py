@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.sandbox.files.rooms import EVERYTHING, talking_to
+from unit.sandbox.files.rooms import EVERYTHING, files_through, talking_to
 
 from fumehood.errors import FumehoodError, SandboxError
 from fumehood.guest.contract.frames import encode
 from fumehood.policy import Policy
-from fumehood.sandbox.files import Files
 from fumehood.sandbox.files.entries import is_name, parse_entries
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +88,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
 async def test_a_list_that_makes_no_sense_is_refused(lie: bytes) -> None:
     async with talking_to(saying(lie)) as conversation:
-        files = Files(Policy(**EVERYTHING), lambda: nullcontext(conversation))
+        files = files_through(Policy(**EVERYTHING), lambda: nullcontext(conversation))
         with pytest.raises(SandboxError):
             await files.list("x")
         assert conversation.is_abandoned
@@ -118,7 +117,7 @@ async def test_a_download_writes_nothing_but_its_target(tmp_path: Path, answers:
     (tmp_path / "outside").mkdir()
     (tmp_path / "host").mkdir()
     async with talking_to(saying(encode({"done": FOLDER}), *answers)) as conversation:
-        files = Files(Policy(**EVERYTHING), lambda: nullcontext(conversation))
+        files = files_through(Policy(**EVERYTHING), lambda: nullcontext(conversation))
         try:
             await files.download("out", tmp_path / "host" / "target")
         except FumehoodError:
@@ -132,7 +131,7 @@ async def test_a_tree_without_end_has_one(tmp_path: Path) -> None:
     """Every folder holds another one, and each is named in the list of what was left out."""
     endless = listing(entry(name="deeper", kind="folder"))
     async with talking_to(saying(encode({"done": FOLDER}), *[endless] * 1000)) as conversation:
-        files = Files(Policy(**EVERYTHING), lambda: nullcontext(conversation))
+        files = files_through(Policy(**EVERYTHING), lambda: nullcontext(conversation))
         transfer = await files.download("out", tmp_path / "target")
     assert transfer.files == 0
     assert transfer.skipped_count == 1

@@ -33,7 +33,7 @@ async def test_a_folder_of_long_links_is_not_downloaded(long_room: Room, tmp_pat
 
 
 async def test_artifacts_beside_long_links_are_a_problem_and_not_a_burden(long_room: Room) -> None:
-    collection = await long_room.artifacts({})
+    collection = await long_room.artifacts.collect()
     assert collection.problem == (
         "the workspace has paths and links that are too long to keep together where outputs may be; make fewer"
     )

@@ -11,7 +11,7 @@ from unit.sandbox.files.rooms import Room
 
 from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.files import Kind
+from fumehood.sandbox.files import FileKind
 
 pytestmark = pytest.mark.anyio
 
@@ -92,13 +92,13 @@ async def test_a_list_says_what_everything_is(room: Room) -> None:
         os.close(descriptor)
         entries = await room.files.list()
     assert {entry.name: entry.kind for entry in entries} == {
-        "file": Kind.FILE,
-        "folder": Kind.FOLDER,
-        "link": Kind.LINK,
-        "pipe": Kind.PIPE,
-        "socket": Kind.SOCKET,
+        "file": FileKind.FILE,
+        "folder": FileKind.FOLDER,
+        "link": FileKind.LINK,
+        "pipe": FileKind.PIPE,
+        "socket": FileKind.SOCKET,
     }
-    assert [entry.target for entry in entries if entry.kind is Kind.LINK] == ["no where\n"]
+    assert [entry.target for entry in entries if entry.kind is FileKind.LINK] == ["no where\n"]
     assert entries[0].modified == pytest.approx((room.workspace / "file").stat().st_mtime)
 
 
@@ -149,7 +149,7 @@ async def test_links_inside_of_the_workspace_are_followed(room: Room) -> None:
 
 
 async def test_an_empty_file_system_path_is_the_workspace(room: Room) -> None:
-    assert (await room.files.stat("")).kind is Kind.FOLDER
+    assert (await room.files.stat("")).kind is FileKind.FOLDER
     assert await room.files.list(".") == []
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from requirements import require
+from unit.sandbox.files.rooms import files_through
 
 from fumehood.backends.conversation import SocketConversation
 from fumehood.errors import DeniedError
 from fumehood.policy import Policy
-from fumehood.sandbox.files import Files
+from fumehood.sandbox.files import AsyncFiles
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +40,7 @@ service.serve(frames.FrameSocket(socket.socket(fileno=int(sys.argv[2]))), root, 
 
 
 @asynccontextmanager
-async def small_room(root: Path, file_limit: int = 0) -> AsyncIterator[Files]:
+async def small_room(root: Path, file_limit: int = 0) -> AsyncIterator[AsyncFiles]:
     """One mebibyte and twenty names, and a mount that is read-only; the service is a process of its own."""
     require(shutil.which("unshare"), "needs util-linux")
     for name in ("workspace", "data"):
@@ -52,7 +53,7 @@ async def small_room(root: Path, file_limit: int = 0) -> AsyncIterator[Files]:
     conversation = SocketConversation(ours)
     try:
         policy = Policy(filesystem={"outputs": ["**"], "workspace": {"size": "1M"}}, resources={"inodes": 20})
-        yield Files(policy, lambda: nullcontext(conversation))
+        yield files_through(policy, lambda: nullcontext(conversation))
     finally:
         conversation.close()
         assert process.wait() == 0

@@ -17,7 +17,7 @@ import pytest
 from unit.sandbox.files.rooms import Room
 
 from fumehood.errors import FumehoodError, UsageError
-from fumehood.sandbox.files import Kind
+from fumehood.sandbox.files import FileKind
 
 pytestmark = pytest.mark.anyio
 
@@ -212,4 +212,4 @@ async def test_a_file_that_shrinks_while_it_is_read_is_what_was_read(room: Room)
         with racing(shrink_and_grow):
             for _ in range(50):
                 assert not any(await files.read("x"))
-        assert (await files.stat("x")).kind is Kind.FILE
+        assert (await files.stat("x")).kind is FileKind.FILE

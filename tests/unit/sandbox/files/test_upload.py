@@ -1,4 +1,4 @@
-"""Files and trees of the host's go in; what is interrupted leaves nothing behind."""
+"""AsyncFiles and trees of the host's go in; what is interrupted leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from unit.sandbox.files.rooms import Room, talking_to
+from unit.sandbox.files.rooms import Room, files_through, talking_to
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.guest.contract import frames
 from fumehood.guest.files import service as guest_files
-from fumehood.sandbox.files import Files, exchanges
+from fumehood.sandbox.files import AsyncFiles, protocol
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ async def test_an_upload_that_is_cancelled_leaves_no_part_of_a_file(room: Room) 
     with anyio.CancelScope() as scope:
         async with room.converse() as conversation:
             request = {"do": "write", "path": "x", "executable": False}
-            await exchanges.store(conversation, request, Cancelling(scope, room.workspace))
+            await protocol.store(conversation, request, Cancelling(scope, room.workspace))
     assert scope.cancelled_caught
     assert os.listdir(room.workspace) == []
 
@@ -108,7 +108,7 @@ class Cancelling:
         assert os.listdir(self._folder) == []
         if self._calls == 10:
             self._scope.cancel()
-        return bytes(exchanges.CHUNK_BYTES), False
+        return bytes(protocol.CHUNK_BYTES), False
 
     def sha256(self) -> str:
         return ""
@@ -122,7 +122,7 @@ class Failing:
         if not self._left:
             raise OSError(5, "the disk of the host is broken")
         self._left -= 1
-        return bytes(exchanges.CHUNK_BYTES), False
+        return bytes(protocol.CHUNK_BYTES), False
 
     def sha256(self) -> str:
         return ""
@@ -134,8 +134,8 @@ async def test_a_source_that_fails_half_way_leaves_no_file_and_a_conversation_th
 ) -> None:
     async with room.converse() as conversation:
         with pytest.raises(OSError, match="broken"):
-            await exchanges.store(conversation, {"do": "write", "path": "x", "executable": False}, Failing(after))
-        assert await exchanges.list_folder(conversation, "", limit=10) == []
+            await protocol.store(conversation, {"do": "write", "path": "x", "executable": False}, Failing(after))
+        assert await protocol.list_folder(conversation, "", limit=10) == []
 
 
 async def test_data_that_changes_on_its_way_is_dropped(room: Room) -> None:
@@ -154,7 +154,7 @@ async def test_data_that_changes_on_its_way_out_is_an_error(room: Room) -> None:
 
 
 @asynccontextmanager
-async def flipping(room: Room, old: bytes, new: bytes) -> AsyncIterator[Files]:
+async def flipping(room: Room, old: bytes, new: bytes) -> AsyncIterator[AsyncFiles]:
     """The room's files, through a line that replaces one word in either direction."""
 
     def relay(source: socket.socket, target: socket.socket) -> None:
@@ -175,4 +175,4 @@ async def flipping(room: Room, old: bytes, new: bytes) -> AsyncIterator[Files]:
             forth.join()
 
     async with talking_to(serve) as conversation:
-        yield Files(room.policy, lambda: nullcontext(conversation))
+        yield files_through(room.policy, lambda: nullcontext(conversation))

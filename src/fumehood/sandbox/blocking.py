@@ -20,10 +20,11 @@ from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy
 from fumehood.results import RunResult
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.audit import AuditChoice
 from fumehood.sandbox.background import AsyncBackgroundRun
-from fumehood.sandbox.opening import AuditChoice
+from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
-from fumehood.sandbox.sandbox import AsyncSandbox
 from fumehood.sandbox.session import AsyncSession
 
 P = ParamSpec("P")
@@ -124,6 +125,20 @@ class Session(_Part[AsyncSession]):
     restart = _blocking(AsyncSession.restart)
 
 
+class Files(_Part[AsyncFiles]):
+    """An `AsyncFiles` whose methods block."""
+
+    write = _blocking(AsyncFiles.write)
+    read = _blocking(AsyncFiles.read)
+    list = _blocking(AsyncFiles.list)
+    outputs = _blocking(AsyncFiles.outputs)
+    stat = _blocking(AsyncFiles.stat)
+    remove = _blocking(AsyncFiles.remove)
+    mkdir = _blocking(AsyncFiles.mkdir)
+    upload = _blocking(AsyncFiles.upload)
+    download = _blocking(AsyncFiles.download)
+
+
 class Sandbox:
     """`with Sandbox(policy) as box`: every method blocks and otherwise is that of `AsyncSandbox`."""
 
@@ -170,6 +185,10 @@ class Sandbox:
         return self._portal
 
     @property
+    def files(self) -> Files:
+        return Files(self.portal, self.target.files)
+
+    @property
     def policy(self) -> Policy:
         return self.target.policy
 
@@ -185,15 +204,6 @@ class Sandbox:
     stream = _blocking_iterator(AsyncSandbox.stream)
     send_signal = _blocking(AsyncSandbox.send_signal)
     change_policy = _blocking(AsyncSandbox.change_policy)
-    write = _blocking(AsyncSandbox.write)
-    read = _blocking(AsyncSandbox.read)
-    list = _blocking(AsyncSandbox.list)
-    outputs = _blocking(AsyncSandbox.outputs)
-    stat = _blocking(AsyncSandbox.stat)
-    remove = _blocking(AsyncSandbox.remove)
-    mkdir = _blocking(AsyncSandbox.mkdir)
-    upload = _blocking(AsyncSandbox.upload)
-    download = _blocking(AsyncSandbox.download)
 
     @wraps(AsyncSandbox.session)
     def session(self) -> Session:

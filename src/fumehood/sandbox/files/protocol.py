@@ -1,7 +1,7 @@
 """One request to the file service and its answers. Knows the protocol, and neither policies nor local files.
 
 An exchange that breaks off anywhere, by cancellation too, abandons the conversation: what is in flight then belongs to
-nobody. A `Refusal` is an orderly end.
+nobody. A `FileRefusal` is an orderly end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
 from fumehood.guest.contract.limits import MAX_LISTING_BYTES
 from fumehood.sandbox.files.entries import FileEntry, parse_entries, parse_entry
-from fumehood.sandbox.files.refusals import Refusal
+from fumehood.sandbox.files.errors import FileRefusal
 
 CHUNK_BYTES = 1024 * 1024
 # Messages that may be on their way in before the service has answered the first of them.
@@ -27,7 +27,7 @@ _LEAST_BYTES = 64 * 1024
 Request = Mapping[str, Any]
 
 
-class Source(Protocol):
+class DataSource(Protocol):
     """Where the data of a file comes from, and its digest so far."""
 
     async def next(self) -> tuple[bytes | memoryview, bool]:
@@ -37,13 +37,13 @@ class Source(Protocol):
     def sha256(self) -> str: ...
 
 
-class Stored(NamedTuple):
+class StoredFile(NamedTuple):
     size: int
     version: tuple[int, int]
     """As a folder's entries tell it: what somebody puts in its place has another."""
 
 
-class Sink(Protocol):
+class DataSink(Protocol):
     """Where the data of a file goes to, and its digest so far."""
 
     async def take(self, data: bytes) -> None: ...
@@ -51,11 +51,41 @@ class Sink(Protocol):
     def sha256(self) -> str: ...
 
 
+class MemorySource:
+    def __init__(self, data: bytes) -> None:
+        self._rest = memoryview(data)
+        self._digest = hashlib.sha256()
+
+    async def next(self) -> tuple[memoryview, bool]:
+        chunk, self._rest = self._rest[:CHUNK_BYTES], self._rest[CHUNK_BYTES:]
+        self._digest.update(chunk)
+        return chunk, not self._rest
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+class MemorySink:
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._digest = hashlib.sha256()
+
+    async def take(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._chunks.append(data)
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def content(self) -> bytes:
+        return b"".join(self._chunks)
+
+
 @contextmanager
 def whole(conversation: Conversation) -> Iterator[None]:
     try:
         yield
-    except Refusal:
+    except FileRefusal:
         raise
     except BaseException:
         conversation.abandon()
@@ -91,7 +121,7 @@ async def digest(conversation: Conversation, path: str, *, limit: int) -> tuple[
     return _receipt(await ask(conversation, request))
 
 
-async def fetch(conversation: Conversation, path: str, sink: Sink, *, limit: int, links: bool = True) -> int:
+async def fetch(conversation: Conversation, path: str, sink: DataSink, *, limit: int, links: bool = True) -> int:
     """The number of bytes that went into the sink, as the service and we both counted and digested them."""
     size = 0
     with whole(conversation):
@@ -104,7 +134,7 @@ async def fetch(conversation: Conversation, path: str, sink: Sink, *, limit: int
     return size
 
 
-async def store(conversation: Conversation, request: Request, source: Source) -> Stored:
+async def store(conversation: Conversation, request: Request, source: DataSource) -> StoredFile:
     """Sends a file. If the source fails, with OSError, the service is told to forget what it has."""
     with whole(conversation):
         try:
@@ -117,7 +147,7 @@ async def store(conversation: Conversation, request: Request, source: Source) ->
                 await _more(conversation)
             done = await _done(conversation)
             _check((size, source.sha256()), _receipt(done), str(request["path"]))
-            return Stored(size, _version(done))
+            return StoredFile(size, _version(done))
     raise failure
 
 
@@ -127,7 +157,7 @@ class _SourceFailedError(Exception):
         self.failure = failure
 
 
-async def _send_all(conversation: Conversation, request: Request, source: Source) -> tuple[int, int]:
+async def _send_all(conversation: Conversation, request: Request, source: DataSource) -> tuple[int, int]:
     header, size, waiting = {**request, "last": False}, 0, 0
     while True:
         try:
@@ -151,7 +181,7 @@ async def _send_all(conversation: Conversation, request: Request, source: Source
 async def _make_room(conversation: Conversation) -> None:
     try:
         await _more(conversation)
-    except Refusal:
+    except FileRefusal:
         await conversation.send({"last": True})
         raise
 
@@ -162,7 +192,7 @@ async def _take_back(conversation: Conversation, waiting: int) -> None:
         for _ in range(waiting):
             await _more(conversation)
         await _done(conversation)
-    except Refusal:
+    except FileRefusal:
         return
     raise _broken("it kept a file that was taken back")
 
@@ -211,7 +241,7 @@ async def _done(conversation: Conversation) -> dict[str, Any]:
 async def _next(conversation: Conversation) -> tuple[dict[str, Any], bytes]:
     header, body = await conversation.receive()
     if "error" in header:
-        raise Refusal(_object(header["error"]))
+        raise FileRefusal(_object(header["error"]))
     return header, body
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -20,40 +21,32 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from fumehood.audit.trail import OFF, Trail
+from fumehood.audit.trail import Trail
 from fumehood.backends.interface import (
     Backend,
     BackendSandbox,
-    BackendSession,
+    Conversation,
     LiveExecution,
     PackageFolder,
     RunRequest,
 )
 from fumehood.backends.selection import select_backend
 from fumehood.concurrency.threads import run_whole
-from fumehood.errors import DeniedError, UsageError
+from fumehood.errors import DangerousPolicyWarning, DeniedError, UnenforceableError, UsageError
 from fumehood.events import Event, Finished, Stderr
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
 from fumehood.results import Cause, Record, RunResult, Status
-from fumehood.sandbox.audit import Journal, RunEntry
+from fumehood.sandbox.audit import AuditChoice, RunAudit, SandboxAudit
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
 from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, network_hint, wait_for_gateway
-from fumehood.sandbox.files import Files
-from fumehood.sandbox.opening import (
-    AuditChoice,
-    open_trail,
-    refuse_ungated,
-    tell_closed,
-    tell_opened,
-    telling_refusals,
-    warn_of_dangers,
-)
+from fumehood.sandbox.files import AsyncFiles
+from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
-from fumehood.sandbox.session import AsyncSession
+from fumehood.sandbox.session import AsyncSession, SessionProcess
 
 if TYPE_CHECKING:
     from fumehood.egress import SandboxEgress
@@ -63,17 +56,17 @@ if TYPE_CHECKING:
 _ROOM_BYTES = 64 * 1024
 
 
-class AsyncSandbox(Files):
+class AsyncSandbox:
     """`async with AsyncSandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
-    With `session`, Python code runs in one session of the sandbox's; commands and other languages do not.
-    Opening the first sandbox with new packages installs them; `progress` is told about it, from another thread.
-    With `learn`, nothing gets out whatever the policy allows, and `denials` of results tell all that was tried.
-    What happens is recorded in `audit`: a log, a trail in one that says who acts for whom, the folder of one, or False
+    `files` reads and writes files of the workspace. With `session`, Python code runs in one session of the sandbox's;
+    commands and other languages do not. Opening the first sandbox with new packages installs them; `progress` is called
+    with a line for each step, from another thread.
+    With `learn`, nothing gets out whatever the policy allows, and `denials` of results have all that was tried.
+    `audit` is where events are recorded: a log, a trail in one that says who acts for whom, the folder of one, or False
     for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
-    A policy with `approvals` opens only if it is `gated`: the caller sees to it that they are asked for
-    (`fumehood.tools.approvals`) before anything runs here.
-    With `keep_tmp`, runs share /tmp as they share the workspace, and files can be put there and read.
+    A policy with `approvals` opens only if it is `gated`: the caller asks for them (`fumehood.tools.approvals`) before
+    anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace.
     """
 
     @known_keywords(elsewhere=place_in_policy)
@@ -89,27 +82,24 @@ class AsyncSandbox(Files):
         keep_tmp: bool = False,
     ) -> None:
         self.policy = read_policy(policy) or Policy()
-        self._is_gated = gated
-        self._learn = learn
-        super().__init__(self.policy, lambda: self._backend_sandbox().files(), keeps_tmp=keep_tmp)
-        self._audit = audit
-        self._trail = OFF
-        self._progress = progress
+        self._audit = SandboxAudit(audit)
+        self._artifacts = ArtifactTracker(self.policy, self._converse)
+        self.files = AsyncFiles(self.policy, self._converse, self._audit, self._artifacts, keeps_tmp=keep_tmp)
+        self._is_gated, self._learn, self._keeps_tmp, self._progress = gated, learn, keep_tmp, progress
         self._session = self.session() if session else None
+        self._background: list[AsyncBackgroundRun] = []
         self._opened: BackendSandbox | None = None
         self._egress: SandboxEgress | None = None
         self._network: SandboxNetwork | None = None
         self._stack = AsyncExitStack()
-        self._background: list[AsyncBackgroundRun] = []
         self._executions: set[LiveExecution] = set()
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("this sandbox is open already; make another AsyncSandbox for a second place")
-        trail = open_trail(self.policy, self._audit)
-        async with telling_refusals(trail, self.policy), AsyncExitStack() as stack:
+        async with self._audit.opening(self.policy) as trail, AsyncExitStack() as stack:
             backend = select_backend(self.policy)
-            refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
+            _refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
             backend.check(self.policy)
             warn_of_dangers(self.policy)
             packages = await self._install_packages(backend, stack, trail)
@@ -120,9 +110,8 @@ class AsyncSandbox(Files):
                 opened.keep_tmp()
             if self._egress:
                 self._network = SandboxNetwork(self._egress, is_shared=opened.shares_listeners)
-            await tell_opened(trail, self.policy, backend.name, opened, packages)
-            self._opened, self._trail, self._journal = opened, trail, Journal(trail, self.policy.audit)
-            self._stack = stack.pop_all()
+            await self._audit.opened(self.policy, backend.name, opened, packages)
+            self._opened, self._stack = opened, stack.pop_all()
         return self
 
     async def _admit_to_gateway(self, stack: AsyncExitStack) -> SandboxEgress | None:
@@ -152,14 +141,13 @@ class AsyncSandbox(Files):
             for part in (*self._background, *([self._session] if self._session else [])):
                 await part.close()
         await self._stack.aclose()
-        await tell_closed(self._trail, is_failing=error is not None)
-        self._trail, self._journal = OFF, Journal()
+        await self._audit.closed(is_failing=error is not None)
 
     @property
     def trail(self) -> Trail:
-        """Where what is done in this sandbox is recorded; for those who do something with it that belongs there."""
+        """The sandbox's trail in the audit log, for callers who record their own events beside its."""
         self._backend_sandbox()
-        return self._trail
+        return self._audit.trail
 
     @property
     def enforcement(self) -> Mapping[str, str]:
@@ -178,16 +166,16 @@ class AsyncSandbox(Files):
         return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
 
     async def _request(self, code: str | bytes | None, options: RunOptions) -> RunRequest:
-        async with self._journal.telling_denials("run"):
+        async with self._audit.denials("run"):
             return make_request(self.policy, code, options)
 
     async def _refusal(self, request: RunRequest) -> RunResult | None:
-        """What there is to say to a command that the policy does not allow, which then does not even begin."""
+        """The result of a command that the policy does not allow, and that does not start."""
         refused = await denials(self.policy, request)
         if not refused:
             return None
         result = denied_result(refused, self.policy)
-        await self._journal.denied(result)
+        await self._audit.denied(result)
         return result
 
     async def change_policy(self, policy: AnyPolicy) -> None:
@@ -202,32 +190,20 @@ class AsyncSandbox(Files):
             await wait_for_gateway(partial(self._egress.change, policy))
             box.change_ports(self._egress.ports)
         self.policy = policy
-        await self._journal.policy_changed(policy)
+        await self._audit.policy_changed(policy)
 
     async def _run(self, request: RunRequest) -> RunResult:
-        async with self._entry(request) as entry, self._run_network(entry.run_id, request) as network:
-            entry.follow(network.follow())
-            async with self._started(_equipped(request, network)) as execution:
-                entry.started()
+        async with self._run_audit(request) as audit:
+            async with self._started(request, audit) as (execution, network):
                 if not await execution.wait_shortly():
-                    await entry.tell_started()
+                    await audit.write_started()
                 taken = await record(execution)
-            entry.saw(1, taken.stdout)
-            entry.saw(2, taken.stderr)
-            return await entry.concluded(self._result(taken, entry.run_id, network))
-
-    @asynccontextmanager
-    async def _started(self, request: RunRequest) -> AsyncIterator[LiveExecution]:
-        """The execution of a `run` or `stream`, which `send_signal` reaches for as long as it is under way."""
-        async with self._backend_sandbox().start(request) as execution:
-            self._executions.add(execution)
-            try:
-                yield execution
-            finally:
-                self._executions.discard(execution)
+            audit.stdout(taken.stdout)
+            audit.stderr(taken.stderr)
+            return await audit.finished(self._result(taken, audit.run_id, network))
 
     async def send_signal(self, number: int | signal.Signals) -> None:
-        """Sends a signal to the first process of each `run` and `stream` under way.
+        """Send a signal to the first process of each run under way.
 
         In a session, SIGINT interrupts the run, and other signals do nothing.
         """
@@ -237,11 +213,25 @@ class AsyncSandbox(Files):
         if self._session and checked == signal.SIGINT:
             await self._session.interrupt()
 
-    def _entry(self, request: RunRequest) -> RunEntry:
-        """Of a run that starts as soon as it is recorded."""
-        if self._trail.is_on:
+    def _run_audit(self, request: RunRequest) -> RunAudit:
+        """Of a run that starts as soon as its request is recorded."""
+        if self._audit.trail.is_on:
             self._backend_sandbox().expect()
-        return self._journal.run(request)
+        return self._audit.run(request)
+
+    @asynccontextmanager
+    async def _started(self, request: RunRequest, audit: RunAudit) -> AsyncIterator[tuple[LiveExecution, RunNetwork]]:
+        """The run under way, with its egress; leaving the block ends both."""
+        opened = self._backend_sandbox()
+        async with self._run_network(audit.run_id, request) as network:
+            audit.follow(network.follow())
+            async with opened.start(_equipped(request, network)) as execution:
+                audit.started()
+                self._executions.add(execution)
+                try:
+                    yield execution, network
+                finally:
+                    self._executions.discard(execution)
 
     def _run_network(self, name: str, request: RunRequest | None = None) -> AbstractAsyncContextManager[RunNetwork]:
         if self._network is None or (request and request.is_offline):
@@ -272,40 +262,29 @@ class AsyncSandbox(Files):
                 yield Finished(await self._with_artifacts(event.result)) if isinstance(event, Finished) else event
 
     async def _stream(self, request: RunRequest) -> AsyncGenerator[Event, None]:
-        async with self._entry(request) as entry, self._run_network(entry.run_id, request) as network:
-            entry.follow(network.follow())
-            async with self._started(_equipped(request, network)) as execution:
-                entry.started()
-                await entry.tell_started()
+        async with self._run_audit(request) as audit:
+            async with self._started(request, audit) as (execution, network):
+                await audit.write_started()
                 last_words = b""
                 async for output in execution.output():
                     event = as_event(output)
-                    entry.saw_event(event)
+                    audit.output(event)
                     if isinstance(event, Stderr):
                         last_words = (last_words + event.data)[-LAST_WORDS_BYTES:]
                     yield event
                 outcome = execution.outcome()
-            result = await entry.concluded(self._result(Record(outcome), entry.run_id, network, last_words))
+            result = await audit.finished(self._result(Record(outcome), audit.run_id, network, last_words))
         yield Finished(result)
 
     def session(self) -> AsyncSession:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
-        current = RunNetwork()
+        return AsyncSession(self.policy, self._audit, self._open_session_process, self._report)
 
-        @asynccontextmanager
-        async def open_session() -> AsyncIterator[BackendSession]:
-            nonlocal current
-            box = self._backend_sandbox()
-            async with (
-                self._run_network(_identifier("session")) as current,
-                box.open_session(current.endpoint) as opened,
-            ):
-                yield opened
-
-        async def report(taken: Record, run_id: str) -> RunResult:
-            return await self._report(current, taken, run_id)
-
-        return AsyncSession(self.policy, open_session, lambda: self._journal, report, lambda: current.follow())
+    @asynccontextmanager
+    async def _open_session_process(self) -> AsyncIterator[SessionProcess]:
+        box = self._backend_sandbox()
+        async with self._run_network(_identifier("session")) as network, box.open_session(network.endpoint) as opened:
+            yield SessionProcess(opened, network)
 
     @options_of_runs()
     async def start(
@@ -315,24 +294,20 @@ class AsyncSandbox(Files):
 
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
         """
-        async with self._journal.telling_denials("run"):
+        async with self._audit.denials("run"):
             request = make_live_request(self.policy, code, terminal, options)
             if refused := await denials(self.policy, request):
                 raise DeniedError("\n".join(map(str, refused)))
         if plan_build(request, self.policy):
             raise UsageError(f"{request.language} has to be compiled, which only `run` and `stream` do")
-        opened = self._backend_sandbox()
-        async with self._entry(request) as entry, AsyncExitStack() as stack:
-            network = await stack.enter_async_context(self._run_network(entry.run_id, request))
-            entry.follow(network.follow())
-            execution = await stack.enter_async_context(opened.start(_equipped(request, network)))
-            entry.started()
-            await entry.tell_started()
-            run = AsyncBackgroundRun(execution, stack.pop_all(), entry, partial(self._report, network))
+        async with self._run_audit(request) as audit, AsyncExitStack() as stack:
+            execution, network = await stack.enter_async_context(self._started(request, audit))
+            await audit.write_started()
+            run = AsyncBackgroundRun(execution, stack.pop_all(), audit, partial(self._report, network=network))
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
-    async def _report(self, network: RunNetwork, taken: Record, run_id: str) -> RunResult:
+    async def _report(self, taken: Record, run_id: str, network: RunNetwork) -> RunResult:
         return await self._with_artifacts(self._result(taken, run_id, network))
 
     def _result(self, taken: Record, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
@@ -342,19 +317,40 @@ class AsyncSandbox(Files):
         return _full_mount_hint(result, self.policy)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
-        """With what the run left that may leave. More of that than allowed is a failure, whatever the program says."""
+        """With the run's artifacts. More of them than allowed is a failure, whatever the program's exit code."""
         if not self.policy.filesystem.outputs:
             return result
-        collection = await self._new_artifacts()
-        await self._journal.artifacts(result.run_id, collection.artifacts, collection.problem)
+        collection = await self._artifacts.collect()
+        await self._audit.artifacts(result.run_id, collection.artifacts, collection.problem)
         if collection.problem is None or not result.ok:
             return replace(result, artifacts=collection.artifacts)
         return replace(result, status=Status.RESOURCE_EXCEEDED, cause=Cause.OUTPUT, detail=collection.problem)
+
+    def _converse(self) -> AbstractAsyncContextManager[Conversation]:
+        return self._backend_sandbox().files()
 
     def _backend_sandbox(self) -> BackendSandbox:
         if self._opened is None:
             raise UsageError("the sandbox is not open; use it inside `async with AsyncSandbox(policy) as box:`")
         return self._opened
+
+
+def _refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
+    """Approvals that are not asked for would be worse than none."""
+    if policy.approvals and not is_gated:
+        raise UnenforceableError(
+            "approvals",
+            backend=backend,
+            reason="a sandbox alone does not ask for them",
+            remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and AsyncSandbox(policy, gated=True).",
+        )
+
+
+def warn_of_dangers(policy: Policy) -> None:
+    """With Python's warnings, which an application can turn into errors, and `hood` shows as a line."""
+    for finding in policy.dangers():
+        # Of this very line, wherever it was called from, so that Python shows each of them once.
+        warnings.warn(f"{finding.key}: {finding.message}", DangerousPolicyWarning, stacklevel=1)
 
 
 def _request(section: Environment) -> str:

@@ -1,11 +1,13 @@
-"""What the file service refuses, told to the caller: what, where, and what to do about it."""
+"""Refusals of the file service as errors for the caller: what, where, and what to do about it."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+from fumehood.backends.interface import Conversation
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
 from fumehood.guest.contract.limits import MAX_LISTING_BYTES
 from fumehood.policy import Policy, format_size
@@ -17,7 +19,7 @@ UNREADABLE = frozenset({"EACCES", "EPERM"})
 TOO_LONG = "too long to list"
 
 
-class Refusal(Exception):
+class FileRefusal(Exception):
     """The service's own word, after which the conversation can go on."""
 
     def __init__(self, details: Mapping[str, Any]) -> None:
@@ -27,14 +29,30 @@ class Refusal(Exception):
         self.kind = str(details.get("kind"))[:100]
 
 
-def explain(refusal: Refusal, action: str, path: str, policy: Policy) -> FumehoodError:
-    """`action` is the caller's verb, such as "read"."""
+Converse = Callable[[], AbstractAsyncContextManager[Conversation]]
+"""Opens a conversation with the file service inside the sandbox."""
+
+
+@asynccontextmanager
+async def explained(converse: Converse, action: str, path: str, policy: Policy) -> AsyncIterator[Conversation]:
+    """A conversation whose refusals are raised as errors for the caller; `action` is a verb, such as "read"."""
+    refusal: FileRefusal | None = None
+    async with converse() as conversation:
+        try:
+            yield conversation
+        except FileRefusal as error:
+            refusal = error
+    if refusal is not None:
+        raise _explain(refusal, action, path, policy) from None
+
+
+def _explain(refusal: FileRefusal, action: str, path: str, policy: Policy) -> FumehoodError:
     error = _explained(refusal, action, path, policy)
     error.errno = _ERRORS.get(refusal.reason) or getattr(errno, refusal.reason, None)
     return error
 
 
-def _explained(refusal: Refusal, action: str, path: str, policy: Policy) -> FumehoodError:
+def _explained(refusal: FileRefusal, action: str, path: str, policy: Policy) -> FumehoodError:
     subject = shown(path)
     if refusal.reason in _USAGE:
         return UsageError(_USAGE[refusal.reason](refusal, action, subject))
@@ -57,17 +75,17 @@ def _full(action: str, path: str, policy: Policy) -> str:
     )
 
 
-def _is_a_folder(refusal: Refusal, action: str, subject: str) -> str:
+def _is_a_folder(refusal: FileRefusal, action: str, subject: str) -> str:
     advice = "name a file in it" if action in ("write", "upload") else "list it, or download it as a whole"
     return f"{subject} is a folder; {advice}"
 
 
-def _too_large(refusal: Refusal, action: str, subject: str) -> str:
+def _too_large(refusal: FileRefusal, action: str, subject: str) -> str:
     size = format_size(refusal.size) if isinstance(refusal.size, int) else "more"
     return f"{subject} has {size}, too much to {action} at once; download it, or raise max_bytes"
 
 
-_USAGE: dict[str, Callable[[Refusal, str, str], str]] = {
+_USAGE: dict[str, Callable[[FileRefusal, str, str], str]] = {
     "ENOENT": lambda refusal, action, subject: f"{subject} does not exist in the sandbox, so one cannot {action} it",
     "ENOTDIR": lambda refusal, action, subject: f"{subject} is no folder, or has a part that is none",
     "EISDIR": _is_a_folder,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from fumehood.backends.interface import Conversation
 from fumehood.policy.outputs import Outputs
-from fumehood.sandbox.files import exchanges
-from fumehood.sandbox.files.entries import FileEntry, Kind
+from fumehood.sandbox.files import protocol
+from fumehood.sandbox.files.entries import FileEntry, FileKind
+from fumehood.sandbox.files.errors import TOO_LONG, UNREADABLE, VANISHED, FileRefusal
 from fumehood.sandbox.files.paths import joined
-from fumehood.sandbox.files.refusals import TOO_LONG, UNREADABLE, VANISHED, Refusal
 
 MAX_DEPTH = 100
 MAX_CHARACTERS = 64 * 1024**2
@@ -31,7 +31,7 @@ class TooManyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WalkEntry:
     """`path` is below the workspace. With a reason it is not to be taken; a folder then was not entered."""
 
     path: str
@@ -45,27 +45,27 @@ class Walk:
         self._max_entries = self._left = max_entries
         self._left_characters = MAX_CHARACTERS
 
-    async def below(self, top: str) -> AsyncIterator[Found]:
+    async def below(self, top: str) -> AsyncIterator[WalkEntry]:
         pending: list[tuple[str, FileEntry | None, int]] = [(top, None, 0)]
         while pending:
             path, entry, depth = pending.pop()
             try:
                 entries = await self._list(path)
-            except Refusal as refusal:
+            except FileRefusal as refusal:
                 if entry is None:
                     raise
-                yield Found(path, entry, reason_of(refusal))
+                yield WalkEntry(path, entry, reason_of(refusal))
                 continue
             for item in entries:
                 found = self._judge(joined(path, item.name), item, depth)
                 yield found
-                if item.kind is Kind.FOLDER and found.reason is None:
+                if item.kind is FileKind.FOLDER and found.reason is None:
                     pending.append((found.path, item, depth + 1))
 
     async def _list(self, path: str) -> list[FileEntry]:
         try:
-            entries = await exchanges.list_folder(self._conversation, path, limit=self._left + 1, links=False)
-        except Refusal as refusal:
+            entries = await protocol.list_folder(self._conversation, path, limit=self._left + 1, links=False)
+        except FileRefusal as refusal:
             if refusal.reason == TOO_LONG:
                 raise TooManyError(_TOO_LONG) from refusal
             raise
@@ -77,19 +77,19 @@ class Walk:
             raise TooManyError(_TOO_LONG)
         return entries
 
-    def _judge(self, path: str, entry: FileEntry, depth: int) -> Found:
+    def _judge(self, path: str, entry: FileEntry, depth: int) -> WalkEntry:
         if entry.name.lower() == ".git" and not self._git:
-            return Found(path, entry, "it belongs to version control; ask for it with git=True")
-        if entry.kind is Kind.FOLDER:
+            return WalkEntry(path, entry, "it belongs to version control; ask for it with git=True")
+        if entry.kind is FileKind.FOLDER:
             if depth + 1 >= MAX_DEPTH:
-                return Found(path, entry, f"it is more than {MAX_DEPTH} folders deep")
-            return Found(path, entry, None if self._outputs.reach(path) else NOT_NAMED)
-        if entry.kind not in (Kind.FILE, Kind.LINK):
-            return Found(path, entry, f"it is a {entry.kind}")
-        return Found(path, entry, None if self._outputs.match(path) else NOT_NAMED)
+                return WalkEntry(path, entry, f"it is more than {MAX_DEPTH} folders deep")
+            return WalkEntry(path, entry, None if self._outputs.reach(path) else NOT_NAMED)
+        if entry.kind not in (FileKind.FILE, FileKind.LINK):
+            return WalkEntry(path, entry, f"it is a {entry.kind}")
+        return WalkEntry(path, entry, None if self._outputs.match(path) else NOT_NAMED)
 
 
-def reason_of(refusal: Refusal) -> str:
+def reason_of(refusal: FileRefusal) -> str:
     """Why something that was there a moment ago cannot be had; what is not the programs' doing is raised."""
     if refusal.reason in VANISHED:
         return CHANGED

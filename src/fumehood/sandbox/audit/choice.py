@@ -1,0 +1,49 @@
+"""Which audit log a sandbox, an agent or a runtime writes to."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import replace
+
+from fumehood.audit import AuditLog, Trail
+from fumehood.audit.log import current_user
+from fumehood.audit.redaction import Redaction
+from fumehood.audit.trail import OFF
+from fumehood.errors import UnenforceableError
+from fumehood.policy import Audit, Policy
+
+AuditChoice = AuditLog | Trail | str | os.PathLike[str] | bool | None
+"""A log, a trail in one, the folder of one, False for none at all, True or None for the default log."""
+
+
+def find_trail(choice: AuditChoice) -> Trail:
+    """`OFF` when the caller chose False."""
+    if isinstance(choice, Trail):
+        return choice
+    if choice is False:
+        return OFF
+    if choice is None or choice is True:
+        return Trail(AuditLog.default())
+    return Trail(choice if isinstance(choice, AuditLog) else AuditLog.at(choice))
+
+
+def open_trail(policy: Policy, choice: AuditChoice) -> Trail:
+    """The trail of a new sandbox; raises when the log cannot be opened, or is off although the policy configures it."""
+    chosen = find_trail(choice)
+    if not chosen.is_on:
+        if policy.audit != Audit():
+            raise UnenforceableError(
+                "audit",
+                backend=policy.backend,
+                reason="the audit log is turned off",
+                remedy="Turn it on, or remove `audit`.",
+            )
+        return OFF
+    named = replace(
+        chosen, who=chosen.who or current_user(), synced=chosen.synced or policy.audit.durability == "synced"
+    )
+    secrets_of_policy = Redaction.for_policy(policy, os.environ).values
+    return named.within(sandbox=f"box_{secrets.token_hex(8)}").redacting(
+        Redaction.of((*named.redaction.values, *secrets_of_policy))
+    )

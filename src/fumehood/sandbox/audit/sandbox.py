@@ -1,0 +1,132 @@
+"""Records of one sandbox, and of a session in it: opened, refused, denied, changed, closed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+
+from fumehood.audit import Attachment, Trail
+from fumehood.audit.events import (
+    ArtifactsFound,
+    PolicyChanged,
+    RequestDenied,
+    SandboxClosed,
+    SandboxOpened,
+    SandboxRefused,
+    SessionClosed,
+    SessionOpened,
+)
+from fumehood.audit.trail import OFF
+from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
+from fumehood.errors import AuditError, DeniedError, FumehoodError
+from fumehood.policy import Audit, Policy
+from fumehood.policy.digest import canonical_meaning
+from fumehood.results import Artifact, RunResult
+from fumehood.sandbox.audit.choice import AuditChoice, open_trail
+from fumehood.sandbox.audit.files import FileAudit
+from fumehood.sandbox.audit.run import EgressEvents, RunAudit
+
+
+class SandboxAudit:
+    """Writes nothing while the sandbox is not open, and nothing at all where the log is off."""
+
+    def __init__(self, choice: AuditChoice = False) -> None:
+        self._choice = choice
+        self._keep = Audit()
+        self.trail = OFF
+
+    @asynccontextmanager
+    async def opening(self, policy: Policy) -> AsyncIterator[Trail]:
+        """The block opens the sandbox; an error that ends it is recorded as a refusal."""
+        trail = self.trail = open_trail(policy, self._choice)
+        self._keep = policy.audit
+        try:
+            yield trail
+        except BaseException as error:
+            self.trail = OFF
+            if isinstance(error, FumehoodError) and not isinstance(error, AuditError):
+                await trail.write(SandboxRefused(policy.digest, policy.name, type(error).__name__, str(error)))
+            raise
+
+    async def opened(
+        self, policy: Policy, backend: str, sandbox: BackendSandbox, packages: PackageFolder | None
+    ) -> None:
+        if not self.trail.is_on:
+            return
+        mechanisms = json.dumps(sandbox.report.mechanisms(), sort_keys=True).encode()
+        event = SandboxOpened(
+            policy_digest=policy.digest,
+            policy_name=policy.name,
+            policy=Attachment(canonical_meaning(policy)),
+            backend=backend,
+            enforcement=Attachment(mechanisms),
+            environment_digest=packages.digest if packages else None,
+            image=sandbox.image_digest,
+            process=os.getpid(),
+        )
+        await self.trail.write(event)
+
+    async def closed(self, *, is_failing: bool) -> None:
+        """When an error closes the sandbox, an error of the log does not replace it."""
+        trail, self.trail = self.trail, OFF
+        with anyio.CancelScope(shield=True):
+            if not is_failing:
+                await trail.write(SandboxClosed())
+                return
+            with suppress(AuditError):
+                await trail.write(SandboxClosed())
+
+    def run(self, request: RunRequest) -> RunAudit:
+        return RunAudit(self.trail, self._keep, request)
+
+    def files(self) -> FileAudit:
+        return FileAudit(self.trail)
+
+    def session(self, egress: Callable[[], EgressEvents]) -> SessionAudit:
+        """`egress` is called when a run of the session begins, and gives the egress events since then."""
+        return SessionAudit(self.trail.within(session=f"session_{os.urandom(8).hex()}"), self._keep, egress)
+
+    @asynccontextmanager
+    async def denials(self, action: str) -> AsyncIterator[None]:
+        """A DeniedError that ends the block is recorded."""
+        try:
+            yield
+        except DeniedError as error:
+            await self.trail.write(RequestDenied(action, type(error).__name__, str(error)))
+            raise
+
+    async def denied(self, result: RunResult) -> None:
+        """A run that was refused before it began."""
+        events = (RequestDenied("run", each.kind, str(each)) for each in result.denials)
+        await self.trail.within(run=result.run_id).write(*events)
+
+    async def policy_changed(self, policy: Policy) -> None:
+        if self.trail.is_on:
+            await self.trail.write(PolicyChanged(policy.digest, Attachment(canonical_meaning(policy))))
+
+    async def artifacts(self, run_id: str, found: tuple[Artifact, ...], problem: str | None) -> None:
+        if found or problem is not None:
+            listed = tuple({"path": each.path, "size": each.size, "sha256": each.sha256} for each in found)
+            await self.trail.within(run=run_id).write(ArtifactsFound(listed, problem))
+
+
+class SessionAudit:
+    """Records of one session."""
+
+    def __init__(self, trail: Trail, keep: Audit, egress: Callable[[], EgressEvents]) -> None:
+        self._trail, self._keep, self._egress = trail, keep, egress
+
+    async def opened(self) -> None:
+        await self._trail.write(SessionOpened())
+
+    def run(self, request: RunRequest) -> RunAudit:
+        return RunAudit(self._trail, self._keep, request, self._egress())
+
+    async def closed(self) -> None:
+        """No result is withheld here: a log that cannot be written is an error of whatever comes next."""
+        with anyio.CancelScope(shield=True), suppress(AuditError):
+            await self._trail.write(SessionClosed())
