@@ -241,6 +241,7 @@ def _logins(sites: Iterable[Site]) -> Iterator[list[dict[str, object]]]:
 def _secret(number: int, host: str, login: str, stack: ExitStack) -> dict[str, object]:
     descriptor = os.memfd_create("login", os.MFD_CLOEXEC)
     stack.callback(os.close, descriptor)
+    os.fchmod(descriptor, 0o600)  # it begins with 0777, and a secret's file must not be writable for every user
     os.write(descriptor, login.encode())
     place = f"/proc/self/fd/{descriptor}"
     return {"name": f"INDEX_{number}", "from_file": place, "inject": {"host": host, "format": "Basic {}"}}
