@@ -13,7 +13,7 @@ import pytest
 from outside import SECRET_VARIABLE, Outside, open_outside
 
 from fumehood import Policy, RunResult, Sandbox, UsageError
-from fumehood.policy.learning import learn
+from fumehood.policy.learned_rules import learn
 
 TOKEN = f"token-{secrets.token_hex(16)}"
 

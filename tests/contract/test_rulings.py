@@ -10,7 +10,7 @@ import pytest
 
 from fumehood import Policy
 from fumehood.cli.policy_tests.live import try_live
-from fumehood.policy.testing import run_tests
+from fumehood.policy.decisions import run_tests
 
 ATTEMPTS = [
     *("connect: 'example.com:443'", "connect: '169.254.169.254:80'", "connect: '127.0.0.1:22'", "connect: '[::1]:443'"),

@@ -13,7 +13,7 @@ import pytest
 
 from fumehood import Policy
 from fumehood.cli.entry import run_command
-from fumehood.policy.testing import run_tests
+from fumehood.policy.decisions import run_tests
 
 FOLDER = Path(__file__).parents[2] / "examples" / "policies"
 FILES = sorted(FOLDER.glob("*.yaml"))

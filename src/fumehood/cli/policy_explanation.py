@@ -52,8 +52,8 @@ def add_parser(verbs: _SubParsersAction[Any]) -> None:
 
 
 def execute(chosen: Arguments) -> int:
+    from fumehood.policy.decisions import Judge, parse_attempt
     from fumehood.policy.file import PolicyFile
-    from fumehood.policy.rulings import Judge, parse_attempt
 
     file = PolicyFile.load(chosen.file)
     attempt = parse_attempt(_joined(chosen.attempt))

@@ -123,7 +123,7 @@ def _stdin(program: ProgramSource) -> int | None:
 
 
 def _print_lesson(policy: Policy, result: RunResult) -> None:
-    from fumehood.policy.learning import learn
+    from fumehood.policy.learned_rules import learn
 
     print(neutralise(learn(policy, result.denials).to_yaml()), end="")
 

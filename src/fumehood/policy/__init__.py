@@ -10,20 +10,20 @@ key; `controls` names the keys in use, so that a backend can refuse what it woul
     policy.digest, policy.diff(other), policy.lint(), policy.override({"resources": {"memory": "1G"}})
     controls(policy), describe(policy)
 
-Beside it: `egress` and `commands` decide about connections and command lines, `rulings` about any attempt, in words;
-`testing` runs the tests of a policy, `file` knows where in a file its keys stand.
+Beside it: `egress` and `commands` decide about connections and command lines, `decisions` about any attempt, in words,
+and runs the tests of a policy; `host_value` reads the values of secrets; `file` has the line of each key in a file.
 """
 
-from fumehood.policy.actions import Commands
 from fumehood.policy.approvals import Approval
 from fumehood.policy.arguments import AnyPolicy, Bytes, Seconds, read_policy, read_seconds, read_size
+from fumehood.policy.attempts import Expectation
 from fumehood.policy.audit import Audit
-from fumehood.policy.controls import controls
+from fumehood.policy.canonical_form import controls
+from fumehood.policy.command_rules import Commands
 from fumehood.policy.docker import Docker
 from fumehood.policy.environment import Environment
-from fumehood.policy.expectation import Expectation
 from fumehood.policy.filesystem import Filesystem, Mount, Workspace
-from fumehood.policy.filters import Filters
+from fumehood.policy.filters import CanarySource, Filters
 from fumehood.policy.lint import Finding
 from fumehood.policy.model import Policy
 from fumehood.policy.network import Network, NetworkRule
@@ -37,6 +37,7 @@ __all__ = [
     "Approval",
     "Audit",
     "Bytes",
+    "CanarySource",
     "Commands",
     "Docker",
     "Environment",

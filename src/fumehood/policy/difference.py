@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from fumehood.policy.digest import UNENFORCED
+from fumehood.policy.canonical_form import UNENFORCED
 from fumehood.policy.filesystem import Mount
 from fumehood.policy.hosts import endpoint
 from fumehood.policy.network import NetworkRule

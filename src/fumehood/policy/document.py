@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from fumehood.policy.source import Path, Problem, UnreadableError, shown
+from fumehood.policy.source import Path, PolicyProblem, UnreadableError, shown
 
 MAX_DEPTH = 16
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -28,7 +28,7 @@ class Document:
 
     def __init__(self, text: str) -> None:
         self.lines: dict[Path, int] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[PolicyProblem] = []
         self._events = _read_events(text)
         self.data = self._read_document()
 
@@ -71,7 +71,9 @@ class Document:
             here = (*path, key)
             if key in data:
                 line = _line(event)
-                self.problems.append(Problem(here, f"is given twice; the first is on line {self.lines[here]}", line))
+                self.problems.append(
+                    PolicyProblem(here, f"is given twice; the first is on line {self.lines[here]}", line)
+                )
                 self._skip(next(self._events))
                 continue
             self.lines[here] = _line(event)
@@ -115,7 +117,7 @@ class Document:
             self._refuse(event, path, f"has the tag {shown(event.tag)}; tags are not supported, remove it")
 
     def _refuse(self, event: yaml.Event, path: Path, message: str) -> None:
-        self.problems.append(Problem(path, message, _line(event)))
+        self.problems.append(PolicyProblem(path, message, _line(event)))
 
 
 def _resolve_plain(text: str) -> object:

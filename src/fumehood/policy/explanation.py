@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fumehood.policy.section import Section
-from fumehood.policy.source import Path, Problem, shown
+from fumehood.policy.source import Path, PolicyProblem, shown
 
 _WORDS = {
     "string_type": "must be text; put quotes around it",
@@ -27,26 +27,28 @@ _WORDS = {
 }
 
 
-def explain(error: ValidationError, model: type[Section]) -> list[Problem]:
+def explain(error: ValidationError, model: type[Section]) -> list[PolicyProblem]:
     """One problem for each thing that is wrong."""
     return [_problem(details, model) for details in error.errors(include_url=False)]
 
 
-def _problem(details: ErrorDetails, model: type[Section]) -> Problem:
+def _problem(details: ErrorDetails, model: type[Section]) -> PolicyProblem:
     path = details["loc"]
     match details["type"]:
         case "missing":
-            return Problem(path, "is required")
+            return PolicyProblem(path, "is required")
         case "extra_forbidden":
-            return Problem(path, f"unknown key{_got(details)}; {_nearest_key(path, model)}")
+            return PolicyProblem(path, f"unknown key{_got(details)}; {_nearest_key(path, model)}")
         case "literal_error":
-            return Problem(path, _choices(details))
+            return PolicyProblem(path, _choices(details))
         case "model_type" | "model_attributes_type":
-            return Problem(path, f"must be a mapping of keys to values{_got(details)}{_written_out(details, model)}")
+            return PolicyProblem(
+                path, f"must be a mapping of keys to values{_got(details)}{_written_out(details, model)}"
+            )
         case "value_error":
-            return Problem(path, f"{details.get('ctx', {}).get('error')}{_got(details)}")
+            return PolicyProblem(path, f"{details.get('ctx', {}).get('error')}{_got(details)}")
         case kind:
-            return Problem(path, _WORDS.get(kind, details["msg"]) + _got(details))
+            return PolicyProblem(path, _WORDS.get(kind, details["msg"]) + _got(details))
 
 
 def _got(details: ErrorDetails) -> str:

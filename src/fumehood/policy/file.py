@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self, cast
 
-from fumehood.policy.loading import parse, read_file
 from fumehood.policy.model import Policy
 from fumehood.policy.paths import check_target
-from fumehood.policy.source import Path, Source, dotted, visible
+from fumehood.policy.source import Path, PolicySource, dotted, visible
+from fumehood.policy.text import parse, read_file
 
 # Lists that the model keeps in an order of its own; an entry is known by what it says, not by its number.
 _MOUNTS: Path = ("filesystem", "mounts")
@@ -42,11 +42,11 @@ class PolicyFile:
         return f"{key} (not in {self.name})" if line is None else f"{key} ({self.name}:{line})"
 
 
-def _numbered(source: Source) -> dict[str, int]:
+def _numbered(source: PolicySource) -> dict[str, int]:
     return {dotted(path): line for path, line in source.lines.items()}
 
 
-def _named(data: Mapping[str, object], source: Source) -> Iterator[tuple[str, int]]:
+def _named(data: Mapping[str, object], source: PolicySource) -> Iterator[tuple[str, int]]:
     for index, mount in enumerate(_list(data, _MOUNTS)):
         target = cast("Mapping[str, str]", mount)["target"]
         yield f"{dotted(_MOUNTS)}[{check_target(target)}]", source.lines[*_MOUNTS, index]

@@ -23,19 +23,19 @@ from pydantic import (
 )
 
 from fumehood.errors import PolicyError
-from fumehood.policy.actions import Commands
 from fumehood.policy.approvals import Approval
+from fumehood.policy.attempts import Expectation
 from fumehood.policy.audit import Audit
+from fumehood.policy.command_rules import Commands
 from fumehood.policy.docker import Docker, Reference
 from fumehood.policy.environment import Environment
-from fumehood.policy.expectation import Expectation
 from fumehood.policy.filesystem import Filesystem
 from fumehood.policy.filters import Filters
 from fumehood.policy.network import Network
 from fumehood.policy.resources import Resources
 from fumehood.policy.secret import Secret
 from fumehood.policy.section import Ordered, Section, Text
-from fumehood.policy.source import Problem, Source
+from fumehood.policy.source import PolicyProblem, PolicySource
 
 if TYPE_CHECKING:
     from fumehood.policy.lint import Finding
@@ -119,14 +119,14 @@ class Policy(Section):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The policy in a file; relative paths in it start from the file's folder."""
-        from fumehood.policy.loading import read_file
+        from fumehood.policy.text import read_file
 
         return cls.loads(read_file(path), name=os.fspath(path), base=os.path.dirname(os.path.abspath(path)))
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "<policy>", base: str | os.PathLike[str] | None = None) -> Self:
         """The policy in a text; relative paths in it start from `base`, by default the current folder."""
-        from fumehood.policy.loading import parse
+        from fumehood.policy.text import parse
 
         data, source = parse(text, name=name, base=None if base is None else os.path.abspath(base))
         return cls.model_validate(data, context=source)
@@ -134,7 +134,7 @@ class Policy(Section):
     @cached_property
     def digest(self) -> str:
         """`sha256:...` over what is enforced: the same for every spelling, and whatever `name` and `tests` say."""
-        from fumehood.policy.digest import compute_digest
+        from fumehood.policy.canonical_form import compute_digest
 
         return compute_digest(self)
 
@@ -187,8 +187,8 @@ class Policy(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _explain_refusal(cls, value: object, check: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        source = info.context if isinstance(info.context, Source) else Source()
-        problems: list[Problem] = []
+        source = info.context if isinstance(info.context, PolicySource) else PolicySource()
+        problems: list[PolicyProblem] = []
         try:
             policy = check(value)
         except ValidationError as error:

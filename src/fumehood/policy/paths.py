@@ -12,7 +12,7 @@ from typing import Annotated, cast
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
 from fumehood.policy.section import Text
-from fumehood.policy.source import Source
+from fumehood.policy.source import PolicySource
 
 WORKSPACE = "/workspace"
 TMP = "/tmp"
@@ -37,7 +37,7 @@ def _resolve(path: str, info: ValidationInfo) -> str:
     if expanded.startswith("~"):
         raise ValueError("names the home of a user who does not exist; write the path out")
     source = info.context
-    base = source.base if isinstance(source, Source) and source.base is not None else _current_folder(expanded)
+    base = source.base if isinstance(source, PolicySource) and source.base is not None else _current_folder(expanded)
     return _normalise(os.path.join(base, expanded))
 
 

@@ -13,7 +13,7 @@ MAX_SHOWN = 60
 
 
 @dataclass(frozen=True)
-class Problem:
+class PolicyProblem:
     """One mistake: at which key, and what is wrong with it."""
 
     path: Path
@@ -22,34 +22,34 @@ class Problem:
 
 
 class UnreadableError(Exception):
-    """The text is no policy at all; nothing more can be said about it."""
+    """The text is not a policy at all, so that no further mistake in it can be named."""
 
     def __init__(self, message: str, line: int, path: Path = ()) -> None:
         super().__init__(message)
-        self.problem = Problem(path, message, line)
+        self.problem = PolicyProblem(path, message, line)
 
 
 @dataclass(frozen=True)
-class Source:
+class PolicySource:
     """The text behind a policy: its name, the line of each key, and the folder that relative paths start from."""
 
     name: str | None = None
     base: str | None = None
     lines: Mapping[Path, int] = field(default_factory=dict[Path, int])
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[PolicyProblem, ...] = ()
 
-    def report(self, problems: list[Problem]) -> list[str]:
+    def report(self, problems: list[PolicyProblem]) -> list[str]:
         """All mistakes in the order of the file. One key, one mistake: a consequence of another is left out."""
         broken = {problem.path for problem in self.problems}
         fresh = [problem for problem in problems if not any(p in broken for p in _prefixes(problem.path))]
         return [self._write(problem) for problem in sorted([*self.problems, *fresh], key=self._line)]
 
-    def _line(self, problem: Problem) -> int:
+    def _line(self, problem: PolicyProblem) -> int:
         if problem.line is not None:
             return problem.line
         return next((self.lines[path] for path in _prefixes(problem.path) if path in self.lines), 1)
 
-    def _write(self, problem: Problem) -> str:
+    def _write(self, problem: PolicyProblem) -> str:
         place = f"{visible(self.name)}:{self._line(problem)}: " if self.name is not None else ""
         key = f"{dotted(problem.path)}: " if problem.path else ""
         return f"{place}{key}{problem.message}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from fumehood.policy.approvals import Approval
-from fumehood.policy.expectation import Expectation
+from fumehood.policy.attempts import Expectation
 from fumehood.policy.filesystem import Mount
 from fumehood.policy.filters import CanarySource
 from fumehood.policy.hosts import endpoint

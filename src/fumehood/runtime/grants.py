@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from fumehood.errors import UsageError
 from fumehood.keywords import unknown_keyword
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.policy.digest import compute_digest
+from fumehood.policy.canonical_form import compute_digest
 from fumehood.runtime.identity import AgentId, Pattern, TopicId
 
 _DIGEST = "sha256:"

@@ -111,7 +111,7 @@ def test_an_attempt_is_explained_as_json(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["p.yaml", "fly away"], "'fly away' is no attempt; write one such as"),
+        (["p.yaml", "fly away"], "'fly away' is not an attempt; write one such as"),
         (["p.yaml", "connect example.com"], "must be host:port, such as api.github.com:443"),
         (["none.yaml", "read /x"], "none.yaml: cannot be read: there is no such file"),
         (["p.yaml"], "the following arguments are required: ATTEMPT"),

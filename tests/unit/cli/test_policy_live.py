@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fumehood import Policy
 from fumehood.cli.policy_tests.live import Demand, Probe, RefusedCommand, Untried, plan, plan_demand
-from fumehood.policy.amounts import Amount
-from fumehood.policy.testing import run_tests
+from fumehood.policy.attempts import Amount
+from fumehood.policy.decisions import run_tests
 
 RULES = [
     {"host": "read.example.com", "ports": [443], "methods": ["GET"]},

@@ -11,10 +11,10 @@ import yaml
 
 from fumehood.cli.overrides import parse_host, remedy_in_flags
 from fumehood.policy import Policy
+from fumehood.policy.decisions import Judge, parse_attempt
 from fumehood.policy.egress import Rulebook, to_denial
 from fumehood.policy.hosts import split_endpoint
-from fumehood.policy.learning import learn
-from fumehood.policy.rulings import Judge, parse_attempt
+from fumehood.policy.learned_rules import learn
 from fumehood.results import Denial
 
 _NARROW = {"host": "api.example", "ports": [443], "methods": ["GET"], "paths": ["/a/**"]}

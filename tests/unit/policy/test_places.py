@@ -9,8 +9,8 @@ from fumehood.backends.native.host_facts import detect
 from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.guest.isolation import rootfs
 from fumehood.policy import Policy
+from fumehood.policy.decisions import Judge, files
 from fumehood.policy.paths import SYSTEM_PATHS
-from fumehood.policy.rulings import Judge, places
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_nothing_of_the_root_may_be_written(cell_spec: CellSpec) -> None:
 
 
 def test_everything_that_is_covered_in_proc_is_closed() -> None:
-    assert [path for path, _ in rootfs.proc_masks() if not places.is_covered(path)] == []
+    assert [path for path, _ in rootfs.proc_masks() if not files.is_covered(path)] == []
 
 
 def test_a_mount_can_never_open_what_is_closed_for_good() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import fumehood.policy
 from fumehood.policy import Policy
 from fumehood.policy.reference import write_reference
 from fumehood.policy.section import Section
@@ -32,6 +33,12 @@ def test_every_key_has_a_description_that_is_a_sentence() -> None:
     ]
     assert len(found) > 10
     assert bare == []
+
+
+def test_every_section_is_exported_under_its_name() -> None:
+    names = {section.__name__: section for section in sections(Policy)}
+    assert names.keys() <= set(fumehood.policy.__all__)
+    assert all(getattr(fumehood.policy, name) is section for name, section in names.items())
 
 
 def test_the_page_is_up_to_date() -> None:

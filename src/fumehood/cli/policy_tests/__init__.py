@@ -1,6 +1,6 @@
 """`hood policy test`: the tests that policies carry, against what they say and, with `--live`, in a real sandbox.
 
-suite     which files are meant; a file's tests -> outcomes (what the policy says: `fumehood.policy.testing`)
+suite     which files are meant; a file's tests -> outcomes (what the policy says: `fumehood.policy.decisions`)
 live      the same attempts in a real sandbox; `probe` is the program that runs there
 report    outcomes -> what people and CI systems read
 """

@@ -20,13 +20,11 @@ from fumehood.cli.policy_tests.probe import REFUSED
 from fumehood.cli.policy_tests.suite import LiveResult
 from fumehood.errors import SandboxError
 from fumehood.policy import Policy
-from fumehood.policy.amounts import Amount, parse_amount
+from fumehood.policy.attempts import Amount, HttpAttempt, parse_amount, parse_request
+from fumehood.policy.decisions import TestResult, files
 from fumehood.policy.egress import Rulebook
 from fumehood.policy.hosts import endpoint, is_address, split_endpoint
 from fumehood.policy.quantities import GIB, KIB, MIB
-from fumehood.policy.rulings import places
-from fumehood.policy.testing import TestResult
-from fumehood.policy.urls import Request, parse_request
 from fumehood.results import RunResult, Status
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
@@ -111,7 +109,7 @@ def plan(policy: Policy, result: TestResult) -> Probe | Demand | RefusedCommand 
     target = expectation.target
     match expectation.kind:
         case "read" | "write":
-            return Probe(expectation.kind, target, places.is_in_any(target, places.OWN))
+            return Probe(expectation.kind, target, files.is_in_any(target, files.OWN))
         case "connect":
             return _plan_connection(*split_endpoint(target), is_allowed=is_allowed)
         case "http":
@@ -133,7 +131,7 @@ def _plan_connection(host: str, port: int, *, is_allowed: bool) -> Probe | Untri
     return Probe("find", endpoint(host, port))
 
 
-def _plan_request(book: Rulebook, request: Request, *, is_allowed: bool) -> Probe | Untried:
+def _plan_request(book: Rulebook, request: HttpAttempt, *, is_allowed: bool) -> Probe | Untried:
     route = book.find_route(request.host, request.port)
     if route is None or not book.decide_connection(request.host, request.port).allowed:
         return Probe("connect", endpoint(request.host, request.port))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fumehood.errors import FumehoodError, PolicyError
+from fumehood.policy.decisions import TestResult, run_tests
 from fumehood.policy.file import PolicyFile
-from fumehood.policy.loading import read_file
 from fumehood.policy.source import visible
-from fumehood.policy.testing import TestResult, run_tests
+from fumehood.policy.text import read_file
 
 _SUFFIXES = (".yaml", ".yml")
 _VERSION = re.compile(rb"^\s*\{?\s*[\"']?version[\"']?:\s*1\s*(?:[#,}]|$)", re.MULTILINE)

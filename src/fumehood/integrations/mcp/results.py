@@ -24,7 +24,7 @@ from mcp_types import (
 
 from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.integrations.mcp.clients import ClientSandbox
-from fumehood.policy.outputs import Outputs
+from fumehood.policy.filesystem import Outputs
 from fumehood.policy.quantities import MIB
 from fumehood.results import Denial, RunResult
 from fumehood.sandbox.files.artifacts import media_type

@@ -40,7 +40,7 @@ from fumehood.policy.commands.write_targets import (
 from fumehood.policy.decision import Decision
 
 if TYPE_CHECKING:
-    from fumehood.policy.actions import Commands
+    from fumehood.policy.command_rules import Commands
 
 _MOST_COMMANDS = 1000
 _MOST_REFUSALS = 20

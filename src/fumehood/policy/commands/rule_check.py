@@ -17,7 +17,7 @@ from fumehood.policy.commands.syntax import Word
 from fumehood.policy.commands.write_targets import WriteTargets
 
 if TYPE_CHECKING:
-    from fumehood.policy.actions import Commands
+    from fumehood.policy.command_rules import Commands
 
 _ANYTHING = parse_rule("*")
 _SPELLED_ONLY = frozenset({"source", "."})

@@ -24,7 +24,7 @@ from fumehood.audit.trail import OFF
 from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
 from fumehood.errors import AuditError, DeniedError, FumehoodError
 from fumehood.policy import Audit, Policy
-from fumehood.policy.digest import canonical_meaning
+from fumehood.policy.canonical_form import canonical_meaning
 from fumehood.results import Artifact, RunResult
 from fumehood.sandbox.audit.choice import AuditChoice, open_trail
 from fumehood.sandbox.audit.files import FileAudit

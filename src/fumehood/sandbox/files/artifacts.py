@@ -8,7 +8,7 @@ from functools import cache
 
 from fumehood.backends.interface import Conversation
 from fumehood.policy import Policy, Resources, format_size
-from fumehood.policy.outputs import Outputs
+from fumehood.policy.filesystem import Outputs
 from fumehood.results import Artifact
 from fumehood.sandbox.files import protocol
 from fumehood.sandbox.files.entries import FileKind

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
 from fumehood.policy import Bytes, Policy, read_size
-from fumehood.policy.outputs import Outputs
+from fumehood.policy.filesystem import Outputs
 from fumehood.policy.quantities import MIB
 from fumehood.sandbox.audit import SandboxAudit
 from fumehood.sandbox.files import protocol

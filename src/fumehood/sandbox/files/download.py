@@ -14,7 +14,7 @@ from fumehood.backends.interface import Conversation
 from fumehood.concurrency.threads import run_whole
 from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.policy import format_size
-from fumehood.policy.outputs import Outputs
+from fumehood.policy.filesystem import Outputs
 from fumehood.policy.paths import TMP, is_inside
 from fumehood.sandbox.audit import FileAudit
 from fumehood.sandbox.files import protocol

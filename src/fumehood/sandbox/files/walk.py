@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from fumehood.backends.interface import Conversation
-from fumehood.policy.outputs import Outputs
+from fumehood.policy.filesystem import Outputs
 from fumehood.sandbox.files import protocol
 from fumehood.sandbox.files.entries import FileEntry, FileKind
 from fumehood.sandbox.files.errors import TOO_LONG, UNREADABLE, VANISHED, FileRefusal

@@ -15,7 +15,7 @@ from fumehood.errors import StepFailedError
 from fumehood.host.processes import boot
 from fumehood.keywords import known_fields
 from fumehood.policy import Policy
-from fumehood.policy.digest import canonical_meaning
+from fumehood.policy.canonical_form import canonical_meaning
 from fumehood.tools.calls import ToolCall
 from fumehood.tools.tool import Risk
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fumehood.policy import Policy
 from fumehood.policy.decision import deny
 from fumehood.policy.egress import Attempt, Rulebook, to_denial
-from fumehood.policy.learning import learn
+from fumehood.policy.learned_rules import learn
 from fumehood.results import Denial
 
 

@@ -1,15 +1,15 @@
-"""Connections and requests: the words around what the rulebook decides."""
+"""Decisions about connections and requests: the rulebook's, in words."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
+from fumehood.policy.attempts import HttpAttempt
 from fumehood.policy.decision import Decision
 from fumehood.policy.egress import Attempt, Route, Rulebook, is_plain_path
 from fumehood.policy.hosts import endpoint, is_address
 from fumehood.policy.network import Protocol
-from fumehood.policy.urls import Request
 from fumehood.policy.words import rule_details
 
 _SECTION = "network.allow"
@@ -24,7 +24,7 @@ def decide_connection(book: Rulebook, host: str, port: int) -> Decision[str]:
     return Decision(str(decision.attempt), True, _opened(route), decision.rule)
 
 
-def decide_request(book: Rulebook, request: Request) -> Decision[str]:
+def decide_request(book: Rulebook, request: HttpAttempt) -> Decision[str]:
     attempt = f"http {request.method} {_url(request)}"
     connection = book.decide_connection(request.host, request.port)
     route = book.find_route(request.host, request.port)
@@ -47,7 +47,7 @@ def _denied(decision: Decision[Attempt], attempt: str = "") -> Decision[str]:
     return Decision(attempt or str(decision.attempt), False, decision.reason, decision.rule or _SECTION, decision.fix)
 
 
-def _narrowed(remedy: str, request: Request) -> str:
+def _narrowed(remedy: str, request: HttpAttempt) -> str:
     """A rule for a host that has none is to open no more than the request."""
     rule, is_new, _ = remedy.partition("} to network.allow")
     path = request.target.partition("?")[0]
@@ -58,7 +58,7 @@ def _narrowed(remedy: str, request: Request) -> str:
     return f"{rule}{protocol}, methods: [{request.method}], paths: [{json.dumps(path)}]}} to network.allow"
 
 
-def _spoken(request: Request) -> Protocol:
+def _spoken(request: HttpAttempt) -> Protocol:
     return "tls" if request.secure else "http"
 
 
@@ -70,7 +70,7 @@ def _opened(route: Route) -> str:
     return f"the rule opens {endpoint(route.host, route.port)}{narrowed}{public}"
 
 
-def _url(request: Request) -> str:
+def _url(request: HttpAttempt) -> str:
     host = f"[{request.host}]" if ":" in request.host else request.host
     place = host if request.port == _USUAL_PORTS[_spoken(request)] else endpoint(request.host, request.port)
     return f"http{'s' if request.secure else ''}://{place}{request.target}"

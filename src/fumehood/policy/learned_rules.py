@@ -1,4 +1,4 @@
-"""From what a program was refused to the smallest policy that would allow it, for somebody to review. Pure."""
+"""Rules learned from a run: the smallest policy that would allow what was denied, for a person to review. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fumehood.policy.model import Policy
 from fumehood.policy.network import NetworkRule, Protocol, is_method
 from fumehood.results import Denial
 
-# Somebody is to read them all; more become the folder that they are in.
+# A person has to read them all; more become the folder that they are in.
 _MOST_PATHS = 10
 _HEAD = "# What the program tried; nothing was let through. Read every line before you use it."
 # A longer one is not told in full.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.policy.outputs import Outputs
+from fumehood.policy.filesystem import Outputs
 
 PARTS = st.sampled_from(["**", "*", "a", "b", "a*", "?", "[ab]", "*b*", "[!a]"])
 PATTERNS = st.lists(PARTS, min_size=1, max_size=5).map("/".join)

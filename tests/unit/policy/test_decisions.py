@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood import Policy, UsageError
+from fumehood.policy.attempts import AttemptKind, Expectation
 from fumehood.policy.decision import Decision
-from fumehood.policy.expectation import AttemptKind, Expectation
-from fumehood.policy.rulings import Judge, parse_attempt
+from fumehood.policy.decisions import Judge, parse_attempt
 
 MOUNTS = [{"source": "/srv/data", "target": "/data"}, {"source": "/srv/out", "target": "/a/out", "mode": "rw"}]
 RULES = [
@@ -160,9 +160,9 @@ def test_packages_are_shown_only_if_the_policy_has_some() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "is no attempt"),
-        ("connect", "is no attempt"),
-        ("fly to the moon", "is no attempt"),
+        ("", "is not an attempt"),
+        ("connect", "is not an attempt"),
+        ("fly to the moon", "is not an attempt"),
         ("connect example.com", "must be host:port"),
         ("connect *.example.com:443", "must be one host"),
         ("connect exämple.com:443", "ASCII form"),

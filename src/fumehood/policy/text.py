@@ -1,6 +1,6 @@
-"""A policy's text, from a file or from memory, to data that the model can check.
+"""The text of a policy, from a file or from memory, parsed to data that the model can check.
 
-The one place of the package that touches the disk. Every way in which a file can disappoint is a PolicyError.
+Whatever is wrong with a file is a PolicyError.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import stat
 
 from fumehood.errors import PolicyError
-from fumehood.policy.source import Problem, Source, UnreadableError, visible
+from fumehood.policy.source import PolicyProblem, PolicySource, UnreadableError, visible
 
 MAX_BYTES = 1024 * 1024
 _TOML = "looks like TOML; a policy is YAML, such as `resources: {memory: 1G, timeout: 30s}`"
@@ -30,16 +30,16 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
         raise PolicyError([f"{visible(name)}: cannot be read: {_reason(error)}"]) from error
 
 
-def parse(text: str | bytes, *, name: str, base: str | None) -> tuple[dict[str, object], Source]:
+def parse(text: str | bytes, *, name: str, base: str | None) -> tuple[dict[str, object], PolicySource]:
     """The data of a policy and where each key of it stands."""
     from fumehood.policy.document import Document
 
     try:
         document = Document(_decode(text))
     except UnreadableError as error:
-        problem = Problem((), _TOML, 1) if _is_toml(text) else error.problem
-        raise PolicyError(Source(name, base, problems=(problem,)).report([])) from None
-    return document.data, Source(name, base, document.lines, tuple(document.problems))
+        problem = PolicyProblem((), _TOML, 1) if _is_toml(text) else error.problem
+        raise PolicyError(PolicySource(name, base, problems=(problem,)).report([])) from None
+    return document.data, PolicySource(name, base, document.lines, tuple(document.problems))
 
 
 def _is_toml(text: str | bytes) -> bool:

@@ -1,0 +1,42 @@
+"""What of a policy is enforced: its digest, and the controls that it asks for beyond the deny-all default."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from fumehood.policy.section import Section, leaves
+
+# Neither changes what is enforced, so neither may separate two sandboxes or revoke an approval.
+UNENFORCED = frozenset({"name", "tests"})
+# Who runs it, what it is called and what it says of itself are not controls; `strict` is how a backend answers to them;
+# `audit`, `approvals` and `filters` are enforced above the backends, the same for all.
+_NOT_CONTROLS = frozenset({"version", "name", "backend", "strict", "tests", "audit", "approvals", "filters"})
+# Sections that a backend enforces as a whole or not at all.
+_WHOLE = frozenset({"commands", "docker"})
+
+
+def compute_digest(policy: Section) -> str:
+    """SHA-256 over canonical JSON; the models keep equal meaning as equal data, so equal meaning is an equal digest."""
+    return "sha256:" + hashlib.sha256(canonical_meaning(policy)).hexdigest()
+
+
+def canonical_meaning(policy: Section) -> bytes:
+    """What the digest is a digest of."""
+    meaning = policy.model_dump(mode="json", exclude=set(UNENFORCED))
+    return json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
+        "ascii"
+    )
+
+
+def controls(policy: Section) -> list[str]:
+    """The keys that differ from the default, in the order of the file format; empty for a policy that denies all.
+
+    A backend refuses those that it cannot enforce.
+    """
+    found: dict[str, None] = {}
+    for leaf, default in zip(leaves(policy), leaves(type(policy)()), strict=True):
+        section = leaf.key.partition(".")[0]
+        if leaf.value != default.value and section not in _NOT_CONTROLS:
+            found[section if section in _WHOLE else leaf.key] = None
+    return list(found)
