@@ -13,7 +13,7 @@ from fumehood.tools.approvals import ApprovalRequest, ApprovalStore, Ask, Listen
 @known_fields
 @dataclass(frozen=True, slots=True)
 class ApprovalSettings:
-    """`ask` shows a request to somebody. Without it the answer comes from elsewhere, such as `hood approvals`.
+    """`ask` shows a request to a person. Without it the answer comes from elsewhere, such as `hood approvals`.
 
     With `pauses` a task does not wait for that: it stops with the reason `approval_pending`, and `resume` goes on.
     """
@@ -28,7 +28,7 @@ PAUSE = ApprovalSettings(pauses=True)
 
 
 class ApprovalAnnouncer:
-    """Tells the task's events, and whoever else listens."""
+    """Emits events of the task, and calls the other listener."""
 
     def __init__(self, agent: str, emit: Callable[[TaskEvent], None], listener: Listener | None) -> None:
         self._agent, self._emit, self._listener = agent, emit, listener

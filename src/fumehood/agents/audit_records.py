@@ -1,4 +1,4 @@
-"""What the audit log learns of tasks. Calls of tools, approvals and runs of a task carry its id, `task`, themselves."""
+"""Records of tasks in the audit log. Calls of tools, approvals and runs of a task carry its id, `task`, themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fumehood.audit.trail import Trail
 
 
 def of_agent(trail: Trail, name: str) -> Trail:
-    """In a runtime, `agent` is whom the runtime knows, and nobody else's to set: names inside of it are another id."""
+    """In a runtime, `agent` is the runtime's own id of it; names inside of that are another id, `participant`."""
     return trail.within(participant=name) if "runtime" in trail.ids else trail.within(agent=name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from fumehood.errors import UsageError
@@ -64,14 +64,24 @@ class Usage:
     unmeasured: int = 0
     """Turns of which the model did not say how many tokens they took."""
     unpriced: int = 0
-    """Turns whose price nobody knows."""
+    """Turns whose price is not known."""
 
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        # Written out: it is counted several times for each call.
+        return Usage(
+            self.turns + other.turns,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost + other.cost,
+            self.seconds + other.seconds,
+            self.tool_calls + other.tool_calls,
+            self.unmeasured + other.unmeasured,
+            self.unpriced + other.unpriced,
+        )
 
     def to_dict(self) -> dict[str, int | float]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -96,7 +106,7 @@ class UsageMeter:
     @property
     def usage(self) -> Usage:
         """All of the task's."""
-        return self._before + replace(self._used, seconds=self._clock() - self._started)
+        return self._before + self._used + Usage(seconds=self._clock() - self._started)
 
     def add(self, used: Usage) -> None:
         self._used += used

@@ -1,6 +1,6 @@
-"""What is said in a task, as data: by whom, in which order, and nothing that only a prompt could vouch for.
+"""Messages of a task: their source, text and order.
 
-`source` is set by us and never read from a text, so that nobody can speak in another's name.
+`source` is set by us and never read from a text, so that no agent can speak in another's name.
 """
 
 from __future__ import annotations

@@ -59,15 +59,19 @@ class PublishArguments(Arguments):
     text: str
 
 
-async def _nobody(_: ToolContext, given: Any) -> ToolResult:
-    return ToolResult("There is nobody to write to: this agent is in no runtime.", ToolStatus.ERROR)
+async def _without_runtime(_: ToolContext, given: Any) -> ToolResult:
+    return ToolResult("There is no other agent to write to: this agent is not in a runtime.", ToolStatus.ERROR)
 
 
 SEND_MESSAGE = Tool(
-    "send_message", "Send a message to another agent and wait for its answer.", SendArguments, Risk.MEDIUM, _nobody
+    "send_message",
+    "Send a message to another agent and wait for its answer.",
+    SendArguments,
+    Risk.MEDIUM,
+    _without_runtime,
 )
 PUBLISH = Tool(
-    "publish", "Publish a message to whoever is subscribed; no answer comes.", PublishArguments, Risk.MEDIUM, _nobody
+    "publish", "Publish a message to all subscribers; no answer comes.", PublishArguments, Risk.MEDIUM, _without_runtime
 )
 
 
@@ -81,7 +85,7 @@ def connected(tool: Tool, context: MessageContext) -> Tool | None:
 
 
 def _telling(act: Callable[[ToolContext, Any], Awaitable[str]]) -> Callable[[ToolContext, Any], Awaitable[ToolResult]]:
-    """What was refused, or did not get there, is told in words; a model can do something else then."""
+    """What was refused, or did not get there, is a result in words; a model can do something else then."""
 
     async def run(called: ToolContext, given: Any) -> ToolResult:
         try:

@@ -1,7 +1,7 @@
 """What is kept of agents and teams between processes: JSON with a version, checked before any of it is used.
 
 Only what was said and done: policies, tools and models are those of the object that it is loaded into, so that a state
-that somebody has changed opens nothing.
+that was tampered with opens nothing.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Stop(StrEnum):
     INVALID_OUTPUT = "invalid_output"
     """No answer was a value of the agent's `output_type`, after all retries."""
     REFUSED = "refused"
-    """The model, or a filter of whoever serves it, would not answer."""
+    """The model, or a filter of its provider, refused to answer."""
     APPROVAL_PENDING = "approval_pending"
     """A call waits for a yes under the id `approval`; `resume` goes on."""
     HANDED_OFF = "handed_off"

@@ -137,7 +137,7 @@ class AgentTurn(Generic[OutputT]):
         return call.model_copy(update={"arguments": cleaned})
 
     async def _filtered(self, text: str, direction: Direction) -> str:
-        return (await self._tools.filters.apply(text, direction)).text
+        return (await self._tools.filters.apply(text, direction)).text if text else ""
 
     def _is_output(self, request: CallRequest) -> bool:
         return self._schema is not None and request.tool == OUTPUT_TOOL

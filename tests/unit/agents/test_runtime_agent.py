@@ -327,4 +327,4 @@ async def test_without_a_runtime_there_is_nobody_to_write_to() -> None:
     script = ScriptedModel([call("send_message", to="a", text="?"), call("publish", topic="a", text="?")], "End.")
     result = await AssistantAgent("writer", script, tools=[SEND_MESSAGE, PUBLISH], policy=SMALL, audit=False).run("?")
     told = [message.text for message in result.messages if message.kind == "tool"]
-    assert told == ["There is nobody to write to: this agent is in no runtime."] * 2
+    assert told == ["There is no other agent to write to: this agent is not in a runtime."] * 2

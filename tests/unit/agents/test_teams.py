@@ -262,7 +262,7 @@ async def test_somebody_outside_ends_it() -> None:
         return "I was told to stop"
 
     team = RoundRobinTeam([talker("ann", stop)], termination=external | MaxMessages(9))
-    assert (await team.run("go")).stop_reason.detail == "somebody asked it to stop"
+    assert (await team.run("go")).stop_reason.detail == "External.set was called"
 
 
 @pytest.mark.parametrize("make", [lambda: MaxMessages(0), lambda: TextMention("")])

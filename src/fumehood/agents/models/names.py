@@ -28,7 +28,7 @@ KEY_VARIABLE = "FUMEHOOD_MODEL_KEY"
 INSTALL = "pip install 'fumehood[agents]'"
 _OWN_SERVER = re.compile(r"(?:openai-chat:|openai-compatible:)?(?P<name>[^@]+)@(?P<url>https?://\S+)")
 MODEL_VARIABLE = "FUMEHOOD_MODEL"
-# What is asked when nobody says which model, by the key that there is.
+# The default model, by the key that there is.
 _USUAL = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5", "OPENAI_API_KEY": "openai:gpt-5-mini"}
 _OLLAMA = "http://localhost:11434/v1"
 

@@ -109,7 +109,7 @@ class RemoteModel:
                         yield piece
                 response = stream.get()
         except Exception as error:
-            # Not `from error`: whoever prints the cause would print what was taken out.
+            # Not `from error`: printing the cause would print what was taken out.
             raise as_model_error(error, self._name, self._redactor, has_begun=has_begun) from None
         yield self._answer(response)
 

@@ -130,7 +130,7 @@ class Spent(TerminationCondition):
 
 @dataclass(slots=True)
 class External(TerminationCondition):
-    """Somebody called `set`, from anywhere; the turn under way is finished. `cancel` does not wait for that."""
+    """`set` was called, from anywhere; the turn under way is finished. `cancel` does not wait for that."""
 
     _is_set: bool = field(default=False, init=False)
 
@@ -141,7 +141,7 @@ class External(TerminationCondition):
         self._is_set = False
 
     def met(self, progress: TaskProgress) -> str | None:
-        return "somebody asked it to stop" if self._is_set else None
+        return "External.set was called" if self._is_set else None
 
 
 @known_fields

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fumehood.audit.trail import Trail
 
 Select = Callable[[Sequence[UserMessage]], str | None]
-"""Who speaks next after what was said, by name; None for whoever is next in turn."""
+"""Who speaks next after what was said, by name; None for the next one in turn."""
 
 _MOST_TRIES = 2
 _MOST_READ = 40
@@ -49,7 +49,7 @@ class RoundRobinTeam(Team[OutputT_co]):
 class SelectorTeam(Team[OutputT_co]):
     """`selector` is a function, or a model that reads the conversation and names one of the participants.
 
-    What is no name of a participant chooses nobody: after a second try it is the next one in turn.
+    An answer that is not the name of a participant is ignored: after a second try it is the next one in turn.
     """
 
     @known_keywords(TeamOptions)
@@ -127,7 +127,7 @@ def _with_targets(participants: Sequence[Participant[OutputT_co]]) -> list[Parti
 
 
 def next_in_turn(team: Team[object]) -> Choice:
-    """After whoever spoke last; the first one begins."""
+    """The one after the last speaker; the first one begins."""
     names = team.names
     place = names.index(team.speaker) + 1 if team.speaker in names else 0
     return Choice(names[place % len(names)], "in turn")

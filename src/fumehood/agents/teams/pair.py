@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WRITER, EXECUTOR = "writer", "executor"
 _INSTRUCTIONS = """\
-You solve the task by writing code; somebody else runs it in a sandbox and tells you what it printed. Put code into \
+You solve the task by writing code; it is run in a sandbox, and you get what it printed. Put code into \
 blocks that begin with ```python or ```sh and end with ```, and print what you need to see. Each block is a program of \
 its own; files in the current folder are kept. When you have the answer, give it without any block of code."""
 _BLOCK = re.compile(r"^```[ \t]*([\w+-]*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -39,7 +39,7 @@ _NO_CODE = "There was no block of code that can be run here; begin one with ```p
 
 
 def code_calls(text: str) -> Iterator[CallRequest]:
-    """The blocks of code in a text that somebody could run."""
+    """The blocks of code in a text that can be run."""
     for number, (language, code) in enumerate(_BLOCK.findall(text)):
         if (known := _TOOLS.get(language.lower())) is not None and code.strip():
             tool, name = known

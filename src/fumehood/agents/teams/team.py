@@ -1,7 +1,7 @@
 """A team: participants that take turns at one task, in one conversation.
 
 Each participant keeps its own memory, tools, policy and sandbox, and reads what the others have said, under their
-names. Nobody can speak for somebody else, and nobody gets another's tools. A team is a participant itself, so teams can
+names. No participant can speak for another one, or gets its tools. A team is a participant itself, so teams can
 be nested; others read only what it said last.
 """
 
@@ -83,7 +83,7 @@ class Team(Participant[OutputT_co]):
 
     @abstractmethod
     async def choose(self, task: TaskContext) -> Choice:
-        """Who speaks next, when nobody was handed the task."""
+        """Who speaks next, when the task was not handed over."""
 
     def is_done(self, speaker: str, reply: TurnResult[object]) -> bool:
         """Whether the task is done with this turn."""
@@ -185,7 +185,7 @@ class Team(Participant[OutputT_co]):
         return choice.speaker
 
     def _news_for(self, speaker: str) -> list[UserMessage]:
-        """What others have said since. Whoever heard nothing new is asked to go on."""
+        """What others have said since. A participant without anything new is asked to go on."""
         unheard = [each for each in self._said[self._heard[speaker] :] if each.source != speaker]
         self._heard[speaker] = len(self._said)
         return unheard or [UserMessage(source=self.name, text=_GO_ON)]
