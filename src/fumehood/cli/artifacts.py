@@ -16,7 +16,7 @@ from fumehood.sandbox.async_sandbox import AsyncSandbox
 _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "application/pdf": ".pdf"}
 
 
-class ArtifactFolder:
+class ArtifactSaver:
     """`folder` is None when nothing is to be saved."""
 
     def __init__(self, folder: str | None, *, quiet: bool, overwrite: bool = False) -> None:

@@ -14,7 +14,7 @@ from fumehood.backends.selection import use_prestart
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
-from fumehood.cli.artifacts import ArtifactFolder, check_folder, let_out
+from fumehood.cli.artifacts import ArtifactSaver, check_folder, let_out
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import say
 from fumehood.cli.program import ProgramSource, read_program
@@ -95,7 +95,7 @@ def execute(arguments: list[str], prestart: Prestart) -> int:
         program.code,
         options,
         chosen.session,
-        ArtifactFolder(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
+        ArtifactSaver(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
         chosen.learn,
     )
     interruption = Interruption()

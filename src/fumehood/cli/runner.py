@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from fumehood.cli.artifacts import ArtifactFolder
+from fumehood.cli.artifacts import ArtifactSaver
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import ProgramOutput, say
 from fumehood.errors import FumehoodError
@@ -37,7 +37,7 @@ class Job:
     code: bytes
     options: RunOptions
     session: bool
-    artifacts: ArtifactFolder
+    artifacts: ArtifactSaver
     learn: bool = False
     """Nothing gets out, and what was tried is recorded. Standard output is not the program's then."""
 
@@ -66,7 +66,7 @@ def run_live(job: Job, interruption: Interruption) -> RunResult:
 
 
 async def _show(
-    stream: AsyncGenerator[Event, None], artifacts: ArtifactFolder, stdout: ProgramOutput, stderr: ProgramOutput
+    stream: AsyncGenerator[Event, None], artifacts: ArtifactSaver, stdout: ProgramOutput, stderr: ProgramOutput
 ) -> RunResult:
     # Closed here and now, whatever happens: leaving the stream is what ends the run.
     async with aclosing(stream) as events:

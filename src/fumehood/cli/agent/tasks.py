@@ -19,7 +19,7 @@ from fumehood.cli import exitcodes
 from fumehood.cli.agent.options import Arguments, load_state, make_agent, save_state
 from fumehood.cli.agent.renderers import JsonLines, Renderer, Screen
 from fumehood.cli.approval_prompt import Prompt
-from fumehood.cli.artifacts import ArtifactFolder
+from fumehood.cli.artifacts import ArtifactSaver
 from fumehood.cli.output import BOLD, paint, say
 from fumehood.errors import UsageError
 
@@ -32,7 +32,7 @@ def run_tasks(chosen: Arguments) -> int:
     renderer: Renderer = JsonLines() if chosen.json else Screen(chosen.out, has_prompt=approvals.ask is not None)
     agent = make_agent(chosen, approvals)
     load_state(agent, chosen.state)
-    watch = _Watch(agent, ArtifactFolder(chosen.out, quiet=chosen.json))
+    watch = _Watch(agent, ArtifactSaver(chosen.out, quiet=chosen.json))
     match chosen.verb:
         case "chat":
             return anyio.run(watch.over, _chat, renderer, chosen)
@@ -55,7 +55,7 @@ def _asking(chosen: Arguments) -> ApprovalSettings:
 class _Watch:
     """The first signal ends the task under way, or, between tasks, everything."""
 
-    def __init__(self, agent: AssistantAgent, artifacts: ArtifactFolder) -> None:
+    def __init__(self, agent: AssistantAgent, artifacts: ArtifactSaver) -> None:
         self._agent, self._artifacts = agent, artifacts
         self.is_at_task = False
         self._signal: int | None = None
