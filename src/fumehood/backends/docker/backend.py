@@ -27,9 +27,10 @@ from fumehood.backends.docker.mounts import (
     refuse_strangers,
 )
 from fumehood.backends.docker.pool import ContainerPool
-from fumehood.backends.docker.sandbox import DockerSandbox
+from fumehood.backends.docker.sandbox import container_sandbox
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import mount_identities, refuse_sockets_aside
+from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.concurrency.portal import LoopThread
 from fumehood.errors import FumehoodError, UnenforceableError
 from fumehood.host.interpreter import own_interpreter
@@ -73,7 +74,7 @@ class DockerBackend:
     @asynccontextmanager
     async def open(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
-    ) -> AsyncIterator[DockerSandbox]:
+    ) -> AsyncIterator[GuestSandbox]:
         enforcement.refuse_unknown(policy, self.name)
         identities, mounts = mount_identities(policy), look_at_mounts(policy)
         # gVisor lets programs connect to no socket of the host.
@@ -82,7 +83,7 @@ class DockerBackend:
         design, container = await self._in_loop(opening, self._dispose)
         try:
             report = self._decide(design, container)
-            sandbox = DockerSandbox(self._portal(), container, design, report)
+            sandbox = container_sandbox(self._portal(), container, design, report)
             try:
                 yield sandbox
             finally:

@@ -21,6 +21,7 @@ from pathlib import Path
 from fumehood.backends.native.cgroups import CellCgroups, remove_stale
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.native.prestart import Prestart, PrestartedInterpreter
+from fumehood.backends.runs.link import GuestGoneError
 from fumehood.errors import DOCTOR, StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec, HierarchySpec
@@ -38,10 +39,6 @@ _MOST_IDLE = 4
 _REMEDIES = {
     "preloading modules": "Check environment.preload of the policy; what it needs has to be in environment.packages."
 }
-
-
-class CellGoneError(Exception):
-    """The cell has ended; a sandbox that was not used yet may start another."""
 
 
 class CellProcess:
@@ -72,18 +69,18 @@ class CellProcess:
 
     def close_workspace(self, workspace: int) -> None:
         self._open_workspaces.discard(workspace)
-        with suppress(CellGoneError):  # and the workspace with it
+        with suppress(GuestGoneError):  # and the workspace with it
             self.send({"do": "close", "workspace": workspace})
 
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
         """A busy cell reads later; one that was stopped never does, and counts as gone."""
         while not self._is_sent(message, descriptors):
             if not _poll(self._control, select.POLLOUT, _ANSWER_SECONDS) and self._is_stopped():
-                raise CellGoneError
+                raise GuestGoneError
 
     def _is_sent(self, message: wire.Message, descriptors: tuple[int, ...]) -> bool:
         if not self.is_alive:
-            raise CellGoneError  # its socket may still be open, in a process that is about to die
+            raise GuestGoneError  # its socket may still be open, in a process that is about to die
         try:
             wire.send(self._control, message, descriptors, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -91,7 +88,7 @@ class CellProcess:
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.EBADF):
                 raise
-            raise CellGoneError from error
+            raise GuestGoneError from error
         return True
 
     def is_lost(self) -> bool:
@@ -100,7 +97,7 @@ class CellProcess:
         with ours, theirs:
             try:
                 self.send({"do": "answer"}, (theirs.fileno(),))
-            except CellGoneError:
+            except GuestGoneError:
                 return True
             theirs.close()
             if _poll(ours, select.POLLIN, _ANSWER_SECONDS):

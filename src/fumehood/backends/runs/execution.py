@@ -27,7 +27,15 @@ _REST_SECONDS = 5.0
 class RunExecution:
     """A run, from the moment its request was sent."""
 
-    def __init__(self, io: RunIO, timeout_seconds: float, resources: Resources, is_lost: IsLost) -> None:
+    def __init__(
+        self,
+        io: RunIO,
+        timeout_seconds: float,
+        resources: Resources,
+        is_lost: IsLost,
+        resize: Callable[[TerminalSize], None] | None = None,
+    ) -> None:
+        """`resize` is for a terminal that is not on this machine."""
         self._io = io
         self._watchdog = Watchdog(is_lost, timeout_seconds)
         self._timeout_seconds = timeout_seconds
@@ -37,8 +45,7 @@ class RunExecution:
         self._cancelled = False
         self._is_listening = False
         self._rest_until: float | None = None
-        self.resize_elsewhere: Callable[[TerminalSize], None] | None = None
-        """For a terminal that is not on this machine."""
+        self._resize = resize
 
     async def wait_shortly(self) -> bool:
         with anyio.move_on_after(_SHORT_SECONDS):
@@ -124,8 +131,8 @@ class RunExecution:
         self._io.send({"do": "signal", "number": number})
 
     def resize(self, size: TerminalSize) -> None:
-        if self.resize_elsewhere:
-            self.resize_elsewhere(size)
+        if self._resize:
+            self._resize(size)
         elif self._io.input is not None:
             fcntl.ioctl(self._io.input, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
 

@@ -1,0 +1,67 @@
+"""The link to a guest: what a backend provides so that `GuestSandbox` can start runs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fumehood.backends.interface import EgressEndpoint, TerminalSize
+from fumehood.backends.runs.descriptors import RunDescriptors
+from fumehood.guest.contract import wire
+
+Resize = Callable[[TerminalSize], None]
+
+
+class GuestGoneError(Exception):
+    """The guest has ended and has not taken the request."""
+
+
+class GuestLink(Protocol):
+    """Sends requests to one guest. Methods that are not async do not wait."""
+
+    @property
+    def owner(self) -> int | None:
+        """The host's uid of the sandbox's user, if the run's pipes must belong to it."""
+        ...
+
+    def send(
+        self, request: wire.Message, descriptors: RunDescriptors, endpoint: EgressEndpoint | None
+    ) -> Resize | None:
+        """Requests a run; `descriptors.guest` are copied. GuestGoneError if there is no guest to take it.
+
+        Returns how the run's terminal is resized, if that is not on this machine.
+        """
+        ...
+
+    def expect(self, *, keeps_tmp: bool) -> None:
+        """A run is about to be requested."""
+        ...
+
+    def finish(self, endpoint: EgressEndpoint) -> None:
+        """A run with this endpoint is over."""
+        ...
+
+    def change_ports(self, ports: tuple[int, ...]) -> None:
+        """Of the listeners of running programs."""
+        ...
+
+    async def is_lost(self, overdue_seconds: float) -> bool:
+        """Whether the guest does not answer, when something should have ended so many seconds ago.
+
+        Returns within a second if the guest is known to be stopped; one that may be merely slow gets more time.
+        """
+        ...
+
+    async def give_up(self) -> None:
+        """Ends a guest that does not answer. Must not fail."""
+        ...
+
+    async def replace(self) -> bool:
+        """Links to another guest instead of one that is gone, for a sandbox that has not been used; False if not."""
+        ...
+
+    def last_words(self) -> str:
+        """What the guest wrote to its standard error last."""
+        ...
+
+    def close(self) -> None: ...
