@@ -112,8 +112,8 @@ class Denial:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """All that a run left, as a backend saw it. Without its output when that was streamed."""
+class RunOutput:
+    """A run's outcome and output, as a backend saw them; without the output when that was streamed."""
 
     outcome: Outcome
     stdout: bytes = b""
@@ -153,7 +153,7 @@ class RunResult:
     @classmethod
     def of(
         cls,
-        record: Record,
+        record: RunOutput,
         run_id: str,
         policy_digest: str,
         image_digest: str | None = None,

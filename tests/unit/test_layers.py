@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GUEST = ROOT / "src" / "fumehood" / "guest"
 GUEST_MODULES = sorted(GUEST.rglob("*.py"))
+# What a tool takes is called so in every module that has tools.
+SHARED_NAMES = {"Arguments"}
 
 
 def test_every_layer_imports_only_downward() -> None:
@@ -74,3 +77,12 @@ def not_standard(node: ast.stmt | ast.expr, names: list[str]) -> Iterator[str]:
     for name in (name.partition(".")[0] for name in names):
         if name not in sys.stdlib_module_names:
             yield f"line {node.lineno}: {name} is not in the standard library"
+
+
+def test_no_public_class_name_means_two_things() -> None:
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1 and name not in SHARED_NAMES} == {}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.results import Cause, Display, Outcome, Record, RunFailedError, RunResult, Status
+from fumehood.results import Cause, Display, Outcome, RunFailedError, RunOutput, RunResult, Status
 
 OUTCOME = Outcome(
     status=Status.SUCCESS,
@@ -29,7 +29,7 @@ PICTURE = Display({"image/png": b"\x89PN", "text/plain": "a", "application/json"
 
 def result(stdout: bytes = b"", stderr: bytes = b"", **changes: object) -> RunResult:
     outcome = dataclasses.replace(OUTCOME, **changes)  # type: ignore[arg-type]
-    return RunResult.of(Record(outcome, stdout, stderr), "run_1", "sha256:0")
+    return RunResult.of(RunOutput(outcome, stdout, stderr), "run_1", "sha256:0")
 
 
 def test_the_words_are_those_of_the_documentation() -> None:
@@ -51,7 +51,7 @@ def test_the_words_are_those_of_the_documentation() -> None:
 
 def test_an_outcome_is_taken_over_field_by_field() -> None:
     outcome = Outcome(Status.ERROR, Cause.SIGNAL, 139, "SIGSEGV", "why", True, 1.0, 2.0, 3)
-    made = RunResult.of(Record(outcome, b"out", b"err", (PICTURE,)), "run_x", "sha256:1")
+    made = RunResult.of(RunOutput(outcome, b"out", b"err", (PICTURE,)), "run_x", "sha256:1")
     for field in dataclasses.fields(Outcome):
         assert getattr(made, field.name) == getattr(outcome, field.name)
     assert (made.stdout_bytes, made.stderr_bytes, made.run_id, made.policy_digest) == (

@@ -36,7 +36,7 @@ from fumehood.errors import DangerousPolicyWarning, DeniedError, UnenforceableEr
 from fumehood.events import Event, Finished, Stderr
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
-from fumehood.results import Cause, Record, RunResult, Status
+from fumehood.results import Cause, RunOutput, RunResult, Status
 from fumehood.sandbox.audit import AuditChoice, RunAudit, SandboxAudit
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
 from fumehood.sandbox.command_check import denials, denied_result
@@ -273,7 +273,7 @@ class AsyncSandbox:
                         last_words = (last_words + event.data)[-LAST_WORDS_BYTES:]
                     yield event
                 outcome = execution.outcome()
-            result = await audit.finished(self._result(Record(outcome), audit.run_id, network, last_words))
+            result = await audit.finished(self._result(RunOutput(outcome), audit.run_id, network, last_words))
         yield Finished(result)
 
     def session(self) -> AsyncSession:
@@ -307,10 +307,10 @@ class AsyncSandbox:
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
-    async def _report(self, taken: Record, run_id: str, network: RunNetwork) -> RunResult:
+    async def _report(self, taken: RunOutput, run_id: str, network: RunNetwork) -> RunResult:
         return await self._with_artifacts(self._result(taken, run_id, network))
 
-    def _result(self, taken: Record, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
+    def _result(self, taken: RunOutput, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
         result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
         result = network_hint(result, taken.stderr or last_words, is_open=self._egress is not None)

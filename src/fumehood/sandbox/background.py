@@ -12,7 +12,7 @@ import anyio
 from fumehood.backends.interface import LiveExecution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
-from fumehood.results import Record, RunResult
+from fumehood.results import RunOutput, RunResult
 from fumehood.sandbox.audit import RunAudit
 from fumehood.sandbox.output import as_event
 from fumehood.sandbox.request import checked_terminal
@@ -37,7 +37,7 @@ class AsyncBackgroundRun:
         execution: LiveExecution,
         lifetime: AsyncExitStack,
         audit: RunAudit,
-        report: Callable[[Record, str], Awaitable[RunResult]],
+        report: Callable[[RunOutput, str], Awaitable[RunResult]],
     ) -> None:
         self._execution = execution
         self._lifetime = lifetime
@@ -137,7 +137,7 @@ class AsyncBackgroundRun:
     async def _conclude(self) -> RunResult:
         if self._result is None:
             await self._lifetime.aclose()
-            taken = Record(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
+            taken = RunOutput(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
             self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))
         return self._result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fumehood.backends.interface import Execution, Output
 from fumehood.events import Stderr, Stdout
-from fumehood.results import Display, Record
+from fumehood.results import Display, RunOutput
 
 
 def as_event(output: Output | Display) -> Stdout | Stderr | Display:
@@ -13,7 +13,7 @@ def as_event(output: Output | Display) -> Stdout | Stderr | Display:
     return Stdout(output.data) if output.stream == 1 else Stderr(output.data)
 
 
-async def record(execution: Execution) -> Record:
+async def record(execution: Execution) -> RunOutput:
     """Everything, to the end."""
     streams: dict[int, list[bytes]] = {1: [], 2: []}
     displays: list[Display] = []
@@ -22,4 +22,4 @@ async def record(execution: Execution) -> Record:
             displays.append(output)
         else:
             streams[output.stream].append(output.data)
-    return Record(execution.outcome(), b"".join(streams[1]), b"".join(streams[2]), tuple(displays))
+    return RunOutput(execution.outcome(), b"".join(streams[1]), b"".join(streams[2]), tuple(displays))

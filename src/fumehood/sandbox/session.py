@@ -14,7 +14,7 @@ from fumehood.backends.interface import BackendSession, Execution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.policy import Policy
-from fumehood.results import Record, RunResult
+from fumehood.results import RunOutput, RunResult
 from fumehood.sandbox.audit import RunAudit, SandboxAudit, SessionAudit
 from fumehood.sandbox.egress import RunNetwork
 from fumehood.sandbox.output import as_event, record
@@ -49,7 +49,7 @@ class AsyncSession:
         policy: Policy,
         audit: SandboxAudit,
         open_process: Callable[[], AbstractAsyncContextManager[SessionProcess]],
-        report: Callable[[Record, str, RunNetwork], Awaitable[RunResult]],
+        report: Callable[[RunOutput, str, RunNetwork], Awaitable[RunResult]],
     ) -> None:
         self._policy = policy
         self._sandbox_audit = audit
@@ -88,7 +88,7 @@ class AsyncSession:
                 run.audit.output(event)
                 yield event
             outcome = run.execution.outcome()
-        yield Finished(await self._conclude(Record(outcome), run))
+        yield Finished(await self._conclude(RunOutput(outcome), run))
 
     async def interrupt(self) -> None:
         """The run under way ends as with Ctrl-C, and the state is kept. Nothing happens when there is none."""
@@ -131,7 +131,7 @@ class AsyncSession:
             self._process, self._audit, self._lifetime = process, audit, stack.pop_all()
         return process, audit
 
-    async def _conclude(self, taken: Record, run: _SessionRun) -> RunResult:
+    async def _conclude(self, taken: RunOutput, run: _SessionRun) -> RunResult:
         try:
             result = replace(await self._report(taken, run.audit.run_id, run.egress), restarted=run.is_restarted)
             if self._process is not None and not self._process.backend.is_alive:

@@ -15,7 +15,7 @@ class _ApprovalEvent(AuditEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRequested(_ApprovalEvent):
+class ApprovalOpened(_ApprovalEvent):
     kind = "approval.asked"
 
     risk: str

@@ -272,9 +272,9 @@ def _refuse_too_many(execute: Execute, question: Question) -> None:
         )
 
 
-def _asked(question: Question, row: Row) -> events.ApprovalRequested:
+def _asked(question: Question, row: Row) -> events.ApprovalOpened:
     call, policy = question.call, question.policy
-    return events.ApprovalRequested(
+    return events.ApprovalOpened(
         row["id"],
         call.tool,
         call.digest,
