@@ -5,9 +5,10 @@ Python would say so itself of a signature that is written out, without the sugge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from types import MappingProxyType
 from typing import ForwardRef, ParamSpec, TypeVar
 
 from fumehood.errors import UnknownKeywordError
@@ -18,16 +19,18 @@ _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def known_keywords(
-    options: type | None = None, elsewhere: Callable[[str], str | None] = lambda name: None
+    options: type | None = None,
+    elsewhere: Callable[[str], str | None] = lambda name: None,
+    defaults: Mapping[str, object] = MappingProxyType({}),
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates a function whose `**options`, if it has any, are those of a TypedDict.
 
-    `help()` and notebooks then show them one by one. `elsewhere` knows what to say of a name that has its place
-    somewhere else.
+    `help()` and notebooks then show them one by one, with their `defaults`. `elsewhere` returns advice for a name that
+    belongs somewhere else.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        shown = _written_out(signature(function), options)
+        shown = _written_out(signature(function), options, defaults)
         known = frozenset(name for name, each in shown.parameters.items() if each.kind in _NAMED)
         unnamed = shown.parameters.keys() - known
 
@@ -75,13 +78,14 @@ def _nearest(unknown: str, allowed: list[str]) -> str | None:
     return f"did you mean {found[0]!r}?" if found else None
 
 
-def _written_out(shown: Signature, options: type | None) -> Signature:
+def _written_out(shown: Signature, options: type | None, defaults: Mapping[str, object]) -> Signature:
     if options is None:
         return shown
     plain = [parameter for parameter in shown.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
-    return shown.replace(parameters=[*plain, *(_parameter(*item) for item in options.__annotations__.items())])
+    written = (_parameter(name, kind, defaults.get(name)) for name, kind in options.__annotations__.items())
+    return shown.replace(parameters=[*plain, *written])
 
 
-def _parameter(name: str, annotation: object) -> Parameter:
+def _parameter(name: str, annotation: object, default: object) -> Parameter:
     kind = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)

@@ -162,6 +162,7 @@ def test_help_shows_every_option(function: Callable[..., Any]) -> None:
     shown = inspect.signature(function).parameters
     assert set(RunOptions.__annotations__) <= set(shown)
     assert not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in shown.values())
+    assert (shown["language"].default, shown["timeout"].default) == ("python", None)
 
 
 def test_dir_lists_the_public_names() -> None:

@@ -51,9 +51,12 @@ class RunOptions(TypedDict, total=False):
     """
 
 
+_DEFAULTS = {"language": "python", "args": (), "cwd": ""}
+
+
 def options_of_runs() -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorates what takes `**options` of a run: others are refused, with the place where they belong."""
-    return known_keywords(RunOptions, place_in_policy)
+    return known_keywords(RunOptions, place_in_policy, _DEFAULTS)
 
 
 def place_in_policy(name: str) -> str | None:
