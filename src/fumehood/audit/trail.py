@@ -18,8 +18,8 @@ import anyio.to_thread
 from fumehood.audit.events import Attachment, AuditEvent, Digest
 from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Entry, timestamp
-from fumehood.audit.redaction import NOTHING, Redaction
 from fumehood.audit.store import BusyError, Patience, patiently
+from fumehood.secret_scan.redaction import NOTHING, Redaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""Values that are known, such as secrets and canaries, recognised wherever somebody looks: in texts, in what leaves.
+"""Values that are known, such as secrets and canaries: found in texts and in what leaves, and replaced.
 
-values     a value in a text, in the forms that a program can give it
-canaries   values that raise an alarm
+values     finds a value in a text, in the forms that a program can give it
+canaries   finds values that raise an alert
 spans      the places of what was found
+redaction  replaces values in text and bytes
 """

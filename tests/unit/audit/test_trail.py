@@ -10,8 +10,8 @@ import pytest
 from unit.audit.logs import Told
 
 from fumehood.audit import Attachment, AuditEvent, AuditLog, Digest, Query, Trail
-from fumehood.audit.redaction import Redaction
 from fumehood.policy import Policy
+from fumehood.secret_scan.redaction import Redaction
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fumehood import Policy, UsageError
-from fumehood.audit.redaction import Redaction
 from fumehood.policy.filters import CanarySource
 from fumehood.policy.host_value import MOST_VALUE_BYTES, HostValue, MissingValueError
 from fumehood.secret_scan.canaries import load_canaries
+from fumehood.secret_scan.redaction import Redaction
 
 VALUE = "s3cr3t-v4lue"
 

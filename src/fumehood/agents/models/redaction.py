@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from fumehood.audit.redaction import Redaction
+from fumehood.secret_scan.redaction import Redaction
 from fumehood.secret_scan.spans import replace_spans
 from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
 from fumehood.tools.filters.tokens import find_tokens

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from fumehood.audit import AuditLog, Trail
 from fumehood.audit.log import current_user
-from fumehood.audit.redaction import Redaction
 from fumehood.audit.trail import OFF
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Audit, Policy
+from fumehood.secret_scan.redaction import Redaction
 
 AuditChoice = AuditLog | Trail | str | os.PathLike[str] | bool | None
 """A log, a trail in one, the folder of one, False for none at all, True or None for the default log."""

@@ -16,12 +16,12 @@ from enum import StrEnum
 from functools import cached_property
 
 from fumehood.audit.events import AuditEvent, CanarySeen
-from fumehood.audit.redaction import Redaction
 from fumehood.audit.trail import OFF, Trail
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
 from fumehood.secret_scan.canaries import GROWTH, CanaryAlert, load_canaries
+from fumehood.secret_scan.redaction import Redaction
 from fumehood.secret_scan.spans import TextSpan, replace_spans
 from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
 from fumehood.tools.filters import mentions
