@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 from unit.agents.witness import Witness
@@ -49,6 +50,15 @@ def test_an_error_of_the_application_is_raised_as_it_is() -> None:
         AssistantAgent("broken", ScriptedModel(broken)).run_sync("?")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As in a program at a terminal: a process that was started in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_gets_through_and_leaves_nothing(witness: Witness) -> None:
     ended = threading.Event()
 
