@@ -9,10 +9,10 @@ Names are imported when they are first used, so that importing this package cost
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # as type checkers read it; typing itself would be most of the time that this import takes
 if TYPE_CHECKING:
     from fumehood.errors import (
         AuditError,

@@ -42,6 +42,8 @@ HEAVY = [
     "ctypes",
     "socket",
     "json",
+    "typing",
+    "re",
 ]
 
 
