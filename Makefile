@@ -3,6 +3,7 @@ PYTHON ?= python3
 TESTS ?= tests
 BIN := .venv/bin
 READY := .venv/.ready
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 EXTRAS := environments docker agents mcp openai-agents pydantic-ai deepagents smolagents inspect agent-framework
 
 # A virtual environment cannot be moved: one that was made for another folder is made anew.
@@ -30,10 +31,14 @@ $(READY): pyproject.toml requirements-dev.lock
 	@PYTHON="$(PYTHON)" sh scripts/system-packages required
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Fumehood needs Python 3.11 or newer, $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
-	@echo "Installing into .venv (a minute or two the first time)"
+	@echo "Installing into .venv (half a minute the first time)"
 	@$(PYTHON) -m venv $(CLEAR) .venv
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-dev.lock
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock > .venv/uv.txt
+	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r .venv/uv.txt
+# uv does not read pip's settings: where only pip knows the index, pip installs the same, in a few minutes.
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-build -r requirements-dev.lock \
+		|| { echo "uv could not install, pip does"; $(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock; }
+	@$(PIP_INSTALL) --no-index --no-deps --no-build-isolation --editable .
 	@echo "$(CURDIR)" > $@
 
 demo: $(READY)
