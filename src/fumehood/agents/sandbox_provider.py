@@ -1,7 +1,7 @@
-"""Where agents work: who opens their sandboxes, who hands out tools in them, and where it is recorded.
+"""Where agents get their sandboxes from, with the tools in them and the trail of the audit log.
 
-An agent that is used by itself is on its own premises. In a runtime, the runtime's are the only ones that it gets
-(`residence`): the loop, the filters and the approvals are the same, and each call is judged by grants besides.
+An agent that is used by itself opens its own. In a runtime (`runtime_agent`) it gets those of the runtime only: the
+loop, the filters and the approvals are the same, and each call is judged by grants besides.
 """
 
 from __future__ import annotations

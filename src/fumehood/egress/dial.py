@@ -1,6 +1,6 @@
 """Connections to servers: resolve the name, check each address, connect to exactly one that was checked.
 
-NameTable are resolved on the host by the host's own rules. The CA certificates for outbound TLS are the host's as well.
+Names are resolved on the host by the host's own rules. The CA certificates for outbound TLS are the host's as well.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _look_up(name: str) -> Sequence[Address]:
 
 
 def _is_in_hosts_file(name: str) -> bool:
-    """NameTable there have no final dot.
+    """Names there have no final dot.
 
     Everywhere else it says that the name is whole: without it, one that does not exist would be looked for below the
     host's own domains (`search` in resolv.conf), and another server would answer to it.

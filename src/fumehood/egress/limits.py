@@ -1,4 +1,4 @@
-"""GatewayLimits of the gateway: what a sandbox may use whatever its policy says, and the quotas of its rules.
+"""Limits of the gateway: what a sandbox may use whatever its policy says, and the quotas of its rules.
 
 Quotas count bytes, connections at a time and new connections a second. They are kept by host and port, not by rule, so
 that a change of policy does not reset them, and are used in the gateway's thread alone.

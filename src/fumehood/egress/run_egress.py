@@ -75,7 +75,7 @@ class RunEgress:
         return self.sandbox.stub.answer(query, self.log.record, self.holds_canary)
 
     def holds_canary(self, name: str) -> bool:
-        """NameTable carry data too."""
+        """Whether a name carries a canary: names leave too."""
         alerts = CanaryWatch(self.sandbox.canaries, "a name").feed(name.encode())
         for alert in alerts:
             self.log.alert(alert)

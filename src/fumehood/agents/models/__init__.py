@@ -1,11 +1,11 @@
 """Models: what an agent asks. `interface` says what a model has to be; must not know agents, tools or sandboxes.
 
-naming     finds a model by one string
-scripted   says what it was told to say
+names      finds a model by one string
+scripted   answers from a script
 remote     everything that pydantic-ai reaches; the only module that imports it, and only when it is used
 wire       bounds what its server sends
 failures   what goes wrong there, by kind
-recording  writes down what a model answered, and answers the same without it
+recordings writes down what a model answered, and answers the same without it
 """
 
 from fumehood.agents.models.interface import Model, ModelAnswer, ModelFailure, ModelRequest

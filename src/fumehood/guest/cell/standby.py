@@ -1,7 +1,7 @@
 """A run's process, from its birth to the moment it becomes the program.
 
 It is born as a copy of the cell. It goes through its isolation ahead of time, waits for the request, and ends in
-`program.become`. Nothing of the user's has any influence before that.
+`program.start.GuestInterpreter.become`. Nothing of the user's has any influence before that.
 """
 
 from __future__ import annotations
