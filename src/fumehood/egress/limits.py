@@ -36,7 +36,7 @@ class GatewayLimits:
     look_ups: int = 8
     """At a time, for one sandbox; further ones wait."""
     new_names: int = 100
-    """NameTable below a wildcard that may be new at once ..."""
+    """Names below a wildcard that may be new at once ..."""
     new_names_a_second: float = 2.0
     """... and how fast that fills up again: a name that nobody used before may carry data in itself."""
     names: int = 4096

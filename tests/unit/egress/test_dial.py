@@ -1,4 +1,4 @@
-"""NameTable are looked up as they are, on a host with domains of its own."""
+"""Names are looked up as they are, on a host with domains of its own."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Owns what happens between "here is some source" and "it ended so", in a process 
 how that process came to be, nor who is at the other end of the conversation.
 
 Read it in this order: `loop` (the conversation) -> `plain` and `ipython` (two shells, one interface) -> `interrupts`
-(when an interrupt may strike) -> `displays`, `figures` (values as media types) -> `publisher` and `contract.bundle` (on the wire).
+(when an interrupt may strike) -> `displays`, `figures` (values as media types) -> `publisher`,
+`contract.bundle` (on the wire).
 
 The host sends `{"do": "execute", "run": n, "source_bytes": k}` with the source and then the standard input as the body.
 The guest says `{"ready": shell}` once, and for each run `{"started": n}`, any number of displays (see `bundle`), and
