@@ -27,7 +27,7 @@ def container_sandbox(portal: Any, container: Container, design: Design, report:
         ContainerLink(portal, container),
         design.policy,
         report,
-        languages={name: each for name, each in LANGUAGES.items() if name != "python" or not design.lent},
+        languages={name: each for name, each in LANGUAGES.items() if name != "python"} if design.lent else LANGUAGES,
         without_python=partial(enforcement.without_python, image, why) if design.lent else None,
         image_digest=image.digest,
         shares_listeners=True,
