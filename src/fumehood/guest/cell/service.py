@@ -108,7 +108,7 @@ class Cell:
             os._exit(0)
 
     def _patience_ms(self) -> float | None:
-        limits = [run.wakes_at - time.monotonic() for run in self._runs if run.wakes_at is not None]
+        limits = [at - time.monotonic() for run in self._runs if (at := run.clock.wakes_at) is not None]
         if len(self._standbys) < self._spec["standbys"]:
             limits.append(_BUSY_SECONDS if self._runs else _QUIET_SECONDS)
         if not self._workspaces and not self._waiting:
@@ -172,7 +172,7 @@ class Cell:
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
-        for run in [run for run in self._runs if not run.check_deadline(now)]:
+        for run in [run for run in self._runs if not run.clock.check(now)]:
             self._finish(run, "wall_time")
 
     def _finish(self, run: Run, ended_by: str) -> None:

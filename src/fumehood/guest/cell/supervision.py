@@ -28,13 +28,10 @@ from ..isolation.run import Isolation
 from ..isolation.steps import StepError
 from ..program import shutdown, start
 from ..program.refusals import parse_refusal, read_refusal
+from ..program.run_clock import RunClock
 from . import standby
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
-# What a session has between the interrupt at its time limit and its end.
-_GRACE_SECONDS = 0.2
-# An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
-_INTERRUPT_AGAIN_SECONDS = 1.0
 _CPU_CLOCK_OF_PROCESS = 2
 _NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
@@ -79,12 +76,10 @@ class Run:
         self._forker = forker
         self._cgroups = RunCgroups(forker.spec["hierarchies"], forker.next_name())
         self.is_ready = False
-        self.deadline: float | None = None
+        self.clock = RunClock(self._send_signal, self._send_usage)
         self.reply: socket.socket | None = None
         self.workspace: int | None = None
         """Which one it sees; a standby may be in one before there is a request."""
-        self._is_interruptible = self._is_warned = False
-        self._interrupt_at: float | None = None
         self._folders: dict[str, int] = {}
         self._listeners: Listeners | None = None
         self._gateway: socket.socket | None = None
@@ -220,19 +215,8 @@ class Run:
         wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
         wire.close_all(descriptors[1:])
         self.reply = socket.socket(fileno=descriptors[0])
-        self._is_interruptible = message["interruptible"]
-        self._allow(message["timeout"])
+        self.clock.start(message["timeout"], is_interruptible=message["interruptible"])
         return self.reply
-
-    def _allow(self, seconds: float | None) -> None:
-        self.deadline = None if seconds is None else time.monotonic() + seconds
-        self._is_warned, self._interrupt_at = False, None
-
-    @property
-    def wakes_at(self) -> float | None:
-        """When `check_deadline` has something to do."""
-        times = [moment for moment in (self.deadline, self._interrupt_at) if moment is not None]
-        return min(times, default=None)
 
     def handle_command(self) -> bool:
         """Reads a command of the host for this run; false when the run is to end."""
@@ -240,38 +224,11 @@ class Run:
         data = b""
         with suppress(ConnectionResetError):
             data = self.reply.recv(wire.MAX_MESSAGE_BYTES)
-        message: wire.Message = json.loads(data) if data else {"do": "end"}
-        match message["do"]:
-            case "signal":
-                with suppress(ProcessLookupError):  # it has just ended
-                    signal.pidfd_send_signal(self.pidfd, message["number"])
-            case "interrupt":
-                self._interrupt(_INTERRUPT_AGAIN_SECONDS)
-            case "allow":
-                self._allow(message["seconds"])
-            case "rest":
-                self._allow(None)
-                self._send_usage()
-            case _:
-                return False
-        return True
+        return self.clock.handle_command(json.loads(data) if data else {"do": "end"})
 
-    def check_deadline(self, now: float) -> bool:
-        """False when its time is over. A session is interrupted first: it may keep its state."""
-        if self._interrupt_at is not None and self._interrupt_at <= now:
-            self._interrupt(_INTERRUPT_AGAIN_SECONDS)
-        if self.deadline is None or self.deadline > now:
-            return True
-        if not self._is_interruptible or self._is_warned:
-            return False
-        self.deadline, self._is_warned = now + _GRACE_SECONDS, True
-        self._interrupt(_GRACE_SECONDS / 2)
-        return True
-
-    def _interrupt(self, again_seconds: float) -> None:
-        self._interrupt_at = time.monotonic() + again_seconds
+    def _send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):  # it has just ended
-            signal.pidfd_send_signal(self.pidfd, signal.SIGINT)
+            signal.pidfd_send_signal(self.pidfd, number)
 
     def _send_usage(self) -> None:
         """What the session has used since its start, by the kernel's count."""

@@ -22,6 +22,7 @@ from ..isolation import kernel
 from ..isolation.steps import StepError, step
 from ..program import shutdown, start
 from ..program.refusals import read_refusal
+from ..program.run_clock import RunClock
 from . import child, scratch, usage
 from .isolation import RelayIsolation, acting_as
 from .process_group import ProcessGroup
@@ -40,10 +41,6 @@ class RunStart(NamedTuple):
     gate: socket.socket
 
 
-# What a session has between the interrupt at its time limit and its end.
-_GRACE_SECONDS = 0.2
-# An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
-_INTERRUPT_AGAIN_SECONDS = 1.0
 _DISKS = (*scratch.FOLDERS, WORKSPACE)
 
 
@@ -72,8 +69,7 @@ class Supervisor:
     def __init__(self, run: RunStart) -> None:
         self._run = run
         self._reply = socket.socket(fileno=run.descriptors[0])
-        self._is_interruptible: bool = run.message["interruptible"]
-        self._is_warned = False
+        self._clock = RunClock(self._send_signal, self._send_usage)
         self._status: int | None = None
         self._counts = usage.failures()
         self._deaths = _notice_deaths()
@@ -86,7 +82,7 @@ class Supervisor:
             if self._program == 0:
                 child.main(run, self._processes, theirs, (self._reply, self._channel, run.gate))
         wire.close_all(run.descriptors[1:])
-        self._allow(run.message["timeout"])
+        self._clock.start(run.message["timeout"], is_interruptible=run.message["interruptible"])
 
     def _hold_processes(self) -> ProcessTree | ProcessGroup:
         spec = self._run.isolation.spec
@@ -104,16 +100,12 @@ class Supervisor:
                     self._end("kill")
             if self._status is not None:
                 self._end("exit")
-            if not self._check_deadline(time.monotonic()):
+            if not self._clock.check(time.monotonic()):
                 self._end("wall_time")
 
     def _patience_ms(self) -> float | None:
-        times = [moment for moment in (self._deadline, self._interrupt_at) if moment is not None]
-        return max(0.0, min(times) - time.monotonic()) * 1000 + 1 if times else None
-
-    def _allow(self, seconds: float | None) -> None:
-        self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._is_warned, self._interrupt_at = False, None
+        at = self._clock.wakes_at
+        return None if at is None else max(0.0, at - time.monotonic()) * 1000 + 1
 
     def _reap(self) -> None:
         os.read(self._deaths, 4096)
@@ -126,46 +118,21 @@ class Supervisor:
                     self._status = status
 
     def _handle_command(self) -> bool:
-        """The host has something to say; false when the run is to end."""
+        """Reads a command of the host; false when the run is to end."""
         message: wire.Message | None = None
         with suppress(ConnectionResetError):
             message, _ = wire.receive(self._reply)
-        match (message or {"do": "end"})["do"]:
-            case "signal":
-                self._signal(message["number"])  # type: ignore[index]
-            case "interrupt":
-                self._interrupt(_INTERRUPT_AGAIN_SECONDS)
-            case "allow":
-                self._allow(message["seconds"])  # type: ignore[index]
-            case "rest":
-                self._allow(None)
-                if self._status is None:  # otherwise its end is told next, and what it has used with it
-                    self._tell({"usage": usage.of_process(self._program)})
-            case _:
-                return False
-        return True
+        return self._clock.handle_command(message or {"do": "end"})
 
-    def _signal(self, number: int) -> None:
+    def _send_signal(self, number: int) -> None:
         """It is our child and not buried yet, so the number is still its own."""
         if self._status is None:
             with suppress(ProcessLookupError):
                 os.kill(self._program, number)
 
-    def _check_deadline(self, now: float) -> bool:
-        """False when its time is over. A session is interrupted first: it may keep its state."""
-        if self._interrupt_at is not None and self._interrupt_at <= now:
-            self._interrupt(_INTERRUPT_AGAIN_SECONDS)
-        if self._deadline is None or self._deadline > now:
-            return True
-        if not self._is_interruptible or self._is_warned:
-            return False
-        self._deadline, self._is_warned = now + _GRACE_SECONDS, True
-        self._interrupt(_GRACE_SECONDS / 2)
-        return True
-
-    def _interrupt(self, again_seconds: float) -> None:
-        self._interrupt_at = time.monotonic() + again_seconds
-        self._signal(signal.SIGINT)
+    def _send_usage(self) -> None:
+        if self._status is None:  # otherwise its end is sent next, with what it has used
+            self._tell({"usage": usage.of_process(self._program)})
 
     def _end(self, ended_by: str) -> NoReturn:
         """Kill what is left, wait for the proof, have it cleared up, and only then tell the host."""

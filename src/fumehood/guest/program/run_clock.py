@@ -1,0 +1,73 @@
+"""The time limit of a run, and the commands of the host about it: signals, interrupts, more time, usage.
+
+Used by the supervisors of both guests, the cell's and the relay's; must not know how either starts or ends processes.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+from ..contract import wire
+
+# What a session has between the interrupt at its time limit and its end.
+_GRACE_SECONDS = 0.2
+# An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
+_INTERRUPT_AGAIN_SECONDS = 1.0
+
+
+class RunClock:
+    """Of one run, whose program `send_signal` reaches and whose usage `send_usage` sends to the host."""
+
+    def __init__(self, send_signal: Callable[[int], None], send_usage: Callable[[], None]) -> None:
+        self._send_signal, self._send_usage = send_signal, send_usage
+        self._deadline: float | None = None
+        self._interrupt_at: float | None = None
+        self._is_interruptible = self._is_warned = False
+
+    def start(self, seconds: float | None, *, is_interruptible: bool) -> None:
+        self._is_interruptible = is_interruptible
+        self._allow(seconds)
+
+    def _allow(self, seconds: float | None) -> None:
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._is_warned, self._interrupt_at = False, None
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When `check` has something to do."""
+        times = [moment for moment in (self._deadline, self._interrupt_at) if moment is not None]
+        return min(times, default=None)
+
+    def handle_command(self, message: wire.Message) -> bool:
+        """False when the run is to end."""
+        match message["do"]:
+            case "signal":
+                self._send_signal(message["number"])
+            case "interrupt":
+                self._interrupt(_INTERRUPT_AGAIN_SECONDS)
+            case "allow":
+                self._allow(message["seconds"])
+            case "rest":
+                self._allow(None)
+                self._send_usage()
+            case _:
+                return False
+        return True
+
+    def check(self, now: float) -> bool:
+        """False when the run's time is over. A session is interrupted first: it may keep its state."""
+        if self._interrupt_at is not None and self._interrupt_at <= now:
+            self._interrupt(_INTERRUPT_AGAIN_SECONDS)
+        if self._deadline is None or self._deadline > now:
+            return True
+        if not self._is_interruptible or self._is_warned:
+            return False
+        self._deadline, self._is_warned = now + _GRACE_SECONDS, True
+        self._interrupt(_GRACE_SECONDS / 2)
+        return True
+
+    def _interrupt(self, again_seconds: float) -> None:
+        self._interrupt_at = time.monotonic() + again_seconds
+        self._send_signal(signal.SIGINT)
