@@ -1,0 +1,87 @@
+"""The time limit of a run and the host's commands, without processes: what the supervisors of both guests rely on."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from fumehood.guest.program.run_clock import RunClock
+
+
+class Program:
+    """What a clock did to it."""
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        self.usages = 0
+        self.clock = RunClock(self.signals.append, self._send_usage)
+
+    def _send_usage(self) -> None:
+        self.usages += 1
+
+
+@pytest.fixture
+def program() -> Program:
+    return Program()
+
+
+def test_a_run_without_a_limit_is_never_late(program: Program) -> None:
+    program.clock.start(None, is_interruptible=False)
+    assert program.clock.wakes_at is None
+    assert program.clock.check(time.monotonic() + 10**6)
+
+
+def test_a_run_is_over_at_its_limit(program: Program) -> None:
+    program.clock.start(5, is_interruptible=False)
+    ends_at = program.clock.wakes_at
+    assert ends_at is not None
+    assert program.clock.check(ends_at - 0.1)
+    assert not program.clock.check(ends_at)
+    assert program.signals == []
+
+
+def test_a_session_is_interrupted_at_its_limit_and_over_soon_after(program: Program) -> None:
+    program.clock.start(5, is_interruptible=True)
+    limit = program.clock.wakes_at
+    assert limit is not None
+    assert program.clock.check(limit)
+    assert program.signals == [signal.SIGINT]
+    assert program.clock.check(limit + 0.1)
+    assert not program.clock.check(limit + 1)
+
+
+def test_more_time_takes_the_warning_back(program: Program) -> None:
+    program.clock.start(5, is_interruptible=True)
+    limit = program.clock.wakes_at
+    assert limit is not None
+    program.clock.check(limit)
+    assert program.clock.handle_command({"do": "allow", "seconds": 100})
+    assert program.clock.check(limit + 50)
+    assert program.signals == [signal.SIGINT]
+
+
+def test_an_interrupt_is_repeated_until_the_run_is_over(program: Program) -> None:
+    program.clock.start(None, is_interruptible=True)
+    program.clock.handle_command({"do": "interrupt"})
+    again = program.clock.wakes_at
+    assert again is not None
+    program.clock.check(again)
+    assert program.signals == [signal.SIGINT] * 2
+
+
+def test_resting_stops_the_clock_and_sends_the_usage(program: Program) -> None:
+    program.clock.start(5, is_interruptible=True)
+    assert program.clock.handle_command({"do": "rest"})
+    assert (program.usages, program.clock.wakes_at) == (1, None)
+
+
+def test_signals_are_passed_on(program: Program) -> None:
+    assert program.clock.handle_command({"do": "signal", "number": 15})
+    assert program.signals == [15]
+
+
+@pytest.mark.parametrize("command", ["end", "unheard of"])
+def test_any_other_command_ends_the_run(program: Program, command: str) -> None:
+    assert not program.clock.handle_command({"do": command})
