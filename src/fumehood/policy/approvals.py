@@ -6,7 +6,7 @@ least `risk`; `pattern`, a glob, matches the code or one of the arguments as a w
     1. those that name the tool stand before those for `*`,
     2. and of what is left the strictest decides: always, then first_use, then never.
 
-A call to which no rule applies is nobody's business. `never` takes no pattern: a glob says how a text looks and not
+A call to which no rule applies needs no approval. `never` takes no pattern: a glob says how a text looks and not
 what it does, which is good enough to ask more often, and not to ask less.
 """
 
@@ -48,7 +48,7 @@ class Approval(Section):
     when: Literal["always", "never", "first_use"] = Field(
         default="always",
         description=(
-            "`always` asks each time, `first_use` until somebody has said yes once, `never` exempts a "
+            "`always` asks each time, `first_use` until a call has been approved once, `never` exempts a "
             "tool from the rule for `*`."
         ),
     )
@@ -77,7 +77,7 @@ def rules_that_ask(
 ) -> tuple[Approval, ...]:
     """The rules for which this call needs a yes; none when it may go ahead.
 
-    `texts` is what patterns are compared with. `granted` are the rules under which somebody has said yes before.
+    `texts` is what patterns are compared with. `granted` are the rules under which a call has been approved before.
     """
     found = [rule for rule in rules if _applies(rule, tool, risk, texts)]
     found = [rule for rule in found if rule.tool == tool] or found

@@ -36,7 +36,7 @@ class Filters(Section):
         default="strip", description="What happens to texts that look like a token of a known service."
     )
     canaries: Ordered[CanarySource] = Field(
-        default=(), description="Values that nobody has a reason to send; seeing one is an alarm."
+        default=(), description="Values that no program has a reason to send; seeing one is an alarm."
     )
     on_canary: Literal["strip", "block"] = Field(default="block", description="What happens to a text with a canary.")
     invisible: Literal["off", "strip"] = Field(

@@ -85,7 +85,7 @@ def _paths(denial: Denial) -> set[str]:
         raise ValueError("the path is too long or too strange to be listed")
     found = readings(split_target(denial.path))
     if not all(path.isprintable() for path in found):
-        raise ValueError("the path hides characters that nobody sees")
+        raise ValueError("the path has characters that are not printable")
     return found
 
 

@@ -122,7 +122,7 @@ def _rule(key: str, rule: NetworkRule) -> Iterator[Finding]:
             f"{rule.host} opens every host, so anything that is read can be sent anywhere; name the hosts",
         )
     elif rule.host.startswith("*.") and "." not in rule.host[2:]:
-        yield Finding("danger", key, f"{rule.host} covers names that anybody can register; name the hosts")
+        yield Finding("danger", key, f"{rule.host} covers names that an attacker can register; name the hosts")
     if rule.private:
         gives_credentials = _gives_credentials(rule.host)
         message = "private: true reaches hosts behind the firewall" + (", here cloud credentials" * gives_credentials)
@@ -205,7 +205,7 @@ def _commands(policy: Policy) -> Iterator[Finding]:
     from fumehood.policy.commands.rules import parse_rule
 
     if commands.allow is None:
-        message = "a list of what is denied forgets what nobody thought of; list what is allowed in commands.allow"
+        message = "a list of denied commands lets every other command run; list allowed commands in commands.allow"
         yield Finding("warning", "commands.deny", message)
     rules = tuple(map(parse_rule, commands.allow or ()))
     builders = sorted({rule.program for rule in rules if rule.program.rpartition("/")[2] in _BUILDERS})
@@ -222,7 +222,7 @@ def _commands(policy: Policy) -> Iterator[Finding]:
             )
             yield Finding("warning", f"commands.allow[{rule.text}]", message)
         elif name in SHELLS and rule.words[1:] == ("*",):
-            message = f"{rule.text} runs files that nobody reads; name the script"
+            message = f"{rule.text} runs files that the rules do not check; name the script"
             yield Finding("warning", f"commands.allow[{rule.text}]", message)
 
 
@@ -230,7 +230,7 @@ def _engine(policy: Policy) -> Iterator[Finding]:
     docker = policy.docker
     if docker.host is not None and docker.host.startswith("tcp://") and docker.tls_cert is None:
         yield Finding(
-            "danger", "docker.host", "an engine on plain tcp obeys anybody on the network; use ssh:// or tls_cert"
+            "danger", "docker.host", "an engine on plain tcp obeys any host on the network; use ssh:// or tls_cert"
         )
 
 

@@ -30,7 +30,7 @@ class SecretValue:
 
     def __post_init__(self) -> None:
         if len(self.value) < SHORTEST:
-            raise UsageError(f"{self.name} has fewer than {SHORTEST} characters, which nobody can tell from other text")
+            raise UsageError(f"{self.name} has fewer than {SHORTEST} characters, too few to tell it from other text")
 
     def __repr__(self) -> str:
         return f"SecretValue({self.name!r})"

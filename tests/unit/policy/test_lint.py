@@ -64,7 +64,7 @@ def test_any_mount_that_can_be_written_deserves_a_look() -> None:
     ("fields", "level", "part"),
     [
         ({"host": "*"}, "danger", "every host"),
-        ({"host": "*.com"}, "danger", "anybody can register"),
+        ({"host": "*.com"}, "danger", "an attacker can register"),
         ({"private": True}, "warning", "behind the firewall"),
         ({"private": True, "host": "*.a.example"}, "danger", "behind the firewall"),
         ({"private": True, "host": "169.254.169.254"}, "danger", "cloud credentials"),

@@ -1,7 +1,7 @@
 """What comes out of a container's listeners, on its way to the gateway.
 
-A container has one network for all its runs. While several are under way nobody can tell whose connection it is, so
-they share a visit. What the guest says of a connection is checked for its form and otherwise left to the gateway.
+A container has one network for all its runs. While several are under way the gateway cannot tell whose connection it
+is, so they share a visit. What the guest sends of a connection is checked for its form; the gateway decides the rest.
 """
 
 from __future__ import annotations
@@ -86,5 +86,5 @@ class ContainerEgress:
 def _checked(header: frames.Header) -> tuple[int, tuple[str, int]]:
     number, (host, port) = header["channel"], header["to"]
     if not isinstance(number, int) or number >= 0 or not isinstance(port, int) or not 0 < port < 65536:
-        raise frames.FrameError("the guest tells of a connection that cannot be")
+        raise frames.FrameError("the guest reports a connection that is not valid")
     return number, (str(IPv4Address(host)), port)

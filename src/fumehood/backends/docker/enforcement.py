@@ -96,7 +96,7 @@ def refuse_without_python(policy: Policy, image: ImageFacts) -> None:
     """Wishes that only an image with Python can fulfil."""
     if policy.environment.has_packages or policy.environment.preload:
         wish = "packages" if policy.environment.has_packages else "preload"
-        raise without_python(image, f"environment.{wish} of the policy is for nobody")
+        raise without_python(image, f"environment.{wish} of the policy has no effect")
     for mount in policy.filesystem.mounts:
         if is_inside(mount.target, PLACE):
             raise without_python(

@@ -1,4 +1,4 @@
-"""Whom programs in a container run as because of its mounts: an engine shows files with their owners and modes.
+"""The user for programs in a container, by its mounts: an engine shows files with their owners and modes.
 
 The native backend shows a mount as the sandbox's own. An engine maps no ids, so it is done the other way round:
 programs are the owner of what the caller shows to them, of whose files nothing else is inside. What that user still may
@@ -71,9 +71,9 @@ def refuse_strangers(mounts: Sequence[MountFacts], backend: str, user: ProgramUs
             raise UnenforceableError(
                 "filesystem.mounts",
                 backend=backend,
-                reason=f"{mount.source!r} (shown at {mount.target!r}) cannot be {verb} by user {user}, as whom "
-                f"programs run: it belongs to {mount.uid}:{mount.gid} with mode {stat.S_IMODE(mount.mode):o}, and an "
-                "engine shows it so",
+                reason=f"{mount.source!r} (shown at {mount.target!r}) cannot be {verb} by user {user}, which "
+                f"programs run as: it belongs to {mount.uid}:{mount.gid} with mode {stat.S_IMODE(mount.mode):o}, and "
+                "an engine shows it so",
                 remedy=f"Give it to the user (`chown -R {user}`) or to all (`chmod -R o+{letters}`), or use "
                 "backend: native, which shows mounts as the sandbox's own.",
             )

@@ -15,9 +15,10 @@ from fumehood.cli.output import DIM, GREEN, RED, YELLOW, paint
 from fumehood.errors import UsageError
 
 _VERIFY = """\
-Without --key, the public key beside the log is used, which whoever changed the
-log may have changed too; for an export, that of your own log. A checkpoint that
-was kept elsewhere shows whether the log is an older copy of itself.
+Without --key, the public key beside the log is used, which an attacker who
+changed the log may have changed too; for an export, that of your own log. A
+checkpoint that was kept elsewhere shows whether the log is an older copy of
+itself.
 
 A log's newest records are not signed yet: they follow each other, but may have
 been changed; more of them than Fumehood ever leaves counts as a change. In an

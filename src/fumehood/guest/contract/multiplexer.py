@@ -2,7 +2,7 @@
 
 It moves bytes between local descriptors and messages, waits for nothing, and knows neither what the bytes mean nor how
 messages travel. The amount under way is bounded for each conversation: the receiver says how much more it takes, so
-that a slow reader slows down its writer and nobody else.
+that a slow reader slows down only its own writer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Multiplexer:
     """Owns the descriptors of its channels and an epoll that says when `step` has something to do."""
 
     def __init__(self, send: Send, on_end: Callable[[int], None] | None = None) -> None:
-        """`on_end` is told the number of a channel when there is nothing more to read for it here."""
+        """`on_end` is called with the number of a channel when there is nothing more to read for it here."""
         self._on_end = on_end
         self.epoll = select.epoll()
         self._send = send
@@ -48,7 +48,7 @@ class Multiplexer:
             self._listen(channel)
         if channel.sink is not None:
             self._writers[channel.sink] = channel
-            # Nothing to write yet; the kernel still says when nobody reads there any more.
+            # Nothing to write yet; epoll still reports when the reader has closed its end.
             self.epoll.register(channel.sink, 0)
 
     def connect(self, number: int, source: int | None, sink: int | None) -> None:
@@ -116,7 +116,7 @@ class Multiplexer:
                     self._bear_with_late()
                 self._stop_reading(channel)
             case unknown:
-                raise FrameError(f"a message asks for {unknown!r}, which nobody knows")
+                raise FrameError(f"a message asks for {unknown!r}, which is not a known operation")
 
     def _bear_with_late(self) -> None:
         self._left_over -= 1
@@ -181,9 +181,9 @@ class Multiplexer:
         except BlockingIOError:
             if channel.rest_bytes is None:
                 return False
-            data = b""  # somebody else has taken the rest
+            data = b""  # another reader has taken the rest
         except OSError:
-            data = b""  # a terminal that nobody holds any more
+            data = b""  # a terminal that no process holds any more
         if not data:
             self._end(channel)
             return False
@@ -259,7 +259,7 @@ class Multiplexer:
             channel.delivered_bytes = 0
 
     def _hang_up(self, channel: Channel) -> None:
-        """Nobody reads here any more; whoever writes at the other end is to notice."""
+        """Sends that this end no longer reads, so that the writer at the other end notices."""
         if not channel.is_ended:
             self._send({"do": "hangup", "channel": channel.number}, b"")
         self._close_sink(channel)
@@ -283,7 +283,7 @@ class Multiplexer:
 
 
 def _read_past_reset(descriptor: int, most_bytes: int) -> bytes:
-    """Whoever leaves without reading all that it was told resets the socket, but what it said itself is still there."""
+    """Reads after a reset: a peer that closes with unread input resets the socket, but what it sent is still there."""
     try:
         return os.read(descriptor, min(most_bytes, _CHUNK_BYTES))
     except ConnectionResetError:

@@ -90,7 +90,7 @@ def _shown(policy: Policy, path: str) -> str:
     if is_in_any(path, OWN):
         return _own_words(policy, path)
     if is_inside(path, "/proc"):
-        return "" if is_covered(path) else "/proc tells of the sandbox's own processes"
+        return "" if is_covered(path) else "/proc shows the sandbox's own processes"
     if is_in_any(path, (*SYSTEM, own_interpreter().prefix)):
         return "programs and libraries of the system are shown to every sandbox"
     if is_standard_file(path):

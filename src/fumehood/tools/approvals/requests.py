@@ -154,13 +154,13 @@ def with_arguments(call: ToolCall, arguments: Mapping[str, object]) -> ToolCall:
 
 
 class DamagedRequestError(StepFailedError):
-    """Somebody, or a disk, has changed what was asked or approved; it is not decided by what it says now."""
+    """A stored request does not match its digest: it was changed after it was made or approved, and is not used."""
 
     def __init__(self, identifier: str) -> None:
         super().__init__(
             f"reading the request {identifier}",
             "it is not what was asked or approved",
-            remedy="Somebody has changed it; find out who, and ask again.",
+            remedy="The stored request was changed; find out how, and ask again.",
         )
         self.identifier = identifier
 

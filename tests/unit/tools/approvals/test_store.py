@@ -235,7 +235,7 @@ def test_what_was_changed_in_the_file_is_noticed(office: Office) -> None:
     with sqlite3.connect(office.store.path) as connection:
         connection.execute("""UPDATE requests SET arguments = '{"code":"print(3)"}'""")
     connection.close()
-    with pytest.raises(SandboxError, match="Somebody has changed it"):
+    with pytest.raises(SandboxError, match="The stored request was changed"):
         office.store.use(request.id, request.call.digest, office.trail)
 
 
