@@ -1,4 +1,4 @@
-"""Fumehood runs code that nobody has reviewed: sealed on every side, with one controlled way out.
+"""Fumehood runs unreviewed code in a sandbox, with one gateway as its only way to the network.
 
     import fumehood
     fumehood.run("print(6 * 7)").stdout

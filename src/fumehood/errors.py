@@ -7,17 +7,17 @@ FumehoodError
 │   └── MessageError      the sender of a message: it is unknown, not valid or too large
 ├── DeniedError           the policy: what was asked is not allowed
 │   ├── NotApprovedError    a person has to say yes to this, and has not
-│   │   └── ApprovalPendingError  nobody has answered yet, and nobody waits here for it
+│   │   └── ApprovalPendingError  a request is open, and this call does not wait for its answer
 │   ├── NotGrantedError     the grants of an agent do not have this
 │   └── UnenforceableError  the policy asks for a control that this backend cannot enforce here
-├── DeliveryError         whoever runs the agents: a message did not get there, or no answer came back
+├── DeliveryError         the runtime of the agents: a message was not delivered, or no answer came back
 │   ├── DeadlineError       not in time
 │   ├── OverloadedError     a queue, or the number of agents, is at its limit
 │   ├── LoopError           it went from agent to agent too often, or would wait for itself
 │   ├── RefusedError        the other agent, or an interceptor, says no, and why
 │   ├── AgentFailedError    the other agent could not be made, or raised an error
 │   └── StoppedError        the runtime is at its end
-├── ModelError            a model, or whoever serves it: `kind` says how it failed
+├── ModelError            a model, or the server that runs it: `kind` says how it failed
 └── SandboxError          our machinery: names the step that failed
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
     └── StepFailedError   a kernel or system call inside that step failed
@@ -54,7 +54,7 @@ class UnknownKeywordError(UsageError, TypeError):
 
 
 class MessageError(UsageError):
-    """A message that nobody could read: of an unknown type, not what its type says, or too large."""
+    """A message that is not valid: of an unknown type, not as its type defines it, or too large."""
 
 
 class DangerousPolicyWarning(UserWarning):
@@ -74,9 +74,9 @@ class UnenforceableError(DeniedError):
 
 
 class NotApprovedError(DeniedError):
-    """Somebody said no, nobody said yes in time, or the yes was for something else; nothing was started.
+    """An approval was denied, expired, or was given for another call; nothing was started.
 
-    `outcome` is denied, expired, revoked, withdrawn, used, or asked: then nobody has answered yet.
+    `outcome` is denied, expired, revoked, withdrawn, used, or asked: then there is no answer yet.
     """
 
     def __init__(self, outcome: str, tool: str, why: str) -> None:
@@ -85,7 +85,7 @@ class NotApprovedError(DeniedError):
 
 
 class ApprovalPendingError(NotApprovedError):
-    """Somebody was asked under the id `request`; the same call can be made again when they have answered."""
+    """An approval request with the id `request` is open; the same call can be made again once it is answered."""
 
     def __init__(self, tool: str, request: str, why: str) -> None:
         super().__init__("asked", tool, why)
@@ -117,7 +117,7 @@ class LoopError(DeliveryError):
 
 
 class RefusedError(DeliveryError):
-    """For agents and interceptors to raise: the sender is told this text, and nothing else of what went wrong."""
+    """A refusal by an agent or an interceptor: the sender receives this text, and nothing else of the failure."""
 
 
 class AgentFailedError(DeliveryError):
@@ -145,7 +145,7 @@ class AuditError(SandboxError):
 
 
 class StepFailedError(SandboxError):
-    """A step of our own machinery failed; names the step so that nobody has to guess."""
+    """A step of our own machinery failed; the message names the step."""
 
     def __init__(self, step: str, detail: str, *, remedy: str = DOCTOR) -> None:
         super().__init__(f"{step} failed: {detail}. {remedy}")

@@ -1,4 +1,4 @@
-"""Tools with which a model reaches other agents of its runtime. Whom it reaches is for the grants of its agent.
+"""Tools with which a model reaches other agents of its runtime. The grants of its agent decide which.
 
 What it writes is a task for them, in its agent's name; whatever the text says of who wrote it is text.
 """

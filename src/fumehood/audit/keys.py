@@ -31,7 +31,7 @@ class SigningKey:
 
 
 def make_key(folder: Path) -> None:
-    """Unless there is one. Whoever comes second, at the same time, uses the first one's."""
+    """Creates the key pair unless there is one. Of two processes at the same time, the second uses the first one's."""
     if (folder / PRIVATE).exists():
         return
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

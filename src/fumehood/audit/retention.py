@@ -1,7 +1,7 @@
 """Removal of old records, so that the rest can still be verified.
 
 What is removed ends right before a checkpoint, which thereby becomes the first record: its signature vouches for all
-that is gone. A record says what was removed, and by whom; a gap without one is tampering. With an archive the removed
+that is gone. A record has what was removed and the actor; a gap without one is tampering. With an archive the removed
 records are kept as JSON lines, which verify on their own.
 """
 
@@ -29,7 +29,7 @@ async def prune(log: AuditLog, trail: Trail, *, before: str, archive: Path | Non
         return 0
     count = border.seq - oldest.seq
     kept = None if archive is None else _write_archive(log, border.seq, archive)
-    # Told and signed before it happens: whatever interrupts us, nothing is missing that no record tells of.
+    # Recorded and signed before the removal: if it is interrupted, every missing record is accounted for.
     await trail.write(LogPruned(border.seq, count, kept))
     log.checkpoint()
     return log.drop_before(border.seq)

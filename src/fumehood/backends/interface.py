@@ -193,7 +193,7 @@ class Conversation(Protocol):
         ...
 
     def abandon(self) -> None:
-        """It broke off in the middle: nobody may use it again."""
+        """Marks the conversation as broken off: later use is refused."""
         ...
 
 
@@ -210,7 +210,7 @@ class BackendSandbox(Protocol):
 
     @property
     def shares_listeners(self) -> bool:
-        """Whether nobody can tell which of the runs at a time it is that goes out."""
+        """Whether concurrent runs share listeners, so that a connection cannot be assigned to one of them."""
         ...
 
     def keep_tmp(self) -> None:

@@ -76,7 +76,7 @@ class Language:
 _C = ("-O1", "-iquote", "{workspace}", "-o", "{build}/program")
 # Java sees neither the sandbox's memory nor its processors, and would plan for the whole machine's.
 _JAVA_LIMITS = ("-XX:+UseSerialGC", "-XX:MaxRAM={memory}", "-XX:ActiveProcessorCount={cpus}")
-# It reserves address space for more code than anybody runs here; without cgroups that space is the limit.
+# It reserves address space for more code than programs have here; without cgroups that space is the limit.
 _JAVA_SPACE = ("-XX:CompressedClassSpaceSize=64m", "-XX:ReservedCodeCacheSize=64m")
 _JAVA = (*_JAVA_LIMITS, *_JAVA_SPACE, "-XX:MaxRAMPercentage=50")
 _FOR_COMPILER = tuple(f"-J{option}" for option in (*_JAVA, "-XX:TieredStopAtLevel=1"))

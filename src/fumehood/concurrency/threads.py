@@ -1,4 +1,4 @@
-"""Work in a worker thread whose result has to be looked after, whatever happens to whoever waits for it."""
+"""Work in a worker thread whose result is released even if the waiting task is cancelled."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 async def run_whole(work: Callable[[], T], undo: Callable[[T], object]) -> T:
-    """To its end, and undone if its result reaches nobody.
+    """Runs `work` to its end in a thread, and calls `undo` with its result if the caller was cancelled.
 
     No shield of anyio's holds asyncio's own way of cancelling off (`task.cancel`, `asyncio.timeout`, leaving a
-    stream): a thread would go on, and nobody would know of what it has made. A task group waits for it.
+    stream): a thread would go on, and its result would be lost. A task group waits for it.
     """
     results: list[T] = []
     errors: list[Exception] = []

@@ -1,4 +1,4 @@
-"""The certificate authority of one sandbox. Nobody else trusts it, and its key never leaves this process."""
+"""The certificate authority of one sandbox. Only programs in it trust it, and its key never leaves this process."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class CertificateAuthority:
 
     def _make_leaf(self, host: str) -> x509.Certificate:
         name = x509.IPAddress(ip_address(host)) if is_address(host) else x509.DNSName(host)
-        # Subjects are short and nobody reads them; the alternative name is what counts.
+        # Subjects are short and clients ignore them; they check the alternative name.
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (

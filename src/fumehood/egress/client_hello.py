@@ -17,7 +17,7 @@ _CLIENT_HELLO, _SERVER_HELLO = 1, 2
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 _RETRY_PLACE = slice(6, 38)
 _MOST_RECORD_BYTES = 16 * 1024
-# Honest clients need one or two. Bounds what somebody who sends single bytes can make us do.
+# Honest clients need one or two. Bounds the work that a client who sends single bytes can cause.
 _MOST_RECORDS = 16
 _SERVER_NAME, _PROTOCOLS = 0, 16
 # Encrypted Client Hello, its outer extensions, and the draft before it (ESNI).

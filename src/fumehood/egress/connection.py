@@ -141,7 +141,7 @@ class Connection:
             self._far_stream = None
 
     def hang_up(self) -> None:
-        """Nothing more from or to the server; whoever waits for it sees the end."""
+        """Closes the connection to the server; a task that reads from it sees the end."""
         if self._far is not None:
             silence(self._far)
 

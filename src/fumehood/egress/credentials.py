@@ -42,7 +42,7 @@ class Redactor:
 
     In any case of letters: a server that sends a value back as the name of a header or host may write it in small ones.
 
-    Whoever reads it sees how much is passed on when, so that must not depend on the values: a program that has its
+    The program sees how much is passed on when, so that must not depend on the values: a program that has its
     guesses sent back by a server would see which of them begin as a value does. A fixed number of last bytes is held
     back, whatever they are; but none before the last end of a line, which is in no value.
     """

@@ -189,7 +189,7 @@ class DnsServer:
         return reply_with_address(query, address, TTL_SECONDS) if query.kind == A else reply(query)
 
     def _reversed(self, name: str) -> str | None:
-        """Programs ask whom they talk to; for the addresses that we gave out, we know."""
+        """The host for a reverse look-up of an address that this resolver gave out, or None."""
         if not name.lower().endswith(_REVERSE):
             return None
         return self._names.name_at(".".join(reversed(name[: -len(_REVERSE)].split("."))))

@@ -41,7 +41,7 @@ from fumehood.policy.hosts import endpoint
 _REASONS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
 _USUAL_PORTS = {"tls": 443, "http": 80}
 _MOST_INTERIM_RESPONSES = 32
-# With a credential in the request, these would bring back parts of its echo, or an echo that nobody recognises.
+# With a credential in the request, these would bring back parts of its echo, or an echo that is not recognised.
 _ASK_FOR_PARTS = ("range", "if-range", "request-range", "a-im", "accept-encoding", "accept-charset")
 _PARTS = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.IM_USED)
 
@@ -249,7 +249,7 @@ class HttpExchange:
                     return False
             return body is not Body.CHUNKED or await _delivered(server, b"0\r\n\r\n")
         except Exception:
-            # Nobody will answer half a request.
+            # No server answers half a request.
             self._connection.hang_up()
             raise
 

@@ -2,7 +2,7 @@
 
 Every name gets an address, a handshake is completed with the sandbox's own certificates, a request is read and answered
 with an empty success, so that the program goes on and more is learned. Nothing is looked up and nothing is dialled:
-`Connection.reach`, the only way to a server, refuses whoever has such a way out.
+`Connection.reach`, the only way to a server, refuses a run in learn mode.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ class GatewayLimits:
     new_names: int = 100
     """Names below a wildcard that may be new at once ..."""
     new_names_a_second: float = 2.0
-    """... and how fast that fills up again: a name that nobody used before may carry data in itself."""
+    """... and how fast that fills up again: a name that was not used before may carry data in itself."""
     names: int = 4096
     """That a sandbox may ever use."""
     denials: int = 200
     allowed: int = 4096
-    """That are told apart in one run; what comes after is only counted."""
+    """Most denials and most allowed attempts that a run lists one by one; the rest are only counted."""
 
 
 class TokenBucket:

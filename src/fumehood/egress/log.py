@@ -14,7 +14,7 @@ from fumehood.policy.egress import AllowedAttempt, Attempt, to_allowed, to_denia
 from fumehood.results import Denial
 from fumehood.secret_scan.canaries import CanaryAlert
 
-# Whoever meets a canary need not learn that there are any.
+# The message does not reveal to a program that there are canaries.
 MUST_NOT_LEAVE = "it holds what must not leave"
 
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class BoundedCounter(Generic[T]):
-    """In the order of their first time. A million times costs no more memory than the most that are told apart."""
+    """A counter of items, in the order of their first time; items beyond the limit are counted without being kept."""
 
     def __init__(self, most: int) -> None:
         self.most, self.further = most, 0

@@ -90,7 +90,7 @@ async def _socks_host(connection: Connection, kind: int) -> str | None:
 
 
 async def _connect(connection: Connection, host: str, port: int, words: _HttpWords | _SocksWords) -> None:
-    """A tunnel, once the client has been told that it is open; before that, a refusal is told in its own words."""
+    """Opens a tunnel and replies to the client that it is open; a refusal before that is a reply of its protocol."""
     try:
         await carry(connection, connection.judge(host, port, looked_up=False), words.accepted)
     except EgressDeniedError as error:

@@ -1,4 +1,4 @@
-"""Where a request goes: to the one server of its connection, or to whom it names itself, as a proxy's client does."""
+"""Where a request goes: to the one server of its connection, or to the server in its URL, as at a proxy."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class RunEgress:
     def _hand_over(
         self, given: Sequence[socket.socket], work: Callable[[*_Arguments], object], *arguments: *_Arguments
     ) -> None:
-        """To the gateway's thread. If that is gone they are closed, and whoever waits at the other end sees it."""
+        """Hands sockets over to the gateway's thread. If that has ended it closes them, and their peers see the end."""
         for each in given:
             each.setblocking(False)
         try:

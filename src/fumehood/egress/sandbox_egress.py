@@ -105,7 +105,7 @@ class SandboxEgress:
     async def look_up(self, name: str) -> Sequence[Address]:
         """In the gateway's thread: the addresses of a name.
 
-        A look-up that nobody waits for any more still counts until it is over, because it still occupies a thread that
+        A look-up whose caller has gone still counts until it is over, because it still occupies a thread that
         other sandboxes need too.
         """
         await self._looking_up.acquire()

@@ -35,7 +35,7 @@ class Stream(Protocol):
         ...
 
     def is_fresh(self) -> bool:
-        """Whether nothing has arrived that nobody asked for, the end included."""
+        """Whether no data has arrived that was not requested, and the peer has not closed."""
         ...
 
 
@@ -163,7 +163,7 @@ class TlsStream:
                 await self._flush()
                 await self._feed()
             except ssl.SSLError:
-                # What is wrong is told to the other side as well.
+                # Sends the TLS alert to the peer as well.
                 await self._flush()
                 raise
             else:

@@ -128,7 +128,7 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
         route, hello.server_name, encrypted=hello.encrypted, protocols=hello.protocols
     )
     if not decision.allowed:
-        # In the books before the client hears of it, so that nobody sees an error without its reason.
+        # Recorded before the reply to the client, so that every error that a program sees has its reason in the log.
         connection.refuse(decision)
         await connection.near.farewell(ACCESS_DENIED_ALERT)
         raise ConnectionAbortedError

@@ -81,5 +81,5 @@ def _checked(line: str) -> str:
 
 
 def _open_at_once(name: str, flags: int) -> int:
-    # A pipe in the place of the file would otherwise hold us until somebody writes to it.
+    # A pipe in the place of the file would otherwise block us until a process writes to it.
     return os.open(name, flags | os.O_NONBLOCK)

@@ -1,7 +1,7 @@
 """Where packages come from: the indexes and folders that a policy or this user's configuration of uv names.
 
 uv itself is asked what its configuration means, with nothing to install and without a network. What it answers is taken
-apart here, because whoever installs needs to know which hosts are meant, and what has to be kept from the installer.
+apart here, because the sandbox of an installation needs the hosts to allow, and the credentials to withhold.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _site(url: str, variables: Mapping[str, str]) -> Site:
         raise UsageError(f"the host of the package index {_shown(parts)} cannot be used: it {error}") from None
     _refuse_proxies(parts.scheme, host, variables)
     if parts.scheme != "https":
-        # Whoever sends a password without TLS has published it.
+        # A password that is sent without TLS is public.
         return Site(url, host, port, is_secure=False)
     return Site(_shown(parts), host, port, is_secure=True, login=_login(parts, host, variables))
 

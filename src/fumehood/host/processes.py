@@ -43,7 +43,7 @@ def is_alive(known: str) -> bool:
 
 
 def is_gone(known: str) -> bool:
-    """Whether the process with this identity has ended for certain. Of one elsewhere nobody here can know."""
+    """Whether the process with this identity has ended for certain. Always False for another machine."""
     machine, _, rest = known.partition(" ")
     place, _, rest = rest.partition(" ")
     process, _, started = rest.partition(" ")

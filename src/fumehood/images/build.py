@@ -46,7 +46,7 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def _ignore(line: str) -> None:
-    """Nobody watches."""
+    """Discards a line of progress."""
 
 
 def _carry_on() -> None:

@@ -21,7 +21,7 @@ _DYING_SECONDS, _PAUSE_SECONDS = 10.0, 0.02
 class BuildDir:
     folder: Path
     lock: Lock
-    """Held by whoever works here, children included: as long as one lives the folder stays."""
+    """Held by every process that works here, children included: the folder stays as long as one of them runs."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def remove_abandoned() -> list[str]:
     place = _place()
     if not place.is_dir():
         return []
-    # Whoever else could write there would choose what is removed in our name.
+    # Another user who could write there would choose which files this process removes.
     HOME.make(place.parent)
     HOME.make(place)
     with closing(lock_exclusive(place / "lock")):

@@ -1,8 +1,8 @@
 """Decides what of a root file system stays in an image. Pure.
 
 What a program could use against others, or to bring more of it in, goes: package managers, programs that fetch things,
-compilers that no wanted language needs, every set-uid and set-gid bit, every file capability, devices. So does what
-nobody needs to run a program: caches, logs, manuals. And the packages of the policy that a base image was made for.
+compilers that no wanted language needs, every set-uid and set-gid bit, every file capability, devices. So do files
+that no program needs to run: caches, logs, manuals. And the packages of the policy that a base image was made for.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _EMPTIED = (
 _UNWANTED = frozenset(
     {
         *(".dockerenv", "etc/hostname", "etc/resolv.conf", "etc/machine-id", "var/lib/dbus/machine-id"),
-        # Nobody logs in, and nobody has keys here.
+        # No user logs in or has keys in a sandbox.
         *("etc/shadow", "etc/gshadow", "etc/ssl/private"),
         *("etc/passwd-", "etc/group-", "etc/shadow-", "etc/gshadow-", "etc/subuid-", "etc/subgid-", "etc/.pwd.lock"),
     }
@@ -153,7 +153,7 @@ def _is_in(name: str, pattern: str) -> bool:
 
 
 def _without_dead_links(root: Root, kept: list[str]) -> list[str]:
-    """Links to what went go too; those that were dead before are somebody's intention."""
+    """The names without links to removed files; links that were dead in the image before are kept."""
     names = set(kept)
     return [name for name in kept if not (root.entries[name].issym() and _has_died(root, name, names))]
 

@@ -70,7 +70,7 @@ def mmdebstrap_argv(recipe: Recipe, machine: str, draft: Path, *, is_root: bool)
 
 def _variables(caller: Mapping[str, str], folder: Path, made_at: int) -> dict[str, str]:
     kept = {name: caller[name] for name in _KEPT if name in caller}
-    # In a user namespace it is somebody whom our folder does not let in.
+    # In a user namespace it runs as a user that may not enter our folder.
     place = {"TMPDIR": str(folder)} if os.geteuid() == 0 else {}
     return {**kept, **place, "SOURCE_DATE_EPOCH": str(made_at)}
 

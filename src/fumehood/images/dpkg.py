@@ -43,7 +43,7 @@ def _package(text: str) -> DebianPackage | None:
 
 
 def files_of(root: Root, package: DebianPackage) -> set[str] | None:
-    """As they lie in the archive: a package may name /bin/x where /bin is a link to /usr/bin. None: nobody knows."""
+    """A package's files by their resolved paths (/usr/bin/x for /bin/x where /bin is a link); None if not recorded."""
     place = _list_of(root, package)
     if place is None:
         return None
@@ -66,8 +66,8 @@ def _place(root: Root, path: str) -> str | None:
 
 
 def split(root: Root, is_unwanted: Callable[[str], bool]) -> tuple[list[DebianPackage], set[str]]:
-    """The packages that stay, and the files that belonged to those alone that do not. One whose files nobody knows
-    stays on the record: something of it will be left."""
+    """The packages that stay, and the files that belonged to those alone that do not. One whose files are not
+    recorded stays in the list, since some of its files will be left."""
     kept: list[DebianPackage] = []
     gone: set[str] = set()
     needed: set[str] = set()

@@ -105,8 +105,8 @@ class SandboxAccount:
 
 
 def add_account(root: Root) -> SandboxAccount:
-    """With a number that nobody else in the image has, so that it owns nothing there; one that is called so already
-    gives way."""
+    """Adds the sandbox's account, with a uid that is unused in the image, so that it owns nothing there; replaces an
+    account of the same name."""
     passwd, group = (_others(root, name) for name in (_PASSWD, _GROUP))
     taken = {_number(line) for line in (*passwd, *group)}
     number = next(each for each in range(_FIRST_ID, _FIRST_ID + len(taken) + 1) if each not in taken)

@@ -23,8 +23,8 @@ CommandRule = Annotated[Text, AfterValidator(_check_rule)]
 class Commands(Section):
     """Shell commands by their leading words. `deny` wins; with `allow`, whatever is not listed is denied too.
 
-    Besides reading the command line, only allowed programs can be executed at all, by anybody in the sandbox, wherever
-    the kernel can see to that. `enforce: kernel` opens no sandbox where it cannot; `enforce: parse` does without it.
+    Besides reading the command line, only allowed programs can be executed by any process in the sandbox, wherever
+    the kernel can enforce that. `enforce: kernel` opens no sandbox where it cannot; `enforce: parse` does without it.
     """
 
     allow: Distinct[CommandRule] | None = Field(

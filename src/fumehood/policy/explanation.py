@@ -1,4 +1,4 @@
-"""What the model refused, in the words of whoever wrote the policy.
+"""Validation errors of the policy's model, in the terms of the policy's file.
 
 Owns the translation of pydantic's errors; finds the nearest valid key by walking the models' own fields.
 """
@@ -52,7 +52,7 @@ def _problem(details: ErrorDetails, model: type[Section]) -> PolicyProblem:
 
 
 def _got(details: ErrorDetails) -> str:
-    # What stands below `secrets` may be a credential that somebody pasted there; it must not reach a log. A whole
+    # What stands below `secrets` may be a credential that was pasted there; it must not reach a log. A whole
     # section or list says nothing that the line number does not.
     if details["loc"][:1] == ("secrets",) or isinstance(details["input"], dict | list | tuple | Section):
         return ""
@@ -67,7 +67,7 @@ def _choices(details: ErrorDetails) -> str:
 
 
 def _written_out(details: ErrorDetails, model: type[Section]) -> str:
-    """What somebody meant who wrote one word where a mapping belongs."""
+    """The mapping that stands for a single word written in place of a mapping."""
     word = details["input"]
     meant = _section_at(details["loc"], model).written_out(word) if isinstance(word, str) else None
     return f"; write {meant}" if meant and meant.isprintable() else ""

@@ -157,7 +157,7 @@ class Policy(Section):
         return inspect(self)
 
     def dangers(self) -> list[Finding]:
-        """The worst of `lint`: what can cost the host or its credentials. Whoever opens a sandbox is told of it."""
+        """The findings of `lint` that endanger the host or its credentials. Opening a sandbox warns of them."""
         from fumehood.policy.lint import dangers
 
         return dangers(self)

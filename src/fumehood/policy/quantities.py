@@ -1,4 +1,4 @@
-"""Sizes and durations: from what people write to numbers, and back again for whoever reads them.
+"""Sizes and durations: parses the text in policies into numbers, and formats numbers for messages.
 
 Owns both directions so that they cannot drift apart: parsing what formatting printed gives the same number.
 Knows nothing of the keys that use them.
@@ -74,7 +74,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_number(number: float) -> str:
-    """A plain number, exact, without the .0 that nobody writes."""
+    """A plain number, exact, without a trailing .0."""
     return repr(number).removesuffix(".0")
 
 

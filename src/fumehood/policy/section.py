@@ -46,7 +46,7 @@ class Leaf:
 
 
 def leaves(section: Section, prefix: str = "") -> Iterator[Leaf]:
-    """Every key with its value, sections opened; nobody who walks them can forget a key that is added later."""
+    """Every key with its value, sections opened; code that walks them also gets keys that are added later."""
     for name, field in type(section).model_fields.items():
         value: object = getattr(section, name)
         if isinstance(value, Section):

@@ -1,7 +1,7 @@
 """Unix sockets that lie in a folder of the host.
 
-Whoever sees a socket's file can connect to it, if its mode allows: a read-only mount does not change that, and neither
-Landlock nor seccomp can. So a mount that holds one has to be meant.
+A program that sees a socket's file can connect to it, if its mode allows: a read-only mount does not change that, and
+neither Landlock nor seccomp can. So a policy has to allow each mount that holds one.
 """
 
 from __future__ import annotations

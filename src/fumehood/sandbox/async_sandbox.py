@@ -63,8 +63,8 @@ class AsyncSandbox:
     commands and other languages do not. Opening the first sandbox with new packages installs them; `progress` is called
     with a line for each step, from another thread.
     With `learn`, nothing gets out whatever the policy allows, and `denials` of results have all that was tried.
-    `audit` is where events are recorded: a log, a trail in one that says who acts for whom, the folder of one, or False
-    for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
+    `audit` is where events are recorded: a log, a trail in one that names the actor and its tenant, a log's folder, or
+    False for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
     A policy with `approvals` opens only if it is `gated`: the caller asks for them (`fumehood.tools.approvals`) before
     anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace.
     """

@@ -29,7 +29,7 @@ class NewOutput:
 class AsyncBackgroundRun:
     """Made by `AsyncSandbox.start`; lives until it ends, or its sandbox is closed.
 
-    No task of ours reads ahead: output that nobody asks for waits in a pipe of up to 1 MiB, and then the program waits.
+    No task of ours reads ahead: output that the caller does not read waits in a pipe of up to 1 MiB, then writes block.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AsyncBackgroundRun:
         self._execution.send_signal(checked_signal(number))
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Of its terminal. The program is told, as any is when its window changes."""
+        """Sets the size of its terminal. The program gets SIGWINCH, as when a window changes."""
         self._execution.resize(checked_terminal((columns, rows)))
 
     async def kill(self) -> RunResult:
@@ -109,7 +109,7 @@ class AsyncBackgroundRun:
         return await self.wait()
 
     async def close(self) -> None:
-        """For the sandbox, when it closes: nobody but the audit log wants to know how it went."""
+        """Ends the run when its sandbox closes; the result is written to the audit log only."""
         await self._lifetime.aclose()
         await self._audit.failed(None)
 

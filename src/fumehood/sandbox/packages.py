@@ -180,7 +180,7 @@ def _used_bytes(folders: Iterable[Path]) -> int:
 
 @contextmanager
 def _telling_for_what() -> Iterator[None]:
-    """Whoever asked for packages has not asked for this sandbox. There is no other way to install them."""
+    """Raises UnenforceableError for `environment.packages` when the sandbox for their installation cannot be opened."""
     try:
         yield
     except UnenforceableError as error:

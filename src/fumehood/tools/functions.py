@@ -91,7 +91,7 @@ def _as_tool(given: object) -> Tool:
     )
 
 
-# Whoever gives the same function twice, such as to an agent and to its runtime, means the same tool.
+# The same function given twice, such as to an agent and to its runtime, is the same tool.
 @lru_cache(256)
 def _made_once(function: Function) -> Tool:
     return tool(function)

@@ -29,7 +29,7 @@ _MOST_CHARACTERS = 400
 
 
 def as_model_error(error: Exception, model: str, redactor: CredentialRedactor, *, has_begun: bool) -> ModelError:
-    """Servers repeat the key that they refuse: what they say is cleaned before anybody gets it.
+    """The `ModelError` for a failed request, with credentials redacted: servers repeat the key that they refuse.
 
     `has_begun` says that a part of the answer was there already: then a lost connection is a broken-off answer.
 

@@ -1,7 +1,7 @@
 """What comes over the wire from a model's server: bounded while it is read, and told apart by its type.
 
 Works on the HTTP client below a model of pydantic-ai, where there is one to be found: the libraries above it read whole
-bodies before anybody could say that they are too large.
+bodies before a limit on their size could be checked.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class DockerBackend:
         image = await engine.image(image_of(policy))
         runtime = policy.docker.runtime or RUNTIMES[self.name] or facts.default_runtime
         enforcement.refuse_machine(policy, self.name, runtime, facts, image, packages)
-        # Packages that nobody hands over are in the image: `has_packages` has said so.
+        # Packages that the caller does not hand over are in the image, as `has_packages` returned.
         in_image = policy.environment.has_packages and packages is None
         owner = common_owner(mounts) if keeps_ids(facts) else None
         user = owner or await engine.user_of(image)
@@ -172,7 +172,7 @@ class DockerBackend:
         return await self._open_with_lent(key, engine, design)
 
     async def _open_with_lent(self, key: str, engine: Engine, design: Design) -> tuple[Design, Container]:
-        """In the loop. Whoever tidies the engine's volumes up may be in the way, but not for long."""
+        """Opens a container in the loop; tries again when another process has removed the interpreter's volume."""
         for _ in range(_MORE_ATTEMPTS):
             with suppress(PythonMissingError):
                 return await self._take_with_lent(key, engine, design)
@@ -207,7 +207,7 @@ class DockerBackend:
             return self._thread.portal
 
     async def _in_loop(self, work: Callable[[], Any], dispose: Callable[[Future[Any]], None] | None = None) -> Any:
-        """Do it in the backend's loop, while ours goes on. A result that nobody waits for any more is disposed of."""
+        """Runs `work` in the backend's loop, while ours goes on. A result after cancellation goes to `dispose`."""
         portal = await anyio.to_thread.run_sync(self._portal)
         future: Future[Any] = portal.start_task_soon(work)
         try:

@@ -1,6 +1,6 @@
 """The host's end of a container's stream: what a run's descriptors carry goes over it, and comes back.
 
-Lives in the backend's own event loop; other threads hand runs over to it. To whoever holds the other ends of the
+Lives in the backend's own event loop; other threads hand runs over to it. At the other ends of the
 descriptors it looks as if the run were on this machine. Nothing that arrives is trusted: a guest that does not keep to
 the protocol is cut off.
 """
@@ -250,7 +250,7 @@ class Bridge:
     # The end.
 
     def _finish(self) -> None:
-        """The guest is gone: whoever waits for something of it sees the end of it."""
+        """Closes everything after the guest has ended: readers of its streams see their end."""
         if self.is_over:
             return
         self.is_over = True

@@ -1,4 +1,4 @@
-"""Turns a policy into a container's configuration and what the guest inside is told. Pure but for mount sources."""
+"""Turns a policy into a container's configuration and the guest's settings. Pure but for mount sources."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MIB = 1024 * 1024
 # What the guest itself takes: its interpreter, and a supervisor for each run that is under way.
 GUEST_MEMORY_BYTES = 32 * MIB
 GUEST_PROCESSES = 2 + SUPERVISORS
-# With a kernel of the container's own the guest is root to that kernel, and nobody to the host's: it makes groups
-# for runs and makes them another user's. No program gets any of this.
+# With a kernel of the container's own the guest is root to that kernel, without rights in the host's: it makes
+# groups for runs and gives them to another user. No program gets any of this.
 _GUEST_ROOT = "0:0"
 _OWN_KERNEL_CAPABILITIES = ("DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_ADMIN")
 # A guest that hears nothing for so long is alone; the host says something far more often.
@@ -116,7 +116,7 @@ def _host_configuration(design: Design) -> dict[str, Any]:
     return {
         "Runtime": design.runtime,
         "AutoRemove": True,
-        # What goes over the standard streams is nobody's to keep.
+        # The engine must not keep what goes over the standard streams.
         "LogConfig": {"Type": "none"},
         "NetworkMode": "none",
         "IpcMode": "private",

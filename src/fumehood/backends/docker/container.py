@@ -60,7 +60,7 @@ class Container:
         return await self._is_stopped() or not await self.bridge.answers(_SLOW_SECONDS)
 
     async def _is_stopped(self) -> bool:
-        """False also where nobody can tell."""
+        """Whether the container is paused or stopped; False also where the engine does not answer."""
         with suppress(EngineError, OSError, TimeoutError, LookupError):
             async with asyncio.timeout(_ANSWER_SECONDS):
                 with speaking_to(self._engine.host):
@@ -93,7 +93,7 @@ async def start_container(engine: Engine, design: Design) -> Container:
 
 
 async def _created(engine: Engine, design: Design) -> Any:
-    """To its end, also when nobody wants it any more: one that is never started does not remove itself."""
+    """Creates the container, also after cancellation: one that is never started does not remove itself."""
     configuration = container_configuration(design, container_labels(design.policy.digest))
     creating = asyncio.ensure_future(engine.client.containers.create(configuration))
     try:
@@ -159,11 +159,11 @@ def _explained(error: EngineError, design: Design) -> EngineError:
 
 
 async def _remove(container: Any) -> None:
-    """It removes itself when it ends, so that somebody may have been quicker; that is as good."""
+    """Removes the container; one that ended has removed itself, which is not an error."""
     import aiohttp
     from aiodocker import DockerError
 
-    # Whoever was cancelled would be cancelled again at each wait, and leave the container behind.
+    # A cancelled task would be cancelled again at each wait, and leave the container behind.
     with anyio.CancelScope(shield=True), suppress(DockerError, aiohttp.ClientError, OSError, TimeoutError):
         async with asyncio.timeout(10.0):
             await container.delete(force=True, v=True)

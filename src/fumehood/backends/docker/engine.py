@@ -165,7 +165,7 @@ class Engine:
         return _image_facts(reference, details)
 
     async def user_of(self, image: ImageFacts) -> ProgramUser:
-        """Whom its programs run as, found out once."""
+        """The user of an image's programs, read once for each image."""
         if image.digest not in self._users:
             read = partial(self.read_file, image)
             self._users[image.digest] = await image_user(image.reference, image.user, read)

@@ -1,6 +1,6 @@
 """Removes containers whose owner is gone: the second net, for when the first (the closed stream) did not catch them.
 
-And interpreters that no container uses: whoever needs one next gets a new one.
+And interpreters that no container uses: the next container that needs one gets a new one.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class LentInterpreter:
 
 
 async def lend_interpreter(engine: Engine, borrower: ImageFacts, lender: str) -> LentInterpreter:
-    """The one that is there, or else a new one. Whoever is first, all use the same."""
+    """The interpreter's volume, made if there is none; callers at the same time use the same one."""
     try:
         image = await engine.image(lender)
     except ImageMissingError as error:
@@ -69,7 +69,7 @@ async def lend_interpreter(engine: Engine, borrower: ImageFacts, lender: str) ->
 
 
 async def forget_interpreter(engine: Engine, lent: LentInterpreter) -> None:
-    """It was not there when it was needed: somebody has removed it, and the engine has put an empty volume there."""
+    """Removes an interpreter's note, and the empty volume that the engine made in place of a removed one."""
     with speaking_to(engine.host):
         await _is_removed(engine, lent.volume)
         await _is_removed(engine, _note_name(lent.digest))
@@ -92,7 +92,7 @@ async def _known(engine: Engine, image: ImageFacts) -> LentInterpreter | None:
     if note is None:
         return None
     if await _labels(engine, note[_VOLUME]) is None:
-        # Somebody has tidied up, and left the note.
+        # The volume was removed, and its note was left.
         await _is_removed(engine, _note_name(image.digest))
         return None
     return LentInterpreter(note[_VOLUME], image.digest, note[_PYTHON], note[_LOADER])
@@ -104,7 +104,7 @@ async def _taken(engine: Engine, image: ImageFacts, borrower: ImageFacts) -> Len
     options = {"Labels": {LABEL: image.digest}}
     mount = {"Type": "volume", "Source": volume, "Target": _TAKEN, "VolumeOptions": options}
     try:
-        # While there is a container with it nobody can remove the volume.
+        # As long as a container has the volume, the engine does not remove it.
         async with engine.unstarted_container(image, mount) as container:
             program = await _first_of(engine, container, _PYTHONS)
             loader = await _first_of(engine, container, (_LOADERS.get(image.machine, "/"),))
@@ -153,7 +153,7 @@ async def _labels(engine: Engine, volume: str) -> dict[str, str] | None:
 
 
 async def _is_removed(engine: Engine, volume: str) -> bool:
-    """False while somebody uses it, or when it is gone already."""
+    """Removes a volume. False while a container uses it, or when it is gone already."""
     from aiodocker import DockerError
 
     try:

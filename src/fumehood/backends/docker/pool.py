@@ -1,9 +1,9 @@
-"""Started containers that nobody has used yet, so that opening a sandbox need not wait for one.
+"""A pool of started, unused containers, so that opening a sandbox need not wait for one.
 
 Each serves one sandbox and is thrown away. They are kept for designs that are used more than once: the second time that
 one is asked for, the next is started behind it. Belongs to the backend's event loop, whose end is theirs.
 
-Starting and removing one is work for the machine: neither is done while somebody waits for something else.
+Starting and removing one is work for the machine: neither is done while a caller waits for something else.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ContainerPool:
         return container if is_ready else None
 
     def discard(self, container: Container) -> None:
-        """One in which nothing runs, and that nobody wants any more: it is removed while its taker goes on."""
+        """Removes an unused container in the background, while the caller goes on."""
         _keep(self._removals, container.close())
 
     def _remember(self, key: str) -> None:
@@ -74,7 +74,7 @@ class ContainerPool:
             await asyncio.sleep(_REFILL_DELAY_SECONDS)
             container = await start()
         except FumehoodError:
-            return  # whoever opens the next sandbox meets the same trouble, and is told
+            return  # opening the next sandbox fails in the same way, and raises the error
         finally:
             self._filling.discard(key)
         if self._is_closed:
@@ -104,7 +104,7 @@ class ContainerPool:
 
 
 def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-    """Something that nobody waits for, but that does not outlive the pool."""
+    """Starts a background task, which does not outlive the pool."""
     task = asyncio.ensure_future(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

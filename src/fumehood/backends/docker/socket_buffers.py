@@ -1,6 +1,6 @@
 """A limit on the socket buffers of a container, which cgroups of version 1 count apart from its memory.
 
-An engine takes such a limit (`KernelMemoryTCP`) and answers with it, but runc does not set it. Whoever is root on the
+An engine takes such a limit (`KernelMemoryTCP`) and answers with it, but runc does not set it. A process of root on the
 engine's machine can: in the container's own cgroup, before there is any program in it.
 """
 

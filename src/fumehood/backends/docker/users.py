@@ -35,7 +35,7 @@ NOBODY = ProgramUser(_NOBODY_ID, _NOBODY_ID)
 
 
 async def image_user(image: str, text: str, read: ReadFile) -> ProgramUser:
-    """The user of an image that names one as `text`; nobody in particular where it names none, or root."""
+    """The user of an image that names one as `text`; uid 65534 where it names none, or root."""
     name, has_group, group = text.partition(":")
     if not text or name in _ROOT:
         return NOBODY

@@ -12,7 +12,7 @@ from fumehood.backends.interface import EgressEndpoint, Input, RunRequest
 from fumehood.backends.languages import LANGUAGES, Language
 from fumehood.guest.contract import wire
 
-# As much as an unprivileged process may ask for. Nobody may be there to read for a while: the pipe is the buffer.
+# The most that an unprivileged process may set. The pipe is the buffer while the reader is busy.
 _PIPE_BYTES = 1024 * 1024
 
 
@@ -143,7 +143,7 @@ def _environment(request: RunRequest) -> dict[str, str]:
 
 
 def _body(request: RunRequest) -> bytes:
-    """The source, and behind it whom to trust outside."""
+    """The source, followed by the CA certificates for outbound TLS."""
     return (request.source or b"") + (request.endpoint.trust if request.endpoint else b"")
 
 

@@ -10,7 +10,7 @@ from fumehood.backends.runs.descriptors import RunDescriptors
 
 
 class FileService:
-    """A process inside that knows files. It ends when nobody holds its reply socket any more."""
+    """The file service: a process in the sandbox that reads and writes files. It ends when its reply socket closes."""
 
     def __init__(self, descriptors: RunDescriptors, patience_seconds: float) -> None:
         assert descriptors.link is not None

@@ -93,7 +93,7 @@ def connect(endpoint: str) -> None:
 
 
 def request(method: str, is_secure: bool, host: str, port: int, target: str) -> None:
-    """Refused by the gateway itself, before it has reached anybody."""
+    """Sends a request, which the gateway refuses before it connects to a server."""
     name = f"[{host}]" if ":" in host else host
     text = f"{method} {target} HTTP/1.1\r\nHost: {name}:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     with socket.create_connection((host, port), _SECONDS) as plain, _secured(plain, host, is_secure) as link:

@@ -70,7 +70,7 @@ def _receive_spec(control: socket.socket) -> CellSpec | None:
 def _forget_the_host(spec: CellSpec) -> None:
     """No terminal, no signal settings, no mask, no place in its cgroups: nothing of the process that started us."""
     os.setsid()
-    # Whoever started us may keep what they make to themselves; what we make is for another user to see.
+    # The parent's umask may be private; another user has to see the files that the cell makes.
     os.umask(0o022)
     kernel.rename_process([sys.executable])
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

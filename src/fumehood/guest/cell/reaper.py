@@ -1,7 +1,7 @@
 """Process 1 of a run: a program of seventy bytes that collects orphans and does nothing else.
 
 The kernel gives every process whose parent has died to process 1 of its namespace, and ends the namespace with it. That
-takes no more than `while True: wait4(-1)`, with a short sleep while there is nobody to wait for. An interpreter for
+takes no more than `while True: wait4(-1)`, with a short sleep while there is no child to wait for. An interpreter for
 this would cost more than the rest of a run, so it is written in machine code, in the smallest file that the kernel
 executes. It reads nothing, writes nothing and holds no descriptor.
 """
@@ -17,7 +17,7 @@ _CODE = {
         62,
         bytes.fromhex(
             "bf04000000"  #           mov edi, 4        PR_SET_DUMPABLE
-            "31f6"  #                 xor esi, esi      off: its files in /proc are nobody's
+            "31f6"  #                 xor esi, esi      off: no user owns its files in /proc
             "b89d000000"  #           mov eax, 157      prctl
             "0f05"  #                 syscall
             "48c7c7ffffffff"  # again: mov rdi, -1       any child
@@ -39,7 +39,7 @@ _CODE = {
         183,
         bytes.fromhex(
             "800080d2"  #        mov x0, #4       PR_SET_DUMPABLE
-            "010080d2"  #        mov x1, #0       off: its files in /proc are nobody's
+            "010080d2"  #        mov x1, #0       off: no user owns its files in /proc
             "e81480d2"  #        mov x8, #167     prctl
             "010000d4"  #        svc #0
             "00008092"  # again: mov x0, #-1      any child

@@ -29,7 +29,7 @@ def main(isolation: Isolation, interpreter: GuestInterpreter) -> NoReturn:
     except StepError as error:
         os.write(CHANNEL, json.dumps(error.as_message()).encode())
     except BaseException as error:
-        # Nobody is left to catch it; the host shows what the cell's processes wrote when they fell.
+        # There is no caller to catch it; the host shows what the cell's processes wrote when they failed.
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(1)

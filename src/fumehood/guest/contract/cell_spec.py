@@ -69,4 +69,4 @@ class CellSpec(TypedDict):
     """Where runs usually have a listener to the gateway; none without network rules."""
     standbys: int
     idle_seconds: float
-    """A cell that nobody uses for so long ends by itself."""
+    """A cell without a request for so long ends by itself."""

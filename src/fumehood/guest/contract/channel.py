@@ -41,7 +41,7 @@ class Channel:
             self.source = None
 
     def close_sink(self) -> None:
-        """Whoever reads there sees the end."""
+        """Closes the sink: its reader sees the end."""
         if self.sink is not None:
             _shut(self.sink, socket.SHUT_WR)
             os.close(self.sink)
@@ -51,7 +51,7 @@ class Channel:
 
 
 def _shut(descriptor: int, how: int) -> None:
-    """A socket has both directions on one line, and we hold it twice: closing one copy would tell nobody."""
+    """Shuts down one direction of a socket, which is open twice here: closing one copy would not reach the peer."""
     if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         with socket.socket(fileno=os.dup(descriptor)) as line, suppress(OSError):
             line.shutdown(how)

@@ -33,7 +33,7 @@ def encode(header: Header, body: bytes | memoryview = b"") -> bytes:
 
 
 def encode_head(header: Header, body_length: int) -> bytes:
-    """All of a message but its body, so that whoever sends a large one need not copy it."""
+    """All of a message but its body, so that the sender of a large one need not copy it."""
     text = json.dumps(header).encode()
     return _PREFIX.pack(len(text), body_length) + text
 

@@ -54,7 +54,7 @@ def close_all(descriptors: list[int] | tuple[int, ...]) -> None:
 
 
 def sealed_file(header: Message, body: bytes) -> int:
-    """A memory file that nobody can change any more: one line of JSON, then the body as it is."""
+    """A sealed memory file, which cannot be changed any more: one line of JSON, then the body as it is."""
     descriptor = os.memfd_create("request", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(descriptor, "wb", closefd=False) as stream:

@@ -1,4 +1,4 @@
-"""A file in the making: nobody sees it before it is whole, and nothing is left of it when it never becomes whole."""
+"""Atomic writes: a file becomes visible when it is complete, and nothing is left of it when it never is."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _description(folder: int, name: str, details: os.stat_result) -> dict[str, A
         "mode": stat.S_IMODE(details.st_mode),
         "modified_ns": details.st_mtime_ns,
         "target": _target(folder, name) if kind == "link" else None,
-        # Together with the size: equal as long as nobody has written to it.
+        # Changes, or the size does, when a program writes to the file.
         "version": [details.st_ino, details.st_ctime_ns],
     }
 

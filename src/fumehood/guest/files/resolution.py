@@ -151,7 +151,7 @@ class _Search:
             self._make(name)
 
     def _make(self, name: str) -> None:
-        with suppress(FileExistsError):  # somebody was as quick; what it is, entering will tell
+        with suppress(FileExistsError):  # another program made it first; entering checks what it is
             os.mkdir(name, 0o755, dir_fd=self._trail.folder)
         self._trail.enter(name)
 

@@ -1,6 +1,6 @@
 """The file service: carries out what the host asks to do with files, from inside the sandbox.
 
-It is a process like a run, with the isolation of a run, that never runs anybody's code. Whatever it can be tricked into
+It is a process like a run, with the isolation of a run, that never runs a user's code. Whatever it can be tricked into
 by programs that work on the same files, it reaches nothing that those programs could not reach themselves.
 
 A request is one message and is answered by one or more; the last answer says `done` or `error`. Data flows in messages

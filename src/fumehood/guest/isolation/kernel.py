@@ -55,7 +55,7 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
-# NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock: uid 0 is nobody special any more.
+# NOROOT, NO_SETUID_FIXUP and NO_CAP_AMBIENT_RAISE, each with its lock: uid 0 has no special rights any more.
 SECUREBITS_LOCKED = 0b11101111
 
 CAPABILITY_VERSION_3 = 0x20080522
@@ -245,7 +245,7 @@ def landlock_restrict(ruleset: int) -> None:
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Undumpable processes cannot be traced, and their /proc entries belong to nobody inside."""
+    """Sets the dumpable flag. A process without it cannot be traced, and no user inside owns its /proc entries."""
     _prctl(PR_SET_DUMPABLE, "PR_SET_DUMPABLE", int(dumpable))
 
 

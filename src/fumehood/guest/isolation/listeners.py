@@ -51,7 +51,7 @@ class Listeners:
                     _lead_everything_here()
                     self._waiting.append(question_socket())
                     if self.is_watched:
-                        with suppress(OSError):  # a kernel without such sockets: the same is refused, and less is told
+                        with suppress(OSError):  # a kernel without such sockets refuses the same, and logs less
                             self._waiting.append(open_packet_monitor())
                 for port in missing:
                     self._waiting.append(listener(port))

@@ -36,7 +36,7 @@ _PROGRAM = (
     (_BYTE_BEHIND_HEADER, 0, 0, 13),  #    SYN without ACK
     (_MASK, 0, 0, 0x12),
     (_IS, 3, 4, 0x02),
-    (_HEADER_LENGTH, 0, 0, 0),  #          ICMP: somebody asks for an echo
+    (_HEADER_LENGTH, 0, 0, 0),  #          ICMP: an echo request
     (_BYTE_BEHIND_HEADER, 0, 0, 0),
     (_IS, 0, 1, 8),
     (_RETURN, 0, 0, SHOWN_BYTES),

@@ -24,8 +24,8 @@ _STAGING_FOLDERS = ("/tmp", "/mnt", "/srv", "/var")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
 
-# What anyone may read in a fresh /proc that is about the host. Files that only root may read need no cover: nobody
-# inside is root to the kernel.
+# What anyone may read in a fresh /proc that is about the host. Files that only root may read need no cover: no
+# process inside is root to the kernel.
 _HIDDEN_PROC_FILES = (
     "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "key-users", "keys", "locks", "modules", "partitions"
 )  # fmt: skip
@@ -99,8 +99,8 @@ def enter_root(spec: CellSpec) -> None:
 
 
 def _root_owner(spec: CellSpec) -> str:
-    """The sandbox's user, as it is without this where the host is nobody special. There is no root inside, and tools
-    that ask who could swap a folder of theirs trust no stranger. Nobody can write to it: it will be read-only.
+    """The owner of the root folder: the sandbox's user, as on an unprivileged host. There is no root inside, and tools
+    that check the owners of their parent folders trust no other user. It is read-only, so no program can write to it.
     """
     owner = 0 if spec["rootless"] else spec["uid_base"] + SANDBOX_UID
     return f"uid={owner},gid={owner}"

@@ -80,7 +80,7 @@ def _keep_descriptors(plan: IsolationPlan, inherited: list[ctypes.c_int]) -> Non
 
 def _enter_namespaces(plan: IsolationPlan) -> None:
     plan.step("making the run's namespaces")
-    # A session of its own: `kill(0, ...)` inside must reach nobody but the run.
+    # A session of its own: `kill(0, ...)` inside must reach only the run.
     plan.call("setsid")
     plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
     plan.step("raising the loopback device")
@@ -141,7 +141,7 @@ def _join_cgroups(plan: IsolationPlan, count: int) -> None:
 
 def _set_limits(plan: IsolationPlan, limits: CellLimits) -> None:
     plan.step("setting limits")
-    # The cell changed its uid, which made it and its children undumpable: their own /proc files belong to nobody.
+    # The cell changed its uid, which made it and its children undumpable: their own /proc files have an unmapped owner.
     plan.call("prctl", kernel.PR_SET_DUMPABLE, 1, 0, 0, 0)
     # When memory runs out, the kernel is to take the program and none of ours.
     plan.write_file("/proc/self/oom_score_adj", "1000")
@@ -197,8 +197,8 @@ def _become_user(plan: IsolationPlan, uid: int, processes: int) -> None:
 def _limit_namespace(plan: IsolationPlan, switches: ctypes.c_int) -> None:
     """In the run's own user namespace, whose switches these are, while it may still turn them.
 
-    No user namespace in it is a wall behind the filter: without one nobody here can have any other kind, since all need
-    a capability.
+    Denying user namespaces is a second wall behind the filter: without one no process can make another kind, since all
+    need a capability.
     """
     plan.step("limiting what the run's namespace may have")
     most = {"max_user_namespaces": 0, **{name: _part_of_watches(name) for name in _WATCH_LIMITS}}
@@ -216,7 +216,7 @@ def _part_of_watches(name: str) -> int:
 
 
 def _close_gate(plan: IsolationPlan, gate: Page) -> None:
-    """The filter is the cell's and was here from birth; from here on nobody in this process knows how to pass it."""
+    """Erases the secret of the filter, which was inherited from the cell: set-up calls fail from here on."""
     plan.step("closing the gate to set-up calls")
     plan.call("munmap", ctypes.c_void_p(gate.address), gate.size)
 

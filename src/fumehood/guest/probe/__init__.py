@@ -1,7 +1,7 @@
 """Tries each mechanism of the isolation for real, in a child of its own, and says what the kernel answered.
 
-A program by itself, started by `hood doctor`: whatever it does to itself ends with it. It judges nothing; what an
-answer means and what to do about it is for whoever asked.
+A program by itself, started by `hood doctor`: whatever it does to itself ends with it. It judges nothing; the
+caller decides what an answer means and what to do about it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One attempt at something in a child of its own, which may end up in a state that nobody wants to live in."""
+"""One attempt at an operation in a child process, which may change that process in ways that cannot be undone."""
 
 from __future__ import annotations
 

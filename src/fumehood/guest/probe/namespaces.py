@@ -16,7 +16,7 @@ _FIRST_UID = 1_000_000_000
 
 
 def enter_user_namespace() -> None:
-    """As a cell does: root takes a range of uids, anybody else maps only themselves."""
+    """Enters a user namespace as a cell does: root maps a range of uids, any other user only its own."""
     if os.geteuid() == 0:
         id_map = f"0 {_FIRST_UID} {UID_RANGE}"
         namespace = user_namespace(id_map, id_map)

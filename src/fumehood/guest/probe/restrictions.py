@@ -80,7 +80,7 @@ def process_limit() -> None:
 
 
 def _drop_capabilities() -> None:
-    """Whoever has the right ones is not bound by limits."""
+    """Drops all capabilities: a process with some of them is not bound by limits."""
     plan = IsolationPlan()
     plan.call("capset", struct.pack("=Ii", kernel.CAPABILITY_VERSION_3, 0), bytes(24))
     plan.carry_out()

@@ -1,4 +1,4 @@
-"""Why a process did not become what it was asked to, in its own last word to whoever watches it.
+"""The reason why a process could not become a program, which it writes to its supervisor before it exits.
 
 A program may run between the word and its reader, so nothing is assumed: reading does not wait, takes no descriptor,
 and a word of another form is none.

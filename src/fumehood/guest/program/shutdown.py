@@ -90,7 +90,7 @@ def write_error(text: str) -> None:
         else:
             stream.write(text)
     except BaseException:
-        return  # nobody can read it
+        return  # the stream cannot be written to
 
 
 def finish(last_preloaded: str, code: int) -> int:
@@ -127,7 +127,7 @@ def _show_ignored(ignored: sys.UnraisableHookArgs) -> None:
 
 
 def drop_modules(last_preloaded: str) -> None:
-    """First let go of them all, so that finalizers still find what they use; then empty those that somebody holds."""
+    """First releases them all, so that finalizers still find what they use; then clears those still referenced."""
     names = ["__main__", *_imported_after(last_preloaded)]
     held = [weakref.ref(sys.modules.pop(name)) for name in names if isinstance(sys.modules.get(name), ModuleType)]
     collect()

@@ -40,7 +40,7 @@ _REHEARSAL = b'{"script": "main.py", "environment": {}, "source": "text = str(1)
 
 
 class RequestRefusedError(Exception):
-    """The request cannot be carried out in this sandbox; the caller is told, and nothing has run."""
+    """The request cannot be carried out in this sandbox; the caller receives the reason, and nothing has run."""
 
 
 class PreloadError(Exception):
@@ -115,7 +115,7 @@ class GuestInterpreter:
         _execute([*(request["interpreter"] or []), *([script] if script else []), *request["arguments"]])
 
     def become_session(self, request: dict[str, Any], body: bytes, descriptors: list[int]) -> NoReturn:
-        """They are its standard streams, and what it is told by."""
+        """Turns this process into a session. The descriptors are its standard streams, and the socket for sources."""
         _keep_trust(request, body)
         _set_environment(request["environment"])
         os.chdir(WORKSPACE)
@@ -160,7 +160,7 @@ def _import(name: str) -> None:
 
 
 def _check(request: dict[str, Any], run_folder: str) -> None:
-    """Whatever can be refused is refused while there is still somebody to tell."""
+    """Raises for a request that cannot be carried out, while the refusal can still be sent to the caller."""
     missing = toolchain.find_commands(request)
     if missing:
         raise RequestRefusedError(missing)
@@ -177,7 +177,7 @@ def _check(request: dict[str, Any], run_folder: str) -> None:
 
 
 def _keep_trust(request: dict[str, Any], body: bytes) -> bytes:
-    """Puts down whom to trust outside, which follows the source; returns the source."""
+    """Writes the CA certificates for outbound TLS, which follow the source, to a file; returns the source."""
     source, trust = body[: request["source_bytes"]], body[request["source_bytes"] :]
     if trust:
         # Under another name first: another run of the sandbox may be reading it.
@@ -224,7 +224,7 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 
 def _make_main_module(path: str) -> None:
-    """In place of the cell's own. Nobody else holds it, so that it goes when the program does."""
+    """Replaces the cell's main module. There is no other reference to it, so it is freed when the program ends."""
     main = types.ModuleType("__main__")
     main.__dict__.update(
         __file__=path,

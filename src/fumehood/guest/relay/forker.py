@@ -92,7 +92,7 @@ class RelayForker:
             try:
                 self._prepare()
             except OSError:
-                return  # the next turn tries again, and a run that needs one is told
+                return  # the next turn tries again, and a run that needs one gets the error
 
     def _handle_command(self) -> None:
         message, descriptors = wire.receive(self._control)

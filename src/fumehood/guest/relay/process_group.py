@@ -1,6 +1,6 @@
 """How a supervisor holds its run where orphans cannot be made its own: in a group that every process is born into.
 
-For a container whose kernel is its own (gVisor). There the guest may be root without being anybody to the host, so it
+For a container whose kernel is its own (gVisor). There the guest may be root without any rights on the host, so it
 can use that kernel's own count of processes, which is as good a list of them; programs are an ordinary user's, who
 cannot leave a group and cannot touch what is the guest's.
 """

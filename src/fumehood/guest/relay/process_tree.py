@@ -50,7 +50,7 @@ class ProcessTree:
 
 
 def _scope_signals() -> None:
-    # SAFETY: takes rights away from this process and its children only: to signal anybody else.
+    # SAFETY: takes from this process and its children the right to signal any other process.
     # Moving files between folders is denied by every set of rules that does not allow it.
     ruleset = kernel.landlock_ruleset(struct.pack("=QQQ", _REFER, 0, _SIGNALS_SCOPE))
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)

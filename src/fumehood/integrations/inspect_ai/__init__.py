@@ -3,7 +3,7 @@
     environment   Inspect's interface, and a sandbox behind it
     tool_server   the server of Inspect's own tools, which outlives its command
 
-Inspect finds it by the entry point `fumehood` of the group `inspect_ai`; nobody has to import it.
+Inspect finds it by the entry point `fumehood` of the group `inspect_ai`, without an import.
 """
 
 from importlib.util import find_spec

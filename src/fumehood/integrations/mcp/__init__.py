@@ -1,6 +1,6 @@
 """A server of the Model Context Protocol (MCP): `hood mcp`. Each client gets a sandbox of its own.
 
-    context      the settings of the server; what a request tells of its client
+    context      the settings of the server; the client's data in a request
     clients      the clients that are connected, each with a sandbox from its first call until it disconnects
     tools        the tools as clients see them; Python sessions, which keep their state
     calls        one call: bounded, watched, performed, answered

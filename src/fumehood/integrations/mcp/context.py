@@ -1,4 +1,4 @@
-"""What every request is handled with: the settings of the server, and what the request tells of its client."""
+"""The context of a request: the settings of the server, and the client's data in the request."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class SubcommandFamily:
     valued: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()
     known: frozenset[str] = field(default_factory=frozenset[str])
-    """All sub-commands, where somebody else can define more."""
+    """All sub-commands, for a program whose configuration or plug-ins can define more."""
 
 
 def _family(valued: str = "", flags: str = "", known: str = "") -> SubcommandFamily:

@@ -79,7 +79,7 @@ class CommandRule:
             return False
         named = [word for word in self.words[1:] if word.startswith("-") and word != "-"]
         operands = [word for word in self.words[1:] if word not in named]
-        while operands and operands[-1] == "*":  # whoever denies `git push *` means `git push` as well
+        while operands and operands[-1] == "*":  # a rule that denies `git push *` denies `git push` as well
             operands.pop()
         options = [single for option in named for single in _taken_apart(self.program, option)]
         if not all(any(_is_option(self.program, option, word) for word in arguments) for option in options):

@@ -19,7 +19,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Bash's own, and those that are exported already; a name in small letters is nobody's but the line's.
+# Bash's own, and those that are exported already; a name in small letters is set only by the line.
 _PREFIXES = tuple(
     names(
         """

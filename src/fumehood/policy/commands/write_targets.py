@@ -1,4 +1,4 @@
-"""Where a line may write: redirections, and the files that tools are told to make.
+"""Where a line may write: redirections, and the output files that arguments of tools name.
 
 Plain names in the folder where the line begins, or in places that the policy lets be written. Not hidden files and
 folders, nor names by which programs find their orders: who writes `.git/config` decides what `git status` starts.

@@ -1,7 +1,7 @@
 """What may leave a sandbox, as pure decisions: the gateway, `hood policy test` and `explain` ask the same questions.
 
-Must not know: sockets, resolvers, certificates, time. Limits of bytes, connections and rates are counted by whoever
-sees them happen.
+Must not know: sockets, resolvers, certificates, time. Limits of bytes, connections and rates are counted by the
+gateway, which carries the traffic.
 
     book = Rulebook(policy)
     book.decide_name("api.github.com"), book.decide_connection("api.github.com", 443)

@@ -56,7 +56,7 @@ _BLOCKS: tuple[tuple[IPv4Network | IPv6Network, str, Reach], ...] = tuple(
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
-# Which bytes are the IPv4 address there is up to whoever runs it (RFC 6052, 2.2): after 96, 64, 56 or 48 bits.
+# Which bytes are the IPv4 address there is up to its operator (RFC 6052, 2.2): after 96, 64, 56 or 48 bits.
 _EMBEDDINGS = ((12, 13, 14, 15), (9, 10, 11, 12), (7, 9, 10, 11), (6, 7, 9, 10))
 
 

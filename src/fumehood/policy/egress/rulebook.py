@@ -27,7 +27,7 @@ from fumehood.policy.model import Policy
 from fumehood.policy.network import is_method
 from fumehood.policy.section import refuse_control_characters
 
-# What may stand in front of a wildcard's own name. A longer name carries data to whoever answers for that domain.
+# What may stand in front of a wildcard's own name. A longer name carries data to the domain's name server.
 MOST_WILDCARD_CHARACTERS = 64
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,20}", re.ASCII)
 _LOOPBACK = ip_address("127.0.0.1")
@@ -132,7 +132,7 @@ class Rulebook:
         """May this TLS handshake go on? `encrypted` says that it hides its real name, `protocols` is its ALPN offer."""
         attempt = Attempt("tls", route.host, route.port)
         if encrypted and not route.reads_requests:
-            # Where TLS ends at the gateway nobody decrypts the hidden name, and browsers always pretend to have one.
+            # Where TLS ends at the gateway the hidden name is not decrypted, and browsers always send a fake one.
             fix = f'add paths: ["/**"] to {route.key}, so that its requests are read'
             return deny(attempt, "the handshake hides its server name (ECH)", route.key, fix)
         if server_name is None:

@@ -106,7 +106,7 @@ def _types() -> mimetypes.MimeTypes:
 
 
 def media_type(path: str) -> str:
-    """By the name alone: what is inside was written by somebody who may want it to be mistaken."""
+    """The media type by the name alone: a program in the sandbox may write content that imitates another type."""
     # The ./ keeps a name such as "data:x" from being read as a URL.
     kind, compression = _types().guess_type(f"./{path}")
     if compression is not None:

@@ -85,7 +85,7 @@ class AsyncFiles:
                 raise UsageError(f"the workspace has {error} where outputs may be; make fewer") from None
 
     async def stat(self, path: AnyPath, *, follow: bool = False) -> FileEntry:
-        """What has this name; a link is told as a link, unless it is to be followed."""
+        """The entry with this name; a link is returned as a link, unless `follow` is true."""
         place = self._place(path)
         async with self._talk("look at", place) as conversation:
             return await protocol.stat(conversation, place, follow=follow)

@@ -36,7 +36,7 @@ def local_target(local: str, name: str) -> str:
 
 
 def check_output(outputs: Outputs, path: str, *, or_below: bool = False) -> None:
-    """Before anybody inside is asked: what no pattern names stays."""
+    """Refuses a path that no pattern of the outputs names, before a request is sent to the cell."""
     if path.startswith("/") and not is_inside(path, TMP):
         raise DeniedError(f"{shown(path)} is not in the workspace, and only from there files may leave")
     if not outputs.match(path) and not (or_below and outputs.reach(path)):
@@ -77,7 +77,7 @@ class Download:
                 await self._take_tree(staging)
             else:
                 await self._take_file(self._path, staging, (self._name,))
-            # Before anybody can see them: what has left is in the audit log.
+            # The audit log has the files before the caller can see them.
             await self._audit.write()
             await anyio.to_thread.run_sync(staging.publish, self._name)
         except OSError as error:

@@ -39,7 +39,7 @@ class FileEntry:
     target: str | None
     """Of a link: where it says that it leads."""
     version: tuple[int, int]
-    """Equal, together with the size, as long as nobody has written to it."""
+    """Changes, or the size does, when a program writes to the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def parse_entry(item: object) -> FileEntry:
 
 
 def is_name(name: object) -> bool:
-    """A single name, of which nobody can build a path that leads elsewhere."""
+    """Whether this is a single name, which cannot be part of a path that leads elsewhere."""
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         return False
     try:

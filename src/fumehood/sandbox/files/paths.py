@@ -10,7 +10,7 @@ from fumehood.errors import UsageError
 from fumehood.policy.paths import TMP, WORKSPACE, is_inside
 
 _MAX_PATH_BYTES = 64 * 1024
-# Made anew for every run, and for the file service as well: what it would find there is nobody's.
+# Made anew for every run, and for the file service as well: a request would not see a run's files there.
 _OF_EACH_RUN = (TMP, "/run", "/dev", "/proc")
 
 AnyPath = str | os.PathLike[str]

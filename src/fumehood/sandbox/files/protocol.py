@@ -1,7 +1,7 @@
 """One request to the file service and its answers. Knows the protocol, and neither policies nor local files.
 
-An exchange that breaks off anywhere, by cancellation too, abandons the conversation: what is in flight then belongs to
-nobody. A `FileRefusal` is an orderly end.
+An exchange that breaks off anywhere, by cancellation too, abandons the conversation: messages in flight
+are not read by a later exchange. A `FileRefusal` ends an exchange and leaves the conversation usable.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DataSource(Protocol):
 class StoredFile(NamedTuple):
     size: int
     version: tuple[int, int]
-    """As a folder's entries tell it: what somebody puts in its place has another."""
+    """The version in the folder's entries: a file that a program puts in its place has another."""
 
 
 class DataSink(Protocol):
@@ -135,7 +135,7 @@ async def fetch(conversation: Conversation, path: str, sink: DataSink, *, limit:
 
 
 async def store(conversation: Conversation, request: Request, source: DataSource) -> StoredFile:
-    """Sends a file. If the source fails, with OSError, the service is told to forget what it has."""
+    """Sends a file. If the source raises OSError, it sends a request to discard what has been stored so far."""
     with whole(conversation):
         try:
             size, waiting = await _send_all(conversation, request, source)

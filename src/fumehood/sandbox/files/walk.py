@@ -1,7 +1,7 @@
 """Goes through a tree in the sandbox, folder by folder, from the host; asks for each by its path, without links.
 
 Bounded in entries, in characters and in depth, so that no tree that a program can build keeps the host busy for long,
-fills its memory or makes it build paths that nobody can use.
+fills its memory or makes it build paths that are too long to use.
 """
 
 from __future__ import annotations

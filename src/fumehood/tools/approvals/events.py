@@ -27,7 +27,7 @@ class ApprovalOpened(_ApprovalEvent):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalTakenUp(_ApprovalEvent):
-    """Whoever asked before is gone; the same call, made again, waits for the same answer."""
+    """A repeated call waits for the answer to an earlier request, whose caller no longer waits."""
 
     kind = "approval.taken_up"
 
@@ -61,7 +61,7 @@ class ApprovalDenied(_ApprovalEvent):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalExpired(_ApprovalEvent):
-    """Nobody answered in time, or a yes was not used in time."""
+    """A request was not answered in time, or an approval was not used in time."""
 
     kind = "approval.expired"
 

@@ -131,7 +131,7 @@ class Approvals:
         return approved
 
     def _withdraw(self, store: ApprovalStore, request: ApprovalRequest) -> None:
-        """Whoever waited is gone."""
+        """Withdraws a request whose caller no longer waits."""
         if self._withdraws:
             store.withdraw(request.id, self._trail)
 

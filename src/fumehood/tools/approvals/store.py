@@ -111,7 +111,7 @@ class ApprovalStore:
         return self._transact(step, trail)
 
     def withdraw(self, identifier: str, trail: Trail = OFF) -> None:
-        """Nobody needs an answer any more. What is decided stays as it is."""
+        """Closes a request whose caller no longer waits. A request that is decided stays as it is."""
 
         def step(execute: Execute, _: Moment) -> None:
             request = read_request(_row(execute, identifier))
@@ -229,7 +229,7 @@ class ApprovalStore:
 
 
 def _expire(execute: Execute, moment: Moment, trail: Trail) -> None:
-    # How much time went by since another boot only the clock knows that people set; when it is behind, nobody does.
+    # Across boots only the wall clock measures time; when it was set back, requests of another boot expire.
     due = "state IN (?, ?) AND (expires_at <= ? OR (boot = ? AND expires_since_boot <= ?) OR (boot != ? AND ?))"
     values = *OPEN, moment.wall, moment.boot, moment.since_boot, moment.boot, moment.is_behind
     for row in execute(f"SELECT rowid, * FROM requests WHERE {due}", values).fetchall():
@@ -258,7 +258,7 @@ def _row(execute: Execute, identifier: str) -> Row:
 
 
 def _refuse_too_many(execute: Execute, question: Question) -> None:
-    """Whoever is asked without end answers without looking, and a disk has an end too."""
+    """Limits the open requests: a person with too many of them approves without reading, and the disk could fill."""
     (count,) = execute(
         "SELECT count(*) FROM requests WHERE state = ? AND asked_by = ? AND tenant IS ?",
         (State.ASKED, question.asked_by, question.tenant),

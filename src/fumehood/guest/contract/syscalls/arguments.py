@@ -21,7 +21,7 @@ _NEW_NAMESPACES = (
     | 0x2000_0000  # CLONE_NEWPID
     | 0x4000_0000  # CLONE_NEWNET
 )
-# CLONE_PARENT: the child would be the cell's, which waits for nobody that it did not start. The kernel keeps a process
+# CLONE_PARENT: the child would be the cell's, which waits only for its own. The kernel keeps a process
 # namespace until every process in it is buried, so one such child would hold up the end of its run for ever.
 _SIBLING = 0x0000_8000
 
@@ -51,7 +51,7 @@ _PERSONALITIES = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 
 
 def without_set_id_bits(mode: int) -> SyscallCheck:
-    """`mode` is the index of a umode_t argument. No file in a sandbox gets to run as somebody else."""
+    """`mode` is the index of a umode_t argument. No file in a sandbox gets to run as another user."""
     return SyscallCheck(mode, (0,), ALLOW, REFUSE, mask=_SET_ID_BITS)
 
 
@@ -67,7 +67,7 @@ def plain_files(mode: int) -> SyscallCheck:
 
 def _ordinary_sockets() -> Decision:
     """For socket and socketpair, whose three arguments are int: domain, type, protocol."""
-    # Not netlink, which getifaddrs would use: what waits in such sockets is counted for nobody.
+    # Not netlink, which getifaddrs would use: what waits in such sockets counts against no limit.
     internet = SyscallCheck(0, (_AF_INET, _AF_INET6), _internet_sockets(), fail_with(errno.EAFNOSUPPORT))
     return SyscallCheck(0, (_AF_UNIX,), ALLOW, internet)
 

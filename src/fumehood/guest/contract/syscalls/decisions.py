@@ -35,7 +35,7 @@ Decision = SyscallAction | SyscallCheck
 
 
 class Gated(NamedTuple):
-    """`then` decides for whoever has the secret of 64 bits in the sixth argument, and `otherwise` for everyone else.
+    """`then` decides for calls with the secret of 64 bits in the sixth argument, and `otherwise` for all others.
 
     No call with a sixth argument of its own can be gated.
     """

@@ -18,8 +18,8 @@ _MAP_HUGETLB = 0x4_0000
 _SHM_HUGETLB = 0o4000
 _MFD_ORDINARY = 0x1 | 0x2 | 0x8 | 0x10  # CLOEXEC, ALLOW_SEALING, NOEXEC_SEAL, EXEC
 
-# Left out: F_SETLEASE makes whoever opens the file on the host wait, F_NOTIFY and F_SETDELEG watch it like inotify
-# does, without its limits.
+# Left out: F_SETLEASE makes processes on the host that open the file wait, F_NOTIFY and F_SETDELEG watch it like
+# inotify does, without its limits.
 _FCNTL_COMMANDS = (
     *(0, 1, 2, 3, 4),  # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL
     *(5, 6, 7, 36, 37, 38),  # F_GETLK, F_SETLK, F_SETLKW, and the same for open file descriptions
@@ -62,7 +62,7 @@ def disk_priority_of_processes(permitted: Decision = ALLOW) -> SyscallCheck:
 def limits_but_core(resource: int) -> SyscallCheck:
     """`resource` is the index of an unsigned int. RLIMIT_CORE stays 1, which is less than 0 to a piped core handler.
 
-    Programs that want no core file set it to 0. They are told that it is done: no core file is what they have.
+    Programs that want no core file set it to 0. The call returns success: they get no core file anyway.
     """
     return SyscallCheck(resource, _RLIMITS_BUT_CORE, ALLOW, _DONE)
 

@@ -56,7 +56,7 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (ORDINARY_RENAME, "renameat2"),
     (ALLOW, "symlink symlinkat chown fchown lchown fchownat umask utime utimes futimesat utimensat"),
     (ALLOW, "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr"),
-    # Access lists are attributes too: kernel memory of 64 KiB for each file, which is counted for nobody.
+    # Access lists are attributes too: kernel memory of 64 KiB for each file, which counts against no limit.
     (fail_with(errno.EOPNOTSUPP), "setxattr lsetxattr fsetxattr"),
     (ALLOW, "removexattr lremovexattr fremovexattr inotify_init inotify_init1 inotify_add_watch inotify_rm_watch"),
     # Every way to give a file its mode.
@@ -112,7 +112,7 @@ RULES: tuple[tuple[Decision, str], ...] = (
     (ALLOW, "uname sysinfo getrandom"),
     (NO_TERMINAL_TAKEOVER, "ioctl"),
     # Flushes the disks of the whole host and can't be interrupted, which would delay a kill. It reports no errors, and
-    # may return before anything is written, so nobody can tell that it was left out.
+    # may return before anything is written, so a program cannot notice that it was left out.
     (PRETEND, "sync"),
     # The same for one file system, which can be the host's. Its callers do rely on the answer.
     (REFUSE, "syncfs"),
@@ -154,11 +154,11 @@ RULES: tuple[tuple[Decision, str], ...] = (
 
 
 def decisions(numbers: Mapping[str, int]) -> dict[int, Decision]:
-    """The rules by number on one architecture. A name that it does not have is a call that nobody can make there."""
+    """The rules by number on one architecture. A name that it does not have is a call that cannot be made there."""
     return {numbers[name]: decision for decision, names in RULES for name in names.split() if name in numbers}
 
 
-# Whoever has the same user may change these of a process. By the number 0 a process means itself.
+# A process of the same user may change these of another process. By the number 0 a process means itself.
 _OWN_PROCESS_RULES: tuple[tuple[Decision, str], ...] = (
     (ITSELF_AT_FIRST, "sched_setparam sched_setscheduler sched_setattr"),
     (SyscallCheck(0, (0,), _LIMITS, REFUSE), "prlimit64"),
@@ -171,7 +171,7 @@ def own_process_only(numbers: Mapping[str, int]) -> dict[int, Decision]:
     return {numbers[name]: rule for rule, names in _OWN_PROCESS_RULES for name in names.split() if name in numbers}
 
 
-# What a cell needs to set up its runs, and whoever is in them must not have.
+# What a cell needs to set up its runs, and programs in them must not have.
 SET_UP = ("unshare", "setns", "mount", "umount2", "open_tree", "move_mount", "mount_setattr", "sched_setaffinity")
 SET_UP_IN_PART = {"socket": or_sockets_of_the_cell, "setsockopt": or_packet_filter}
 

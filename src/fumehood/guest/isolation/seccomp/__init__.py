@@ -1,8 +1,8 @@
 """The seccomp filter that sandboxed code runs under, as a program for the kernel.
 
 Owns which system calls are allowed (`profile`, `arguments`), their numbers (`numbers_*`) and the way from rules to
-instructions (`decisions` -> `compiler` -> `bpf`). It computes bytes and makes no system call: loading the filter is
-for whoever gives up privileges. Must not know policies; the filter is the same for every sandbox.
+instructions (`decisions` -> `compiler` -> `bpf`). It computes bytes and makes no system call: the process that
+drops its privileges loads the filter. Must not know policies; the filter is the same for every sandbox.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,9 +43,9 @@ def build_filter(
     """The filter for a machine named as in os.uname(), as an array of struct sock_filter.
 
     Shared: for a process namespace in which there are others of the same user, whose limits are not the program's.
-    Files only: nothing can be executed from memory, which has no path that anybody could have allowed.
+    Files only: nothing can be executed from memory, which has no path that a policy could allow.
     Absent: calls that there are not to be, although the profile has them.
-    Gated: calls that set up a run are open to whoever knows a secret, which has to be put into `secret_places`.
+    Gated: calls that set up a run are open to a caller with a secret, which has to be put into `secret_places`.
     """
     audit, numbers, beyond = _architecture(machine)
     decided = {**decisions(numbers), **(own_process_only(numbers) if is_shared else {})}

@@ -56,7 +56,7 @@ def _is_followed_by_semicolon(statement: ast.Expr, text: str) -> bool:
 
 
 def _remember(text: str, name: str) -> None:
-    """For tracebacks and `inspect`. Without a time, so that nobody looks for a file that has changed."""
+    """Adds the source to `linecache` for tracebacks and `inspect`, without a time, so that no file is checked."""
     lines = [f"{line}\n" for line in text.splitlines()]
     linecache.cache[name] = (len(text), None, lines, name)
 

@@ -1,7 +1,7 @@
 """matplotlib's figures as displays: at `plt.show()`, and those that are still open at the end of a run.
 
-matplotlib is told to draw for us by a backend that exists in memory only, when it is imported and the user has chosen
-no other. No environment variable is set, so that child processes are as they would be anywhere.
+matplotlib gets a backend that exists in memory only, set when it is imported and the user has chosen no other. No
+environment variable is set, so that child processes are as they would be anywhere.
 """
 
 from __future__ import annotations

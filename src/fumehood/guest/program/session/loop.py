@@ -1,4 +1,4 @@
-"""The session's loop: a source comes in, it runs, its end is told. Survives what the user's code does to itself."""
+"""The session's loop: it receives a source, runs it, and sends its end. Survives what user code does to itself."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def prepare(data: bytes) -> None:
 
 
 def flush() -> None:
-    """Everything that was written is in the pipes, or nobody will ever read it."""
+    """Flushes the output streams: everything that was written is in the pipes, or is lost."""
     for name in _NAMES[1:]:
         for stream in (getattr(sys, name, None), getattr(sys, f"__{name}__", None)):
             with suppress(Exception):
