@@ -54,21 +54,21 @@ def by_number(character: str) -> str:
 
 
 def neutralise(text: str) -> str:
-    """For a terminal: what it would obey, or would show elsewhere or not at all, by number. Lines stay lines."""
+    """Text for a terminal: control, bidirectional and invisible characters shown by number. Lines stay lines."""
     return _UNUSUAL.sub(
         lambda match: match[0] if match[0] in "\n\t" or is_harmless(match[0]) else by_number(match[0]), text
     )
 
 
 def visible(character: str) -> str:
-    """For an approver: no two characters look the same, and our own marks are shown by number too."""
+    """A character as an approver sees it: no two look the same, and our own marks are shown by number too."""
     if is_hidden(character) or is_combining(character) or character in _MARKS:
         return by_number(character)
     return character
 
 
 def one_line(text: str) -> str:
-    """For names, reasons and the like, inside of a sentence of ours. Blanks at the end are marked."""
+    """Text on one line, for names and reasons in a message. Blanks at the end are marked."""
     shown = _UNUSUAL.sub(lambda match: visible(match[0]), text)
     rest = shown.rstrip(" ")
     return shown if len(rest) == len(shown) else rest + MARKED_SPACE * (len(shown) - len(rest))

@@ -56,7 +56,7 @@ def known_fields(kind: type[T]) -> type[T]:
 
 
 def _name(function: Callable[..., object], args: tuple[object, ...]) -> str:
-    """Of the class that is made, which may have inherited how it is made."""
+    """The function's name; for `__init__`, which may be inherited, that of the class."""
     if function.__name__ == "__init__" and args:
         return type(args[0]).__name__
     return function.__qualname__

@@ -137,7 +137,7 @@ class RunResult:
     run_id: str
     policy_digest: str
     image_digest: str | None = None
-    """Of the image that the program ran in; None where there is none, as on the native backend."""
+    """The digest of the image that the program ran in; None without one, as on the native backend."""
     signal: str | None = None
     detail: str = ""
     """One sentence on what ended the run and what to change, empty for a plain exit."""
@@ -146,9 +146,9 @@ class RunResult:
     denials: tuple[Denial, ...] = ()
     """What the program tried on its way out and was refused, in order; the same things are counted, not repeated."""
     compilation: RunResult | None = None
-    """Of a compiled language: how the compiler's own run ended. If it failed, the program never ran."""
+    """For a compiled language, the result of the compiler's run. If it failed, the program never ran."""
     restarted: bool = False
-    """Of a session: it had lost its state, and this run began with a new one."""
+    """For a session, whether it had lost its state and this run began with a new one."""
 
     @classmethod
     def of(

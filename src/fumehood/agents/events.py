@@ -84,7 +84,7 @@ class CallReturned(_Event):
     tool: str
     status: ToolStatus
     text: str
-    """As the model reads it."""
+    """The result as the model reads it."""
     run: RunResult | None = None
 
 

@@ -45,7 +45,7 @@ class AssistantMessage(_Part):
     thought: str = ""
     calls: tuple[CallRequest, ...] = ()
     native: JsonValue = None
-    """As the model's own interface has it (signatures of thoughts and the like), to be sent back unchanged."""
+    """Data of the model's own interface (signatures of thoughts and the like), sent back unchanged."""
 
 
 class ToolMessage(_Part):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TaskRequest(Message, name="fumehood.task"):
-    """For an assistant or a team in a runtime."""
+    """A task for an assistant or a team in a runtime."""
 
     text: str
 

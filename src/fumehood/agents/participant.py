@@ -71,7 +71,7 @@ class Participant(ABC, Generic[OutputT_co]):
         return await self.tasks.perform([UserMessage(text=task)])
 
     def run_sync(self, task: str) -> TaskResult[OutputT_co]:
-        """As `run`, for callers without an event loop, or inside of one that they may block, as in a notebook.
+        """A blocking `run`, for callers without an event loop, or in one that they may block, as in a notebook.
 
         The task runs in an event loop and a thread of its own. An exception here, such as KeyboardInterrupt, cancels
         it, and is raised when everything that it had opened is closed.
@@ -79,7 +79,7 @@ class Participant(ABC, Generic[OutputT_co]):
         return run_blocking(partial(self.run, task))
 
     def run_stream(self, task: str) -> AsyncGenerator[TaskEvent, None]:
-        """As `run`, with events as they happen. The last event is `TaskEnded`; leaving early cancels."""
+        """Runs a task and yields events as they happen. The last event is `TaskEnded`; leaving early cancels."""
         return self.tasks.stream([UserMessage(text=task)])
 
     async def resume(self) -> TaskResult[OutputT_co]:

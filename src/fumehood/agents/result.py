@@ -32,7 +32,7 @@ class OutputKind(Enum):
 @dataclass(frozen=True, slots=True)
 class TaskResult(Generic[OutputT_co]):
     messages: tuple[ChatMessage, ...]
-    """Of this task, in order; those of earlier tasks of the same agent are not among them."""
+    """The messages of this task, in order, without those of earlier tasks of the same agent."""
     stop_reason: StopReason
     usage: Usage
     artifacts: tuple[Artifact, ...]

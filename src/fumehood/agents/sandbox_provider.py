@@ -29,7 +29,7 @@ class ProvidedSandbox(Protocol):
     def sandbox(self) -> AsyncSandbox: ...
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
-        """For one turn of an agent that was made with these tools."""
+        """The toolbox for one turn of an agent that was made with these tools."""
         ...
 
 

@@ -24,7 +24,7 @@ class Stop(StrEnum):
     APPROVAL_PENDING = "approval_pending"
     """A call waits for a yes under the id `approval`; `resume` goes on."""
     HANDED_OFF = "handed_off"
-    """To `target`."""
+    """The agent handed the task over to `target`."""
     CONDITION = "condition"
     """A termination condition of a team was met."""
     DENIED = "denied"

@@ -105,10 +105,10 @@ class RunRequested(AuditEvent):
 
     language: str
     command: str | None
-    """Of a command: the program's name. The words after it are in `code`, as the policy says."""
+    """For a command, the program's name. The words after it are in `code`, as far as the policy keeps them."""
     code: Content
     arguments: Content
-    """Of a script: what it finds in sys.argv, with NUL in between."""
+    """For a script, its arguments in sys.argv, joined with NUL."""
     stdin: Content | str
     environment: tuple[str, ...] | None
     """Names of variables, without their values."""

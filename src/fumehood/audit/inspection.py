@@ -137,7 +137,7 @@ def _check_log(path: Path, key: Path | None, witnesses: list[Checkpoint]) -> Rep
 
 
 def _checkpoint_beside(path: Path) -> Checkpoint | None:
-    """To be read before the log is: one that is signed meanwhile is not missed in it."""
+    """The checkpoint file beside a log. Read it before the log: then the log has every record that it signs."""
     beside = path.parent / checkpoints.FILE
     return checkpoints.read(beside) if beside.exists() else None
 

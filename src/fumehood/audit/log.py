@@ -45,7 +45,7 @@ class AuditLog:
         return None if folder is None else cls.at(folder)
 
     def close(self) -> None:
-        """For applications with many logs; `at` opens it anew."""
+        """Closes the log, for applications with many logs; `at` opens it anew."""
         _logs.pop((os.getpid(), str(self.folder)), None)
         self.let_go()
 
@@ -60,11 +60,11 @@ class AuditLog:
         self._last_seq = self._store.extend(lambda head: follow(head, entries), attachments)[-1].seq
 
     def may_need_checkpoint(self) -> bool:
-        """As far as can be said without looking at the file; `checkpoint_if_due` looks."""
+        """Whether a checkpoint may be due, without reading the file; `checkpoint_if_due` reads it."""
         return not self._is_signed_lately() and not self._signing.locked()
 
     def checkpoint_if_due(self) -> None:
-        """For callers that may wait: it takes some milliseconds. One thread of this process at a time."""
+        """Signs a checkpoint if one is due, which takes some milliseconds. One thread of this process at a time."""
         if not self._signing.acquire(blocking=False):
             return
         try:
@@ -175,7 +175,7 @@ def _none_yet(head: Head) -> Head:
 
 
 def _age_seconds(moment: str) -> float:
-    """Of the newest checkpoint. A clock that was set back does not put the next one off for ever."""
+    """The age of the newest checkpoint. A clock that was set back does not put the next one off for ever."""
     try:
         age = time.time() - datetime.fromisoformat(moment).timestamp()
     except (ValueError, OverflowError, OSError):

@@ -36,7 +36,7 @@ async def prune(log: AuditLog, trail: Trail, *, before: str, archive: Path | Non
 
 
 def _write_archive(log: AuditLog, border: int, archive: Path) -> str:
-    """With the checkpoint itself at its end, so that the archive is signed as a whole. Where it is."""
+    """Writes removed records and the checkpoint that signs them to an archive; returns its path."""
     records = (record for record in log.find(Query()) if record.seq <= border)
     try:
         write_durably(archive, (line.encode() for line in lines(records, log.attachment)))

@@ -51,7 +51,7 @@ def spans(records: Iterable[Record]) -> Iterator[Span]:
 
 
 def send(records: Iterable[Record], exporter: SpanExporter | None = None) -> int:
-    """To the collector that the environment names. How many it took; AuditError when it does not take one."""
+    """Sends spans to the collector that the environment names; returns their number, raises AuditError on a refusal."""
     try:
         from opentelemetry.sdk.trace.export import SpanExportResult
 
@@ -70,7 +70,7 @@ def send(records: Iterable[Record], exporter: SpanExporter | None = None) -> int
 
 
 def _finished_spans(records: Iterable[Record]) -> Iterator[ReadableSpan]:
-    """As the SDK makes them. Its own processors silently drop what a collector does not take."""
+    """Finished spans of the SDK. Its own processors silently drop spans that a collector does not take."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor

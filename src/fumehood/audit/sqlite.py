@@ -226,7 +226,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """For those who believe what they read: a changed schema decides what that is."""
+    """A read-only connection; raises AuditError if the schema was changed, since that decides what is read."""
     connection = connect(path, read_only=True)
     try:
         if strange := list(deviations(connection)):
@@ -305,7 +305,7 @@ def _escaped(text: str) -> str:
 
 
 def _keep_private(path: Path) -> None:
-    """For its owner alone, whatever folder it is copied to. SQLite gives its other files the same mode.
+    """Makes the file private to its owner. SQLite gives its other files the same mode.
 
     What cannot be opened SQLite reports in its own words.
     """

@@ -39,7 +39,7 @@ class Patience:
 
 
 def patiently(path: Path, action: Callable[[], T]) -> T:
-    """For threads that may block."""
+    """Repeats the action while the store is busy, in a thread that may block."""
     patience = Patience(path)
     while True:
         try:
@@ -56,7 +56,7 @@ class Query:
     """Only records with a higher number."""
     since: str | None = None
     until: str | None = None
-    """As in `Record.time`; `until` is not included."""
+    """A time in the format of `Record.time`; `until` is not included."""
     kind: str | None = None
     """`run.finished`, or `run` for all kinds that begin so."""
     run_id: str | None = None
@@ -92,7 +92,7 @@ class Store(Protocol):
         ...
 
     def settle(self) -> None:
-        """As `sync`, and whatever else the store has to do from time to time; may take long, and blocks no writer."""
+        """Syncs, and does the store's periodic maintenance; may take long, and does not block writers."""
         ...
 
     def head(self) -> Head: ...

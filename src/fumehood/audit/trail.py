@@ -37,7 +37,7 @@ class Trail:
         return self.log is not None
 
     def within(self, **ids: str) -> Trail:
-        """For something that is a part of this: a run of a sandbox, an egress decision of a run."""
+        """The trail of a part of this: of a run of a sandbox, or an egress decision of a run."""
         return Trail(self.log, self.who, self.tenant, {**self.ids, **ids}, self.redaction, self.synced)
 
     def redacting(self, redaction: Redaction) -> Trail:
@@ -70,7 +70,7 @@ class Trail:
                 await anyio.to_thread.run_sync(log.checkpoint_if_due)
 
     def write_blocking(self, *events: AuditEvent | Entry) -> None:
-        """As `write`, for a thread that may block."""
+        """A blocking `write`, for a thread that may block."""
         log = self.log
         if log is None or not events:
             return

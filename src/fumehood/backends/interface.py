@@ -86,7 +86,7 @@ class PackageFolder:
 
     path: str
     digest: str
-    """Of everything in it."""
+    """The digest of everything in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class LiveExecution(Execution, Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """To the program's live input; waits while it is not read. Data for a program that reads no more is lost."""
+        """Writes to the program's live input; waits while it is not read. Data after the reader closes is lost."""
         ...
 
     def close_input(self) -> None: ...
@@ -160,7 +160,7 @@ class LiveExecution(Execution, Protocol):
         ...
 
     def send_signal(self, number: int) -> None:
-        """To the program's first process; nothing happens when it has ended."""
+        """Sends a signal to the program's first process; does nothing when it has ended."""
         ...
 
     def resize(self, size: TerminalSize) -> None: ...
@@ -205,7 +205,7 @@ class BackendSandbox(Protocol):
 
     @property
     def image_digest(self) -> str | None:
-        """Of what its root file system comes from, where that has one."""
+        """The digest of the image of its root file system, if it has one."""
         ...
 
     @property

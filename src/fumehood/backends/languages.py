@@ -55,7 +55,7 @@ class Language:
     interpreter: tuple[str, ...] | None = None
     """The command in front of the script."""
     toolchain: Toolchain | None = None
-    """Of a compiled language. Without one and without an interpreter it is Python, in the warm interpreter itself."""
+    """The compiler of a compiled language. Without one and without `interpreter` it is Python, in the warm process."""
     aliases: tuple[str, ...] = ()
     debian: tuple[str, ...] = ()
     """Debian's packages that an image needs for it."""

@@ -23,7 +23,7 @@ class CommandModule(Protocol):
 
 
 class StarterModule(Protocol):
-    """Of a command that starts a cell."""
+    """The module of a command that starts a cell."""
 
     def execute(self, arguments: list[str], prestart: Prestart) -> int: ...
 

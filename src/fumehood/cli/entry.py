@@ -59,7 +59,7 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
-    """Of a policy that gives the host away, in our own form; what libraries warn of is not for those who type."""
+    """Prints warnings of dangerous policies in the format of `hood`, and drops those of libraries."""
     if issubclass(category, DangerousPolicyWarning):
         say(f"danger: {message}")
 

@@ -18,7 +18,7 @@ OUT_OF_MEMORY = 137
 
 
 def for_signal(number: int) -> int:
-    """As a shell counts it."""
+    """The exit code that a shell uses for a signal."""
     return 128 + number
 
 

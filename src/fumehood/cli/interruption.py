@@ -61,7 +61,7 @@ class Interruption:
             yield
 
     def check(self) -> None:
-        """For work that asks now and then whether to go on: its clean-up is not interrupted again."""
+        """Raises after a signal, for work that polls it; the clean-up is not interrupted again."""
         if self.signal:
             raise StoppedBySignalError(self.signal)
 

@@ -165,7 +165,7 @@ def name_flags(text: str) -> str:
 
 
 def tell_denials(chosen: Arguments, refused: tuple[Denial, ...]) -> None:
-    """With what would help: a change of the policy's file, or without one an option."""
+    """Prints denials with a remedy: a change of the policy's file, or without one an option."""
     if chosen.policy is None:
         print_denials(refused, remedy_in_flags)
     else:

@@ -27,7 +27,7 @@ class ProgramSource:
     code: bytes
     language: str
     name: str | None
-    """As tracebacks show it; None for the language's own default."""
+    """The file name in tracebacks; None for the language's own default."""
     used_stdin: bool = False
 
 

@@ -34,7 +34,7 @@ class ClientHello:
     encrypted: bool
     protocols: tuple[str, ...]
     size: int = field(default=0, compare=False)
-    """Of all records up to the end of the message; what follows has not been read."""
+    """Bytes of all records up to the end of the message; what follows has not been read."""
 
 
 def parse_hello(data: bytes, *, is_second: bool = False) -> ClientHello | None:

@@ -319,7 +319,7 @@ def _is_last(request: HttpRequest, route: Route) -> bool:
 
 
 def _refuse_unreadable(response: HttpResponse) -> None:
-    """Of an answer to a request with a credential: one in which its echo could not be found."""
+    """Raises UnreachableError for a response in which the echo of a credential could not be found."""
     if response.status in _PARTS or (value_of(response.headers, "content-type") or "").lower().startswith(
         "multipart/b"
     ):
@@ -329,7 +329,7 @@ def _refuse_unreadable(response: HttpResponse) -> None:
 
 
 def _kept_length(request: HttpRequest, response: HttpResponse) -> Headers:
-    """Of an answer that has no body, the length that it would have had."""
+    """The Content-Length header of a response without a body, which has the length that the body would have had."""
     if request.method != "HEAD" and response.status != 304:
         return []
     return [(name, value) for name, value in response.headers if name.lower() == "content-length"]

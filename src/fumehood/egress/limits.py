@@ -28,11 +28,11 @@ class GatewayLimits:
     gateway_memory_bytes: int = 64 * 1024 * 1024
     """The same of all sandboxes together."""
     hello_seconds: float = 10.0
-    """For a TLS handshake or the head of a request, from its first moment to its last byte."""
+    """Timeout of a TLS handshake or the head of a request, from its start to its last byte."""
     connect_seconds: float = 10.0
-    """For finding and reaching a server, all its addresses together."""
+    """Timeout of resolving and connecting to a server, all its addresses together."""
     idle_seconds: float = 900.0
-    """For a connection on which nothing moves in either direction."""
+    """Timeout of a connection without data in either direction."""
     look_ups: int = 8
     """At a time, for one sandbox; further ones wait."""
     new_names: int = 100
@@ -40,7 +40,7 @@ class GatewayLimits:
     new_names_a_second: float = 2.0
     """... and how fast that fills up again: a name that was not used before may carry data in itself."""
     names: int = 4096
-    """That a sandbox may ever use."""
+    """Most names that a sandbox may use in its lifetime."""
     denials: int = 200
     allowed: int = 4096
     """Most denials and most allowed attempts that a run lists one by one; the rest are only counted."""
@@ -70,7 +70,7 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class _Use:
-    """Of one port of one host, as rules spell it."""
+    """Bytes and connections used so far at one port of one host, as rules spell it."""
 
     bytes: int = 0
     connections: int = 0

@@ -26,7 +26,7 @@ class BlockedPacket:
 
 
 def parse_packet(packet: bytes) -> BlockedPacket | None:
-    """Of the beginning of an IPv4 packet; None when it is nothing that a program begins."""
+    """Parses the beginning of an IPv4 packet; None unless a program starts an exchange with it."""
     header = (packet[0] & 0x0F) * 4 if packet else 0
     if header < _SHORTEST_HEADER or packet[0] >> 4 != 4 or len(packet) < header + 8:
         return None

@@ -118,7 +118,7 @@ def installer_variables(caller: Mapping[str, str], spec: EnvironmentSpec) -> dic
 
 
 def _pages(sources: Sequence[PackageSource], spec: EnvironmentSpec) -> Iterator[str]:
-    """Of the packages asked for, at indexes that can be believed to be who they are."""
+    """The pages of the requested packages, at indexes whose identity TLS verifies."""
     projects = [re.sub(r"[-_.]+", "-", found[0]).lower() for each in spec.packages if (found := _PROJECT.match(each))]
     for source in sources:
         if source.is_index and isinstance(source.place, Site) and source.place.is_secure:

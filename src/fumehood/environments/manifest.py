@@ -26,7 +26,7 @@ class Manifest(_Record):
     content: str
     """`sha256:...` over every file: path, mode and bytes."""
     asked: tuple[str, ...]
-    """With the hashes that were asked for, which the installed packages then had."""
+    """The requested packages, with the requested hashes, which the installed packages have."""
     index: str | None
     interpreter: str
     tag: str

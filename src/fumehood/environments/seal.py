@@ -53,6 +53,6 @@ def _fingerprint(path: Path) -> bytes:
 
 
 def _framed(kind: str, path: Path, content: bytes) -> tuple[bytes, int, bytes, int, bytes]:
-    """With lengths, so that no name can be made to look like two entries."""
+    """An entry with length prefixes, so that no name can look like two entries."""
     name = os.fsencode(path)
     return kind.encode(), len(name), name, len(content), content

@@ -34,7 +34,7 @@ class Site:
     """An index, or a page of links, that is reached by the network."""
 
     url: str
-    """As the installer gets it."""
+    """The URL that the installer gets."""
     host: str
     port: int
     is_secure: bool
@@ -145,5 +145,5 @@ def _refuse_proxies(scheme: str, host: str, variables: Mapping[str, str]) -> Non
 
 
 def _means(exempt: str, host: str) -> bool:
-    """As curl reads NO_PROXY: a name stands for everything below it too."""
+    """Whether an entry of NO_PROXY covers a host, as in curl: a name covers its subdomains too."""
     return exempt == "*" or host == exempt or (bool(exempt) and host.endswith(f".{exempt.lstrip('.')}"))

@@ -22,7 +22,7 @@ class Target:
 
     version: tuple[int, int]
     platform: str
-    """As uv calls it: x86_64-manylinux_2_36."""
+    """The platform in uv's notation: x86_64-manylinux_2_36."""
 
 
 @dataclass(frozen=True, slots=True)

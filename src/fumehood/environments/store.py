@@ -39,7 +39,7 @@ def _carry_on() -> None:
 
 
 def _no_runner(task: InstallTask, on_line: Progress, heartbeat: Heartbeat) -> InstallReport:
-    """For stores that only look: nothing can be installed."""
+    """The runner of a read-only store, which raises: nothing can be installed."""
     raise StepFailedError("building the environment", "the store has no runner", remedy="Give it a runner.")
 
 

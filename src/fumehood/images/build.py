@@ -82,7 +82,7 @@ def build_image(
 
 
 def _moment(variables: Mapping[str, str]) -> int:
-    """As everybody who makes things reproducible has agreed, else now."""
+    """The time of a reproducible build, from SOURCE_DATE_EPOCH, else now."""
     said = variables.get("SOURCE_DATE_EPOCH")
     if said is None:
         return int(time.time())

@@ -101,7 +101,7 @@ class FilteredContent:
     changed: dict[str, bytes]
     """Files that stay with another content."""
     packages: list[dpkg.DebianPackage]
-    """Of Debian, that stay."""
+    """The Debian packages that stay."""
 
 
 def filter_content(root: Root, languages: tuple[str, ...], scaffolding: str = NOTHING) -> FilteredContent:

@@ -58,7 +58,7 @@ async def fetch_base(engine: Engine, reference: str, progress: Callable[[str], N
 
 
 async def export_root(engine: Engine, image: ImageFacts, path: Path) -> None:
-    """As one archive, out of a container that is made for it and never started."""
+    """Writes an image's root as one archive, out of a container that is made for it and never started."""
     with speaking_to(engine.host), path.open("wb") as file:
         async with (
             engine.unstarted_container(image) as container,

@@ -45,7 +45,7 @@ class Component:
 
 
 def take_stock(root: Root, names: Iterable[str], packages: Iterable[dpkg.DebianPackage]) -> list[Component]:
-    """Of these names of a root file system, and these packages of Debian."""
+    """The software inventory: Python distributions among these names of a root, and these Debian packages."""
     debian = (Component("deb", each.name, each.version, each.architecture) for each in packages)
     python = (_distribution(root, name) for name in names if _METADATA.fullmatch(name))
     return sorted({*debian, *filter(None, python)})

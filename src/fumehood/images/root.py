@@ -31,7 +31,7 @@ class Root:
         self._folders = {str(parent) for name in self.entries for parent in PurePosixPath(name).parents}
 
     def content(self, entry: tarfile.TarInfo) -> IO[bytes]:
-        """Of a file, or of what a hard link shares its content with."""
+        """The content of a file, or of the file that a hard link names."""
         stream = self._archive.extractfile(entry)
         if stream is None:
             raise StepFailedError("reading the root file system", f"{entry.name} has no content")

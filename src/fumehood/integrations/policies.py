@@ -6,7 +6,7 @@ from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy, read_second
 
 
 def default_policy(policy: AnyPolicy | None) -> Policy:
-    """For frameworks that work in a sandbox and take files out of it as they go.
+    """The policy for frameworks that work in a sandbox and take files out of it during the work.
 
     Without a policy: no network, no host files, no secrets; but files of the sandbox may be read, which is how
     these frameworks work, and a command has the time that their users expect.

@@ -22,7 +22,7 @@ class Decision(Generic[T]):
 
     @property
     def verdict(self) -> Literal["allow", "deny"]:
-        """As `expect` in the tests of a policy spells it."""
+        """The verdict, spelled like `expect` in the tests of a policy."""
         return "allow" if self.allowed else "deny"
 
 

@@ -20,7 +20,7 @@ _COMMANDS: tuple[Path, ...] = (("commands", "allow"), ("commands", "deny"))
 @dataclass(frozen=True)
 class PolicyFile:
     name: str
-    """As it can be shown."""
+    """The file's name, with invisible characters escaped."""
     policy: Policy
     lines: Mapping[str, int]
     """The line of each key, as rulings and findings spell it: `network.allow[0]`, `filesystem.mounts[/data]`."""
@@ -56,7 +56,7 @@ def _named(data: Mapping[str, object], source: PolicySource) -> Iterator[tuple[s
 
 
 def _list(data: Mapping[str, object], place: Path) -> list[object]:
-    """Of data that the model has accepted."""
+    """The list at a place of validated data; empty if it is absent."""
     found: object = data
     for key in place:
         found = cast("Mapping[object, object]", found).get(key, {})

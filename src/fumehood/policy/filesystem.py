@@ -33,7 +33,7 @@ class Mount(Section):
 
     @classmethod
     def written_out(cls, word: str) -> str:
-        """As people write it for containers: SOURCE:TARGET, with a mode behind it."""
+        """The mapping for a mount in the notation of containers: SOURCE:TARGET, with an optional mode."""
         source, _, rest = word.partition(":")
         target, _, mode = rest.partition(":")
         return f"{{source: {source}, target: {target or '/data'}{', mode: rw' if mode == 'rw' else ''}}}"

@@ -59,7 +59,7 @@ class HostValue(Section):
 
     @property
     def label(self) -> str:
-        """For messages: which value it is, and where it should be. Never the value."""
+        """The label for messages: which value it is, and where it should be. Never the value."""
         return f"{self.kind} {self.name}: {self.origin}"
 
     def read(self, variables: Mapping[str, str]) -> str:

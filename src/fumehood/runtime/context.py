@@ -73,7 +73,7 @@ class MessageContext:
 
     @known_keywords()
     async def publish(self, message: object, *, topic: TopicId | str, deadline: Seconds | None = None) -> None:
-        """To all subscribers that have a handler for it. Returns when it is in their queues."""
+        """Publishes a message to all subscribers with a handler for it. Returns when it is in their queues."""
         await self._link.publish(message, topic, deadline)
 
     async def subscribe(self, topic: str) -> None:
@@ -93,7 +93,7 @@ class MessageContext:
     def sandbox(
         self, policy: AnyPolicy, *, session: bool = False, gated: bool = False, ids: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[GrantedSandbox]:
-        """As `toolbox`, for an agent that makes several toolboxes in one sandbox, with its own filters and gate."""
+        """A sandbox for an agent that makes several toolboxes in it, with its own filters and gate."""
         return self._link.open_sandbox(read_policy(policy), session, gated, ids or {})
 
     @property

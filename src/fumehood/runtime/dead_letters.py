@@ -46,7 +46,7 @@ class Reason(StrEnum):
 class DeadLetter:
     message_id: str
     name: str
-    """Of the message's type."""
+    """The name of the message's type."""
     payload: Payload | None
     """None if it could not be written as one."""
     sender: AgentId | None

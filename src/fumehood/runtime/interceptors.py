@@ -36,7 +36,7 @@ class MessageInfo:
 
     stage: Stage
     message_id: str
-    """Of an answer: the id of the message that it answers."""
+    """For an answer, the id of the message that it answers."""
     sender: AgentId | None
     target: AgentId | TopicId | None
     """None is the application."""

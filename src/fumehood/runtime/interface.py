@@ -30,7 +30,7 @@ class RuntimeLimits:
     """Upper bounds of everything that agents can make a runtime hold; there is no "unlimited"."""
 
     message_bytes: int = _MIB
-    """Of one message, as JSON."""
+    """Most bytes of one message, as JSON."""
     deadline_seconds: float = 300.0
     """The default deadline of a message; waiting in a queue counts."""
     hops: int = 32
@@ -141,7 +141,7 @@ class Runtime(Protocol):
         sender: AgentId | None = None,
         deadline: Seconds | None = None,
     ) -> None:
-        """To all subscribers that have a handler for it. Returns when it is in their queues."""
+        """Publishes a message to all subscribers with a handler for it. Returns when it is in their queues."""
         ...
 
     async def retire(self, agent: AgentId | str) -> None:

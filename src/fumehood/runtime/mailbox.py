@@ -44,7 +44,7 @@ class Slots(Generic[T]):
             self._waiting.append(work)
 
     def swap(self, more: T | None) -> T | None:
-        """For a holder that has finished an item: the next item for its slot, or None if the slot is released.
+        """The next item for the slot of a holder that has finished one, or None if the slot is released.
 
         `more` goes to the end of the queue, if there is one.
         """

@@ -18,7 +18,7 @@ from fumehood.runtime.mailbox import Mailbox, WorkItem
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Of all agents of a type, with the topic's source as their key, or of one agent."""
+    """A subscription of all agents of a type, with the topic's source as their key, or of one agent."""
 
     topic: Pattern
     agent_type: str

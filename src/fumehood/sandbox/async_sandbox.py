@@ -214,7 +214,7 @@ class AsyncSandbox:
             await self._session.interrupt()
 
     def _run_audit(self, request: RunRequest) -> RunAudit:
-        """Of a run that starts as soon as its request is recorded."""
+        """The audit of a run that starts as soon as its request is recorded."""
         if self._audit.trail.is_on:
             self._backend_sandbox().expect()
         return self._audit.run(request)
@@ -242,7 +242,7 @@ class AsyncSandbox:
     async def stream(
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
-        """As `run`, but output arrives as it appears. The last event is `Finished`; leaving early ends the run."""
+        """Runs code and yields output as it appears. The last event is `Finished`; leaving early ends the run."""
         async with aclosing(await self._events(code, options)) as events:
             async for event in events:
                 yield event
@@ -290,7 +290,7 @@ class AsyncSandbox:
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
     ) -> AsyncBackgroundRun:
-        """As `run`, without waiting for the end; its input stays open for `write`.
+        """Starts a run in the background, without waiting for its end; its input stays open for `write`.
 
         With `terminal`, its size in columns and rows, the program's standard streams are a terminal.
         """
@@ -317,7 +317,7 @@ class AsyncSandbox:
         return _full_mount_hint(result, self.policy)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
-        """With the run's artifacts. More of them than allowed is a failure, whatever the program's exit code."""
+        """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
         if not self.policy.filesystem.outputs:
             return result
         collection = await self._artifacts.collect()
@@ -347,7 +347,7 @@ def _refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
 
 
 def warn_of_dangers(policy: Policy) -> None:
-    """With Python's warnings, which an application can turn into errors, and `hood` shows as a line."""
+    """Emits a Python warning for each danger, which an application can turn into an error, and `hood` shows."""
     for finding in policy.dangers():
         # Of this very line, wherever it was called from, so that Python shows each of them once.
         warnings.warn(f"{finding.key}: {finding.message}", DangerousPolicyWarning, stacklevel=1)
@@ -360,7 +360,7 @@ def _request(section: Environment) -> str:
 
 
 def sandboxed_installer(audit: AuditChoice = None) -> InstallRunner:
-    """For a store of environments: installs in a sandbox of its own, which is recorded like any other."""
+    """The installer of a store of environments: it runs in a sandbox of its own, which is recorded like any other."""
     from fumehood.sandbox.packages import SandboxedInstaller
 
     return SandboxedInstaller(lambda policy: AsyncSandbox(policy, audit=audit))

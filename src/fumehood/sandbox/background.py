@@ -87,7 +87,7 @@ class AsyncBackgroundRun:
         return True
 
     async def write(self, data: bytes | str) -> None:
-        """To the program's standard input, or its terminal. Waits while the program does not read."""
+        """Writes to the program's standard input, or its terminal. Waits while the program does not read."""
         content = data.encode() if isinstance(data, str) else data
         self._audit.stdin(content)
         await self._execution.write(content)
@@ -96,7 +96,7 @@ class AsyncBackgroundRun:
         self._execution.close_input()
 
     async def send_signal(self, number: int | signal.Signals) -> None:
-        """To the program's first process."""
+        """Sends a signal to the program's first process."""
         self._execution.send_signal(checked_signal(number))
 
     async def resize(self, columns: int, rows: int) -> None:

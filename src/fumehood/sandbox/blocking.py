@@ -57,7 +57,7 @@ def _blocking(
 def _blocking_part(
     method: Callable[Concatenate[Target, P], Awaitable[T]], kind: Callable[[BlockingPortal, T], Part]
 ) -> Callable[Concatenate[_Driver[Target], P], Part]:
-    """For a method that makes something which has to be driven too."""
+    """A blocking method whose result is wrapped in a blocking driver too."""
 
     @wraps(method)
     def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Part:

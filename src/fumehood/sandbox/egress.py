@@ -110,7 +110,7 @@ class SandboxNetwork:
 
     @asynccontextmanager
     async def open_run(self, name: str) -> AsyncIterator[RunNetwork]:
-        """For as long as the run lives. What it still has open is closed at the end."""
+        """The network of a run, for as long as it lives; connections that are still open are closed at the end."""
         egress = self._enter(name)
         environment = self._egress.environment(TRUST_FILE)
         network = RunNetwork(EgressEndpoint(self._egress.ports, environment, self._egress.trust, egress), egress)
@@ -143,7 +143,7 @@ async def wait_for_gateway(work: Callable[[], T]) -> T:
 
 
 def network_hint(result: RunResult, stderr: bytes, *, is_open: bool) -> RunResult:
-    """With what to do, if the run failed for want of a network, or at its own loopback, as far as its stderr tells.
+    """The result with a hint if the run failed for want of a network, or at its own loopback, judging by its stderr.
 
     What the gateway refused is in the result's denials already.
     """

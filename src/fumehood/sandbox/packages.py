@@ -84,7 +84,7 @@ print(*sorted(hosts))
 
 
 class Place(Protocol):
-    """As much of a sandbox as an installation needs."""
+    """The part of a sandbox's interface that an installation needs."""
 
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult: ...
 
@@ -168,7 +168,7 @@ async def _limit_disk(task: InstallTask) -> None:
 
 
 def _used_bytes(folders: Iterable[Path]) -> int:
-    """As far as can be told of what changes meanwhile. Follows no links."""
+    """The disk usage of folders, approximate while they change. Does not follow links."""
     used = 0
     for folder in folders:
         for root, names, files in os.walk(folder):
@@ -232,7 +232,7 @@ def _is_private(site: Site) -> bool:
 
 @contextmanager
 def _logins(sites: Iterable[Site]) -> Iterator[list[dict[str, object]]]:
-    """As secrets of a policy, in files that have no name and are gone with this process."""
+    """The logins as secrets of a policy, in files without a name that are gone with this process."""
     logins = {site.host: site.login for site in sites if site.login is not None}
     with ExitStack() as stack:
         yield [_secret(number, host, login, stack) for number, (host, login) in enumerate(logins.items())]

@@ -81,7 +81,7 @@ class AsyncSession:
 
     @options_of_runs()
     async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
-        """As `run`, but output and displays arrive as they appear. Leaving early interrupts the run."""
+        """Runs code and yields output and displays as they appear. Leaving early interrupts the run."""
         async with self._execute(code, options) as run:
             async for output in run.execution.output():
                 event = as_event(output)

@@ -100,7 +100,7 @@ _to_digits_64, _to_plain_bytes = _remover(_NO_DIGIT_64), _remover(BETWEEN_BYTES)
 
 
 def unescaped(text: str) -> str:
-    """With every escape decoded and separators removed: one character for each byte."""
+    """The text with every escape decoded and separators removed: one character for each byte."""
     return _to_plain_bytes(as_bytes(ESCAPE.sub(meant, text)))
 
 

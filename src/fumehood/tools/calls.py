@@ -36,7 +36,7 @@ class ToolCall:
 
     tool: str
     arguments: Mapping[str, Any]
-    """As JSON has them, with every default filled in."""
+    """The arguments as JSON values, with every default filled in."""
     policy_digest: str
     risk: Risk = Risk.HIGH
     code: str | None = None
@@ -104,11 +104,11 @@ def texts_of(value: object) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class GateAnswer:
-    """To a call. Other arguments than those that were asked about make another call, with another digest."""
+    """A gate's answer to a call. Changed arguments make another call, with another digest."""
 
     allowed: bool
     reason: str = ""
-    """For the model, when it is not."""
+    """Why it is not allowed, for the model."""
     arguments: Mapping[str, Any] | None = None
     """In place of the call's, when a person edited them."""
 

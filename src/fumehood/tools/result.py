@@ -26,12 +26,12 @@ class ToolStatus(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     text: str
-    """For the model."""
+    """The text that the model reads."""
     status: ToolStatus = ToolStatus.SUCCESS
     run: RunResult | None = None
-    """Of a tool that ran something in the sandbox: all of it, with the whole output."""
+    """The result of a run in the sandbox, with the whole output, if the tool made one."""
     value: object = None
-    """Of a function: what it returned."""
+    """The return value of a function."""
 
     @property
     def ok(self) -> bool:

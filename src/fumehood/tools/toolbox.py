@@ -33,7 +33,7 @@ _MOST_TOLD = 200
 
 
 class _InvalidCallError(Exception):
-    """Of the model's making; its text is for the model."""
+    """An invalid call by the model; the text is sent to the model."""
 
 
 class Toolbox:
@@ -67,7 +67,7 @@ class Toolbox:
         return self._gate
 
     def schemas(self) -> list[ToolSchema]:
-        """With what a model has to know of the sandbox. Made once: a model gets them at every turn."""
+        """The tools' schemas, with a description of the sandbox. Made once: a model gets them at every turn."""
         policy = self._sandbox.policy
         if self._schemas[0] != policy.digest:
             self._schemas = policy.digest, [tool.schema(policy) for tool in self._tools.values()]

@@ -179,7 +179,7 @@ def _piece(event: object) -> TextPiece | ThoughtPiece | None:
 
 
 def _size(event: object) -> int:
-    """Of what a piece adds to the answer."""
+    """The number of characters that an event adds to the answer."""
     match event:
         case theirs.PartStartEvent(part=theirs.TextPart(content=text) | theirs.ThinkingPart(content=text)):
             return len(text)

@@ -16,7 +16,7 @@ from fumehood.errors import ModelError
 from fumehood.policy import format_size
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Of one answer: text, thoughts and calls."""
+"""Most bytes of one answer: text, thoughts and calls."""
 # Each piece of a streamed answer comes in some hundred bytes of JSON.
 _AROUND_EVENTS = 8
 
@@ -32,7 +32,7 @@ class Arrival:
     """How the answer to one request came."""
 
     is_whole: bool = False
-    """As one JSON document, whatever was asked for."""
+    """Whether it came as one JSON document, also when a stream was requested."""
 
 
 # A model answers several requests at once. Hooks of the client run in the context of the request that they are about.
@@ -45,7 +45,7 @@ class Wire:
         self._client: Any = None
 
     def attach(self, model: object) -> None:
-        """To the client that the model uses now; a client that is known already is left as it is."""
+        """Adds hooks to the client that the model uses now, unless it has them already."""
         client = getattr(getattr(model, "client", None), "_client", None)
         hooks = getattr(client, "event_hooks", None)
         if client is self._client or not isinstance(hooks, dict):

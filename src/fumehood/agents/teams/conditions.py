@@ -24,7 +24,7 @@ from fumehood.tools.result import ToolStatus
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """Of one task."""
+    """The progress of one task, which termination conditions check."""
 
     said: Sequence[UserMessage]
     """By participants, one for each turn."""

@@ -67,7 +67,7 @@ class BlockReader:
 
 
 def _results(messages: tuple[ChatMessage, ...]) -> list[str]:
-    """Of the last calls."""
+    """The results of the last tool calls."""
     found: list[str] = []
     for message in reversed(messages):
         if not isinstance(message, ToolMessage):

@@ -225,7 +225,7 @@ class Team(Participant[OutputT_co]):
         )
 
     def load_state(self, data: Mapping[str, object]) -> None:
-        """Of a team of this name, with participants of the same names."""
+        """Loads the state of a team of this name, with participants of the same names."""
         self.tasks.refuse_while_busy("load a state before its task begins")
         state = read_state(TeamState, self.name, data)
         names = set(self._participants)

@@ -64,11 +64,11 @@ class Bridge:
         self._egress = ContainerEgress(self._channels, self._send, lambda: len(self._outgoing))
         self._wake = asyncio.Event()
         self._links: dict[int, socket.socket] = {}
-        """Of runs whose terminal has not arrived."""
+        """The links of runs whose terminal has not arrived, by number."""
         self._terminals: dict[int, int] = {}
         self._next_number = 1
         self._beats = 0
-        """That the guest has not answered."""
+        """The number of heartbeats that the guest has not answered."""
         self._stderr = bytearray()
         self._loop = asyncio.get_running_loop()
         self._told: asyncio.Future[wire.Message] = self._loop.create_future()
@@ -143,7 +143,7 @@ class Bridge:
         return channel
 
     def open_listeners(self, endpoint: EgressEndpoint) -> None:
-        """For a run that is about to start."""
+        """Opens the listeners of a run that is about to start."""
         if not self.is_over:
             self._egress.enter(endpoint)
 

@@ -68,7 +68,7 @@ class Design:
     runtime: str
     user: ProgramUser
     packages: PackageFolder | None
-    """To be mounted; the image may have the packages itself."""
+    """The package folder to mount; the image may have the packages itself."""
     packages_in_image: bool = False
     has_listeners: bool = False
     """Whether its runs may go out."""
@@ -142,7 +142,7 @@ def _host_configuration(design: Design) -> dict[str, Any]:
 
 
 def _capabilities(design: Design) -> list[str]:
-    """Of the guest; programs have none."""
+    """The capabilities of the guest; programs have none."""
     if not design.has_own_kernel:
         return []
     return [*_OWN_KERNEL_CAPABILITIES, *(["NET_BIND_SERVICE"] if design.has_listeners else [])]
@@ -188,7 +188,7 @@ def _tmpfs(design: Design) -> dict[str, str]:
 
 
 def _root_only(design: Design, common: str) -> dict[str, str]:
-    """Of the guest's, where it is another user than programs are. Elsewhere Landlock hides what is to be hidden."""
+    """Folders for root only, where the guest runs as root and programs do not. Elsewhere Landlock hides them."""
     places = (GUEST_FOLDER, *([PLACE] if design.lent else []))
     return dict.fromkeys(places, f"{common},size=1m,mode=700")
 

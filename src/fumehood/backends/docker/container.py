@@ -134,7 +134,7 @@ async def _started(engine: Engine, container: Any, design: Design) -> Container:
 
 
 async def _limit_sockets(container: Any, design: Design) -> bool:
-    """With a kernel of its own they are that kernel's memory."""
+    """Limits socket buffers, unless they count as memory, as with a kernel of its own; returns whether it could."""
     if design.has_own_kernel or socket_buffers.are_counted_as_memory(design.facts):
         return True
     if not socket_buffers.can_be_limited(design.facts):

@@ -37,7 +37,7 @@ class ContainerEgress:
         self.change(endpoint.ports)
 
     def leave(self, endpoint: EgressEndpoint) -> None:
-        """With the last run that may go out its listeners are closed, and whatever is still open ends."""
+        """Removes a run's endpoint. After the last one the listeners and all open connections are closed."""
         self._endpoints.remove(endpoint)
         if not self._endpoints:
             self.change(())

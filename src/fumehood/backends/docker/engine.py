@@ -56,7 +56,7 @@ class EngineFacts:
     """Those of them that are gVisor's, by what the engine starts for them and not by how they are called."""
     default_runtime: str
     limits: frozenset[str]
-    """Of memory, swap, cpus, processes: those that it can set here."""
+    """The limits that the engine can set here, out of memory, swap, cpus and processes."""
     security: tuple[str, ...]
 
     @property
@@ -265,7 +265,7 @@ def _is_small_file(response: Any) -> bool:
 
 
 def _text_in(archive: bytes) -> str:
-    """Of the file that is alone in it, if it is one."""
+    """The text of the only file in an archive, or nothing."""
     with suppress(tarfile.TarError), tarfile.open(fileobj=io.BytesIO(archive)) as files:
         member = files.next()
         if member is not None and member.isfile() and (content := files.extractfile(member)) is not None:
@@ -280,7 +280,7 @@ def _search_path(variables: Sequence[str]) -> tuple[str, ...]:
 
 
 def host_of(section: DockerSection) -> str:
-    """As every other client of Docker finds it, unless the policy says."""
+    """The engine's address: from the policy, else DOCKER_HOST, else Docker's default."""
     return section.host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
 
 

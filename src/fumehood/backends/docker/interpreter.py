@@ -35,7 +35,7 @@ _LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-a
 class LentInterpreter:
     volume: str
     digest: str
-    """Of the image that it is from."""
+    """The digest of the image that it is from."""
     program: str
     loader: str
     """Paths in that image."""

@@ -29,7 +29,7 @@ class _Inexpressible(Exception):
 
 
 def seccomp_profile(machine: str) -> str:
-    """As JSON, for `SecurityOpt`. An engine that does not know `defaultErrnoRet` refuses with EPERM instead."""
+    """The seccomp profile as JSON, for `SecurityOpt`. An engine without `defaultErrnoRet` refuses with EPERM."""
     syscalls = [rule for decision, names in (*RULES, *_FOR_THE_GUEST) for rule in _rules(decision, names.split())]
     return json.dumps(
         {

@@ -24,7 +24,7 @@ _LAST_WORDS_SECONDS = 2.0
 
 
 def ssh_argv(host: str) -> list[str]:
-    """For `ssh://user@host:port`."""
+    """The command of ssh for `ssh://user@host:port`."""
     parts = urlsplit(host)
     name, user = parts.hostname or "", parts.username
     words = [name, *([user] if user is not None else [])]
@@ -70,7 +70,7 @@ class SshConnector(aiohttp.UnixConnector):
         return protocol
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """To its end, which comes when we hang up or it has a reason."""
+        """Reads the stderr of ssh until it exits, and keeps the last bytes."""
         assert process.stderr is not None
         while data := await process.stderr.read(_LAST_WORDS_BYTES):
             self._said = (self._said + data)[-_LAST_WORDS_BYTES:]

@@ -137,7 +137,7 @@ class CellProcess:
             raise StepFailedError(message["failed"], message["detail"], remedy=remedy)
 
     def kill(self) -> None:
-        """For one that does not answer, and would not notice a closed socket."""
+        """Kills a cell that does not answer, and would not notice a closed socket."""
         self._process.kill()
         self.stop()
 

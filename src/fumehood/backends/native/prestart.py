@@ -47,7 +47,7 @@ class Prestart:
         self._early: list[PrestartedInterpreter] = []
 
     def start(self) -> None:
-        """For a command that will most likely need a cell. A failure is not reported: `take` tries again."""
+        """Starts a cell early, for a command that will likely need it. A failure is ignored: `take` tries again."""
         if not self._early:
             with suppress(OSError):
                 self._early.append(start_interpreter())

@@ -148,5 +148,5 @@ def _body(request: RunRequest) -> bytes:
 
 
 def _commands(languages: Mapping[str, Language]) -> dict[str, list[str]]:
-    """Of all languages: the guest names those that it has when the one that was asked for is missing."""
+    """The commands of all languages: if the requested one is missing, the guest's error lists those it has."""
     return {name: list(language.commands) for name, language in languages.items()}

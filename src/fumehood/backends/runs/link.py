@@ -42,7 +42,7 @@ class GuestLink(Protocol):
         ...
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
-        """Of the listeners of running programs."""
+        """Changes the ports of the listeners of running programs."""
         ...
 
     async def is_lost(self, overdue_seconds: float) -> bool:

@@ -35,7 +35,7 @@ class RunIO:
         self._room = output_limit
         self._is_direct = is_direct
         self._rest: dict[int, int] = {}
-        """Of a program that has ended: how much of each pipe is its own. Other processes may hold the other end."""
+        """Bytes left in each pipe from a program that has ended. Other processes may still write to the pipe."""
         self._epoll = select.epoll()
         self._stdin: StdinWriter | None = None
         self._is_listening = False
@@ -46,7 +46,7 @@ class RunIO:
         self.is_lost = False
         """Whether the guest was given up before it answered."""
         self.usage: dict[str, Any] | None = None
-        """Of a session at rest, when it was asked for."""
+        """The resource usage of an idle session, when it was requested."""
         self.output_exceeded = False
         self._epoll.register(self._reply, select.EPOLLIN)
         if self._link:

@@ -49,7 +49,7 @@ class Screen:
     """Everything that a model or a program wrote is made harmless before a terminal sees it."""
 
     def __init__(self, out: str | None, *, has_prompt: bool) -> None:
-        """With `has_prompt`, a prompt at the same terminal shows approvals, and the renderer leaves them out."""
+        """`has_prompt` says that a prompt at the same terminal shows approvals."""
         self._out, self._has_prompt = out, has_prompt
         self._is_inside_line = self._is_thinking = False
         self._calls: set[str] = set()

@@ -77,7 +77,7 @@ def query(chosen: Arguments, *, text: str | None = None, limit: int | None = Non
 
 
 def moment(text: str, option: str) -> str:
-    """As it stands in records."""
+    """Parses a time, and returns it in the format of records."""
     try:
         if text.endswith("d") and text[:-1].isdigit():
             return timestamp(time.time() - int(text[:-1]) * _DAY_SECONDS)

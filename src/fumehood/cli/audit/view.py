@@ -109,7 +109,7 @@ def _newest_run(store: SqliteStore) -> str:
 
 
 def _print_context(store: SqliteStore, first: Record) -> None:
-    """Of a run: the sandbox that it ran in, and under which policy."""
+    """Prints the sandbox that a run was in, and its policy."""
     if first.sandbox_id is None or first.kind == "sandbox.opened":
         return
     for opened in store.find(Query(sandbox_id=first.sandbox_id, kind="sandbox.opened", limit=1)):

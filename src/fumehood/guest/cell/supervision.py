@@ -148,7 +148,7 @@ class Run:
         self._listeners.open(ports, self._forker.network)
 
     def change_ports(self, ports: list[int]) -> None:
-        """Of a run under way. A listener that is there already stays: the gateway refuses its connections."""
+        """Changes the ports of a run under way. An open listener stays: the gateway refuses its connections."""
         if self._gateway is None or self._listeners is None:
             return
         for port in ports:

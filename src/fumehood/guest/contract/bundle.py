@@ -19,7 +19,7 @@ MAX_DISPLAY_BYTES = 16 * 1024 * 1024
 MAX_METADATA_BYTES = 64 * 1024
 MAX_TYPES = 32
 MAX_DISPLAY_HEADER_BYTES = 4 * MAX_METADATA_BYTES
-"""With the names of its media types, and metadata in which every character is escaped."""
+"""Room for the names of the media types, and metadata in which every character is escaped."""
 # Far beyond what charts need, and little enough for the recursive functions that will go through it.
 MAX_DEPTH = 64
 

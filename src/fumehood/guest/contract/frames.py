@@ -17,7 +17,7 @@ _CHUNK_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 MAX_DEPTH = 80
-"""Of a header. The parser is recursive, and an application may have raised the limit that protects its stack."""
+"""Deepest nesting of a header. The parser is recursive, and an application may have raised the recursion limit."""
 _FLAT = 64
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 

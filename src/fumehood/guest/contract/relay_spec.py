@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class RunLimits(TypedDict):
-    """Of a run, as far as they are not the whole container's."""
+    """The limits of a run, as far as they are not the whole container's."""
 
     open_files: int
     file_bytes: int

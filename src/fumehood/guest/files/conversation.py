@@ -8,7 +8,7 @@ from ..contract import frames
 
 
 class FileRefusedError(Exception):
-    """For what the kernel has no number for."""
+    """A refusal for which the kernel has no errno."""
 
     def __init__(self, reason: str, **details: int | str) -> None:
         super().__init__(reason)

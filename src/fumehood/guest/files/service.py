@@ -163,7 +163,7 @@ class _Service:
         return self._go_through(header, lambda chunk: None)
 
     def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
-        """As much as the file has when we begin: one that grows faster than we read must not keep us for ever."""
+        """Reads as much as the file has at the start: one that grows faster must not be read for ever."""
         with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
             left = os.fstat(file).st_size
             if left > header["limit"]:
@@ -217,7 +217,7 @@ def _refuse_folder(spot: Spot) -> None:
 
 
 def _mode_of_writable(spot: Spot) -> int | None:
-    """Of a file that a program could open and write to; None if there is none yet."""
+    """The mode of a file that a program could open and write to; None if there is none yet."""
     try:
         details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -158,7 +158,7 @@ def _cover(folder: str, split: set[str]) -> Iterator[str]:
 
 
 class ProgramSearch:
-    """For folders of programs that lie deeper, such as /opt/x/bin. Only machine code counts, which the loader runs."""
+    """A search for folders of programs that lie deeper, such as /opt/x/bin. Only machine code counts."""
 
     def __init__(self) -> None:
         self._left = _MOST_FOLDERS
@@ -226,7 +226,7 @@ def _is_library(folder: str, name: str) -> bool:
 
 
 def _own_folder(file: str) -> str | None:
-    """Of a program in a folder of its own, such as /usr/lib/jvm/x/bin/java: what lies around it is its own too."""
+    """The own folder of a program, such as /usr/lib/jvm/x of /usr/lib/jvm/x/bin/java, with its other files."""
     folder = os.path.dirname(file)
     if os.path.dirname(folder) in ("/", "/usr", "/usr/local") or not folder.startswith(("/usr/lib/", "/opt/")):
         return None

@@ -172,7 +172,7 @@ def attach_mount(descriptor: int, target: str) -> None:
 
 
 def packet_socket(kind: int, filter_program: bytes) -> int:
-    """Of the kind AF_PACKET; the kernel copies the filter, an array of struct sock_filter, and checks it."""
+    """An AF_PACKET socket; the kernel copies the filter, an array of struct sock_filter, and checks it."""
     descriptor = _set_up_or_raise("socket", _AF_PACKET, kind, 0)
     instructions = ctypes.create_string_buffer(filter_program, len(filter_program))
     header = struct.pack("@HP", len(filter_program) // 8, ctypes.addressof(instructions))
@@ -185,12 +185,12 @@ def packet_socket(kind: int, filter_program: bytes) -> int:
 
 
 def route_socket(kind: int) -> int:
-    """Of the kind AF_NETLINK, for routes and devices."""
+    """An AF_NETLINK socket for routes and devices."""
     return _set_up_or_raise("socket", _AF_NETLINK, kind, 0)
 
 
 def install_filter(address: int, instructions: int) -> None:
-    """For this process and all that it starts. At the address is an array of struct sock_filter."""
+    """Installs a seccomp filter, an array of struct sock_filter, for this process and all that it starts."""
     header = struct.pack("@HP", instructions, address)
     _prctl(PR_SET_SECCOMP, "PR_SET_SECCOMP", SECCOMP_MODE_FILTER, header)
 
@@ -228,7 +228,7 @@ def die_with_parent() -> None:
 
 
 def set_option(option: int, value: int) -> None:
-    """Of this process, for those of prctl's that are a number."""
+    """Sets an option of prctl that is a number, for this process."""
     _prctl(option, str(option), value)
 
 
@@ -250,7 +250,7 @@ def set_dumpable(dumpable: bool) -> None:
 
 
 def reset_signal(number: int) -> None:
-    """For the two signals that the C library keeps for itself and does not let anyone reset, ignored or not."""
+    """Resets a signal by system call, since the C library does not reset the two that it reserves."""
     default = bytes(32)
     _syscall(_SYS_RT_SIGACTION[os.uname().machine], "rt_sigaction", number, default, None, 8)
 

@@ -27,7 +27,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 class FileRules:
-    """With `executables`, those files alone can be executed. What is in `hidden`, a folder of the root, is not read."""
+    """Landlock rules. With `executables`, only those can be executed; `hidden`, a folder of the root, is unreadable."""
 
     def __init__(
         self, writable: dict[str, bool], executables: Executables | None = None, hidden: str | None = None

@@ -30,7 +30,7 @@ _ERROR_NUMBER = struct.Struct("=16xi")
 
 
 class Listeners:
-    """Of one run, known by one of its processes."""
+    """The listeners in the network namespace of one run, which one of its processes identifies."""
 
     def __init__(self, process: int, *, is_watched: bool) -> None:
         self.is_watched = is_watched
@@ -82,7 +82,7 @@ class Listeners:
 
 
 def listener(port: int) -> socket.socket:
-    """For every address: the accepted connection's own tells which one the program meant."""
+    """A listener on every address: an accepted connection's local address is the one that the program dialled."""
     line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         # Connections that an earlier listener has closed keep its port for a minute otherwise.

@@ -162,7 +162,7 @@ def workspace_place(identifier: int) -> str:
 
 
 def tmp_place(identifier: int) -> str:
-    """Of a sandbox whose runs share their /tmp."""
+    """The folder for /tmp of a sandbox whose runs share it."""
     return f"{RUN_FOLDER}/{identifier}.tmp"
 
 

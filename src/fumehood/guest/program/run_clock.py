@@ -18,7 +18,7 @@ _INTERRUPT_AGAIN_SECONDS = 1.0
 
 
 class RunClock:
-    """Of one run, whose program `send_signal` reaches and whose usage `send_usage` sends to the host."""
+    """The clock of one run, whose program `send_signal` reaches and whose usage `send_usage` sends to the host."""
 
     def __init__(self, send_signal: Callable[[int], None], send_usage: Callable[[], None]) -> None:
         self._send_signal, self._send_usage = send_signal, send_usage

@@ -82,7 +82,7 @@ def exit_code(leaving: SystemExit) -> int:
 
 
 def write_error(text: str) -> None:
-    """To the program's own idea of standard error, or to the real one where it has none."""
+    """Writes to the program's sys.stderr, or to descriptor 2 where there is none."""
     stream: TextIO | None = getattr(sys, "stderr", None)
     try:
         if stream is None:
@@ -105,7 +105,7 @@ def finish(last_preloaded: str, code: int) -> int:
 
 
 def _wait_for_threads() -> None:
-    """For those that are not daemons."""
+    """Waits for threads that are not daemons."""
     threading: Any = sys.modules.get("threading")
     if threading is None:
         return
@@ -149,7 +149,7 @@ def _imported_after(last_preloaded: str) -> list[str]:
 
 
 def _empty(namespace: dict[str, Any]) -> None:
-    """As the interpreter does it: private names first, builtins never."""
+    """Clears a module's namespace as the interpreter does: private names first, builtins never."""
     for private in (True, False):
         for name in list(namespace):
             if name != "__builtins__" and name.startswith("_") is private:

@@ -217,7 +217,7 @@ def _fail(text: str, code: int) -> NoReturn:
 
 
 def _set_environment(environment: dict[str, str]) -> None:
-    """As if the interpreter had been started with it."""
+    """Sets the environment as if the interpreter had been started with it."""
     os.environ.update(environment)
     if "TZ" in environment:
         time.tzset()

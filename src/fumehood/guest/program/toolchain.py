@@ -41,7 +41,7 @@ def hand_over(request: dict[str, Any], run_folder: str = RUN_FOLDER) -> None:
 
 
 def relocate(request: dict[str, Any], run_folder: str) -> None:
-    """For a run whose folder is not the usual one: the host names the product's place without knowing that."""
+    """Moves the product's path to the run's folder if that is not the usual one, which the host assumes."""
     if request["takes"] and run_folder != RUN_FOLDER:
         place = _product_folder(run_folder)
         request["interpreter"] = [word.replace(PRODUCT_FOLDER, place) for word in request["interpreter"]]

@@ -56,7 +56,7 @@ class RelayForker:
         self._gates: dict[int, socket.socket] = {}
         self._standbys: list[socket.socket] = []
         self._folders: dict[int, str] = {}
-        """Of the runs that use the scratch folders, by their gate."""
+        """The folders of runs that use the scratch folders, by their gate."""
         self._kept: tuple[str, ...] = ()
         self._forks = 0
         self._poll = select.poll()
@@ -138,7 +138,7 @@ class RelayForker:
             gc.collect()  # off by itself, because it would touch memory that all runs share
 
     def _make_folder(self, message: wire.Message) -> str:
-        """For its script and the like. The usual one for a run that is alone; others get one of their own."""
+        """The folder for a run's script: the usual one for a run that is alone; others get one of their own."""
         if message["kind"] == "files" or not self._folders:
             return RUN_FOLDER
         with acting_as(self._isolation.spec["user"]):

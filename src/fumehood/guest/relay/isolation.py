@@ -60,7 +60,7 @@ class RelayIsolation:
 
 @contextmanager
 def acting_as(user: list[int] | None) -> Iterator[None]:
-    """With the rights of programs, where the guest has more: for whatever it does where programs can write.
+    """Runs a block with the rights of programs, where the guest has more, for work in folders that programs can write.
 
     And what it makes is theirs: /dev/stdout, for one, is opened anew only by a pipe's owner.
     """

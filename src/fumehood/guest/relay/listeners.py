@@ -33,7 +33,7 @@ class RelayListeners:
         """By port."""
         self._questions: socket.socket | None = None
         self._askers: dict[int, tuple[str, int]] = {}
-        """Of questions that the host has not answered."""
+        """The senders of DNS queries that the host has not answered."""
         self._by_descriptor: dict[int, socket.socket] = {}
         self._accepted = self._asked = 0
 

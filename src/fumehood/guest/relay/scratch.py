@@ -38,7 +38,7 @@ def clear(kept: tuple[str, ...] = ()) -> None:
 
 
 def make_run_folder() -> str:
-    """For the script of a run that is not alone."""
+    """Makes a folder for the script of a run that is not alone."""
     folder = f"{RUN_FOLDER}/{secrets.token_hex(8)}"
     os.mkdir(folder, 0o700)
     return folder
@@ -53,7 +53,7 @@ def open_run_folder(folder: str) -> int | None:
 
 
 def remove_run_folder(folder: str) -> None:
-    """As far as it goes while other runs are under way. `clear` removes the rest."""
+    """Removes a run's folder as far as possible while other runs are under way. `clear` removes the rest."""
     parent, name = os.path.split(folder)
     with suppress(OSError):
         place = os.open(parent, _PATH)

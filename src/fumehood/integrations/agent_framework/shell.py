@@ -90,7 +90,7 @@ class SandboxShell:
         )
 
     def as_function(self, *, name: str = "run_shell", description: str | None = None) -> FunctionTool:
-        """For an agent's tools; clients that have a shell tool of their own take it too."""
+        """A function tool for an agent; clients that have a shell tool of their own take it too."""
 
         async def run_shell(command: str) -> str:
             try:

@@ -81,7 +81,7 @@ class SandboxCodeResult(CodeResult):
     """124 is the exit code of a timeout, 137 of too much memory or output, 126 of what the policy denies."""
 
     code_file: str | None = None
-    """Of the first block: on the host if there is a work_dir, otherwise in the sandbox."""
+    """The file of the first block: on the host if there is a work_dir, otherwise in the sandbox."""
     status: Status = Status.SUCCESS
     cause: Cause = Cause.EXIT
 

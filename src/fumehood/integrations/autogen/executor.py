@@ -97,7 +97,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return self._config.functions_module
 
     def format_functions_for_prompt(self) -> str:
-        """For a prompt: which functions there are, and how to import them."""
+        """The text for a prompt: which functions there are, and how to import them."""
         names = "\n\n".join(stub(function) for function in self._functions)
         return f"These functions can be imported from the module `{self.functions_module}`:\n\n{names}"
 

@@ -131,7 +131,7 @@ def _check_limit(key: str, limit: RequestedLimit, policy: Policy) -> None:
 
 
 def _granted(volume: Volume, policy: Policy) -> Volume:
-    """As the policy mounts it, but no more than is asked for."""
+    """The volume at the policy's target, with at most the requested mode; raises OptionError if it is not mounted."""
     mount = next((mount for mount in policy.filesystem.mounts if _matches(volume, mount)), None)
     if mount is None:
         raise OptionError(volume.option, f"{volume.source!r} is not in filesystem.mounts of the policy; add it there")

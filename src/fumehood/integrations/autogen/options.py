@@ -37,7 +37,7 @@ class SandboxCodeExecutorConfig(BaseModel):
     container_name: str | None = None
     """The policy's name in reports; there is no container to find by it."""
     timeout: float | str | None = None
-    """For each block, in seconds or as policies spell it ("5s"); 60 seconds unless the policy says otherwise."""
+    """The timeout of each block, in seconds or as policies spell it ("5s"); by default the policy's, or 60 seconds."""
     work_dir: str | None = None
     """A folder of the host that the code works in and may change; below /workspace, a folder of the sandbox."""
     bind_dir: str | None = None

@@ -45,7 +45,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
     def __init__(self, sandbox: AsyncSandbox, lifetime: AsyncExitStack) -> None:
         super().__init__()
         self.sandbox = sandbox
-        """For what Inspect's interface does not have."""
+        """The sandbox itself, for operations that Inspect's interface does not have."""
         self._lifetime = lifetime
         self._tool_server = ToolServer(sandbox)
         self._is_over = False

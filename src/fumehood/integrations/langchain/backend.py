@@ -69,7 +69,7 @@ class SandboxBackend(BaseSandbox):
 
     @property
     def sandbox(self) -> Sandbox:
-        """For what the interface of deepagents does not have."""
+        """The sandbox itself, for operations that the interface of deepagents does not have."""
         return self._box
 
     def execute(self, command: str, *, timeout: int | str | None = None) -> ExecuteResponse:

@@ -17,7 +17,7 @@ from fumehood.tools import STANDARD, Tool, ToolResult, ToolSchema
 async def open_tools(
     policy: AnyPolicy | None = None, *, tools: Sequence[Tool] = STANDARD, session: bool = False
 ) -> AsyncIterator[list[BaseTool]]:
-    """With one sandbox for all of them. Without a policy nothing is allowed.
+    """Tools that share one sandbox. Without a policy nothing is allowed.
 
     A result's artifact is Fumehood's `ToolResult`. Calls that the policy's `approvals` are about are denied: LangChain
     tells a tool nothing of who has approved it.

@@ -32,7 +32,7 @@ class ServerSettings:
     idle_seconds: float = 600.0
     """A client over HTTP without a request for so long counts as disconnected."""
     report: Callable[[str], None] = _report_nothing
-    """For the person who runs the server; may be called from any thread."""
+    """Shows a line to the operator of the server; may be called from any thread."""
 
 
 def is_modern(context: RequestContext) -> bool:

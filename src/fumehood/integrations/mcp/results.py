@@ -63,7 +63,7 @@ async def as_content(result: ToolResult, files: Sequence[Resource], box: ClientS
 
 
 def refusal(text: str, status: ToolStatus = ToolStatus.ERROR) -> CallToolResult:
-    """For a call that failed before anything was done."""
+    """The result of a call that failed before anything was done."""
     text = text.encode("utf-8", "replace").decode()
     return CallToolResult(
         content=[TextContent(text=text)], structured_content={"status": status.value, "text": text}, is_error=True

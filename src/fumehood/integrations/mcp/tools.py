@@ -192,7 +192,7 @@ def describe(policy: Policy) -> list[ToolDescription]:
 
 
 def instructions(policy: Policy) -> str:
-    """For the system prompt of the client's model: what the sandbox is like, and nothing of the host."""
+    """A description of the sandbox, without the host, for the system prompt of the client's model."""
     limits = policy.resources
     lines = [
         "Code, commands and files of these tools are in an isolated Linux sandbox that belongs to this connection.",

@@ -32,7 +32,7 @@ _FRAMEWORK = "openai-agents"
 async def open_tools(
     policy: AnyPolicy | None = None, *, tools: Sequence[FumehoodTool] = STANDARD, session: bool = False
 ) -> AsyncIterator[list[Tool]]:
-    """With one sandbox for all of them. Without a policy nothing is allowed.
+    """Tools that share one sandbox. Without a policy nothing is allowed.
 
     A call that the policy's `approvals` are about interrupts the run, as the SDK has it, until it is approved.
     """

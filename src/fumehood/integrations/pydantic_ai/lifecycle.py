@@ -33,7 +33,7 @@ class SandboxWorkspaces:
             await self._sandboxes.pop().destroy()
 
     def backend(self, ref: WorkspaceRef | None = None) -> SandboxWorkspaceBackend:
-        """For a new sandbox, which opens when it is first used; or for the one of an earlier run."""
+        """The backend of a new sandbox, which opens when it is first used, or of an earlier run's sandbox."""
         if ref is not None:
             found = next((sandbox for sandbox in self._sandboxes if sandbox.ref == ref), None)
             return SandboxWorkspaceBackend(found or WorkspaceSandbox(self._policy, lost=ref))

@@ -63,7 +63,7 @@ def _image(node: Node) -> object:
 
 
 def _array(node: Node) -> object:
-    """As a list where numpy is not installed, or has to guess what the elements are."""
+    """An array, or a list where numpy is not installed or would have to guess the elements' type."""
     if node["dtype"] not in _ARRAY_TYPES or importlib.util.find_spec("numpy") is None:
         return node["data"]
     import numpy as np

@@ -115,5 +115,5 @@ def _joined(before: str, after: str) -> str:
 
 
 def _value(result: RunResult) -> object:
-    """Of the last expression, as text."""
+    """The value of the last expression, as text."""
     return result.displays[-1].data.get("text/plain") if result.displays else None

@@ -51,7 +51,7 @@ def tools_source(tools: Mapping[str, object], media_type: str) -> str:
 
 
 def variables_source(variables: Mapping[str, object]) -> str:
-    """As data, never as pickles: SerializationError for what cannot be told so."""
+    """Source that sets variables from data, never from pickles; raises SerializationError for other values."""
     data = SafeSerializer.dumps(dict(variables), allow_pickle=False)
     return f"{SafeSerializer.get_deserializer_code(False)}\nglobals().update(_deserialize({data!r}))\n"
 

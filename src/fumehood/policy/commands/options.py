@@ -70,7 +70,7 @@ class _ArgumentReader:
     operands: list[Word] = field(default_factory=list[Word])
     given: set[str] = field(default_factory=set[str])
     archives: list[Word] = field(default_factory=list[Word])
-    """Of tar, which writes them or reads them."""
+    """The archives that tar writes or reads."""
 
     def unsafe_word(self) -> UnsafeWord | None:
         if found := self._old_style():
@@ -160,7 +160,7 @@ class _ArgumentReader:
         return self._of_value(option, value)
 
     def _shows_stash(self, *subcommands: str) -> bool:
-        """With -p otherwise it asks which parts to take, and offers an editor; -m has a value otherwise."""
+        """Whether git only shows a stash; otherwise -p is interactive, with an editor, and -m has a value."""
         return bool(self.operands) and self.operands[0].text in subcommands
 
     def _takes_harmless_setting(self) -> bool:
@@ -315,7 +315,7 @@ def _as_written(word: Word, marks: set[str]) -> Word:
 
 
 def _without_globs(word: Word) -> Word:
-    """For what keeps its content: git's own files may be among what is found."""
+    """The word with globs replaced by a name, for options that keep a file's content: a glob may match git's files."""
     return replace(
         word, pieces=joined(["x" if isinstance(piece, Hole) and piece.is_glob else piece for piece in word.pieces])
     )

@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ConnectionCheck:
-    """For the words of one script, whose variables are `names`."""
+    """Checks whether redirections of one script, whose variables are `names`, may open a connection."""
 
     def __init__(self, names: VariableTracker) -> None:
         self._names = names
@@ -68,7 +68,7 @@ class ConnectionCheck:
 
 
 def _agree(piece: str, place: str) -> bool:
-    """As far as both go."""
+    """Whether both are equal up to the end of the shorter one."""
     return place.startswith(piece[: len(place)])
 
 

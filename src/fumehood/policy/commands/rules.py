@@ -74,7 +74,7 @@ class CommandRule:
         )
 
     def denies(self, program: str, arguments: Sequence[Word], *, has_subcommand: bool) -> bool:
-        """With `has_subcommand` the first argument is known to be one; otherwise an option may have taken a word."""
+        """Whether the rule denies a command. With `has_subcommand` the first argument is not an option's value."""
         if not matches(self.program.rpartition("/")[2], program.rpartition("/")[2]):
             return False
         named = [word for word in self.words[1:] if word.startswith("-") and word != "-"]

@@ -116,7 +116,7 @@ class Word:
         return mark.startswith(self.prefix) and mark.endswith(self.suffix)
 
     def replaced(self, marker: str) -> Word:
-        """As it may be when something takes the marker's place in it, as `find` and `xargs` do."""
+        """The word with an unknown value in place of the marker, which `find` and `xargs` replace."""
         pieces: list[Piece] = []
         for piece in self.pieces:
             parts = piece.split(marker) if isinstance(piece, str) else [piece]

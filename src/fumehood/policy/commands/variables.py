@@ -133,7 +133,7 @@ class VariableTracker:
         return self._summaries[name]
 
     def settled(self, word: Word) -> Word:
-        """With what is known of the variables in it."""
+        """The word with the known values of its variables filled in."""
         if word.text is not None:
             return word
         return replace(word, pieces=tuple(self._settled_piece(piece, word.start) for piece in word.pieces))

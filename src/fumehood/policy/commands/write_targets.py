@@ -87,7 +87,7 @@ class WriteTargets:
 
 
 def is_hidden_or_remote(word: Word) -> bool:
-    """For files that are read or made, wherever they lie: whether the word may be more than a plain path."""
+    """Whether a word that names a file to read or make may be more than a plain path."""
     paths = _paths(word) if all(hole.is_plain for hole in word.holes) else []
     return not paths or any(":" in path or _is_hidden(path) for path in paths)
 

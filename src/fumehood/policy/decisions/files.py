@@ -137,5 +137,5 @@ def is_covered(path: str) -> bool:
 
 
 def is_own_descriptor(path: str) -> bool:
-    """Of /proc: what a process has open, and a sandbox has only its own processes. The rest of it is not written."""
+    """Whether the path is an open descriptor in /proc, where only the sandbox's processes are."""
     return _DESCRIPTOR.fullmatch(path) is not None

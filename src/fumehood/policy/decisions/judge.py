@@ -85,7 +85,7 @@ def run_tests(policy: Policy) -> Iterator[TestResult]:
 
 
 def _decide_command(policy: Policy, line: str) -> Decision[str]:
-    """As a line for bash. Of several refusals the first speaks; the change has to be about all of them."""
+    """Decides on a line for bash. The first of several refusals is returned; the fix has to cover all of them."""
     attempt = f"command {line}"
     if policy.commands.is_open:
         return Decision(attempt, True, "commands has no rules, so anything may run inside", "commands")

@@ -41,7 +41,7 @@ class NumberedRule:
         return method in self.methods
 
     def covers_header(self, name: str) -> bool:
-        """Of a header that is not known to be harmless, in its one spelling."""
+        """Whether the rule lists a header that is not known to be harmless; `name` is in its canonical spelling."""
         return any(fnmatchcase(name, pattern) for pattern in self.rule.headers or ())
 
     def covers_path(self, path: str) -> bool:

@@ -285,7 +285,7 @@ def _check_headers(
 
 
 def _check_websocket(attempt: Attempt, route: Route, rules: Sequence[NumberedRule]) -> Decision[Attempt]:
-    """Of rules that list requests one that covers it is enough; others have to agree."""
+    """Decides on a WebSocket: one rule is enough among rules that list requests; otherwise all have to allow it."""
     fitting = [rule for rule in rules if rule.rule.websocket or not attempt.websocket]
     if route.protocol == "tcp":
         return allow(attempt, route.key)

@@ -51,7 +51,7 @@ class RunAudit:
         self._is_over = not trail.is_on
         self._egress = egress
         self._streams: dict[int, StreamCapture] = {}
-        """Of streams that had a byte, by number; stream 0 is input that was written live."""
+        """The captures of streams that had a byte, by number; stream 0 is input that was written live."""
 
     async def __aenter__(self) -> Self:
         await self.requested()
@@ -75,7 +75,7 @@ class RunAudit:
             self._started = self._trail.stamp(RunStarted())
 
     async def write_started(self) -> None:
-        """Of a run that goes on: its next record may be far away."""
+        """Writes the record of the start now, for a run that goes on: its next record may be far away."""
         if self._started is not None:
             started, self._started = self._started, None
             await self._trail.write(started)

@@ -24,7 +24,7 @@ _Version = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """With a problem there are no artifacts: too many is not the same as some of them."""
+    """The artifacts of a run, or the problem why there are none: with too many, none is returned."""
 
     artifacts: tuple[Artifact, ...]
     problem: str | None = None

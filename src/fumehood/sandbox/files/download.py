@@ -28,7 +28,7 @@ _MAX_ENTRIES = 1_000_000
 
 
 def local_target(local: str, name: str) -> str:
-    """As with `cp`: into a folder that exists, under its own name; otherwise under the name that is given."""
+    """The target of a download, as with `cp`: in an existing folder under its own name, else under the given name."""
     into_folder = os.path.isdir(local)
     if local.endswith("/") and not into_folder:
         raise UsageError(f"{local!r} is no folder; make it first, or leave out the slash")

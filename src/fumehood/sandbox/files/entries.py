@@ -37,7 +37,7 @@ class FileEntry:
     modified: float
     """Seconds since 1970; a program can set it to anything."""
     target: str | None
-    """Of a link: where it says that it leads."""
+    """The target of a link, as it is written in it."""
     version: tuple[int, int]
     """Changes, or the size does, when a program writes to the file."""
 

@@ -35,7 +35,7 @@ def names_folder(path: AnyPath) -> bool:
 
 
 def shown(path: str) -> str:
-    """For messages: one line, whatever the path has in it."""
+    """The path for a message: one line, whatever the path has in it."""
     return repr(path) if path else "the workspace"
 
 

@@ -18,7 +18,7 @@ from fumehood.sandbox.files.paths import joined
 
 MAX_DEPTH = 100
 MAX_CHARACTERS = 64 * 1024**2
-"""Of paths, and of what links say: every entry of a deep tree has a long path."""
+"""Most characters of all paths and targets of links: every entry of a deep tree has a long path."""
 _TOO_LONG = "paths and links that are too long to keep together"
 
 NOT_NAMED = "filesystem.outputs does not name it"

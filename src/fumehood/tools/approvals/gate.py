@@ -80,7 +80,7 @@ class Approvals:
         self._expected.append(request)
 
     async def admit(self, call: ToolCall) -> GateAnswer:
-        """As a `Gate` of a toolbox."""
+        """Admits or refuses a call; the object is the `Gate` of a toolbox."""
         try:
             approved = await self.approve(call)
         except ApprovalPendingError as error:

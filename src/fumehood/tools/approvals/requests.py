@@ -179,7 +179,7 @@ def read_request(row: Row) -> ApprovalRequest:
 
 
 def tool_of(row: Row) -> str:
-    """For the log, also of a request that is damaged."""
+    """The tool's name for the log, also of a damaged request."""
     try:
         return str(json.loads(row["call"])["tool"])
     except (ValueError, TypeError, KeyError, RecursionError):

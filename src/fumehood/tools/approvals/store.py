@@ -287,7 +287,7 @@ def _asked(question: Question, row: Row) -> events.ApprovalOpened:
 
 
 def _content(call: ToolCall, policy: Policy) -> Content:
-    """As the policy lets the log keep code."""
+    """The call's content for the log, as the policy keeps code."""
     data = call.canonical.encode("ascii")
     return {"full": Attachment(data), "digest": Digest.of(data), "none": None}[policy.audit.code]
 

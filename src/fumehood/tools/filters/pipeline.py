@@ -76,7 +76,7 @@ Find = Callable[[str], Iterable[TextSpan]]
 
 
 class Pipeline:
-    """Of one policy. `secrets` and `canaries` are names and values besides those of the policy."""
+    """The content filters of one policy. `secrets` and `canaries` are names and values besides those of the policy."""
 
     @known_keywords()
     def __init__(
@@ -111,13 +111,13 @@ class Pipeline:
         return self._rules.invisible == "strip"
 
     async def apply(self, text: str, direction: Direction) -> Filtered:
-        """As `sift`. When it cannot be recorded what was done, the text is not passed on either."""
+        """Filters a text like `sift`, and records it. If the record cannot be written, the text is not passed on."""
         filtered = self.sift(text)
         await self.tell(filtered, direction)
         return filtered
 
     async def judge(self, texts: Iterable[str], direction: Direction) -> Filtered | None:
-        """For what is taken as it is or not at all, such as the arguments of a call: what blocks it, if anything does.
+        """Checks texts that are passed on unchanged or blocked, such as a call's arguments; the first blocked one.
 
         What would be taken out of another text is only recorded.
         """
@@ -137,7 +137,7 @@ class Pipeline:
                 self._on_alarm(alarm)
 
     def sift(self, text: str, *, is_part: bool = False) -> Filtered:
-        """Of a part of a text that is sifted as a whole later, only what must not be cut in two is looked for."""
+        """Filters a text; a part, of which the whole is filtered later, only for what must not be cut in two."""
         return self._sift(text, removes=True, is_part=is_part)
 
     def _sift(self, text: str, *, removes: bool, is_part: bool = False) -> Filtered:

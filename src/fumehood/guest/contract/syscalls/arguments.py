@@ -56,17 +56,17 @@ def without_set_id_bits(mode: int) -> SyscallCheck:
 
 
 def creating_without_set_id_bits(flags: int) -> SyscallCheck:
-    """For open and openat, where the mode follows the flags and is arbitrary leftovers unless a file is created."""
+    """The check of open and openat, where the mode follows the flags, and is undefined unless a file is created."""
     return SyscallCheck(flags, (0,), ALLOW, without_set_id_bits(flags + 1), mask=_O_CREAT_OR_TMPFILE)
 
 
 def plain_files(mode: int) -> SyscallCheck:
-    """For mknod: no devices, and no set-id bits; both are in the one umode_t."""
+    """The check of mknod: no devices, and no set-id bits; both are in the one umode_t."""
     return SyscallCheck(mode, _PLAIN_FILE_TYPES, ALLOW, REFUSE, mask=_FILE_TYPE_BITS | _SET_ID_BITS)
 
 
 def _ordinary_sockets() -> Decision:
-    """For socket and socketpair, whose three arguments are int: domain, type, protocol."""
+    """The check of socket and socketpair, whose three arguments are int: domain, type, protocol."""
     # Not netlink, which getifaddrs would use: what waits in such sockets counts against no limit.
     internet = SyscallCheck(0, (_AF_INET, _AF_INET6), _internet_sockets(), fail_with(errno.EAFNOSUPPORT))
     return SyscallCheck(0, (_AF_UNIX,), ALLOW, internet)
@@ -82,7 +82,7 @@ def _internet_sockets() -> Decision:
 
 
 def or_sockets_of_the_cell(others: Decision) -> SyscallCheck:
-    """With which it sets the network of a run up, and watches it."""
+    """Allows the sockets with which a cell sets up and monitors the network of a run."""
     return SyscallCheck(0, (_AF_PACKET, _AF_NETLINK), ALLOW, others)
 
 

@@ -59,7 +59,7 @@ _PROCESS_OPTIONS = {
 
 
 def _known_socket_options() -> Decision:
-    """For setsockopt(int fd, int level, int name, ...)."""
+    """The check of setsockopt(int fd, int level, int name, ...)."""
     decision: Decision = _NO_SUCH_OPTION
     for level, names in _SOCKET_OPTIONS.items():
         decision = SyscallCheck(1, (level,), SyscallCheck(2, tuple(names.values()), ALLOW, _NO_SUCH_OPTION), decision)

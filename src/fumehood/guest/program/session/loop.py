@@ -112,14 +112,14 @@ class _Session:
                 return End("error", _FAILED, self._result(partial(shutdown.kind_of_exhaustion, error), ""))
 
     def _result(self, work: Callable[[], T], otherwise: T) -> T:
-        """Of something that calls methods of the user's."""
+        """The result of work that calls the user's methods, or `otherwise` if they fail."""
         results: list[T] = []
         self._gate.call(lambda: results.append(work()))
         return results[0] if results else otherwise
 
 
 def _forget_script() -> None:
-    """As in any interactive interpreter, there is no file that `__main__` came from."""
+    """Removes the file of `__main__`, which has none in an interactive interpreter."""
     main = vars(sys.modules["__main__"])
     main.pop("__file__", None)
     main.pop("__cached__", None)

@@ -89,6 +89,6 @@ class PlainShell:
 
 
 def _disguised(function: Any) -> Any:
-    """As a builtin: where it comes from does not exist in the sandbox."""
+    """Renames a function as a builtin: its module does not exist in the sandbox."""
     function.__module__, function.__qualname__ = "builtins", function.__name__
     return function

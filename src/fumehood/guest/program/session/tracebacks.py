@@ -41,7 +41,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def show(error: BaseException) -> None:
-    """As the program wants it shown. Before Python 3.13 the interpreter's own hook does not find a run's source."""
+    """Shows an error with the program's hook. Before Python 3.13 the default hook does not find a run's source."""
     hide_our_frames(error)
     if getattr(sys, "excepthook", None) is sys.__excepthook__:
         shutdown.write_error("".join(traceback.format_exception(error)))
