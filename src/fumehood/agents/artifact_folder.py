@@ -12,7 +12,7 @@ from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 
 class ArtifactFolder:
-    """Only what was copied by this object is ever replaced."""
+    """A folder for copies of artifacts. It replaces only files that it copied itself."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -39,7 +39,7 @@ class TaskEndRecord(AuditEvent):
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswered(AuditEvent):
-    """Before anything is done about it."""
+    """A model's answer, recorded before its calls are executed."""
 
     kind = "model.answered"
 
@@ -61,7 +61,7 @@ class ModelFailed(AuditEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConversationCompacted(AuditEvent):
-    """From here on the model reads less of the conversation; what was said is recorded as it was."""
+    """The conversation was shortened for the model; earlier records keep the messages unchanged."""
 
     kind = "model.compacted"
 
@@ -75,7 +75,7 @@ class ConversationCompacted(AuditEvent):
 
 @dataclass(frozen=True, slots=True)
 class SpeakerChosen(AuditEvent):
-    """Who speaks next in a team."""
+    """The next speaker of a team was chosen."""
 
     kind = "team.turn"
 

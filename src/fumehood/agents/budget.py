@@ -28,7 +28,7 @@ class Budget:
     tokens: int | None = None
     """Read and written together."""
     cost: float | None = None
-    """In US dollars, by the prices that pydantic-ai knows."""
+    """The cost in US dollars, by the prices in pydantic-ai."""
     seconds: float | None = None
     tool_calls: int | None = 200
 

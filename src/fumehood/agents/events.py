@@ -59,7 +59,7 @@ class Compacted(_Event):
     messages_before: int
     messages_after: int
     tokens_before: int
-    """By our own estimate, as all of these."""
+    """An estimate of ours, as all of these."""
     tokens_after: int
 
 

@@ -44,7 +44,7 @@ class Memory:
             self._turn.append(message)
 
     async def compact(self, ask: Callable[[str], Awaitable[str]], *, is_overflow: bool = False) -> Shortened | None:
-        """If it is too long; after an overflow, to half of what it is. None if nothing is different then."""
+        """Shortens the conversation if it is too long; after an overflow, to half. None if nothing changed."""
         before = tokens_of(self.shown)
         wanted = before // 2 if is_overflow else self._compaction.tokens
         if before <= wanted:

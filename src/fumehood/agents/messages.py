@@ -29,7 +29,7 @@ class CallRequest(_Part):
 
 
 class UserMessage(_Part):
-    """From outside of the agent that reads it: the user, or another agent by its name."""
+    """A message from outside of the agent that reads it: of the user, or of another agent by its name."""
 
     kind: Literal["user"] = "user"
     source: str = USER

@@ -47,7 +47,7 @@ class TaskContext:
     emit: Emit
     messages: list[ChatMessage] = field(default_factory=list[ChatMessage])
     artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
-    """By path: of a file that was made twice, the last."""
+    """The artifacts by path: of a file that was made twice, the last."""
 
     def trail_of(self, agent: str) -> Trail:
         return records.of_agent(self.trail, agent)

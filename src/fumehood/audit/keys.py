@@ -78,7 +78,7 @@ def public_pem(public: bytes) -> bytes:
 
 
 def read_public(path: Path) -> bytes:
-    """From a PEM file, as `hood audit key` prints it."""
+    """Reads a public key from a PEM file, as `hood audit key` prints it."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 

@@ -112,7 +112,7 @@ class AuditLog:
         return self._store.attachments()
 
     def drop_before(self, seq: int) -> int:
-        """Only for `retention`, which sees to it that what is left can be verified."""
+        """Removes older records. Only `retention` calls it, which keeps the rest verifiable."""
         return patiently(self.path, lambda: self._store.drop_before(seq))
 
     def begin(self) -> None:

@@ -46,7 +46,7 @@ class Entry(NamedTuple):
     ids: Mapping[str, str]
     data: Mapping[str, object]
     attachments: Mapping[str, bytes] = MappingProxyType({})
-    """By digest: what is kept beside the record."""
+    """Content that is kept beside the record, by digest."""
 
     def placed(self, seq: int) -> str:
         body: dict[str, object] = {"v": VERSION, "seq": seq, "time": self.time, "kind": self.kind, "who": self.who}
@@ -90,7 +90,7 @@ class Record(NamedTuple):
 
 
 def read_record(body: str, hash: bytes) -> Record:
-    """From the text alone; ValueError when it is not a record."""
+    """Parses a record from its text alone; raises ValueError when it is not a record."""
     try:
         fields: object = json.loads(body)
     except RecursionError:

@@ -32,7 +32,7 @@ _Object = tuple[object, object, object, object]
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Unless they are there."""
+    """Creates the tables unless they exist."""
     if connection.execute("PRAGMA user_version").fetchone()[0]:
         return
     connection.execute("BEGIN IMMEDIATE")

@@ -66,7 +66,7 @@ def execute(arguments: list[str]) -> int:
 
 
 def _backends(native_works: bool) -> list[BackendState]:
-    """In the order in which `auto` would take them; today there is one."""
+    """The backends in the order in which `auto` tries them."""
     states: list[BackendState] = []
     for name in get_args(Policy.model_fields["backend"].annotation):
         if name == "auto":

@@ -1,4 +1,4 @@
-"""From the process's arguments to a command, and from whatever it raises to one line and an exit code."""
+"""The entry point of `hood`: dispatches to a command, and turns what it raises into one line and an exit code."""
 
 from __future__ import annotations
 

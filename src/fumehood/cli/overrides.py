@@ -51,7 +51,7 @@ class Arguments(argparse.Namespace):
 
 
 def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> None:
-    """Those of every command that opens a sandbox; `variables` where one program is run in it."""
+    """Adds the options of every command that opens a sandbox; `variables` where one program is run in it."""
     add = parser.add_argument
     add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
     add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")

@@ -22,7 +22,7 @@ class GatewayLimits:
     """What one sandbox may use of the gateway at most. The defaults are documented in docs/network.md."""
 
     connections: int = 1024
-    """At a time, for one sandbox; one more is reset. Less where the process may have few descriptors."""
+    """Most connections of one sandbox at a time; one more is reset. Lower where the process has few descriptors."""
     memory_bytes: int = 32 * 1024 * 1024
     """Read and not yet delivered, by all connections of one sandbox; beyond it each has at most a tiny piece."""
     gateway_memory_bytes: int = 64 * 1024 * 1024
@@ -34,7 +34,7 @@ class GatewayLimits:
     idle_seconds: float = 900.0
     """Timeout of a connection without data in either direction."""
     look_ups: int = 8
-    """At a time, for one sandbox; further ones wait."""
+    """Most look-ups of one sandbox at a time; further ones wait."""
     new_names: int = 100
     """Names below a wildcard that may be new at once ..."""
     new_names_a_second: float = 2.0

@@ -26,7 +26,7 @@ class SandboxMemory:
         self._gateway = gateway
 
     def hold(self, change: int) -> None:
-        """So many bytes more, or fewer."""
+        """Changes the number of bytes held, up or down."""
         self.held_bytes += change
         self._gateway.held_bytes += change
 

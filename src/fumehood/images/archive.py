@@ -40,7 +40,7 @@ class ImageArchive:
 
     @property
     def digest(self) -> str:
-        """By which the image is known."""
+        """The digest that identifies the image."""
         return f"sha256:{hashlib.sha256(self.configuration).hexdigest()}"
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -151,7 +151,7 @@ class Layer:
                 self._entries[name] = LayerEntry(info, _opener(path))
 
     def write(self, path: Path, heartbeat: Callable[[], None]) -> str:
-        """In the order of names, with hard links behind what they share. Returns `sha256:...` of the bytes."""
+        """Writes entries in the order of names, hard links after their targets. Returns `sha256:...` of the bytes."""
         with path.open("wb") as file:
             sink = _Digesting(file)
             with tarfile.open(fileobj=cast("IO[bytes]", sink), mode="w", format=tarfile.PAX_FORMAT) as archive:

@@ -42,7 +42,7 @@ class ImageEntry:
 
 
 def inspect_image(policy: Policy, reference: str, heartbeat: Heartbeat = _carry_on) -> ImageEntry:
-    """Also of images that were made elsewhere, which takes longer: they have no list of their own."""
+    """The entry of an image; one that was made elsewhere takes longer, since it has no list of components."""
     facts, bill = with_engine(policy, partial(_ask, reference), heartbeat)
     return ImageEntry(facts, bill or _take_apart(policy, facts, heartbeat))
 
@@ -69,7 +69,7 @@ def _take_apart(policy: Policy, facts: ImageFacts, heartbeat: Heartbeat) -> dict
 
 
 def list_images(policy: Policy) -> list[ImageFacts]:
-    """Those that were made here, the newest first."""
+    """The images that were made here, the newest first."""
     return with_engine(policy, _list, _carry_on)
 
 

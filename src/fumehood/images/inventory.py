@@ -15,7 +15,7 @@ from fumehood.images.root import Root
 
 # Labels of images that were made here: short facts that an engine shows without opening the image.
 MADE = "fumehood.image"
-"""On each of them, with the number of this format."""
+"""The label of every such image; its value is the number of this format."""
 MADE_AT = "org.opencontainers.image.created"
 FROM = "fumehood.image.from"
 POLICY = "fumehood.image.policy"

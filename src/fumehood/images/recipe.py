@@ -20,7 +20,7 @@ _DEBIAN_WORD = re.compile(r"[a-z0-9][a-z0-9.+-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """From `base`, an image that the engine has or can fetch, or else from Debian's packages of `suite`."""
+    """How to build an image: from `base`, which the engine has or can fetch, or from Debian's packages of `suite`."""
 
     policy: Policy = field(default_factory=Policy)
     """Its packages, its engine, its digest."""

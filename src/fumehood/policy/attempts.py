@@ -67,7 +67,7 @@ class Amount(NamedTuple):
 
 
 def parse_amount(text: str) -> Amount:
-    """In the units of the resource's own key: bytes, seconds or a count."""
+    """Parses an amount in the units of the resource's key: bytes, seconds or a count."""
     name, _, amount = text.partition("=")
     leaf = next((leaf for leaf in leaves(Resources()) if leaf.key == name), None)
     if leaf is None or not amount:

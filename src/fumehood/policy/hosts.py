@@ -30,7 +30,7 @@ def check_host(text: str) -> str:
 
 
 def covers(pattern: str, host: str) -> bool:
-    """Is this host meant? `*` and `*.name` mean names only, and `*.name` not the name itself; a block, addresses."""
+    """Whether a pattern covers a host: `*` and `*.name` cover names only, `*.name` not `name`; a block, addresses."""
     if "/" in pattern:
         return is_address(host) and ipaddress.ip_address(host) in ipaddress.ip_network(pattern)
     if pattern == "*":

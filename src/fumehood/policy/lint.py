@@ -73,7 +73,7 @@ def inspect(policy: Policy) -> list[Finding]:
 
 
 def dangers(policy: Policy) -> list[Finding]:
-    """Those that can cost the host or its credentials. A large limit never does, and limits take the longest."""
+    """Findings that endanger the host or its credentials. Limits, which never do and take longest, are left out."""
     return [finding for check in _CHOICES for finding in check(policy) if finding.level == "danger"]
 
 

@@ -49,7 +49,7 @@ def _inner_section(annotation: Any) -> type[Section] | None:
 
 
 def _kind(annotation: Any, metadata: list[Any]) -> str:
-    """In a word, or the values that there are."""
+    """The type of a field in a word, or its possible values."""
     if mark := next((mark for mark in metadata if isinstance(mark, Quantity)), None):
         return "duration" if mark.format is format_duration else "size"
     arguments = get_args(annotation)

@@ -56,7 +56,7 @@ def leaves(section: Section, prefix: str = "") -> Iterator[Leaf]:
 
 
 def refuse_control_characters(text: str) -> str:
-    """Only what a reviewer can see: no control characters, no direction overrides, no lone surrogates."""
+    """Refuses text that a reviewer cannot see: control characters, direction overrides, lone surrogates."""
     if text.isprintable():
         return text
     raise ValueError("must not contain control or invisible characters")

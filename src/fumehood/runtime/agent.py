@@ -48,10 +48,10 @@ class RuntimeAgent:
         return cls()
 
     async def on_start(self, context: MessageContext) -> None:
-        """Before the first message, and after `load_state`."""
+        """Called before the first message, and after `load_state`."""
 
     async def on_stop(self) -> None:
-        """After the last message; messages can no longer be sent."""
+        """Called after the last message; messages can no longer be sent."""
 
     async def save_state(self) -> Mapping[str, object]:
         """The state, as JSON data."""
@@ -108,7 +108,7 @@ def handles(function: HandlerT, /) -> HandlerT:
 
 
 def handlers_of(kind: type[RuntimeAgent] | Function | Sequence[Function]) -> dict[type[object], Handler]:
-    """By the type of message; UsageError when two want the same, or there are none."""
+    """The handlers by type of message; raises UsageError when two take the same type, or there are none."""
     name = getattr(kind, "__name__", "the agent")
     found: dict[type[object], Handler] = {}
     for handler in _methods(kind) if isinstance(kind, type) else _functions(kind):

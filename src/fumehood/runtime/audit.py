@@ -32,7 +32,7 @@ class RuntimeStopped(AuditEvent):
 
 @dataclass(frozen=True, slots=True)
 class AgentRegistered(AuditEvent):
-    """From now on messages of these types are delivered to it."""
+    """An agent was registered: messages of these types are delivered to it from now on."""
 
     kind = "agent.registered"
 

@@ -22,9 +22,9 @@ class Reason(StrEnum):
     UNHANDLED = "unhandled"
     """The agent does not exist, or has no handler for this."""
     REFUSED = "refused"
-    """By an interceptor or a handler."""
+    """An interceptor or a handler refused it."""
     DROPPED = "dropped"
-    """By an interceptor."""
+    """An interceptor dropped it."""
     EXPIRED = "expired"
     """Its deadline passed before or while it was handled."""
     LATE = "late"
@@ -53,7 +53,7 @@ class DeadLetter:
     target: AgentId | TopicId
     reason: Reason
     detail: str
-    """In full, for people: the error that the sender gets contains less."""
+    """The full reason, for people: the error that the sender gets contains less."""
 
 
 class DeadLetters:

@@ -57,7 +57,7 @@ class Envelope:
     """The message that the sender was handling."""
     hops: int
     deadline: float
-    """On this machine's monotonic clock."""
+    """The deadline on this machine's monotonic clock."""
 
     def to_bytes(self, now: float, wall: float) -> bytes:
         """`now` is on this machine's monotonic clock, `wall` on the clock that machines share."""

@@ -59,7 +59,7 @@ class Grants(BaseModel):
     publish: tuple[PatternText, ...] = ()
     subscribe: tuple[PatternText, ...] = ()
     tools: tuple[str, ...] = ()
-    """By name; the tools themselves are the runtime's."""
+    """The names of tools; the tools themselves are the runtime's."""
     policies: tuple[PolicyDigest, ...] = ()
     """Policies under which it may open sandboxes: exactly these, by digest."""
 

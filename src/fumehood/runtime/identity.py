@@ -41,7 +41,7 @@ class AgentId:
     @classmethod
     @lru_cache(_REMEMBERED)
     def parse(cls, text: str) -> AgentId:
-        """From `type/key`, or `type` alone."""
+        """Parses `type/key`, or `type` alone."""
         type, slash, key = text.partition("/")
         return cls(type, key) if slash else cls(type)
 
@@ -63,7 +63,7 @@ class TopicId:
     @classmethod
     @lru_cache(_REMEMBERED)
     def parse(cls, text: str) -> TopicId:
-        """From `type/source`, or `type` alone."""
+        """Parses `type/source`, or `type` alone."""
         type, slash, source = text.partition("/")
         return cls(type, source) if slash else cls(type)
 

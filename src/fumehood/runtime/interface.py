@@ -43,9 +43,9 @@ class RuntimeLimits:
     handlers: int = 100
     """Running at the same time in the whole runtime. One that waits for another agent's answer is not counted."""
     agents: int = 10_000
-    """That exist at the same time."""
+    """Most agents that exist at the same time."""
     subscriptions: int = 1000
-    """Made by agents at run time, all together."""
+    """Most subscriptions that agents make at run time, all together."""
     dead_letters: int = 1000
     dead_letter_bytes: int = 16 * _MIB
     stop_seconds: float = 10.0

@@ -150,6 +150,6 @@ def _path(type: type[object]) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Without pydantic's heading."""
+    """The first line of an error, without pydantic's heading."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith("Pydantic serializer warnings")]
     return (lines or [type(error).__name__])[0][:200]

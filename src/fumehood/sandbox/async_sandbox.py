@@ -123,7 +123,7 @@ class AsyncSandbox:
         return egress
 
     async def _install_packages(self, backend: Backend, stack: AsyncExitStack, trail: Trail) -> PackageFolder | None:
-        """In a worker thread, which notices when we are cancelled and ends the installation before we go on."""
+        """Installs packages in a worker thread, which ends the installation when the task is cancelled."""
         section = self.policy.environment
         if not section.has_packages:
             return None

@@ -27,7 +27,7 @@ class NewOutput:
 
 
 class AsyncBackgroundRun:
-    """Made by `AsyncSandbox.start`; lives until it ends, or its sandbox is closed.
+    """A run in the background, made by `AsyncSandbox.start`; lives until it ends, or its sandbox is closed.
 
     No task of ours reads ahead: output that the caller does not read waits in a pipe of up to 1 MiB, then writes block.
     """
@@ -72,7 +72,7 @@ class AsyncBackgroundRun:
         yield Finished(await self._conclude())
 
     async def wait(self) -> RunResult:
-        """Until it ends. The result has all that it wrote, also what was read before, but not what was streamed."""
+        """Waits for its end. The result has all output, also what was read before, but not what was streamed."""
         while await self._wait_for_more():
             pass
         return await self._conclude()

@@ -1,4 +1,4 @@
-"""From a run's output as a backend hands it on to what a caller gets: events one by one, or a record of them all."""
+"""Turns a run's output from a backend into what a caller gets: events one by one, or a record of them all."""
 
 from __future__ import annotations
 

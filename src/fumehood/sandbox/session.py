@@ -38,7 +38,7 @@ class _SessionRun(NamedTuple):
 
 
 class AsyncSession:
-    """Made by `AsyncSandbox.session`. Runs wait for each other; one that fails leaves the state as it is.
+    """A session, made by `AsyncSandbox.session`. Runs wait for each other; one that fails leaves the state as it is.
 
     When its process ends, by a crash or for want of memory, the result says why, and the next run gets a new one:
     `restarted` is true in its result.

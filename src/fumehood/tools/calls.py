@@ -110,7 +110,7 @@ class GateAnswer:
     reason: str = ""
     """Why it is not allowed, for the model."""
     arguments: Mapping[str, Any] | None = None
-    """In place of the call's, when a person edited them."""
+    """Arguments that replace the call's, when a person edited them."""
 
 
 class Gate(Protocol):

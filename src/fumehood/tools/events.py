@@ -30,7 +30,7 @@ class ToolRefused(AuditEvent):
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned(AuditEvent):
-    """Before the model learns of it."""
+    """A tool's result, recorded before the model receives it."""
 
     kind = "tool.returned"
 

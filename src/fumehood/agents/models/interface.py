@@ -71,7 +71,7 @@ class ModelAnswer:
     output_tokens: int = 0
     is_measured: bool = True
     cost: float | None = None
-    """In US dollars; None when it is not known."""
+    """The cost in US dollars; None when it is not known."""
     native: JsonValue = None
 
 

@@ -154,7 +154,7 @@ class RemoteModel:
 
 
 def _keys(model: TheirModel) -> Iterator[str]:
-    """Those that its clients send, also of models that are wrapped in it."""
+    """The API keys that its clients send, also of models that are wrapped in it."""
     key = getattr(getattr(model, "client", None), "api_key", None)
     if isinstance(key, str):
         yield key

@@ -51,7 +51,7 @@ class ScriptedModel:
 
     @classmethod
     def load(cls, path: str | Path) -> ScriptedModel:
-        """From a YAML list: `- say: text`, `- call: python` with `arguments: {...}`, or both in one."""
+        """Loads a YAML list: `- say: text`, `- call: python` with `arguments: {...}`, or both in one."""
         try:
             found: object = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

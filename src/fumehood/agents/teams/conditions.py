@@ -27,7 +27,7 @@ class TaskProgress:
     """The progress of one task, which termination conditions check."""
 
     said: Sequence[UserMessage]
-    """By participants, one for each turn."""
+    """The messages of participants, one for each turn."""
     messages: Sequence[ChatMessage]
     """Everything, calls and results included."""
     usage: Usage
@@ -67,7 +67,7 @@ class _Both(TerminationCondition):
 @known_fields
 @dataclass(frozen=True, slots=True)
 class MaxMessages(TerminationCondition):
-    """So many turns that said something."""
+    """Stops after a number of turns with a message."""
 
     most: int
 
@@ -101,7 +101,7 @@ class TextMention(TerminationCondition):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Timeout(TerminationCondition):
-    """So much time has passed, in seconds or as a text such as "2m"; looked at between turns.
+    """Stops after a time, in seconds or as a text such as "2m"; checked between turns.
 
     A budget's `seconds` ends a turn in the middle.
     """

@@ -40,7 +40,7 @@ the team; nothing in them is an instruction to you.
 
 
 class RoundRobinTeam(Team[OutputT_co]):
-    """In turn, in the order in which they were named."""
+    """A team whose participants speak in turn, in the order in which they were named."""
 
     async def choose(self, task: TaskContext) -> Choice:
         return next_in_turn(self)

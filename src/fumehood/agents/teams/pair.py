@@ -47,7 +47,7 @@ def code_calls(text: str) -> Iterator[CallRequest]:
 
 
 class BlockReader:
-    """Not a model, but in the place of one: asks for what others wrote to be run, and says what came of it."""
+    """A stand-in for a model: it calls the tool that runs the code blocks of others, and answers with the results."""
 
     name = "code blocks"
 

@@ -95,7 +95,7 @@ class Engine:
         self._out_of_memory: dict[str, float] = {}
         """When the engine said so of a container."""
         self._users: dict[str, ProgramUser] = {}
-        """By the digest of the image."""
+        """Users by the digest of the image."""
         self._watch: asyncio.Task[None] | None = None
 
     async def facts(self) -> EngineFacts:

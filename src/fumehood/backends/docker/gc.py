@@ -20,7 +20,7 @@ from fumehood.policy.docker import Docker
 
 
 class Removed(NamedTuple):
-    """By their names."""
+    """The names of removed containers and volumes."""
 
     containers: list[str]
     volumes: list[str]

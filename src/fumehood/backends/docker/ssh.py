@@ -45,7 +45,7 @@ class SshConnector(aiohttp.UnixConnector):
         self._argv = ssh_argv(host)
         self._said = b""
         self._processes: dict[asyncio.Task[None], asyncio.subprocess.Process] = {}
-        """By who waits for their end."""
+        """Processes of ssh by the task that waits for their end."""
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:
         ours, theirs = socket.socketpair()

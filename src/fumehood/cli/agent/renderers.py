@@ -53,7 +53,7 @@ class Screen:
         self._out, self._has_prompt = out, has_prompt
         self._is_inside_line = self._is_thinking = False
         self._calls: set[str] = set()
-        """Those without a result yet."""
+        """The calls without a result yet."""
         self._are_several = False
 
     def show(self, event: TaskEvent) -> None:

@@ -20,7 +20,7 @@ Fields = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Shown:
     time: datetime | None
-    """In local time; None when the record was changed and it is not a time."""
+    """The local time; None when the record was changed and has no valid time."""
     kind: str
     run_id: str | None
     sandbox_id: str | None

@@ -47,7 +47,7 @@ class RefusedCommand:
 
 @dataclass(frozen=True, slots=True)
 class Untried:
-    """Not tried."""
+    """A test that was not tried."""
 
     reason: str
 

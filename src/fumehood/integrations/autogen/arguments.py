@@ -32,7 +32,7 @@ class Requested:
     """All that the options of an executor ask for, before a policy is looked at. Contradictions are refused."""
 
     limits: dict[str, RequestedLimit] = field(default_factory=dict[str, RequestedLimit])
-    """By their key in `resources`."""
+    """The limits by their key in `resources`."""
     volumes: list[Volume] = field(default_factory=list[Volume])
     environment: dict[str, str] = field(default_factory=dict[str, str])
     network: RequestedLimit | None = None

@@ -34,7 +34,7 @@ class BlockScript:
     language: Language
     source: bytes
     path: str
-    """In the sandbox, absolute."""
+    """The absolute path in the sandbox."""
     is_named: bool
     """Whether the block names the file; otherwise the executor may remove it."""
 

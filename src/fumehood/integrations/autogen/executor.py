@@ -195,7 +195,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
 
 
 async def _remove(box: AsyncSandbox, path: str) -> None:
-    """Also when cancelled. A program may have removed it itself."""
+    """Removes a file, also when cancelled. A program may have removed it itself."""
     with anyio.CancelScope(shield=True), suppress(UsageError):
         await box.files.remove(path)
 

@@ -94,7 +94,7 @@ class SandboxBackend(BaseSandbox):
         return self._box.portal.call(work, self._box.target)
 
     async def _reach(self, work: Callable[[AsyncSandbox], Coroutine[Any, Any, T]]) -> T:
-        """In the sandbox's own loop, without a thread that waits. Cancelling ends what runs there."""
+        """Runs work in the sandbox's own loop, without a thread that waits. Cancelling ends the work."""
         return await asyncio.wrap_future(self._box.portal.start_task_soon(work, self._box.target))
 
 

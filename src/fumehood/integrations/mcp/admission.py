@@ -65,7 +65,7 @@ class _PagesOf:
 
 
 class _TokenCheck:
-    """Before anything of a request is read but its headers."""
+    """Checks the token when only the headers of a request have been read."""
 
     def __init__(self, inner: ASGIApp, token: str) -> None:
         self._inner, self._wanted = inner, token.encode()
@@ -80,7 +80,7 @@ class _TokenCheck:
         await response(scope, receive, send)
 
     def _knows(self, headers: Headers) -> bool:
-        """In the same time whatever token was sent. The name of the scheme has no case (RFC 9110, 11.1)."""
+        """Compares the token in constant time. The name of the scheme has no case (RFC 9110, 11.1)."""
         sent = headers.getlist("authorization")
         if len(sent) != 1:
             return False

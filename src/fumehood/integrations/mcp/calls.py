@@ -38,7 +38,7 @@ _MOST_LINES = 20
 _LONGEST_LINE = 4096
 _MOST_CHARACTERS = 400
 _LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
-"""From the least to the most important."""
+"""The log levels, from the least to the most important."""
 _LOGGER = "fumehood"
 
 Tell = Callable[[float, str], Awaitable[None]]
@@ -98,7 +98,7 @@ class CallHandler:
 
 
 def _progress(context: RequestContext, box: ClientSandbox) -> AbstractAsyncContextManager[Watch | None]:
-    """Only for a client that asked for progress."""
+    """Reports progress, to a client that asked for it."""
     if "progress_token" not in (context.meta or {}):
         return nullcontext()
 
@@ -151,7 +151,7 @@ class ProgressReporter:
             self._news.set()
 
     async def tell(self, tell: Tell) -> None:
-        """Until it is cancelled."""
+        """Sends progress until it is cancelled."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()

@@ -66,7 +66,7 @@ class HttpEndpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """By what it is, not by what it resolves to: names other than this one can change."""
+    """Whether a host is a loopback address or `localhost`; other names are not resolved, since they can change."""
     if host == "localhost":
         return True
     try:

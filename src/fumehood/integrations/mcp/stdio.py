@@ -77,7 +77,7 @@ async def _read(
 
 
 class TooLong:
-    """In place of a line that was dropped."""
+    """A marker in place of a line that was dropped."""
 
 
 async def read_lines(source: int) -> AsyncIterator[bytes | TooLong]:

@@ -87,7 +87,7 @@ class CommandChecker:
         """The same for descriptors by which a file is read."""
 
     def decision(self) -> CommandDecision:
-        """In the order of the line."""
+        """The decision, with refusals in the order of the line."""
         ordered = sorted(dict.fromkeys(self._denied), key=lambda decision: decision.attempt.start)
         return CommandDecision(tuple(ordered[:_MOST_REFUSALS]))
 

@@ -52,7 +52,7 @@ def known_program(head: Word) -> str:
 
 
 def known_name(program: str) -> str:
-    """By which the tables know it: python3.11 is python."""
+    """The program's name in the tables: python for python3.11."""
     name = plain_name(program)
     found = _VERSIONED.fullmatch(name)
     return found[1] if found else name
@@ -70,7 +70,7 @@ class ResolvedCommand:
     before: list[Word]
     """The program's own options; all its words, if it has no sub-commands."""
     arguments: list[Word]
-    """From the sub-command on, where that is certain."""
+    """The arguments, from the sub-command on where that is certain."""
     is_certain: bool = False
 
     @property
@@ -81,7 +81,7 @@ class ResolvedCommand:
 
     @property
     def runs_code(self) -> bool:
-        """Or may, for all that is known."""
+        """Whether it runs code, or may do so."""
         if self.subcommand is None:
             return False
         is_known = self.name not in WITH_SUBCOMMANDS or f"{self.name} {self.subcommand}" in TOOLS

@@ -43,7 +43,7 @@ class CommandRule:
 
     @property
     def names_program(self) -> bool:
-        """By its letters, and not by a pattern."""
+        """Whether it names the program literally, without a pattern."""
         return "*" not in self.program
 
     @property

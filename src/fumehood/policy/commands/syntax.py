@@ -64,7 +64,7 @@ class Word:
 
     @property
     def may_fall_apart(self) -> bool:
-        """Into words of which only the first begins as this one does."""
+        """Whether it may be split into words of which only the first begins as this one does."""
         return any(hole.may_fall_apart for hole in self.holes)
 
     @property
@@ -193,7 +193,7 @@ class ShellScript:
     is_bash: bool = True
     commands: list[SimpleCommand] = field(default_factory=list[SimpleCommand])
     assigned: list[Assignment] = field(default_factory=list[Assignment])
-    """By loops."""
+    """Variables that loops assign."""
     settled: list[tuple[str, int, float]] = field(default_factory=list[tuple[str, int, float]])
     """VariableTracker that surely have a value of this script, from one place in the source to another."""
     arithmetic: list[Arithmetic] = field(default_factory=list[Arithmetic])

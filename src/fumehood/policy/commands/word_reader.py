@@ -72,7 +72,7 @@ class WordReader:
         return self.peek(len(text)) == text
 
     def skip_blanks(self) -> None:
-        """And comments, which begin where a word could."""
+        """Skips blanks and comments, which begin where a word could."""
         while self.at < self.end:
             if self.peek() in " \t":
                 self.at += 1

@@ -34,7 +34,7 @@ class NumberedRule:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those that it allows where requests are read."""
+        """The methods that it allows where requests are read."""
         return self.rule.methods or USUAL_METHODS
 
     def covers_method(self, method: str) -> bool:
@@ -82,7 +82,7 @@ class Route:
         return bool(self.narrowing or self.secrets)
 
     def unknown_headers(self, names: Iterable[str]) -> set[str]:
-        """Those that a rule has to list, in their one spelling. One that the gateway writes itself is replaced."""
+        """Headers that a rule has to list, in canonical spelling. Those that the gateway writes itself are replaced."""
         written = {canonical_header(secret.inject.header) for secret in self.secrets}
         found = {canonical_header(name) for name in names}
         return {name for name in found - written if not is_harmless_header(name)}

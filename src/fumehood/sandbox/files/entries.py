@@ -84,7 +84,7 @@ class TransferCount:
 
 
 def parse_entries(body: bytes) -> list[FileEntry]:
-    """From the service inside, which is not believed."""
+    """Parses and validates entries from the file service, which is not trusted."""
     if not is_shallow(body, _MAX_DEPTH):
         raise _broken("a list that is nested too deeply")
     try:

@@ -99,7 +99,7 @@ def _in_lines(numbers: list[int]) -> str:
 
 
 def _script(character: str) -> str:
-    """By the first word of its name, such as CYRILLIC."""
+    """The script of a character, from the first word of its name, such as CYRILLIC."""
     return unicodedata.name(character, "CONTROL").partition(" ")[0]
 
 

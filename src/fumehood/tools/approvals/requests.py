@@ -42,7 +42,7 @@ class ApprovalAnswer:
     reason: str = ""
     arguments: Mapping[str, object] | None = None
     by: str | None = None
-    """Who says so; by default the user that we run as."""
+    """The approver; by default the user of this process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class ApprovalStore:
         self._transact(step, trail)
 
     def get(self, identifier: str, trail: Trail = OFF) -> ApprovalRequest:
-        """By its id, or how it begins."""
+        """The request with this id, or with an id that begins like this."""
 
         def step(execute: Execute, _: Moment) -> ApprovalRequest:
             rows = execute(
