@@ -164,6 +164,17 @@ async def test_a_pruned_log_goes_on_in_every_process(tmp_path: Path) -> None:
     assert verdict(log.folder) == []
 
 
+@pytest.mark.parametrize("is_pruned", [True, False])
+async def test_another_key_than_the_logs_signs_nothing_and_is_called_that(tmp_path: Path, *, is_pruned: bool) -> None:
+    log, other = await make_log(tmp_path / "log"), await make_log(tmp_path / "other")
+    if is_pruned:
+        await announce(log)
+    log.close()
+    shutil.copy(other.folder / "key.pem", log.folder)
+    with pytest.raises(AuditError, match="is another key than the one that the audit log was begun with"):
+        AuditLog.at(log.folder).checkpoint()
+
+
 async def test_a_pruning_ends_at_a_checkpoint_whose_time_is_signed(tmp_path: Path) -> None:
     """Who can write the file could have it remove as much as they like."""
     log = await make_log(tmp_path / "log")
