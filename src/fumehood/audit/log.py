@@ -11,13 +11,13 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from fumehood.audit import checkpoints, keys
+from fumehood.audit import checkpoints, keys, prunings
 from fumehood.audit.checkpoints import EVERY_RECORDS, EVERY_SECONDS, Checkpoint
 from fumehood.audit.location import DATABASE, FOLDER, find_folder
 from fumehood.audit.records import CREATED, Entry, Head, Record, follow, timestamp
-from fumehood.audit.sqlite import SqliteStore
+from fumehood.audit.sqlite import SqliteStore, changed_by_others
 from fumehood.audit.store import BusyError, Query, Store, patiently
-from fumehood.errors import AuditError
+from fumehood.errors import AuditError, UsageError
 
 
 class AuditLog:
@@ -32,6 +32,8 @@ class AuditLog:
         # The newest checkpoint that we know of, and when it was made: by the clock of the records, which goes on while
         # the machine sleeps and can be set.
         self._checkpoint_seq, self._checkpoint_moment = -EVERY_RECORDS, 0.0
+        self._announced: Record | None = None
+        """The first record of a pruned log, of which we have seen that a signed record announces it."""
 
     @classmethod
     def at(cls, folder: str | os.PathLike[str]) -> AuditLog:
@@ -74,7 +76,10 @@ class AuditLog:
             self._signing.release()
 
     def checkpoint(self) -> Checkpoint:
-        """Sign all that is there. On the disk, here and in a file of its own, when this returns."""
+        """Sign all that is there. On the disk, here and in a file of its own, when this returns.
+
+        AuditError when something is gone that no signed record of a pruning announces.
+        """
         key, name, moment = self._signing_key(), self._own_name(), timestamp(time.time())
         signed: list[Checkpoint] = []
 
@@ -110,6 +115,22 @@ class AuditLog:
 
     def attachments(self) -> Iterator[tuple[str, bytes]]:
         return self._store.attachments()
+
+    def check_own_checkpoint(self, record: Record) -> None:
+        """AuditError unless this log's key has signed the record, its time included, as a checkpoint of this log."""
+        found = checkpoints.of_record(record)
+        is_own = found is not None and found.is_signed_by(self._signing_key().public) and found.log == self._own_name()
+        if found is None or not is_own or not checkpoints.is_as_written(found, record):
+            raise changed_by_others(self.path, f"record {record.seq} is not the checkpoint that was signed as that")
+
+    def announce_pruning(self, entry: Entry, first: Record) -> None:
+        """Write the entry of a `LogPruned`, signed: the log is to begin with this record."""
+        key, name = self._signing_key(), self._own_name()
+
+        def conclude(head: Head) -> list[Record]:
+            return follow(head, [prunings.sign_pruning(entry, name, first, head, key)])
+
+        patiently(self.path, lambda: self._store.extend(conclude, {}))
 
     def drop_before(self, seq: int) -> int:
         """Removes older records. Only `retention` calls it, which keeps the rest verifiable."""
@@ -153,15 +174,62 @@ class AuditLog:
         return self._key
 
     def _own_name(self) -> str:
-        """Random, made with the log; checkpoints say it, so that one log's are not taken for another's."""
+        """Random, made with the log; checkpoints say it, so that one log's are not taken for another's.
+
+        Asked before anything is signed, and so it is seen here whether the log is what it was when we signed last.
+        """
+        beside = self._checkpoint_beside()
+        held = None if beside is None else self._record(beside.seq)
+        oldest = self._oldest()
+        if beside is not None and beside.seq >= oldest.seq and (held is None or checkpoints.of_record(held) != beside):
+            raise changed_by_others(
+                self.path, f"the checkpoint in {checkpoints.FILE} was signed as record {beside.seq}, which is another"
+            )
+        return str(oldest.data.get("log"))
+
+    def _oldest(self) -> Record:
+        """The first record; AuditError unless a log begins so, or one that was pruned."""
         oldest = next(self._store.find(Query(limit=1)), None)
-        first = {} if oldest is None else oldest.data
-        if first.get("key") != self._signing_key().public.hex():
+        if oldest is None:
+            raise changed_by_others(self.path, "it has no records")
+        if oldest.data.get("key") != self._signing_key().public.hex():
             raise AuditError(
                 f"{self.folder / keys.PRIVATE} is another key than the one that the audit log was begun with; "
                 "restore that one, or move the whole folder away, and a new log is begun"
             )
-        return str(first.get("log"))
+        if (oldest.seq == 1 and oldest.kind == CREATED) or oldest == self._announced:
+            return oldest
+        if oldest.seq > 1 and any(self._announces(record, oldest) for record in self._prunings()):
+            self._announced = oldest
+            return oldest
+        if next(self._store.find(Query(limit=1)), None) != oldest:
+            return self._oldest()  # pruned meanwhile
+        raise changed_by_others(
+            self.path,
+            f"it begins with record {oldest.seq}: records 1 to {oldest.seq - 1} are missing, and no record that is "
+            "signed with the key says that they were pruned",
+        )
+
+    def _prunings(self) -> Iterator[Record]:
+        return self._store.find(Query(kind=prunings.KIND, newest_first=True))
+
+    def _announces(self, record: Record, oldest: Record) -> bool:
+        found = prunings.read_pruning(record, self._signing_key().public)
+        if found is None or (found.first, found.first_hash) != (oldest.seq, oldest.hash.hex()):
+            return False
+        before = self._record(found.seq - 1)
+        return found.log == oldest.data.get("log") and before is not None and before.hash.hex() == found.hash
+
+    def _record(self, seq: int) -> Record | None:
+        found = next(self._store.find(Query(after=seq - 1, limit=1)), None)
+        return found if found is not None and found.seq == seq else None
+
+    def _checkpoint_beside(self) -> Checkpoint | None:
+        path = self.folder / checkpoints.FILE
+        try:
+            return checkpoints.read(path) if path.exists() else None
+        except UsageError as error:
+            raise changed_by_others(self.path, str(error)) from error
 
 
 class _BegunError(Exception):

@@ -1,8 +1,8 @@
 """Removal of old records, so that the rest can still be verified.
 
 What is removed ends right before a checkpoint, which thereby becomes the first record: its signature vouches for all
-that is gone. A record has what was removed and the actor; a gap without one is tampering. With an archive the removed
-records are kept as JSON lines, which verify on their own.
+that is gone. A record that is signed on its own has what was removed and the actor; a gap without one is tampering.
+With an archive the removed records are kept as JSON lines, which verify on their own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fumehood.audit import checkpoints
 from fumehood.audit.export import lines
 from fumehood.audit.keys import write_durably
 from fumehood.audit.log import AuditLog
+from fumehood.audit.prunings import LogPruned
 from fumehood.audit.store import Query
 from fumehood.audit.trail import Trail
-from fumehood.audit.verification import LogPruned
 from fumehood.errors import UsageError
 
 
@@ -27,10 +27,11 @@ async def prune(log: AuditLog, trail: Trail, *, before: str, archive: Path | Non
     oldest = next(log.find(Query(limit=1)), None)
     if border is None or oldest is None or border.seq <= oldest.seq:
         return 0
+    log.check_own_checkpoint(border)
     count = border.seq - oldest.seq
     kept = None if archive is None else _write_archive(log, border.seq, archive)
     # Recorded and signed before the removal: if it is interrupted, every missing record is accounted for.
-    await trail.write(LogPruned(border.seq, count, kept))
+    log.announce_pruning(trail.stamp(LogPruned(border.seq, count, kept)), border)
     log.checkpoint()
     return log.drop_before(border.seq)
 

@@ -184,7 +184,7 @@ class Failing:
             return
         if isinstance(error, sqlite3.IntegrityError):
             # We keep all constraints; only rows that another program wrote can be in the way.
-            raise _changed(self._path, str(error)) from error
+            raise changed_by_others(self._path, str(error)) from error
         code = getattr(error, "sqlite_errorcode", None)
         if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and self._what != "opened":
             raise BusyError from error
@@ -216,7 +216,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         if found != FORMAT:
             raise sqlite3.DatabaseError(f"its format is {found}, and this version of Fumehood knows {FORMAT}")
         if not read_only and (strange := list(deviations(connection))):
-            raise _changed(path, "; ".join(strange))
+            raise changed_by_others(path, "; ".join(strange))
         # From now on SQLite does not wait for locks: an event loop may be waiting for us.
         connection.execute(f"PRAGMA busy_timeout = {int(_OPENING_SECONDS * 1000) if read_only else 0}")
     except BaseException:
@@ -332,7 +332,7 @@ def _identity(path: str) -> tuple[int, int] | None:
     return details.st_dev, details.st_ino
 
 
-def _changed(path: Path, how: str) -> AuditError:
+def changed_by_others(path: Path, how: str) -> AuditError:
     return AuditError(
         f"the audit log {path} was changed by another program, and is not written to any more, so nothing runs: {how}. "
         "`hood audit verify` says more. Move the whole folder away, keep it as it is, and a new log is begun."

@@ -19,7 +19,7 @@ from fumehood.audit.events import Attachment, AuditEvent, Digest
 from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Entry, timestamp
 from fumehood.audit.store import BusyError, Patience, patiently
-from fumehood.secret_scan.redaction import NOTHING, Redaction
+from fumehood.secret_scan.redaction import Redaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Trail:
     who: str = ""
     tenant: str | None = None
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    redaction: Redaction = NOTHING
+    redaction: Redaction = field(default_factory=Redaction)
     synced: bool = False
     """Whether what is written is on the disk, and not only with the operating system, when `write` returns."""
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 
-from fumehood.audit import checkpoints
+from fumehood.audit import checkpoints, prunings
 from fumehood.audit.checkpoints import Checkpoint
-from fumehood.audit.events import AuditEvent
 from fumehood.audit.records import CREATED, GENESIS, Head, Record, link, read_record, timestamp
 from fumehood.errors import AuditError
 
@@ -22,7 +21,6 @@ MAX_PROBLEMS = 100
 # More than are signed together: others go on writing while one signs, or is killed before it does.
 MOST_UNSIGNED_RECORDS = 4 * checkpoints.EVERY_RECORDS
 _SIGNING_SECONDS = 60
-PRUNED = "log.pruned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +45,6 @@ class Report:
     @property
     def ok(self) -> bool:
         return not self.problems
-
-
-@dataclass(frozen=True, slots=True)
-class LogPruned(AuditEvent):
-    """Records before `first` were removed on purpose; the checkpoint that is record `first` vouches for them.
-
-    It counts when a later checkpoint has signed it.
-    """
-
-    kind = PRUNED
-
-    first: int
-    records: int
-    archive: str | None
 
 
 def verify(
@@ -114,8 +98,7 @@ class _Walk:
     overdue: str = ""
     """The first time after that of a record that is not signed."""
     last_time: str = ""
-    announced: set[int] = field(default_factory=set[int])
-    """Where the log is to begin, by records that are not signed yet."""
+    first_hash: bytes = b""
     beginnings: set[int] = field(default_factory=lambda: {1})
     """Where the log may begin."""
     strays: list[int] = field(default_factory=list[int])
@@ -134,9 +117,8 @@ class _Walk:
             self._check_checkpoint(record)
             self._look_at_clock(record)
             self.checkpoint = record.seq, record.time
-        elif record.kind == PRUNED:
-            first = record.data.get("first")
-            self.announced |= {first} if isinstance(first, int) else set()
+        elif record.kind == prunings.KIND:
+            self._check_pruning(record)
         self._look_for_signature(record)
         for checkpoint in self.kept.pop(record.seq, ()):
             self._compare_kept(checkpoint)
@@ -190,7 +172,7 @@ class _Walk:
 
     def _begin(self, record: Record) -> None:
         """A log begins with the record that names it, or, pruned, with a checkpoint that vouches for what is gone."""
-        self.first = record.seq
+        self.first, self.first_hash = record.seq, record.hash
         if record.seq == 1:
             self.log = str(record.data.get("log", "")) if record.kind == CREATED else ""
             return
@@ -236,8 +218,21 @@ class _Walk:
             self.complain(record.seq, "edited: this checkpoint has something in it that no checkpoint has")
         else:
             self.signed = record.seq
-            self.beginnings |= self.announced
-            self.announced.clear()
+
+    def _check_pruning(self, record: Record) -> None:
+        pruning = prunings.read_pruning(record, self.public)
+        if pruning is None:
+            self.complain(record.seq, "forged: this record of a pruning is not signed with the key")
+        elif pruning.log != self.log:
+            self.complain(record.seq, f"this record of a pruning was signed for another log, {pruning.log}")
+        elif (self.hash and pruning.hash != self.hash.hex()) or (
+            pruning.first == self.first and pruning.first_hash != self.first_hash.hex()
+        ):
+            self.complain(
+                record.seq, "rewritten: this record of a pruning was signed when the records before it were others"
+            )
+        else:
+            self.beginnings.add(pruning.first)
 
     def _look_for_signature(self, record: Record) -> None:
         if record.seq == self.signed or not self.due:

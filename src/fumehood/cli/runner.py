@@ -16,7 +16,7 @@ import anyio
 from fumehood.cli.artifacts import ArtifactSaver
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import ProgramOutput, say
-from fumehood.errors import FumehoodError
+from fumehood.errors import AuditError, FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Policy
 from fumehood.results import Display, RunResult
@@ -148,6 +148,9 @@ def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
 
     try:
         return anyio.run(main)
+    except AuditError:
+        # Whatever was shown is not recorded, and a signal does not change that.
+        raise
     except FumehoodError:
         # Ctrl-C reaches a cell that is just being started too; its complaint is not the news.
         if interruption.signal:

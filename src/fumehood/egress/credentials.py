@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, Secret
+from fumehood.secret_scan.redaction import encodings
 
 # What may stand in a header: a line break would add headers of the secret's own.
 _VALUE = re.compile(r"[!-~\u0080-\u00ff](?:[\t -~\u0080-\u00ff]*[!-~\u0080-\u00ff])?")
@@ -34,7 +35,8 @@ class Credentials:
         ]
 
     def redactor(self, secrets: Iterable[Secret]) -> Redactor:
-        return Redactor([self._values[secret.name].encode("latin-1") for secret in secrets])
+        """For what comes back: a server that takes a header for UTF-8 or for Latin-1 may send it in the other one."""
+        return Redactor([data for secret in secrets for data in encodings(self._values[secret.name])])
 
 
 class Redactor:

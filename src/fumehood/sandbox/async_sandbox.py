@@ -187,6 +187,7 @@ class AsyncSandbox:
         _check_change(self.policy, policy)
         if self._egress is not None:
             select_backend(policy).check(policy)
+            self._audit.redact_secrets_of(policy)
             await wait_for_gateway(partial(self._egress.change, policy))
             box.change_ports(self._egress.ports)
         self.policy = policy

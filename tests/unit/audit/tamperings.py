@@ -11,9 +11,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from unit.audit.logs import editing
 
-from fumehood.audit.checkpoints import KIND, keep, of_record, sign_checkpoint
-from fumehood.audit.keys import SigningKey
-from fumehood.audit.records import GENESIS, canonical, link, read_record, timestamp
+from fumehood.audit.checkpoints import KIND, as_entry, keep, of_record, sign_checkpoint
+from fumehood.audit.keys import SigningKey, load_key
+from fumehood.audit.prunings import sign_pruning
+from fumehood.audit.records import GENESIS, Entry, Head, Record, canonical, link, read_record, timestamp
 
 Tampering = Callable[[Path], None]
 TAMPERINGS: dict[str, Tampering] = {}
@@ -199,8 +200,7 @@ def forge_behind_first_checkpoint(connection: sqlite3.Connection, count: int, *,
     rows += [canonical({**forged, "seq": 0, "time": timestamp(start + n * seconds)}) for n in range(1, count + 1)]
     put(connection, rows)
     connection.execute("DELETE FROM attachments")
-    (path,) = (path for _, name, path in connection.execute("PRAGMA database_list") if name == "main")
-    keep(checkpoint, Path(path).parent)
+    keep(checkpoint, folder_of(connection))
 
 
 @tampering("edit an attachment")
@@ -222,6 +222,26 @@ def edit_attachment_note(connection: sqlite3.Connection) -> None:
 def pretend_pruning(connection: sqlite3.Connection) -> None:
     remove_beginning_of(connection)
     append(connection, {"kind": "log.pruned", "who": "root", "data": {"first": 11, "records": 10}})
+
+
+@tampering("the same, and the next checkpoint signs it")
+def pretend_signed_pruning(connection: sqlite3.Connection) -> None:
+    """As a writer does that looks at nothing but the end of the log."""
+    remove_beginning_of(connection)
+    append(connection, {"kind": "log.pruned", "who": "root", "data": {"first": 11, "records": 10}})
+    sign_end(connection)
+
+
+@tampering("the same with a signature of another key")
+def sign_pruning_with_another_key(connection: sqlite3.Connection) -> None:
+    folder, first, head = folder_of(connection), record_at(connection, 11), record_at(connection, 14)
+    entry = Entry(head.time, "log.pruned", "root", None, {}, {"first": 11, "records": 10})
+    end = Head(head.seq, head.hash, 11, first.time)
+    forged = sign_pruning(entry, first.data["log"], first, end, SigningKey(Ed25519PrivateKey.generate()))
+    own = {**forged.data, "key": load_key(folder).public.hex()}
+    remove_beginning_of(connection)
+    append(connection, {"kind": "log.pruned", "who": "root", "data": own})
+    sign_end(connection)
 
 
 @tampering("insert records behind the end")
@@ -314,6 +334,27 @@ def append(connection: sqlite3.Connection, fields: dict[str, object]) -> None:
     record = read_record(body, link(previous, body))
     connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", record)
     connection.execute("UPDATE head SET seq = ?, hash = ?", (record.seq, record.hash))
+
+
+def sign_end(connection: sqlite3.Connection) -> None:
+    """What the log's owner does from time to time."""
+    seq, previous = connection.execute("SELECT seq, hash FROM head").fetchone()
+    folder, time = folder_of(connection), record_at(connection, seq).time
+    log = record_at(connection, 11).data["log"]
+    checkpoint = sign_checkpoint(log, seq + 1, previous, time, "owner", load_key(folder))
+    entry = as_entry(checkpoint)
+    append(connection, {"kind": entry.kind, "who": entry.who, "data": entry.data})
+    connection.execute("UPDATE head SET checkpoint_seq = ?, checkpoint_time = ?", (checkpoint.seq, time))
+    keep(checkpoint, folder)
+
+
+def record_at(connection: sqlite3.Connection, seq: int) -> Record:
+    return Record(*connection.execute("SELECT * FROM records WHERE seq = ?", (seq,)).fetchone())
+
+
+def folder_of(connection: sqlite3.Connection) -> Path:
+    (path,) = (path for _, name, path in connection.execute("PRAGMA database_list") if name == "main")
+    return Path(path).parent
 
 
 def roll_back(folder: Path, older: Path) -> None:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 from unit.audit.logs import editing, make_log, problems, verdict, write
+from unit.audit.tamperings import TAMPERINGS
 
 from fumehood.audit import AuditEvent, AuditLog, Digest, Query, Trail
 from fumehood.audit.checkpoints import as_entry, sign_checkpoint
@@ -222,7 +223,10 @@ async def test_what_is_pruned_is_told_and_the_rest_verifies(tmp_path: Path) -> N
     report = check(log.folder, None)
     assert (problems(report), report.first, report.signed) == ([], 11, 16)
     (told,) = log.find(Query(kind="log.pruned"))
-    assert told.data == {"first": 11, "records": 10, "archive": str(archive)}
+    assert {"first": 11, "records": 10, "archive": str(archive)}.items() <= told.data.items()
+    first = next(log.find(Query(after=10)))
+    assert (told.data["log"], told.data["first_hash"]) == (first.data["log"], first.hash.hex())
+    assert told.data["hash"] == next(log.find(Query(after=13))).hash.hex()
     assert verdict(log.folder) == []
     old = check(archive, log.folder / "key.pub")
     assert (old.ok, old.first, old.last, old.signed) == (True, 1, 11, 11)
@@ -267,6 +271,25 @@ async def test_pruning_that_nobody_recorded_is_tampering(tmp_path: Path) -> None
     log = await make_log(tmp_path / "log")
     log.drop_before(11)
     assert "no signed record says that they were pruned" in verdict(log.folder)[0]
+
+
+async def test_an_export_without_its_beginning_needs_the_signed_record_of_a_pruning(tmp_path: Path) -> None:
+    log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    TAMPERINGS["the same, and the next checkpoint signs it"](log.folder)
+    export.write_text("".join(lines(log.find(Query()), log.attachment)))
+    gone = "record 11: removed: records 1 to 10 are missing, and no signed record says that they were pruned"
+    assert problems(check(export, log.folder / "key.pub")) == [
+        f"{gone}; of an archive that follows another one, give that one with --checkpoint",
+        "record 15: forged: this record of a pruning is not signed with the key",
+    ]
+
+
+async def test_an_export_of_a_pruned_log_verifies_on_its_own(tmp_path: Path) -> None:
+    log, export = await make_log(tmp_path / "log"), tmp_path / "export.jsonl"
+    await prune(log, Trail(log, who="me"), before=NEVER)
+    export.write_text("".join(lines(log.find(Query()), log.attachment)))
+    report = check(export, log.folder / "key.pub")
+    assert (problems(report), report.first, report.last) == ([], 11, 16)
 
 
 async def test_the_record_of_pruning_cannot_be_borrowed(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.audit.logs import editing, make_log, verdict, write
-from unit.audit.tamperings import TAMPERINGS, roll_back
+from unit.audit.tamperings import TAMPERINGS, append, remove_beginning_of, roll_back, sign_end
 
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.audit.inspection import check, open_store
@@ -19,6 +20,9 @@ from fumehood.errors import AuditError, UsageError
 ROOT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"^\| ([a-z][^|]+?) \| (`[^|]+`|nothing[^|]*?) \|$", re.MULTILINE)
 ROLLED_BACK = "roll back to an older copy, a checkpoint is kept elsewhere"
+COPIED = "remove the beginning, and add the record of a pruning from another state of the log"
+BORROWED = "remove the beginning, and add the record of a pruning of another log with the same key"
+NEVER = "9999-01-01T00:00:00.000000Z"
 
 
 def table() -> dict[str, list[str]]:
@@ -34,7 +38,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_the_table_has_every_tampering() -> None:
-    assert set(table()) == {*TAMPERINGS, ROLLED_BACK}
+    assert set(table()) == {*TAMPERINGS, ROLLED_BACK, COPIED, BORROWED}
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)
@@ -56,6 +60,130 @@ async def test_an_older_copy_is_known_by_a_checkpoint_kept_elsewhere(tmp_path: P
     roll_back(folder, tmp_path / "older")
     assert verdict(folder) == []
     assert without_times(verdict(folder, elsewhere)) == table()[ROLLED_BACK]
+
+
+async def test_the_record_of_a_pruning_counts_in_no_other_state_of_the_log(tmp_path: Path) -> None:
+    log, other = await make_log(tmp_path / "log"), tmp_path / "other"
+    shutil.copytree(log.folder, other)
+    announcement = await announce(AuditLog.at(other))
+    await write(log, "fifteen")
+    with editing(log.folder) as connection:
+        remove_beginning_of(connection)
+        append(connection, {**announcement, "seq": 16})
+        sign_end(connection)
+    assert verdict(log.folder) == table()[COPIED]
+
+
+async def test_the_record_of_a_pruning_counts_behind_no_other_records(tmp_path: Path) -> None:
+    """It has the number that it was written with, and the record before it is another one."""
+    log, other = await make_log(tmp_path / "log"), tmp_path / "other"
+    shutil.copytree(log.folder, other)
+    await write(log, "fifteen")
+    again = AuditLog.at(other)
+    await write(again, "another fifteen")
+    announcement = await announce(again)
+    with editing(log.folder) as connection:
+        remove_beginning_of(connection)
+        append(connection, announcement)
+        sign_end(connection)
+    assert verdict(log.folder) == [
+        "record 11: removed: records 1 to 10 are missing, and no signed record says that they were pruned",
+        "record 16: rewritten: this record of a pruning was signed when the records before it were others",
+    ]
+    with pytest.raises(AuditError, match="no record that is signed with the key says that they were pruned"):
+        log.checkpoint()
+
+
+async def test_the_record_of_a_pruning_counts_in_no_other_log(tmp_path: Path) -> None:
+    ours, theirs = await make_log(tmp_path / "ours"), tmp_path / "theirs"
+    theirs.mkdir(mode=0o700)
+    shutil.copy(ours.folder / "key.pem", theirs)
+    other = await make_log(theirs)
+    announcement = await announce(other)
+    with editing(ours.folder) as connection:
+        remove_beginning_of(connection)
+        append(connection, announcement)
+        sign_end(connection)
+    name = announcement["data"]["log"]
+    assert [each.replace(name, "log_...") for each in verdict(ours.folder)] == table()[BORROWED]
+
+
+async def announce(log: AuditLog) -> dict[str, Any]:
+    """The record of a real pruning that leaves record 11 as the first."""
+    assert await prune(log, Trail(log, who="me"), before=NEVER) == 10
+    (record,) = log.find(Query(kind="log.pruned"))
+    return record.parse()
+
+
+PRETENDED = "remove the beginning, and add a record that says it was pruned"
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_writer_does_not_sign_a_log_that_lost_its_beginning(tmp_path: Path, *, is_open: bool) -> None:
+    log = await make_log(tmp_path / "log")
+    if not is_open:
+        log.close()
+    TAMPERINGS[PRETENDED](log.folder)
+    writer = AuditLog.at(log.folder)
+    with pytest.raises(AuditError, match=r"was changed by another program.*records 1 to 10 are missing"):
+        writer.checkpoint()
+    with pytest.raises(AuditError, match=r"was changed by another program"):
+        writer.sign_all()
+    assert await prune(writer, Trail(writer, who="me"), before=NEVER) == 0
+    assert writer.head().checkpoint_seq == 11
+    assert verdict(log.folder) == table()[PRETENDED]
+
+
+async def test_a_writer_signs_no_log_that_lost_what_the_checkpoint_beside_it_vouches_for(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    TAMPERINGS["cut off the end with a checkpoint, and the note of the end"](log.folder)
+    with pytest.raises(AuditError, match=r"was changed by another program.*checkpoint.json.*record 11"):
+        log.checkpoint()
+    assert without_times(verdict(log.folder))[0].startswith("record 11: rolled back, or cut off")
+
+
+async def test_an_emptied_log_is_not_begun_anew_in_silence(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    log.close()
+    TAMPERINGS["empty the log"](log.folder)
+    for _ in range(2):
+        with pytest.raises(AuditError, match="was changed by another program"):
+            await write(AuditLog.at(log.folder), "one")
+
+
+async def test_a_pruned_log_goes_on_in_every_process(tmp_path: Path) -> None:
+    log = await make_log(tmp_path / "log")
+    await announce(log)
+    log.checkpoint()
+    log.close()
+    again = AuditLog.at(log.folder)
+    await write(again, "goes on")
+    assert again.checkpoint().seq == again.head().seq
+    assert await prune(again, Trail(again, who="me"), before=NEVER) > 0
+    again.checkpoint()
+    assert verdict(log.folder) == []
+
+
+@pytest.mark.parametrize("is_pruned", [True, False])
+async def test_another_key_than_the_logs_signs_nothing_and_is_called_that(tmp_path: Path, *, is_pruned: bool) -> None:
+    log, other = await make_log(tmp_path / "log"), await make_log(tmp_path / "other")
+    if is_pruned:
+        await announce(log)
+    log.close()
+    shutil.copy(other.folder / "key.pem", log.folder)
+    with pytest.raises(AuditError, match="is another key than the one that the audit log was begun with"):
+        AuditLog.at(log.folder).checkpoint()
+
+
+async def test_a_pruning_ends_at_a_checkpoint_whose_time_is_signed(tmp_path: Path) -> None:
+    """Who can write the file could have it remove as much as they like."""
+    log = await make_log(tmp_path / "log")
+    with editing(log.folder) as connection:
+        connection.execute("UPDATE records SET time = '2020-01-01T00:00:00.000000Z' WHERE seq = 11")
+    with pytest.raises(AuditError, match=r"was changed by another program.*record 11 is not the checkpoint"):
+        await prune(log, Trail(log, who="me"), before="2021-01-01T00:00:00.000000Z", archive=tmp_path / "old")
+    assert check(log.folder, None).records == 14
+    assert not (tmp_path / "old").exists()
 
 
 async def test_a_checkpoint_of_another_log_is_not_taken_for_one_of_this(tmp_path: Path) -> None:

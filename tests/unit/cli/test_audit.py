@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -360,3 +361,22 @@ def test_no_collector_is_an_error(hood: Hood, run_id: str, monkeypatch: pytest.M
         code, _, error = hood("export", "--otel")
     assert code == exitcodes.OWN_FAILURE
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" in error
+
+
+def test_a_run_that_cannot_be_recorded_is_an_error_also_after_a_signal(folder: Path) -> None:
+    """The program ends by itself when it gets the signal, and the log is gone by then."""
+    code = "import time\nprint('begun', flush=True)\ntry:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    pass"
+    AuditLog.at(folder).close()
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "fumehood", "run", "-c", code],
+        env={**os.environ, "FUMEHOOD_AUDIT": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        folder.rename(folder.with_name("aside"))
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, "was removed or replaced" in said) == (exitcodes.OWN_FAILURE, True), said

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 from unit.egress.places import NAME, Box, Open, Serve, Trusted, read_all, read_exactly, read_until
 
-from fumehood.egress.credentials import Redactor
+from fumehood.egress.credentials import Credentials, Redactor
+from fumehood.policy import Policy
 
 VALUE = b"tok_9f3ac71be08d4426b5"
 SECRET = {"name": "TOKEN", "from_env": "TOKEN", "inject": {"host": NAME}}
@@ -173,3 +174,16 @@ def test_a_value_that_is_replaced_while_a_server_answers_does_not_come_back(
     seen = read_all(client)
     assert b"Bearer " + b"*" * 21 in seen
     assert b"secret" not in seen
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_value_outside_ascii_is_blackened_as_it_is_sent_and_as_utf8(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "tök_9f3ac71bé"
+    monkeypatch.setenv("TOKEN", value)
+    policy = Policy(secrets=[SECRET], network={"allow": [{"host": NAME, "ports": [443]}]})
+    redactor, data = Credentials(policy).redactor(policy.secrets), value.encode(encoding)
+    assert redactor.head(b"<" + data + b">") == b"<" + b"*" * len(data) + b">"
+    single = [redactor.feed(bytes([byte])) for byte in b"<" + data + b">"]
+    assert b"".join([*single, redactor.end()]) == b"<" + b"*" * len(data) + b">"

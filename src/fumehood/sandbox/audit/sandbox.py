@@ -22,13 +22,14 @@ from fumehood.audit.events import (
 )
 from fumehood.audit.trail import OFF
 from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
-from fumehood.errors import AuditError, DeniedError, FumehoodError
+from fumehood.errors import AuditError, DeniedError, FumehoodError, UsageError
 from fumehood.policy import Audit, Policy
 from fumehood.policy.canonical_form import canonical_meaning
 from fumehood.results import Artifact, RunResult
 from fumehood.sandbox.audit.choice import AuditChoice, open_trail
 from fumehood.sandbox.audit.files import FileAudit
 from fumehood.sandbox.audit.run import EgressEvents, RunAudit
+from fumehood.secret_scan.redaction import Redaction
 
 
 class SandboxAudit:
@@ -104,8 +105,17 @@ class SandboxAudit:
         events = (RequestDenied("run", each.kind, str(each)) for each in result.denials)
         await self.trail.within(run=result.run_id).write(*events)
 
+    def redact_secrets_of(self, policy: Policy) -> None:
+        """The values that they have now are removed too from whatever is written for this sandbox from now on."""
+        if self.trail.is_on:
+            self.trail.redaction.add(Redaction.for_policy(policy, os.environ).values)
+
     async def policy_changed(self, policy: Policy) -> None:
         if self.trail.is_on:
+            # Once more: the gateway may have read a value that is newer than the one before the change. One that cannot
+            # be read any more does not keep the change from being recorded.
+            with suppress(UsageError):
+                self.redact_secrets_of(policy)
             await self.trail.write(PolicyChanged(policy.digest, Attachment(canonical_meaning(policy))))
 
     async def artifacts(self, run_id: str, found: tuple[Artifact, ...], problem: str | None) -> None:
