@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import engine
 import pytest
 from live.traces import cells_of, containers, wait_until
@@ -23,6 +25,9 @@ SECONDS = 20
 WAIT = "import signal\nprint('up', flush=True)\nsignal.pause()"
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
 _unused_limits = itertools.count(30_000)
+
+# How long the event loop of the application may stand still for a guest, on a machine that is busy.
+MOST_PAUSE_SECONDS = 2
 
 Stop = Callable[[], None]
 
@@ -113,3 +118,91 @@ async def test_cancelling_its_run_does_not_take_long(policy: Policy, stop: Stop)
                     pass
                 stop()
                 tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncIterator[None]:
+    """The event loop goes on meanwhile."""
+    pauses: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = time.monotonic()
+            await anyio.sleep(0.01)
+            pauses.append(time.monotonic() - before)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        yield
+        await anyio.sleep(0.02)
+        tasks.cancel_scope.cancel()
+    assert max(pauses) < MOST_PAUSE_SECONDS
+
+
+@pytest.mark.timeout(60)
+async def test_signals_to_its_run_do_not_block_the_loop_and_killing_it_does_not_take_long(
+    policy: Policy, stop: Stop
+) -> None:
+    async with AsyncSandbox(policy) as box, watched_loop():
+        run = await box.start(WAIT)
+        assert isinstance(await anext(aiter(run.stream())), Stdout)
+        stop()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run.wait)
+            for number in range(1000):
+                await run.send_signal(signal.SIGUSR1 if number % 2 else signal.SIGUSR2)
+                await anyio.lowlevel.checkpoint()
+            with anyio.fail_after(SECONDS):
+                await run.kill()
+        assert (await run.wait()).cause == Cause.CANCELLED
+        with pytest.raises(SandboxError, match="open a new one"):
+            await box.run("pass")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("backend", ["native"], indirect=True)
+async def test_sandboxes_that_share_a_stopped_cell_do_not_block_the_loop(policy: Policy, stop: Stop) -> None:
+    async with AsyncSandbox(policy) as box:
+        await box.run("pass")
+        stop()
+        async with watched_loop(), AsyncSandbox(policy) as other:
+            for _ in range(400):
+                async with AsyncSandbox(policy):
+                    await anyio.lowlevel.checkpoint()
+            with pytest.raises(SandboxError, match="open a new one"):
+                await box.run("pass")
+            assert (await other.run("print(1)")).stdout == "1\n"
+
+
+@pytest.mark.parametrize("backend", ["native"], indirect=True)
+async def test_commands_that_had_no_room_arrive_when_it_goes_on(policy: Policy, stop: Stop) -> None:
+    ignore, leave = (
+        "signal.signal(signal.SIGUSR1, lambda *_: None)",
+        "signal.signal(signal.SIGUSR2, lambda *_: exit(7))",
+    )
+    code = f"import signal\n{ignore}\n{leave}\n"
+    before = set(cells_of(os.getpid()))
+    async with AsyncSandbox(policy) as box:
+        run = await box.start(code + "print('up', flush=True)\nwhile True: signal.pause()")
+        assert isinstance(await anext(aiter(run.stream())), Stdout)
+        stop()
+        for _ in range(1000):
+            await run.send_signal(signal.SIGUSR1)
+        await run.send_signal(signal.SIGUSR2)
+        for outside in set(cells_of(os.getpid())) - before:
+            for cell in cells_of(outside):
+                os.kill(cell, signal.SIGCONT)
+        with anyio.fail_after(SECONDS):
+            assert (await run.wait()).exit_code == 7
+        killed = await box.start(WAIT)
+        stop()
+        for _ in range(1000):
+            await killed.send_signal(signal.SIGURG)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(killed.kill)
+            await anyio.lowlevel.checkpoint()
+            for outside in set(cells_of(os.getpid())) - before:
+                for cell in cells_of(outside):
+                    os.kill(cell, signal.SIGCONT)
+        assert (await killed.wait()).cause == Cause.CANCELLED
+        assert (await box.run("print(1)")).stdout == "1\n"

@@ -18,6 +18,7 @@ from fumehood.egress.dial import dial
 from fumehood.egress.http1 import MalformedMessageError
 from fumehood.egress.limits import QuotaLease
 from fumehood.egress.log import MUST_NOT_LEAVE, EgressDeniedError, UnreachableError
+from fumehood.egress.memory import MemoryUsedUpError
 from fumehood.egress.relay import Relay
 from fumehood.egress.streams import PlainStream, reset, silence
 from fumehood.policy.decision import Decision, allow, deny
@@ -157,10 +158,14 @@ class Connection:
 
     def give_up(self, why: str) -> None:
         """End at once, and say why."""
-        host, port = ("?", 0) if self.route is None else (self.route.host, self.route.port)
         self.is_ending = True
-        self.refuse(deny(Attempt("connect", host, port), why))
+        self.refuse(deny(self._attempt, why))
         self.abort()
+
+    @property
+    def _attempt(self) -> Attempt:
+        host, port = ("?", 0) if self.route is None else (self.route.host, self.route.port)
+        return Attempt("connect", host, port)
 
     async def wait(self) -> None:
         if self._task is not None:
@@ -171,6 +176,9 @@ class Connection:
             await service(self, destination)
         except EgressDeniedError as error:
             self.refuse(error.decision)
+            self._end(abruptly=True)
+        except MemoryUsedUpError as error:
+            self.refuse(deny(self._attempt, str(error)))
             self._end(abruptly=True)
         except (OSError, UnreachableError, TimeoutError, MalformedMessageError, ssl.SSLError):
             self._end(abruptly=True)

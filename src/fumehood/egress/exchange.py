@@ -31,6 +31,7 @@ from fumehood.egress.http1 import (
     value_of,
 )
 from fumehood.egress.log import EgressDeniedError, UnreachableError
+from fumehood.egress.memory import MemoryUsedUpError
 from fumehood.egress.routes import RouteChoice
 from fumehood.egress.streams import PlainStream, Stream, TlsStream
 from fumehood.egress.websocket import UPGRADE, asks_for_websocket, opens_websocket
@@ -182,6 +183,8 @@ class HttpExchange:
             return parse_response(head, method)
         except MalformedMessageError as error:
             raise UnreachableError(f"the response of the server is malformed: {error}") from None
+        except MemoryUsedUpError:
+            raise
         except (OSError, TimeoutError):
             raise UnreachableError("the server broke off its response") from None
 

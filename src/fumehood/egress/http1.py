@@ -317,7 +317,7 @@ class MessageReader:
 
     async def _more(self, seconds: float | None = None) -> bool:
         async with asyncio.timeout(seconds):
-            data = await self.stream.read(_AHEAD_BYTES)
+            data = await self.stream.read(_AHEAD_BYTES, kept=len(self._buffer))
         self._buffer += data
         return bool(data)
 

@@ -260,7 +260,7 @@ async def serve_names(connection: Connection, _: Destination) -> None:
     while True:
         async with asyncio.timeout(seconds):
             while len(buffer) < 2 or len(buffer) < 2 + int.from_bytes(buffer[:2], "big"):
-                if not (more := await connection.near.read(dns.MOST_BYTES)):
+                if not (more := await connection.near.read(dns.MOST_BYTES, kept=len(buffer))):
                     return
                 buffer += more
         end = 2 + int.from_bytes(buffer[:2], "big")

@@ -17,6 +17,9 @@ from fumehood.egress.memory import SandboxMemory
 READ_BYTES = 64 * 1024
 # Of TLS there are up to four copies, and OpenSSL keeps their room.
 _FEED_BYTES = 64 * 1024
+# The most that OpenSSL keeps of what it cannot decrypt yet: a record, or the other side's certificates.
+_MOST_RECORD_BYTES = 5 + 16 * 1024 + 2048
+_MOST_HANDSHAKE_BYTES = 128 * 1024
 _MOST_SECONDS_AT_ONCE = 0.002
 _FAREWELL_SECONDS = 1.0
 _MOST_FAREWELL_BYTES = 1024 * 1024
@@ -24,8 +27,8 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Stream(Protocol):
-    async def read(self, most: int = READ_BYTES) -> bytes:
-        """Some bytes; none at the end."""
+    async def read(self, most: int = READ_BYTES, *, kept: int = 0) -> bytes:
+        """Some bytes; none at the end. `kept` is how many bytes of earlier reads the caller has not delivered."""
         ...
 
     async def write(self, data: bytes) -> None: ...
@@ -42,7 +45,8 @@ class Stream(Protocol):
 class PlainStream:
     """A socket. `meter` is called with the number of bytes of each read and write, and may refuse by raising.
 
-    What was read last counts as held in `memory` until the next read: by then it is delivered.
+    What was read last counts as held in `memory` until the next read: by then it is delivered, or the reader says how
+    much of it and of what came before it has kept.
     """
 
     def __init__(
@@ -65,15 +69,26 @@ class PlainStream:
         early, self._early = self._early, b""
         return early
 
-    async def read(self, most: int = READ_BYTES) -> bytes:
+    async def read(self, most: int = READ_BYTES, *, kept: int = 0) -> bytes:
+        self.check_kept(kept)
+        return await self.read_beside(kept, most)
+
+    def check_kept(self, kept: int) -> None:
+        """Raises MemoryUsedUpError if a reader that has kept so many bytes may not have more."""
+        if self._memory is not None:
+            self._memory.check_kept(kept)
+
+    async def read_beside(self, kept: int, most: int) -> bytes:
+        """Like `read`, for what has to be kept to go on at all, and is bounded."""
         if self._early:
+            # Counted when it was read first.
             data, self._early = self._early[:most], self._early[most:]
             return data
         await self.give_way()
-        self.release()
+        self._hold(kept)
         while (data := self._receive(most)) is None:
             await self._readable()
-        self._hold(len(data))
+        self._hold(kept + len(data))
         self._count(data)
         return data
 
@@ -154,12 +169,16 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=server_name)
         # Reading may have something to send as well, and records must not be torn apart.
         self._sending = asyncio.Lock()
+        self._unfinished_bytes = 0
+        """What OpenSSL has taken and has given nothing for."""
 
     async def handshake(self) -> None:
         while True:
+            waiting = self._incoming.pending
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
+                self._unfinished_bytes = min(self._unfinished_bytes + waiting, _MOST_HANDSHAKE_BYTES)
                 await self._flush()
                 await self._feed()
             except ssl.SSLError:
@@ -167,16 +186,18 @@ class TlsStream:
                 await self._flush()
                 raise
             else:
+                self._unfinished_bytes = 0
                 return await self._flush()
 
-    async def read(self, most: int = READ_BYTES) -> bytes:
+    async def read(self, most: int = READ_BYTES, *, kept: int = 0) -> bytes:
+        self._below.check_kept(kept)
         await self._below.give_way()
         while True:
             try:
                 return self._decrypted(most)
             except ssl.SSLWantReadError:
                 await self._flush()
-                await self._feed()
+                await self._feed(kept)
             except ssl.SSLZeroReturnError:
                 return b""
 
@@ -199,7 +220,7 @@ class TlsStream:
             if data == b"":
                 return False
             self._incoming.write(data or b"")
-            self._tls.read(1)
+            self._decrypt(1)
         except ssl.SSLWantReadError:
             # At most a ticket for another connection.
             return True
@@ -209,15 +230,25 @@ class TlsStream:
 
     def _decrypted(self, most: int) -> bytes:
         """All records that are there, so that they are passed on together and not kept here."""
-        data = self._tls.read(most)
+        data = self._decrypt(most)
         with contextlib.suppress(ssl.SSLError):  # which comes again with the next call, if it is more than an end
             # Nothing is read behind the other side's farewell, however much of it has arrived.
-            while len(data) < most and self._incoming.pending and (more := self._tls.read(most - len(data))):
+            while len(data) < most and self._incoming.pending and (more := self._decrypt(most - len(data))):
                 data += more
         return data
 
-    async def _feed(self) -> None:
-        data = await self._below.read(_FEED_BYTES)
+    def _decrypt(self, most: int) -> bytes:
+        waiting = self._incoming.pending
+        try:
+            data = self._tls.read(most)
+        except ssl.SSLWantReadError:
+            self._unfinished_bytes = min(self._unfinished_bytes + waiting, _MOST_RECORD_BYTES)
+            raise
+        self._unfinished_bytes = 0
+        return data
+
+    async def _feed(self, kept: int = 0) -> None:
+        data = await self._below.read_beside(kept + self._unfinished_bytes, _FEED_BYTES)
         if data:
             self._incoming.write(data)
         else:

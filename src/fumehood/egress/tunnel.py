@@ -101,7 +101,7 @@ async def _pass_hello(connection: Connection, route: Route, far: PlainStream) ->
     answer = b""
     try:
         async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
-            while (again := asks_again(answer)) is None and (data := await far.read()):
+            while (again := asks_again(answer)) is None and (data := await far.read(kept=len(answer))):
                 answer += data
     except NoHelloError as error:
         raise UnreachableError(str(error)) from None
@@ -116,7 +116,7 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
     try:
         async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
             while (hello := parse_hello(early, is_second=is_second)) is None:
-                data = await connection.near.read()
+                data = await connection.near.read(kept=len(early))
                 if not data:
                     raise ConnectionResetError
                 early += data

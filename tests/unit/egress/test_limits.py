@@ -14,7 +14,7 @@ import pytest
 from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
 
 from fumehood.egress import Gateway, SandboxEgress
-from fumehood.egress.memory import TINY_BYTES
+from fumehood.egress.memory import MOST_KEPT_BYTES, TINY_BYTES, GatewayMemory, MemoryUsedUpError, SandboxMemory
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy.egress import Address
 
@@ -107,10 +107,80 @@ def test_programs_that_do_not_read_hold_no_more_memory_together_than_the_sandbox
     assert box.sandbox.memory.held_bytes == 0
 
 
+@pytest.mark.parametrize("protocol", ["http", "tls"])
+def test_unfinished_heads_count_as_memory_and_hold_no_more_than_the_sandbox_may(
+    upstream: Serve, open_box: Open, protocol: str
+) -> None:
+    server = upstream(Recorder())
+    rule = {"ports": [server.port], "protocol": protocol, "methods": ["GET"]}
+    box = open_box(rule, memory_bytes=512 * 1024)
+    clients: list[socket.socket] = []
+    for _ in range(40):
+        client = box.connect(NAME, server.port)
+        clients.append(box.secure(client) if protocol == "tls" else client)
+    for client in clients:
+        with contextlib.suppress(OSError):
+            client.sendall(GET[:-2] + b"X-Long: " + b"x" * 60_000)
+    held = settled(lambda: box.sandbox.memory.held_bytes)
+    assert 256 * 1024 < held < 512 * 1024 + 128 * 1024 + len(clients) * (MOST_KEPT_BYTES + TINY_BYTES)
+    assert "hold all the memory that they may" in box.first_denial().why
+    if protocol == "http":
+        modest = box.connect(NAME, server.port)
+        modest.sendall(GET)
+        assert response(modest)[0] == 200
+    for client in clients[::2]:
+        client.close()
+    box.run.end()
+    assert box.sandbox.memory.held_bytes == 0
+    assert box.gateway.memory.held_bytes == 0
+
+
+def test_unfinished_records_and_handshakes_count_as_memory(upstream: Serve, open_box: Open) -> None:
+    server = upstream(Recorder())
+    box = open_box({"ports": [server.port], "protocol": "tls", "methods": ["GET"]})
+    client = box.secure(box.connect(NAME, server.port))
+    with socket.socket(fileno=os.dup(client.fileno())) as raw:
+        raw.sendall(b"\x17\x03\x03\x40\x00" + b"x" * 10_000)
+        assert settled(lambda: box.sandbox.memory.held_bytes) == 10_005
+    other = box.connect(NAME, server.port)
+    other.sendall(b"\x16\x03\x01\x20\x00\x01\x00\x1f\xfc" + b"x" * 3_000)
+    assert settled(lambda: box.sandbox.memory.held_bytes - 10_005) == 3_009
+    client.close()
+    other.close()
+    box.run.end()
+    assert box.sandbox.memory.held_bytes == 0
+
+
+def test_a_question_that_is_not_finished_counts_as_memory(server: Upstream, open_box: Open) -> None:
+    box = open_box({"ports": [server.port]})
+    near, far = socket.socketpair()
+    with near:
+        box.run.serve(far, ("127.0.0.1", 53))
+        near.sendall(b"\xff\xff" + b"x" * 30_000)
+        assert settled(lambda: box.sandbox.memory.held_bytes) == 30_002
+    box.run.end()
+    assert box.sandbox.memory.held_bytes == 0
+
+
+def test_a_sandbox_that_holds_little_is_not_given_up_for_others() -> None:
+    gateway = GatewayMemory(1000)
+    greedy, modest = SandboxMemory(800, gateway), SandboxMemory(800, gateway)
+    greedy.hold(950)
+    modest.hold(90)
+    modest.check_kept(MOST_KEPT_BYTES + 1)
+    greedy.check_kept(MOST_KEPT_BYTES)
+    with pytest.raises(MemoryUsedUpError):
+        greedy.check_kept(MOST_KEPT_BYTES + 1)
+    modest.hold(10)
+    with pytest.raises(MemoryUsedUpError):
+        modest.check_kept(MOST_KEPT_BYTES + 1)
+
+
 def settled(figure: Callable[[], int]) -> int:
     """What it is when nothing moves any more."""
     seen = [-1, 0]
-    while len(set(seen[-5:])) > 1 or not seen[-1]:
+    until = time.monotonic() + 20
+    while (len(set(seen[-5:])) > 1 or not seen[-1]) and time.monotonic() < until:
         time.sleep(0.05)
         seen.append(figure())
     return seen[-1]

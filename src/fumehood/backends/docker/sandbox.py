@@ -67,6 +67,9 @@ class ContainerLink:
     def _resize(self, terminal: int, size: TerminalSize) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.resize, terminal, size)
 
+    async def wait_for_room(self) -> None:
+        """The bridge has room for any request."""
+
     def expect(self, *, keeps_tmp: bool) -> None:
         """All runs share one workspace: there is nothing to prepare."""
 

@@ -14,6 +14,7 @@ import select
 import socket
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from pathlib import Path
 from fumehood.backends.native.cgroups import CellCgroups, remove_stale
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.native.prestart import Prestart, PrestartedInterpreter
-from fumehood.backends.runs.link import GuestGoneError
+from fumehood.backends.runs.link import GuestBusyError, GuestGoneError
 from fumehood.errors import DOCTOR, StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec, HierarchySpec
@@ -51,6 +52,8 @@ class CellProcess:
         self._cgroups = cgroups
         self._workspaces = itertools.count(1)
         self._open_workspaces: set[int] = set()
+        self._posted: deque[wire.Message] = deque()
+        self._posting = threading.Lock()
         self.sandbox_owner = owner
         """Host uid of the user inside, when it is not our own."""
 
@@ -69,14 +72,48 @@ class CellProcess:
 
     def close_workspace(self, workspace: int) -> None:
         self._open_workspaces.discard(workspace)
-        with suppress(GuestGoneError):  # and the workspace with it
-            self.send({"do": "close", "workspace": workspace})
+        self.post({"do": "close", "workspace": workspace})
 
     def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
-        """A busy cell reads later; one that was stopped never does, and counts as gone."""
+        """Never waits: GuestBusyError while the cell has not read enough of what was sent before."""
+        if not self._is_sent(message, descriptors):
+            raise GuestBusyError
+
+    def wait_for_room(self) -> None:
+        """Blocks for a while, or until there is. A busy cell reads later; a stopped one never does: GuestGoneError."""
+        try:
+            has_room = _poll(self._control, select.POLLOUT, _ANSWER_SECONDS)
+        except ValueError:  # it was closed
+            raise GuestGoneError from None
+        if not has_room and self._is_stopped():
+            raise GuestGoneError
+
+    def post(self, message: wire.Message) -> None:
+        """A message that a busy cell gets later. Never waits; a cell that is gone needs none."""
+        with self._posting:
+            self._posted.append(message)
+            if len(self._posted) > 1:
+                return  # a thread is at it
+            with suppress(GuestGoneError):
+                if not self._is_sent(message, ()):
+                    threading.Thread(target=self._send_posted, name="fumehood-cell-messages", daemon=True).start()
+                    return
+            self._posted.clear()
+
+    def _send_posted(self) -> None:
+        try:
+            while self._posted:
+                self._send_patiently(self._posted[0])
+                with self._posting:
+                    self._posted.popleft()
+        except GuestGoneError:
+            with self._posting:
+                self._posted.clear()
+
+    def _send_patiently(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Blocks."""
         while not self._is_sent(message, descriptors):
-            if not _poll(self._control, select.POLLOUT, _ANSWER_SECONDS) and self._is_stopped():
-                raise GuestGoneError
+            self.wait_for_room()
 
     def _is_sent(self, message: wire.Message, descriptors: tuple[int, ...]) -> bool:
         if not self.is_alive:
@@ -96,7 +133,7 @@ class CellProcess:
         ours, theirs = wire.socket_pair()
         with ours, theirs:
             try:
-                self.send({"do": "answer"}, (theirs.fileno(),))
+                self._send_patiently({"do": "answer"}, (theirs.fileno(),))
             except GuestGoneError:
                 return True
             theirs.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import anyio
 import anyio.to_thread
@@ -12,7 +12,6 @@ from fumehood.backends.interface import EgressEndpoint
 from fumehood.backends.native.cells import CellPool, CellProcess
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.runs.descriptors import RunDescriptors
-from fumehood.backends.runs.link import GuestGoneError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
 
@@ -44,6 +43,10 @@ class CellLink:
             ports, listeners = _listener_channel(endpoint, stack)
             self._cell.send({**usual, **request, "ports": ports}, (*descriptors.guest, *listeners))
 
+    async def wait_for_room(self) -> None:
+        """In a thread: tasks of any event loop may wait for the same cell."""
+        await anyio.to_thread.run_sync(self._cell.wait_for_room, abandon_on_cancel=True)
+
     def expect(self, *, keeps_tmp: bool) -> None:
         self._cell.hint({"do": "expect", "workspace": self._workspace, "keeps_tmp": keeps_tmp})
 
@@ -51,8 +54,7 @@ class CellLink:
         """Its listeners were in the run's own network namespace and are gone with it."""
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
-        with suppress(GuestGoneError):  # and its runs with it
-            self._cell.send({"do": "ports", "workspace": self._workspace, "ports": list(ports)})
+        self._cell.post({"do": "ports", "workspace": self._workspace, "ports": list(ports)})
 
     async def is_lost(self, overdue_seconds: float) -> bool:
         """A cell that answers ends its runs, however long they had to wait for a place in it."""

@@ -139,12 +139,12 @@ class RunExecution:
     def kill(self) -> None:
         self._cancelled = True
         self._io.kill()
+        self._watchdog.allow(0)
 
     async def end(self) -> bool:
         """Kill what still runs and wait for the proof; false when there was none."""
         if not self._io.is_answered:
             self.kill()
-            self._watchdog.allow(0)
             with anyio.move_on_after(_KILL_PATIENCE_SECONDS, shield=True):
                 while not self._io.is_answered:
                     await self._wait()

@@ -16,6 +16,10 @@ class GuestGoneError(Exception):
     """The guest has ended and has not taken the request."""
 
 
+class GuestBusyError(Exception):
+    """The guest has not taken the request because it has not read those before."""
+
+
 class GuestLink(Protocol):
     """Sends requests to one guest. Methods that are not async do not wait."""
 
@@ -27,10 +31,15 @@ class GuestLink(Protocol):
     def send(
         self, request: wire.Message, descriptors: RunDescriptors, endpoint: EgressEndpoint | None
     ) -> Resize | None:
-        """Requests a run; `descriptors.guest` are copied. GuestGoneError if there is no guest to take it.
+        """Requests a run; `descriptors.guest` are copied.
 
+        Raises GuestGoneError if there is no guest to take it, GuestBusyError if the guest has no room for it now.
         Returns how the run's terminal is resized, if that is not on this machine.
         """
+        ...
+
+    async def wait_for_room(self) -> None:
+        """Until a busy guest may have room for a request, or for a while. GuestGoneError if it is stopped."""
         ...
 
     def expect(self, *, keeps_tmp: bool) -> None:

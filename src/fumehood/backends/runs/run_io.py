@@ -20,6 +20,7 @@ from fumehood.backends.runs.stdin import StdinWriter
 from fumehood.guest.contract import wire
 
 _CHUNK_BYTES = 64 * 1024
+_END = json.dumps({"do": "end"}).encode()
 
 
 class RunIO:
@@ -36,6 +37,8 @@ class RunIO:
         self._is_direct = is_direct
         self._rest: dict[int, int] = {}
         """Bytes left in each pipe from a program that has ended. Other processes may still write to the pipe."""
+        self._unsent: dict[bytes, None] = {}
+        """Commands for which a guest that does not read has no room, each once; they are sent when it reads again."""
         self._epoll = select.epoll()
         self._stdin: StdinWriter | None = None
         self._is_listening = False
@@ -77,9 +80,12 @@ class RunIO:
     def step(self) -> list[Output]:
         """Take what is there, at most one chunk of each stream."""
         outputs: list[Output] = []
-        for descriptor, _ in self._epoll.poll(0):
+        for descriptor, events in self._epoll.poll(0):
             if descriptor == self._reply.fileno():
-                self._read_reply(self._reply)
+                if events & select.EPOLLOUT:
+                    self._send_unsent()
+                if events & ~select.EPOLLOUT:
+                    self._read_reply(self._reply)
             elif descriptor in self._streams:
                 outputs += self._read_stream(descriptor)
             elif self._link and descriptor == self._link.fileno():
@@ -160,6 +166,7 @@ class RunIO:
             self.usage = message["usage"]
             return
         self.answer, self.is_answered = message, True
+        self._unsent.clear()
         self._epoll.unregister(reply)
         if self._is_direct:
             self._bound_rest()
@@ -168,17 +175,45 @@ class RunIO:
         """The guest does not answer any more: there is nothing to wait for."""
         if not self.is_answered:
             self.is_answered = self.is_lost = True
+            self._unsent.clear()
             self._epoll.unregister(self._reply)
         for descriptor in list(self._streams):
             self._close_stream(descriptor)
 
     def kill(self) -> None:
-        self.send({"do": "end"})
+        """A guest that has no room for the command finds the end of its commands, which means the same."""
+        self._unsent.clear()
+        if not self._is_sent(_END):
+            with suppress(OSError):
+                self._reply.shutdown(socket.SHUT_WR)
 
     def send(self, message: dict[str, object]) -> None:
-        """A command to the guest about this run; ignored when the run is over."""
-        with suppress(OSError):
-            self._reply.send(json.dumps(message).encode())
+        """A command to the guest about this run; ignored when the run is over. Never waits for the guest.
+
+        While the guest does not read, a command that is repeated counts once, as a signal does that is pending.
+        """
+        data = json.dumps(message).encode()
+        if self._unsent or not self._is_sent(data):
+            self._unsent.pop(data, None)
+            self._unsent[data] = None
+            self._epoll.modify(self._reply, select.EPOLLIN | select.EPOLLOUT)
+
+    def _is_sent(self, data: bytes) -> bool:
+        try:
+            self._reply.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return self.is_answered
+        except OSError:
+            return True  # the run is over
+        return True
+
+    def _send_unsent(self) -> None:
+        while self._unsent:
+            data = next(iter(self._unsent))
+            if not self._is_sent(data):
+                return
+            del self._unsent[data]
+        self._epoll.modify(self._reply, select.EPOLLIN)
 
     def close_input(self) -> None:
         """The program sees the end of its input."""
@@ -190,6 +225,7 @@ class RunIO:
         if self._stdin:
             self._stdin.close()
         self.close_input()
+        self._unsent.clear()
         self._epoll.close()
         self._reply.close()
         if self._link:

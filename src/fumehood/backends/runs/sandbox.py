@@ -16,7 +16,7 @@ from fumehood.backends.runs.descriptors import (
 )
 from fumehood.backends.runs.execution import RunExecution
 from fumehood.backends.runs.file_service import FileService, FileServices
-from fumehood.backends.runs.link import GuestGoneError, GuestLink, Resize
+from fumehood.backends.runs.link import GuestBusyError, GuestGoneError, GuestLink, Resize
 from fumehood.backends.runs.run_io import RunIO
 from fumehood.backends.runs.session import START_SECONDS, RunSession
 from fumehood.backends.runs.session_io import SessionIO
@@ -126,15 +126,24 @@ class GuestSandbox:
     ) -> tuple[RunDescriptors, Resize | None]:
         """A sandbox that has not been used yet may move to another guest."""
         try:
-            return self._send(make, wishes, endpoint)
+            return await self._send_in_turn(make, wishes, endpoint)
         except GuestGoneError:
             if self._is_used or not await self._link.replace():
                 said = self._link.last_words()
                 raise SandboxError(f"the sandbox is gone and its workspace with it; open a new one. {said}") from None
         try:
-            return self._send(make, wishes, endpoint)
+            return await self._send_in_turn(make, wishes, endpoint)
         except GuestGoneError:
             raise SandboxError(f"the sandbox ended as it was opened. {self._link.last_words()}") from None
+
+    async def _send_in_turn(
+        self, make: Callable[[int | None], RunDescriptors], wishes: wire.Message, endpoint: EgressEndpoint | None
+    ) -> tuple[RunDescriptors, Resize | None]:
+        while True:
+            try:
+                return self._send(make, wishes, endpoint)
+            except GuestBusyError:
+                await self._link.wait_for_room()
 
     def _send(
         self, make: Callable[[int | None], RunDescriptors], wishes: wire.Message, endpoint: EgressEndpoint | None

@@ -7,7 +7,8 @@ that answers is merely slow, and may take as long as it needs. One that does not
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
@@ -28,16 +29,19 @@ class Watchdog:
 
     def __init__(self, is_lost: IsLost, seconds: float) -> None:
         self._is_lost = is_lost
+        self._waits: set[anyio.CancelScope] = set()
         self.allow(seconds)
 
     def allow(self, seconds: float) -> None:
-        """Restarts the clock."""
+        """Restarts the clock, also for those who wait already."""
         self._due = time.monotonic() + seconds
         self._asks_at = self._due + _GRACE_SECONDS
+        for scope in self._waits:
+            scope.deadline = anyio.current_time() + seconds + _GRACE_SECONDS
 
     async def wait_readable(self, descriptor: int) -> None:
         while True:
-            with anyio.move_on_after(self._asks_at - time.monotonic()) as scope:
+            with self._until_asked() as scope:
                 await anyio.wait_readable(descriptor)
             await self.check()
             if not scope.cancelled_caught:
@@ -45,9 +49,18 @@ class Watchdog:
 
     async def wait_writable(self, descriptor: int) -> None:
         """Or until it is time to ask the guest, which the next call does."""
-        with anyio.move_on_after(self._asks_at - time.monotonic()):
+        with self._until_asked():
             await anyio.wait_writable(descriptor)
         await self.check()
+
+    @contextmanager
+    def _until_asked(self) -> Iterator[anyio.CancelScope]:
+        with anyio.move_on_after(self._asks_at - time.monotonic()) as scope:
+            self._waits.add(scope)
+            try:
+                yield scope
+            finally:
+                self._waits.discard(scope)
 
     async def check(self) -> None:
         if time.monotonic() < self._asks_at:
