@@ -137,7 +137,10 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> InnerCommands:
         elif word.text in _EXECUTING:
             inner: list[Word] = []
             is_tame = _finds_plain_names(arguments[: place - 1])
-            while place < len(arguments) and arguments[place].text != ";" and not _ends_batch(arguments, place):
+            takes_batch = word.text == "-exec"  # `-ok` asks for each file, and knows no +
+            while place < len(arguments) and arguments[place].text != ";":
+                if takes_batch and _ends_batch(arguments, place):
+                    break
                 inner.append(_replaced(_not_syntax(arguments[place]), is_tame=is_tame))
                 place += 1
             if not inner or place >= len(arguments):
