@@ -47,7 +47,10 @@ def unwrap_by(name: str, wrapper: WrapperOptions, arguments: Sequence[Word]) -> 
     inside = InnerCommands()
     if wrapper.takes_assignments:
         inside.assignments += [word for option, word in values if option in ("-u", "--unset") and name == "env"]
-    while wrapper.takes_assignments and place < len(arguments) and _ASSIGNMENT.match(arguments[place].prefix):
+    while wrapper.takes_assignments and place < len(arguments) and "=" in arguments[place].prefix:
+        if _ASSIGNMENT.match(arguments[place].prefix) is None:
+            why = f"{name} takes {arguments[place].raw} for a variable, and runs the next word"
+            _refuse(arguments[place], why, "use a name of letters, digits and _")
         if arguments[place].is_many:
             _refuse(
                 arguments[place], f"{arguments[place].raw} may become several words, of which {name} runs the second"

@@ -70,3 +70,15 @@ def test_what_looks_like_it_stays_allowed() -> None:
         "echo {a,b} > out.txt",
     ):
         assert allows(line, "cat", "echo", "echo *", "ls", "date"), line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("env pip-x=1 touch pwn", "env -i pip-x=1 touch pwn", "env CI=1 pip-x=1 touch pwn", "env -- pip-=1 touch pwn"),
+        *("env pip-x=1 pip-y", "sudo pip-x=1 touch pwn", "nice env pip-x= touch pwn"),
+    ],
+)
+def test_env_takes_every_word_with_an_equals_sign_for_a_variable(line: str) -> None:
+    assert not allows(line, "env", "sudo", "nice", "pip-*")
+    assert allows("env CI=1 pip-x a=b", "env", "pip-*")
