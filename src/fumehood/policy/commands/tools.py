@@ -106,7 +106,9 @@ _LINES = {
         "b= B= q f t l m quiet force track? no-track detach orphan= theirs ours merge progress no-progress"
     ),
     "git clean": "n f d x X q dry-run force quiet e= exclude=",
-    "git clone": ("q v n b= quiet verbose depth= single-branch branch= no-checkout no-tags shallow-since= !:: >second <2"),
+    "git clone": (
+        "q v n b= quiet verbose depth= single-branch branch= no-checkout no-tags shallow-since= !:: >second <2"
+    ),
     "git commit": (
         "a q s n v m=! F=! C=! t~ all quiet signoff no-verify amend no-edit! message=! file=! reuse-message=! "
         "fixup~! allow-empty allow-empty-message author= date= dry-run! short! porcelain! no-gpg-sign only "
@@ -214,7 +216,8 @@ _LINES = {
         "debug -"
     ),
     "split": (
-        "l= b= n= a= d x C= lines= bytes= number= suffix-length= numeric-suffixes? additional-suffix= verbose >prefix <2"
+        "l= b= n= a= d x C= lines= bytes= number= suffix-length= numeric-suffixes? additional-suffix= verbose "
+        ">prefix <2"
     ),
     "tar": (
         "c x t r u v z j J a k p m O S h W n l b= X= s f~ C~ exclude= strip-components= file~ directory~ gzip "

@@ -49,6 +49,7 @@ REFUSED_ALL_THE_SAME = frozenset(
             "git log $range --oneline",
         ),
         *('while read -r f; do wc -l < "$f"; done < list.txt', 'printf "%s $unit\\n" "$n"', 'echo "one \\\ntwo"'),
+        *("env A=1 ls", "export FOO=1; ls", "FOO=1; export FOO; ls"),
     }
 )
 
