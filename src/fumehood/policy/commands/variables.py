@@ -19,7 +19,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Bash's own, and those that are exported already; a name in small letters is nobody's but the line's.
+# Bash's own, and those that are exported already.
 _PREFIXES = tuple(
     names(
         """
@@ -143,10 +143,10 @@ class VariableTracker:
         return None if name in self._inherited else self._values.get(name, ())
 
     def _is_own(self, name: str, at: int) -> bool:
-        """Whether it has a value of this script or none: names with capitals may come from the environment."""
+        """Whether it surely has a value of this script: otherwise it may come from the environment."""
         if name in self._inherited:
             return False
-        return name.islower() or any(start <= at <= end for start, end in self._settled.get(name, ()))
+        return any(start <= at <= end for start, end in self._settled.get(name, ()))
 
     def is_number(self, name: str, at: int) -> bool:
         if name in _COUNTED_BY_BASH:
@@ -186,7 +186,8 @@ class VariableTracker:
             if found is None:
                 raise RefusalError(*shown, "arithmetic: not understood", "use numbers and names of numbers alone")
             name = (found["name"] or "").strip("${}")
-            if name and name not in "#?" and "#" not in name and not self.is_number(name, shown[0]):
+            is_set = _SETTING.match(text, at) is not None  # and its value is not read
+            if name and name not in "#?" and "#" not in name and not is_set and not self.is_number(name, shown[0]):
                 why = f"arithmetic would evaluate the value of {name} as code, and it is not surely a number"
                 raise RefusalError(*shown, why, f"set {name} to plain numbers alone before, or compare with [ ... ]")
             at = found.end()
