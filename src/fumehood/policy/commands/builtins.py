@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fumehood.policy.commands.decision import RefusalError
 from fumehood.policy.commands.syntax import Assignment, Hole, SimpleCommand, Word, known
-from fumehood.policy.commands.variables import check_assignment, names
+from fumehood.policy.commands.variables import check_assignment, check_name, names
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LETTERS_OF_SET = re.compile(r"[-+][eufxvC]+")
@@ -85,8 +85,11 @@ def _declare(name: str, words: Sequence[Word]) -> None:
         assignment = _declared(word)
         if _NAME.fullmatch(assignment.name) is None:
             _refuse(name, [word], "it cannot be known which variable this sets", f"write it as: {name} NAME=value")
-        is_exported = name == "export" and bool(assignment.values)
-        check_assignment(assignment.name, assignment.values, (word.start, word.end), is_exported=is_exported)
+        if assignment.values:
+            is_exported = name == "export"
+            check_assignment(assignment.name, assignment.values, (word.start, word.end), is_exported=is_exported)
+        else:
+            check_name(assignment.name, (word.start, word.end))
 
 
 def _declared(word: Word) -> Assignment:
@@ -105,7 +108,10 @@ def _plain_names(name: str, words: Sequence[Word]) -> None:
 
 
 def _unset(name: str, words: Sequence[Word]) -> None:
-    _plain_names(name, words[1:] if words and words[0].text == "-v" else words)
+    for word in words[1:] if words and words[0].text == "-v" else words:
+        if word.text is None or _NAME.fullmatch(word.text) is None:
+            _refuse(name, [word], "it cannot be known which variable this unsets", "use plain names")
+        check_name(word.text or "", (word.start, word.end))
 
 
 def _read(name: str, words: Sequence[Word]) -> None:

@@ -30,7 +30,7 @@ from fumehood.policy.commands.redirections import ConnectionCheck, check_descrip
 from fumehood.policy.commands.rule_check import RuleChecker
 from fumehood.policy.commands.scope import NamedCommand, Scope, SourceText
 from fumehood.policy.commands.syntax import Assignment, ShellScript, SimpleCommand, Word, known
-from fumehood.policy.commands.variables import VariableTracker, assigned_numbers, check_assignment
+from fumehood.policy.commands.variables import VariableTracker, assigned_numbers, check_assignment, check_name
 from fumehood.policy.commands.wrappers import InnerCommands, inner_text, unwrap, unwrap_by
 from fumehood.policy.commands.write_targets import (
     WRITABLE,
@@ -190,9 +190,12 @@ class CommandChecker:
     def _judge_contents(self, inside: InnerCommands, scope: Scope) -> None:
         for word in inside.assignments:
             found = _ASSIGNS.match(word.prefix)
-            value = (known(found[2]) if word.text is not None else word,) if found else ()
-            name, is_exported = (found[1], True) if found else (word.prefix, False)  # `env -u NAME` exports nothing
-            check_assignment(name, value, (word.start, word.end), is_exported=is_exported)
+            name, shown = found[1] if found else word.prefix, (word.start, word.end)
+            if found:
+                value = known(found[2]) if word.text is not None else word
+                check_assignment(name, (value,), shown, is_exported=True)
+            else:
+                check_name(name, shown)  # `env -u NAME` exports nothing
             self._exported.add(name)
         for word in inside.written:
             if found := scope.targets.problem(word):

@@ -118,7 +118,8 @@ _MARKS = "/|,#:;@!%_~+=-"
 _TEXT = re.compile(r"(?:[ \t]*\\(?:\n|(?=[ \t]*[^ \t\\\n])))?[^\\\n]*(?:\n|$)")
 _WITHOUT_WORDS = "pdqQ=nNhHgGxDPl"
 _FLAGS = re.compile(r"[gpiIM0-9]*")
-_LABEL = re.compile(r"[ \t]*[A-Za-z0-9_]*")
+# Programs differ in whether a brace ends a label, so one may stand there only where the command ends either way.
+_LABEL = re.compile(r"[ \t]*[A-Za-z0-9_]*[ \t]*(?:\}[ \t]*)*(?=[;\n]|\Z)")
 _UNREADABLE = "sed's script is put together while it runs, so that it cannot be read"
 
 

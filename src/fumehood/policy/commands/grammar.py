@@ -20,6 +20,10 @@ _OPENERS = frozenset({"if", "while", "until", "for", "case", "{", "[["})
 _REFUSED = {"coproc": "leave it out", "select": "use for", "function": "write its commands out", "in": "remove it"}
 _RESERVED = re.compile(rf"[^{re.escape(METACHARACTERS)}]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# `i=0;` or `i=0, j=1;`, which runs before the rest of the loop.
+_BEGIN_OF_LOOP = re.compile(
+    r"(?:\s*[A-Za-z_][A-Za-z0-9_]*\s*=\s*[0-9]+\s*,)*\s*[A-Za-z_][A-Za-z0-9_]*\s*=\s*[0-9]+\s*;"
+)
 _CASE_END = re.compile(r";;&|;;|;&")
 _COMPARING_NUMBERS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _TESTS = names("-a -b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
@@ -48,7 +52,7 @@ class Grammar(SimpleCommandReader):
 
     def statements(self, closer: str) -> str:
         """Up to the closing mark or reserved word, which is left where it stands and returned."""
-        waiting, self.pending = self.pending, []
+        waiting, self.pending, settled = self.pending, [], len(self.script.settled)
         self.nesting += 1
         if self.nesting > _DEEPEST:
             self.refuse(self.at, "commands are nested too deeply", "write it in several lines")
@@ -63,11 +67,15 @@ class Grammar(SimpleCommandReader):
             self.refuse(self.at, f"a here-document has no end: {_NOT_UNDERSTOOD}", "close it")
         self.pending = waiting
         self.nesting -= 1
+        if self.nesting:
+            self._unsettle(settled)
         return self._reserved()
 
     def _and_or(self) -> None:
         """Pipelines joined by && and ||, and the mark that ends them."""
-        first, is_alone = self._pipeline(), True
+        settled = self.script.settled
+        began, first = len(settled), self._pipeline()
+        kept, simple, is_background = began, first, False
         while True:
             self.skip_blanks()
             if self.at >= self.end or self.peek() == ")":
@@ -77,22 +85,36 @@ class Grammar(SimpleCommandReader):
                 self.refuse(self.at, f"a command cannot begin here: {_NOT_UNDERSTOOD}", "put a ; before it")
             if found[0] in (";;", ";&", ";;&"):
                 break
-            is_alone = is_alone and found[0] in (";", "\n")
+            # The first command runs whatever happens; another one has where && leads to it and on.
+            if simple and (found[0] == "&&" or (simple is first and found[0] in (";", "\n", "||"))):
+                self._settle(simple)
+            kept = len(settled) if simple is first and first else kept
+            if found[0] == "||":
+                self._unsettle(kept)
             self.at = found.end()
             if found[0] in ("&&", "||", "|", "|&"):
                 if found[0] == "|&":
                     self.bash_only(found.start(), "|&")
                 self.skip_lines(in_list=True)
-                self._pipeline(is_first=found[0] in ("&&", "||"))
+                is_first = found[0] in ("&&", "||")
+                following = self._pipeline(is_first=is_first)
+                simple = following if found[0] == "&&" else None
                 continue
+            is_background = found[0] == "&"
             if found[0] == "\n":
                 self.at -= 1
             break
-        if first and is_alone and self.nesting == 1:
-            self._settle(first)
+        self._unsettle(began if is_background else kept)
+
+    def _unsettle(self, since: int) -> None:
+        """From here on, what was settled in a part that need not have run, or not in this shell, is not sure."""
+        for number, (name, start, end) in enumerate(self.script.settled[since:], since):
+            self.script.settled[number] = (name, start, min(end, self.at))
 
     def _settle(self, simple: SimpleCommand) -> None:
-        """A command of the script itself, which runs whatever happens: what stands after it finds its values."""
+        """What stands after this command finds its values; but the text of a here-document is read before."""
+        if self.pending:
+            return
         if not simple.words:
             self.script.settled += [(assignment.name, self.at, math.inf) for assignment in simple.assignments]
         elif simple.words[0].raw in ("export", "readonly"):
@@ -179,10 +201,12 @@ class Grammar(SimpleCommandReader):
         self._expect("done", start)
 
     def _for(self, start: int) -> None:
-        name_of_loop, begin = "", self.at
+        names_of_loop, begin = list[str](), self.at
         self.skip_blanks()
         if self.starts_with("(("):
             self.arithmetic_command()
+            if found := _BEGIN_OF_LOOP.match(self.script.arithmetic[-1].text):
+                names_of_loop = _VARIABLE.findall(found[0])
         else:
             name = self.word()
             self.skip_lines()
@@ -190,13 +214,12 @@ class Grammar(SimpleCommandReader):
                 self.refuse(start, f"this loop: {_NOT_UNDERSTOOD}", "write it as: for name in words; do ...; done")
             self.at += 2
             self.script.assigned.append(Assignment(name.raw, tuple(self.words_of_line()), start, self.at))
-            name_of_loop, begin = name.raw, self.at
+            names_of_loop, begin = [name.raw], self.at
         self.skip_blanks()
         if self.peek() == ";":
             self.at += 1
         self._body(start)
-        if name_of_loop:
-            self.script.settled.append((name_of_loop, begin, self.at))
+        self.script.settled += [(name, begin, self.at) for name in names_of_loop]
 
     def _case(self, start: int) -> None:
         self.skip_blanks()

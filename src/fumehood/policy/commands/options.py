@@ -82,6 +82,8 @@ class _ArgumentReader:
                 self.operands += self.words[self.at :]
                 break
             if not word.may_be_option or word.text == "-" or ("*" in self.tool.marks and word.text is None):
+                if "-" in self.tool.marks and word.may_begin_with("+"):
+                    return self._operand(word, f"{self.name} may take {word.raw} for an option", "write ./ before it")
                 self.operands.append(word)
             elif "*" not in self.tool.marks and (found := self._option(word)):
                 return found
@@ -210,9 +212,9 @@ class _ArgumentReader:
             return UnsafeWord(0, "", why, f"add {options}")
         for mark in marks:
             if mark[0] == "<" and len(operands) > int(mark[1:]):
-                return self._operand(operands[int(mark[1:])], f"{self.name} with so many words changes something")
+                return self._operand(operands[int(mark[1:])], f"{self.name} with so many words does something else")
             if mark[0] == "<" and (many := next((word for word in operands if word.is_many), None)):
-                why = f"{many.raw} may become two words, with which {self.name} changes something"
+                why = f"{many.raw} may become two words, with which {self.name} does something else"
                 return self._operand(many, why, "write it out")
         if self.name == "git config" and any("." not in word.prefix for word in operands):
             return self._operand(operands[0], f"{operands[0].raw} is no name of a setting, and may start an editor")

@@ -10,7 +10,7 @@ from fumehood.policy.commands.decision import RefusalError
 from fumehood.policy.commands.programs import (
     AWK,
     FAMILIES,
-    RUNNING_SUBCOMMANDS,
+    HARMLESS_SUBCOMMANDS,
     SED,
     SUBCOMMAND_WRAPPERS,
     WRAPPERS,
@@ -84,8 +84,8 @@ class ResolvedCommand:
         """Whether it runs code, or may do so."""
         if self.subcommand is None:
             return False
-        is_known = self.name not in WITH_SUBCOMMANDS or f"{self.name} {self.subcommand}" in TOOLS
-        return not is_known or self.subcommand in RUNNING_SUBCOMMANDS.get(self.name, ())
+        is_harmless = self.subcommand in HARMLESS_SUBCOMMANDS.get(self.name, ())
+        return not is_harmless and f"{self.name} {self.subcommand}" not in TOOLS
 
     @property
     def wrapper(self) -> WrapperOptions | None:

@@ -181,25 +181,30 @@ _FAMILIES = {
 
 FAMILIES = {**_FAMILIES, "pip3": _FAMILIES["pip"]}
 
-# Sub-commands that run whatever a file, an image or an argument says: as interpreters do.
-RUNNING_SUBCOMMANDS = {
-    "docker": names("run build buildx compose container image plugin builder create start exec"),
-    "podman": names("run build compose container image create start exec"),
-    "kubectl": names("exec run debug edit plugin cp krew"),
-    "helm": names("plugin"),
-    "npm": names(
-        "run run-script exec x start test t install i ci add rebuild init create explore edit config set "
-        "install-test it",
+# Sub-commands of programs without tables of their options, by which these run neither code nor plugins. Any other one
+# may: an image, a file or an argument says what it runs, or it is the name of a plugin or an alias.
+HARMLESS_SUBCOMMANDS = {
+    **dict.fromkeys(
+        ("docker", "podman"),
+        names(
+            """
+            ps images logs inspect info version stats top events diff history port search rm rmi stop kill pause unpause
+            wait tag pull push login logout rename network volume system load save export import commit
+            """
+        ),
     ),
-    "pip": names("install wheel download config"),
-    "pip3": names("install wheel download config"),
-    "uv": names("run tool sync pip build x add lock"),
-    "git": names("difftool mergetool filter-branch send-email daemon instaweb gui help credential"),
-    "gh": names("alias extension codespace browse"),
-    "systemctl": names("edit link start enable set-property"),
-    "apt-get": names("install upgrade dist-upgrade remove purge build-dep source download changelog"),
-    "apt": names("install upgrade full-upgrade remove purge edit-sources"),
-    "brew": names("install upgrade bundle sh test"),
+    "helm": names("list ls status history get show search version lint repo"),
+    "uv": names("version help cache"),
+    "gh": names("api auth cache gist issue label org pr project release repo run search secret status workflow"),
+    "systemctl": names(
+        """
+        status show list-units list-unit-files list-timers list-sockets list-jobs list-dependencies is-active is-enabled
+        is-failed is-system-running get-default stop disable mask daemon-reload reset-failed
+        """
+    ),
+    "brew": names("list ls info search outdated deps uses leaves desc config doctor update"),
+    "aws": names("cloudformation cloudwatch dynamodb ec2 ecr iam kms lambda logs rds route53 s3 s3api sns sqs sts"),
+    "gcloud": names("auth functions iam info logging projects services storage version"),
 }
 # Sub-commands that run a command somewhere else.
 SUBCOMMAND_WRAPPERS = {

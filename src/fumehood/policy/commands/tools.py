@@ -12,6 +12,7 @@ is judged by the rules alone: who allows it answers for what it does.
     >folders >prefix >unpacked   the same: folders, the beginning of names, files whose ending goes away
     >kept >moved                 the same, and all of them or all but the last keep their content
     +               operands begin with +                    !: !::      operands with a colon, or two, start a program
+    -               operands that begin with + are options
     ^s=             only by a rule that spells it: `date -s`  @           an operand such as @file holds more options
 """
 
@@ -105,7 +106,9 @@ _LINES = {
         "b= B= q f t l m quiet force track? no-track detach orphan= theirs ours merge progress no-progress"
     ),
     "git clean": "n f d x X q dry-run force quiet e= exclude=",
-    "git clone": ("q v n b= quiet verbose depth= single-branch branch= no-checkout no-tags shallow-since= !:: >second"),
+    "git clone": (
+        "q v n b= quiet verbose depth= single-branch branch= no-checkout no-tags shallow-since= !:: >second <2"
+    ),
     "git commit": (
         "a q s n v m=! F=! C=! t~ all quiet signoff no-verify amend no-edit! message=! file=! reuse-message=! "
         "fixup~! allow-empty allow-empty-message author= date= dry-run! short! porcelain! no-gpg-sign only "
@@ -135,7 +138,7 @@ _LINES = {
         "u f n q v d set-upstream force force-with-lease? tags all delete dry-run follow-tags quiet verbose !::"
     ),
     "git reflog": _WALK + " L=",
-    "git remote": "v verbose <1",
+    "git remote": "v verbose <0",
     "git reset": "q hard soft mixed merge keep quiet",
     "git restore": "q s= S W source= staged worktree quiet ours theirs merge",
     "git rev-list": _WALK + " count objects no-object-names",
@@ -181,8 +184,8 @@ _LINES = {
     "npm ls": "a l g all long global json parseable depth= omit= prod dev",
     "npm outdated": "g json long parseable all",
     "npm view": "json",
-    "npm audit": "json omit= audit-level= production",
-    "npm version": "json",
+    "npm audit": "json omit= audit-level= production <0",
+    "npm version": "json <0",
     "pip": _PIP + " V version",
     "pip list": _PIP + " o u e l outdated uptodate editable local user format= not-required exclude-editable exclude=",
     "pip show": _PIP + " f files",
@@ -210,10 +213,11 @@ _LINES = {
         "^o> ^output> b d f g h i M n R r V c C m s u z k= t= S= ignore-leading-blanks dictionary-order "
         "ignore-case numeric-sort general-numeric-sort human-numeric-sort month-sort random-sort reverse "
         "version-sort check? merge stable unique zero-terminated key= field-separator= buffer-size= parallel= "
-        "debug"
+        "debug -"
     ),
     "split": (
-        "l= b= n= a= d x C= lines= bytes= number= suffix-length= numeric-suffixes? additional-suffix= verbose >prefix"
+        "l= b= n= a= d x C= lines= bytes= number= suffix-length= numeric-suffixes? additional-suffix= verbose "
+        ">prefix <2"
     ),
     "tar": (
         "c x t r u v z j J a k p m O S h W n l b= X= s f~ C~ exclude= strip-components= file~ directory~ gzip "
@@ -228,7 +232,7 @@ _LINES = {
     "truncate": "c o s= r= size= reference= no-create >all",
     "uniq": (
         "c d u i z D f= s= w= count repeated unique ignore-case skip-fields= skip-chars= check-chars= group? "
-        "zero-terminated all-repeated? >second"
+        "zero-terminated all-repeated? >second <2 -"
     ),
     "unxz": _ZIPPERS,
     "unzip": "l v t q o n j x= d> p Z u",
@@ -237,7 +241,7 @@ _LINES = {
         "user-agent= output-document>! spider! no-check-certificate max-redirect= wait= method= body-data= "
         "user= password= show-progress progress="
     ),
-    "xxd": "p ps u b e r i C g= c= l= s= . >second",
+    "xxd": "p ps u b e r i C g= c= l= s= . >second <2",
     "xz": _ZIPPERS,
     "zcat": "*",
     "zip": "r q j u v 0 1 2 3 4 5 6 7 8 9 y x= i= D X recurse-paths quiet junk-paths exclude= >first @",
@@ -285,7 +289,7 @@ def _read(line: str) -> ToolOptions:
     tool = ToolOptions()
     kinds = {"=": tool.valued, ">": tool.written, "~": tool.paths, "?": tool.optional, ":": tool.attached}
     for token in line.split():
-        if token in "*#+@." or token[0] in "<>" or token[0] == "!":
+        if token in "*#+@.-" or token[0] in "<>" or token[0] == "!":
             tool.marks.add(token)
             continue
         needed, spelled, token = token.endswith("!"), token[0] == "^", token.strip("!^")

@@ -19,13 +19,14 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Bash's own, and those that are exported already; a name in small letters is set only by the line.
+# Bash's own, and those that are exported already.
 _PREFIXES = tuple(
     names(
         """
     GTK_ GIO_ QT_ R_ JULIA_ LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY NODE_ NPM_ JAVA_ JDK_ _JAVA LESS GCONV_ CARGO_
     RUSTC RUSTUP GOROOT GOENV GOTOOL LUA_ PHP_ SSH_ SUDO_ DOCKER_ KUBE XDG_ AWK GAWK TAR_ GREP_ RIPGREP_ CURL_
-    RSYNC_ PIP_ UV_ PROMPT_ HIST GLIBC_ MALLOC_ OPENSSL_ READLINE_ COMP COPROC EPOCH
+    RSYNC_ PIP_ UV_ PROMPT_ HIST GLIBC_ MALLOC_ OPENSSL_ READLINE_ COMP COPROC EPOCH APT_ AWS_ GH_ HELM_ CLOUDSDK_
+    KRB5 TERMINFO GCC_ VALGRIND_
     """
     )
 )
@@ -33,27 +34,54 @@ _NAMES = names(
     """
     VIMINIT EXINIT GVIMINIT PATH HOME SHELL EDITOR VISUAL PAGER BROWSER IFS ENV CDPATH GLOBIGNORE OPTIND OPTERR OPTARG
     POSIXLY_CORRECT TMPDIR PWD OLDPWD UID EUID PPID SECONDS RANDOM SRANDOM LINENO PS0 PS1 PS2 PS3 PS4 SHELLOPTS
-    FUNCNAME FUNCNEST FPATH TERMINFO INPUTRC CC CXX AR AS LD NM CPP FC STRIP MAKE MAKEFLAGS MAKEFILES MAIL MAILPATH
+    FUNCNAME FUNCNEST FPATH INPUTRC CC CXX AR AS LD NM CPP FC STRIP MAKE MAKEFLAGS MAKEFILES MAIL MAILPATH
     FIGNORE TIMEFORMAT TMOUT MAPFILE LOCPATH NLSPATH TZDIR HOSTALIASES RES_OPTIONS MANPATH MANPAGER MANOPT WGETRC
+    SYSTEM_WGETRC GNUPGHOME _POSIX2_VERSION
     ZDOTDIR DISPLAY EXECIGNORE PIPESTATUS DIRSTACK GROUPS HOSTFILE IGNOREEOF CHILD_MAX SHLVL REPLY
     """
 )
 _OWN_OF_SMALL_LETTERS = names("auto_resume histchars")
-# Programs that get these do what they do anyway.
-_EXPORTED = names(
-    """
-    LANGUAGE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR
-    CLICOLOR CI DEBUG VERBOSE PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONIOENCODING PYTHONHASHSEED PYTHONUTF8
-    NODE_ENV RUST_BACKTRACE RUST_LOG GOOS GOARCH GOMAXPROCS GIT_TERMINAL_PROMPT GIT_PAGER_IN_USE PIP_NO_INPUT
-    PIP_DISABLE_PIP_VERSION_CHECK CCACHE_DISABLE MPLBACKEND OMP_NUM_THREADS DEBIAN_FRONTEND CARGO_TERM_COLOR
-    """
-)
-_VALUES = {"GIT_PAGER": {"cat", ""}, "PAGER": {"cat", ""}, "MANPAGER": {"cat", ""}}
 # In others a byte of a letter may be a backslash, so that the shell reads another line than was judged.
 _LOCALE = re.compile(r"(?:C|POSIX|(?:C|[a-z]{2,3}(?:_[A-Z]{2})?)\.(?:UTF|utf)-?8)?")
-# Neither an option, nor code, nor the name of a file elsewhere.
-_HARMLESS_VALUE = re.compile(r"(?:[\w.,:@%+][\w.,:@%+=/ -]*)?")
+_LANGUAGE = r"(?:C|POSIX|[a-z]{2,3}(?:_[A-Z]{2})?(?:\.(?:UTF|utf)-?8)?)"
+_LANGUAGES = re.compile(rf"(?:{_LANGUAGE}(?::{_LANGUAGE})*)?")
+_ZONE = re.compile(
+    r"(?:[A-Za-z]{1,8}(?:[-+]?[0-9]{1,2}(?:[A-Z]{3,4})?)?|[A-Z][A-Za-z]+(?:/[A-Z][A-Za-z_-]*(?:[-+][0-9]{1,2})?){1,2})?"
+)
+_TERMINAL = re.compile(r"(?:[a-z][a-z0-9+.-]*)?")
 _SWITCH = re.compile(r"[0-9]*|true|false|yes|no|on|off")
+_LETTERS = re.compile(r"[A-Za-z0-9]*")
+# Neither an option, nor code, nor the name of a file elsewhere.
+_PLAIN_WORD = re.compile(r"(?:[A-Za-z0-9_*][A-Za-z0-9_.,:=+*-]*)?")
+# Which variables may be exported, and with which values: programs that get these do what they do anyway. Positive,
+# since for others even a number is the name of a file that gives orders: `APT_CONFIG=1`.
+_EXPORTED = {
+    **dict.fromkeys(("LANGUAGE",), _LANGUAGES),
+    **dict.fromkeys(("TZ",), _ZONE),
+    **dict.fromkeys(("TERM",), _TERMINAL),
+    **dict.fromkeys(names("MPLBACKEND DEBIAN_FRONTEND NODE_ENV GOOS GOARCH PYTHONHASHSEED RUST_BACKTRACE"), _LETTERS),
+    **dict.fromkeys(names("CI DEBUG VERBOSE RUST_LOG LOG_LEVEL PYTHONIOENCODING CARGO_TERM_COLOR"), _PLAIN_WORD),
+    **dict.fromkeys(
+        names(
+            """
+            NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLUMNS LINES PORT SOURCE_DATE_EPOCH PYTHONUNBUFFERED
+            PYTHONDONTWRITEBYTECODE PYTHONUTF8 PYTHONFAULTHANDLER GOMAXPROCS CGO_ENABLED GIT_TERMINAL_PROMPT
+            GIT_PAGER_IN_USE GIT_OPTIONAL_LOCKS PIP_NO_INPUT PIP_DISABLE_PIP_VERSION_CHECK CCACHE_DISABLE
+            OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS TOKENIZERS_PARALLELISM TF_CPP_MIN_LOG_LEVEL
+            CUDA_VISIBLE_DEVICES NODE_NO_WARNINGS
+            """
+        ),
+        _SWITCH,
+    ),
+}
+# These may be exported already.
+_ALWAYS_CHECKED = frozenset({"LANGUAGE", "TZ", "TERM"})
+_EXAMPLES = {
+    "LANGUAGE": "use names of languages, such as de_DE:en",
+    "TZ": "use the name of a zone, such as UTC or Europe/Berlin",
+    "TERM": "use the name of a terminal, such as xterm-256color",
+}
+_VALUES = {"GIT_PAGER": {"cat", ""}, "PAGER": {"cat", ""}, "MANPAGER": {"cat", ""}}
 _COUNTED_BY_BASH = names("RANDOM SECONDS LINENO")
 _NUMBER = re.compile(r"-?[0-9]+")
 _NUMBERS = re.compile(r"\{-?[0-9]+\.\.-?[0-9]+\}|\$\(seq( [0-9]+)+\)")
@@ -115,10 +143,10 @@ class VariableTracker:
         return None if name in self._inherited else self._values.get(name, ())
 
     def _is_own(self, name: str, at: int) -> bool:
-        """Whether it has a value of this script or none: names with capitals may come from the environment."""
+        """Whether it surely has a value of this script: otherwise it may come from the environment."""
         if name in self._inherited:
             return False
-        return name.islower() or any(start <= at <= end for start, end in self._settled.get(name, ()))
+        return any(start <= at <= end for start, end in self._settled.get(name, ()))
 
     def is_number(self, name: str, at: int) -> bool:
         if name in _COUNTED_BY_BASH:
@@ -158,13 +186,14 @@ class VariableTracker:
             if found is None:
                 raise RefusalError(*shown, "arithmetic: not understood", "use numbers and names of numbers alone")
             name = (found["name"] or "").strip("${}")
-            if name and name not in "#?" and "#" not in name and not self.is_number(name, shown[0]):
+            is_set = _SETTING.match(text, at) is not None  # and its value is not read
+            if name and name not in "#?" and "#" not in name and not is_set and not self.is_number(name, shown[0]):
                 why = f"arithmetic would evaluate the value of {name} as code, and it is not surely a number"
                 raise RefusalError(*shown, why, f"set {name} to plain numbers alone before, or compare with [ ... ]")
             at = found.end()
         if _ASSIGNING.search(text):
             for name in re.findall(r"[A-Za-z_]\w*", text):
-                check_assignment(name, (), shown)
+                check_assignment(name, (known("0"),), shown)
 
 
 def assigned_numbers(arithmetic: Iterable[Arithmetic]) -> Iterator[Assignment]:
@@ -175,26 +204,37 @@ def assigned_numbers(arithmetic: Iterable[Arithmetic]) -> Iterator[Assignment]:
 
 
 def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int], *, is_exported: bool = False) -> None:
-    """Raises RefusalError for a variable that others take orders from, or may."""
+    """Raises RefusalError for a variable that others take orders from, or may.
+
+    Without `values` the value comes from elsewhere.
+    """
     if name in _EXPORTED:
-        texts = ["-" if word.text is None else word.text for word in values]
-        if is_exported and not (texts and all(map(_HARMLESS_VALUE.fullmatch, texts))):
-            why = f"{name} is exported, with a value that is not known to be harmless"
-            raise RefusalError(*shown, why, "use a plain word")
+        if (is_exported or name in _ALWAYS_CHECKED) and not _are_all(_EXPORTED[name], values):
+            why = f"{name} goes to programs, with a value that is not known to be harmless"
+            raise RefusalError(*shown, why, _EXAMPLES.get(name, "use a plain word or a number"))
         return
     if values and all(word.text in _VALUES.get(name, ()) for word in values):
         return
     if name == "LANG" or name.startswith("LC_"):
-        if all(word.text is not None and _LOCALE.fullmatch(word.text) for word in values):
+        if _are_all(_LOCALE, values):
             return
         raise RefusalError(*shown, f"{name} changes how the shell reads letters", "use C.UTF-8 or another UTF-8 locale")
-    if name == "_" or _is_influential(name):
+    check_name(name, shown)
+    if is_exported and not (name.islower() and _are_all(_SWITCH, values)):
+        why = f"programs may take orders from {name}, which is exported"
+        fix = "set it where the run is started (-e, or env= in Python), or do not export it"
+        raise RefusalError(*shown, why, f"{fix}; variables such as CI, DEBUG, NO_COLOR and TZ may be exported")
+
+
+def check_name(name: str, shown: tuple[int, int]) -> None:
+    """The same for a variable whose value is taken away, or goes to programs as it is."""
+    if name not in _EXPORTED and (name == "_" or _is_influential(name)):
         why = f"{name} changes how commands are found or what they do"
         raise RefusalError(*shown, why, "leave it as it is; the policy's author can set it for the whole sandbox")
-    is_switch = bool(values) and all(word.text is not None and _SWITCH.fullmatch(word.text) for word in values)
-    if is_exported and not is_switch:
-        why = f"programs may take orders from {name}, which is exported"
-        raise RefusalError(*shown, why, "set it where the run is started (-e, or env= in Python), or do not export it")
+
+
+def _are_all(allowed: re.Pattern[str], values: tuple[Word, ...]) -> bool:
+    return bool(values) and all(word.text is not None and allowed.fullmatch(word.text) for word in values)
 
 
 def _is_influential(name: str) -> bool:

@@ -32,6 +32,7 @@ from fumehood.policy.commands.syntax import (
 METACHARACTERS = " \t\n;&|()<>"
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _SUBSCRIPT = re.compile(r"\[([@*]|-?[0-9]+|\$?[A-Za-z_][A-Za-z0-9_]*)\]")
+_BARE = re.compile(r"\$(?![{('\"])")
 _OPERATOR = re.compile(r":[-+?]|[-+?]|##?|%%?|//?|\^\^?|,,?|:(?=[0-9]+(?::[0-9]+)?\})")
 _ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(?:[^'\"]*:)?")
@@ -97,18 +98,22 @@ class WordReader:
     def word(self, *, is_value: bool = False) -> Word:
         """Up to the next metacharacter. The value of an assignment is neither split nor a pattern."""
         start, pieces, opened, is_braced = self.at, list[Piece](), -1, False
+        is_bare, has_mark = False, False
         while self.at < self.end and (self.peek() not in METACHARACTERS or self._is_process_substitution()):
             char = self.peek()
             if char == "{" and opened < 0 and not is_value:
-                opened = len(pieces)
+                # `$x{a,b}` is `$xa $xb`: braces are replaced before variables.
+                opened, has_mark = len(pieces) - is_bare, is_bare
             elif char in ",." and opened >= 0:
                 is_braced = True
+            is_bare = _BARE.match(self.source, self.at, self.end) is not None
+            has_mark = has_mark or (is_bare and opened >= 0)
             pieces += self._unquoted(is_value, start)
         if is_braced:
             self.bash_only(start, "a word with braces")
             # Braces make several words of one, so only what stands before them is sure.
-            inner = pieces[opened:]
-            pieces = [*pieces[:opened], BRACE if all(isinstance(piece, str) for piece in inner) else MANY]
+            is_known = not has_mark and all(isinstance(piece, str) for piece in pieces[opened:])
+            pieces = [*pieces[:opened], BRACE if is_known else MANY]
         found = tuple(_decoded(piece) for piece in joined(pieces))
         return Word(found, start, self.at, str(_decoded(self.source[start : self.at])))
 

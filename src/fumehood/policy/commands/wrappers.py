@@ -47,7 +47,10 @@ def unwrap_by(name: str, wrapper: WrapperOptions, arguments: Sequence[Word]) -> 
     inside = InnerCommands()
     if wrapper.takes_assignments:
         inside.assignments += [word for option, word in values if option in ("-u", "--unset") and name == "env"]
-    while wrapper.takes_assignments and place < len(arguments) and _ASSIGNMENT.match(arguments[place].prefix):
+    while wrapper.takes_assignments and place < len(arguments) and "=" in arguments[place].prefix:
+        if _ASSIGNMENT.match(arguments[place].prefix) is None:
+            why = f"{name} takes {arguments[place].raw} for a variable, and runs the next word"
+            _refuse(arguments[place], why, "use a name of letters, digits and _")
         if arguments[place].is_many:
             _refuse(
                 arguments[place], f"{arguments[place].raw} may become several words, of which {name} runs the second"
@@ -137,7 +140,10 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> InnerCommands:
         elif word.text in _EXECUTING:
             inner: list[Word] = []
             is_tame = _finds_plain_names(arguments[: place - 1])
-            while place < len(arguments) and arguments[place].text != ";" and not _ends_batch(arguments, place):
+            takes_batch = word.text == "-exec"  # `-ok` asks for each file, and knows no +
+            while place < len(arguments) and arguments[place].text != ";":
+                if takes_batch and _ends_batch(arguments, place):
+                    break
                 inner.append(_replaced(_not_syntax(arguments[place]), is_tame=is_tame))
                 place += 1
             if not inner or place >= len(arguments):

@@ -29,7 +29,7 @@ _HARMLESS_DOTS = names(
 # Files of git, which takes any folder that has them for a repository.
 _OF_REPOSITORIES = names("config config.worktree HEAD commondir gitdir attributes")
 _HOOKS = "hooks"
-_PACKED = re.compile(r"[._-](?:gz|z|Z|tgz|taz|xz|lzma|txz|tlz|t?bz2?|t?zst|t?lz4)$")
+_PACKED = re.compile(r"[._-](?:t?gz|z|taz|t?xz|lz|lzma|tlz|t?bz2?|t?zst|t?lz4)\Z", re.IGNORECASE)
 _MOST_PATHS = 1000
 # Data, whatever stands before it.
 _DATA = re.compile(

@@ -49,6 +49,9 @@ REFUSED_ALL_THE_SAME = frozenset(
             "git log $range --oneline",
         ),
         *('while read -r f; do wc -l < "$f"; done < list.txt', 'printf "%s $unit\\n" "$n"', 'echo "one \\\ntwo"'),
+        *('if [ -f a ]; then f=a; else f=b; fi; sort "$f"', '[ -f a.txt ] && f=a.txt; sort "$f"'),
+        "(( n = 5 )); echo $((n + 1))",
+        *("env A=1 ls", "export FOO=1; ls", "FOO=1; export FOO; ls"),
     }
 )
 

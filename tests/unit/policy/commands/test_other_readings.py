@@ -70,3 +70,39 @@ def test_what_looks_like_it_stays_allowed() -> None:
         "echo {a,b} > out.txt",
     ):
         assert allows(line, "cat", "echo", "echo *", "ls", "date"), line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("env pip-x=1 touch pwn", "env -i pip-x=1 touch pwn", "env CI=1 pip-x=1 touch pwn", "env -- pip-=1 touch pwn"),
+        *("env pip-x=1 pip-y", "sudo pip-x=1 touch pwn", "nice env pip-x= touch pwn"),
+    ],
+)
+def test_env_takes_every_word_with_an_equals_sign_for_a_variable(line: str) -> None:
+    assert not allows(line, "env", "sudo", "nice", "pip-*")
+    assert allows("env CI=1 pip-x a=b", "env", "pip-*")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "docker scan x",
+            "docker -D nosuch",
+            "docker restart x",
+            "podman machine x",
+            "helm secrets x",
+            "helm template x",
+        ),
+        *("gh nosuch", "brew nosuch", "uv venv", "systemctl restart x", "aws nosuch", "aws configure set a b"),
+        *("gcloud components x", "gcloud compute ssh x", "kubectl nosuch", "npm nosuch", "pip nosuch", "git nosuch"),
+    ],
+)
+def test_a_sub_command_that_may_be_a_plugin_or_run_code_needs_a_rule(line: str) -> None:
+    words = [word for word in line.split() if not word.startswith("-")]
+    assert not allows(line, words[0])
+    assert not allows(line, f"{words[0]} *")
+    assert allows(line, f"{words[0]} {words[1]}")
+    for harmless in ("docker ps -a", "helm list", "gh pr list", "systemctl status x", "aws s3 ls", "brew list"):
+        assert allows(harmless, harmless.split()[0]), harmless
