@@ -117,7 +117,7 @@ class CommandChecker:
         exported = self._exported
         for simple in script.commands:
             simple.words = list(map(names.settled, simple.words))
-        is_astray = is_astray or goes_astray(script.commands)
+        is_astray = is_astray or goes_astray(script.commands, self._writable)
         moves = any(simple.words and simple.words[0].text in ("cd", "pushd", "popd") for simple in script.commands)
         scope = Scope(source, script, depth, WriteTargets(self._writable, is_astray), moves)
         for assignment in (*script.assigned, *(given for given in assignments if given.name in exported)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fumehood.policy.commands import programs
@@ -14,7 +15,7 @@ from fumehood.policy.commands.program_name import ResolvedCommand, is_known_tool
 from fumehood.policy.commands.rules import CommandRule, parse_rule, rule_for
 from fumehood.policy.commands.scope import NamedCommand
 from fumehood.policy.commands.syntax import Word
-from fumehood.policy.commands.write_targets import WriteTargets
+from fumehood.policy.commands.write_targets import WriteTargets, is_astray
 
 if TYPE_CHECKING:
     from fumehood.policy.command_rules import Commands
@@ -50,7 +51,7 @@ class RuleChecker:
     def check_allowed(self, command: NamedCommand) -> frozenset[str]:
         """The options that rules spell."""
         name, program, arguments = command.name, command.program, command.arguments
-        resolved, targets = command.resolved, command.scope.targets
+        resolved, targets = command.resolved, _targets_of(command)
         matching = self._matching(command)
         if not matching:
             raise RefusalError(*command.span, *self._lack(command))
@@ -121,6 +122,14 @@ class RuleChecker:
         if is_named and resolved.subcommand is None and command.arguments:
             return f"{program} is not allowed with these words", "put the sub-command first and write its words out"
         return f"{rule} is not allowed", f"add {rule!r} to commands.allow"
+
+
+def _targets_of(command: NamedCommand) -> WriteTargets:
+    """`git -C x` writes in that folder."""
+    targets, words = command.scope.targets, command.resolved.before
+    folders = [word for before, word in pairwise(words) if command.name == "git" and before.text == "-C"]
+    is_doubtful = targets.is_doubtful or any(is_astray(folder, targets.writable) for folder in folders)
+    return replace(targets, is_doubtful=is_doubtful)
 
 
 def _parts(name: str, resolved: ResolvedCommand) -> Iterator[tuple[str, list[Word], int]]:

@@ -362,6 +362,35 @@ def test_files_are_written_only_where_the_sandbox_lets_them_be() -> None:
         assert judge(commands, line, writable=("/data",)).allowed
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("echo x > ../etc/passwd", "install -m 755 x ../../usr/local/bin/ls", "cd /etc; echo x > passwd"),
+        *(
+            "tar xf a.tar -C /usr/local/bin",
+            "tar xf a.tar --directory=/etc",
+            "cd /usr/local/bin; tar xf /workspace/a.tar",
+        ),
+        *("find / -name '*.py' -exec tee {} \\;", "find .. -name '*.py' -exec tee {} \\;"),
+        *("find . /etc -name '*.py' -exec tee {} \\;", "find -L . -name '*.py' -exec tee {} \\;"),
+        "d=..; find \"./$d\" -name '*.py' -exec tee {} \\;",
+        'x=/etc/cron.d/x; echo > "$x.txt"',
+        "echo PROC | tee ../../../proc/self/fd/3 3<.git/description",
+        *("ln -s ../../../proc/self/fd l; tee l/3", "cd /proc/self/fd; tee 3 3< .git/config"),
+        *("cp -a /proc/self/fd p; tee p/3 3< .git/config", "cp -P /proc/self/root r; tee r/etc/passwd"),
+        *("cp -r /dev/fd p; tee p/3 3< .git/config", "rsync -a /proc/self/root r", "cp -rLP /proc/self/root r"),
+        *("pushd /etc; echo x > passwd", "cd /etc; bash -c 'echo x > passwd'", "bash -c 'cd /etc; echo x > passwd'"),
+        *("cd .git/hooks; unzip /tmp/a.zip", "cd .git/hooks; split /tmp/a.txt", "cd .git/hooks; csplit /tmp/a.txt 1"),
+        *("git -C .git/hooks init x", "git -C .. init x", "git -C /etc archive -o x.tar HEAD", "cd ..; git clone ./x"),
+        *("dd if=a.txt of=../x.txt", "curl -o ../x https://a.example", "split a.txt ../x", "gzip -d ../x.gz"),
+        *("chmod 777 ../x", "sed -i s/a/b/ ../x.txt", "git mv a ../b"),
+    ],
+)
+def test_nothing_is_written_outside_of_the_places_for_it(line: str) -> None:
+    commands = Commands(allow=("*", "bash"))
+    assert not judge(commands, line).allowed
+
+
 def test_sh_is_not_read_as_bash() -> None:
     commands = Commands(allow=("ls",))
     for line in ("((1))", "[[ -f x ]]", "ls &> x", "ls |& ls", "ls <<< x", "ls $'x'", "ls <(ls)", "x=(1)"):
