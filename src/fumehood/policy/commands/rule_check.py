@@ -86,7 +86,7 @@ class RuleChecker:
 
     def _matching(self, command: NamedCommand) -> list[CommandRule]:
         program, arguments, resolved = command.program, command.arguments, command.resolved
-        if program.startswith(".") and "/" in program and command.scope.moves:
+        if "/" in program and not program.startswith("/") and command.scope.moves:
             return []
         found = [
             rule
@@ -108,9 +108,9 @@ class RuleChecker:
         rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
         if program.startswith("-") or "=" in program:
             return f"{program} is not the name of a program", "write the name of the program in its place"
-        if program.startswith(".") and "/" in program and command.scope.moves:
+        if "/" in program and not program.startswith("/") and command.scope.moves:
             why = f"the line changes the folder, so that it is not known which program {program} is"
-            return why, "leave cd out, or write the whole path of the program"
+            return why, "leave cd (or cwd) out, or write the whole path of the program"
         if resolved.runs_code:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:

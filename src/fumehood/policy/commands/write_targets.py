@@ -16,7 +16,7 @@ from math import prod
 
 from fumehood.policy.commands.decision import RefusalError
 from fumehood.policy.commands.rules import matches
-from fumehood.policy.commands.syntax import GLOB, Hole, Piece, Redirection, SimpleCommand, Word, joined
+from fumehood.policy.commands.syntax import GLOB, Hole, Piece, Redirection, SimpleCommand, Word, joined, known
 from fumehood.policy.commands.variables import names
 
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")
@@ -137,6 +137,16 @@ def is_astray(folder: Word, writable: Sequence[str]) -> bool:
     if is_hidden_or_remote(folder) or _may_be_hooks(folder):
         return True
     return not all(_is_inside(path, writable) for path in _paths(folder))
+
+
+def begins_astray(cwd: str, writable: Sequence[str]) -> bool:
+    """The same for the folder where a run begins, if one is given; the kernel follows links before `..`."""
+    return bool(cwd) and (is_astray(known(cwd), writable) or _goes_up(cwd))
+
+
+def is_elsewhere(cwd: str, workspace: str) -> bool:
+    """Whether a run begins in another folder than the one that relative paths of rules are meant for."""
+    return _goes_up(cwd) or posixpath.normpath(posixpath.join(workspace, cwd)) != workspace
 
 
 def _is_inside(path: str, writable: Sequence[str]) -> bool:
