@@ -88,7 +88,7 @@ class CommandChecker:
     def __init__(self, commands: Commands, writable: Sequence[str], cwd: str) -> None:
         self._rules = RuleChecker(commands)
         self._writable = writable
-        self._targets = WriteTargets(writable, begins_astray(cwd, writable))
+        self._targets = WriteTargets(writable, begins_astray(cwd, writable), self._rules.files_to_run(writable))
         self._moves = is_elsewhere(cwd, writable[0])
         """Whether any script so far changes the folder: a shell inside of it begins there."""
         self._denied: list[Decision[SourceSpan]] = []

@@ -29,6 +29,7 @@ _KEEPING_LINKS = {
     "cp": _NOT_FOLLOWING | names("-r -R --recursive"),
     "rsync": names("-a -l --archive --links"),
 }
+_KEEPING_NAMES = names("cp mv rsync")
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
 _LISTS_OF_ZIP = names("-x -i --exclude")
 _LIKE_OPTION = re.compile(r"-[^0-9]")
@@ -263,6 +264,9 @@ class _ArgumentReader:
         ):
             why = f"{link.raw} may be a link, or hold links, by which a later command would write elsewhere"
             return self._operand(link, why, "copy without -a, -d and -P, and with -L")
+        named = operands if self.name in _KEEPING_NAMES else ()
+        if program := next(filter(self.targets.may_be_program, named), None):
+            return self._operand(program, f"a rule lets a file of the name {program.raw} be run", "copy another file")
         is_counted = bool(marks & {">second", ">prefix", ">first"})
         relevant = operands[:1] if ">first" in marks else operands
         if many := next((word for word in relevant if is_counted and word.is_many), None):
@@ -272,7 +276,8 @@ class _ArgumentReader:
         for word in self._written(marks, operands):
             is_kept = ">kept" in marks or (">moved" in marks and word not in last)
             final = _without_globs(word) if is_kept else _as_written(word, marks)
-            if found := self.targets.problem(final, is_unpacked=">unpacked" in marks):
+            targets = replace(self.targets, programs=frozenset()) if ">kept" in marks else self.targets
+            if found := targets.problem(final, is_unpacked=">unpacked" in marks):
                 return self._operand(word, *found)
         return None
 

@@ -32,6 +32,15 @@ class RuleChecker:
         self._allow = (_ANYTHING,) if allow is None else tuple(map(parse_rule, allow))
         self._deny = tuple(map(parse_rule, commands.deny))
 
+    def files_to_run(self, writable: Sequence[str]) -> frozenset[str]:
+        """The names of programs and scripts that rules give by a path that a line could write."""
+        paths = [path for rule in self._allow if (path := _file_to_run(rule))]
+        return frozenset(
+            path.rpartition("/")[2]
+            for path in paths
+            if not path.startswith("/") or any(path.startswith(f"{place}/") for place in writable)
+        )
+
     def spells(self, command: NamedCommand) -> bool:
         """Whether a rule has a word of its own for the first word after the program."""
         return any(_spells(rule, command.program, command.arguments, 0) for rule in self._allow)
@@ -122,6 +131,18 @@ class RuleChecker:
         if is_named and resolved.subcommand is None and command.arguments:
             return f"{program} is not allowed with these words", "put the sub-command first and write its words out"
         return f"{rule} is not allowed", f"add {rule!r} to commands.allow"
+
+
+def _file_to_run(rule: CommandRule) -> str | None:
+    """`./build.sh` itself, and the script of `bash build.sh`."""
+    if "/" in rule.program:
+        return rule.program
+    script = rule.words[1] if len(rule.words) > 1 else ""
+    if rule.program in programs.INTERPRETERS:  # the word may be another than a file's: `npx tsc`
+        script = script if "." in script or "/" in script else ""
+    elif rule.program not in programs.SHELLS | _SPELLED_ONLY:
+        return None
+    return None if script.startswith("-") or not script.strip("*") else script
 
 
 def _targets_of(command: NamedCommand) -> WriteTargets:

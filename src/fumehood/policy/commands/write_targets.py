@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
 from fumehood.policy.commands.decision import RefusalError
-from fumehood.policy.commands.rules import matches
+from fumehood.policy.commands.rules import matches, possibly
 from fumehood.policy.commands.syntax import GLOB, Hole, Piece, Redirection, SimpleCommand, Word, joined, known
 from fumehood.policy.commands.variables import names
 
@@ -51,6 +51,8 @@ class WriteTargets:
 
     writable: Sequence[str] = WRITABLE
     is_doubtful: bool = False
+    programs: frozenset[str] = frozenset()
+    """Names of the files that rules let be run, as patterns: whoever writes one of those decides what runs."""
 
     def problem(self, word: Word, *, is_unpacked: bool = False) -> tuple[str, str] | None:
         """Why the word is not a file that may be written, and what to do; None when it is.
@@ -64,12 +66,19 @@ class WriteTargets:
             middles = (GLOB if ".." in choice else choice for choice in found[2].split(","))
             choices = (Word(joined([found[1], middle, found[3]]), word.start, word.end, "") for middle in middles)
             return next(filter(None, (self.problem(choice, is_unpacked=is_unpacked) for choice in choices)), None)
+        if self.may_be_program(word) or (is_unpacked and self.may_be_program(_unpacked(word))):
+            return "a rule lets this file be run, so that no line may write it", "choose another name"
         texts = _texts(word, is_unpacked=is_unpacked)
         if not texts:
             return _NOT_KNOWN, "write the file's name out, or set it to a plain name in the line itself"
         if any(map(_goes_up, texts)):
             return "the path goes up with `..`", f"write the whole path, such as {self.writable[0]}/name"
         return next(filter(None, map(self._problem_of_path, map(_normal, texts))), None)
+
+    def may_be_program(self, word: Word) -> bool:
+        """By the last part of the path, wherever it lies: folders may be moved, and links lead to others."""
+        forms = [form for name in self.programs for form in (name, f"*/{name}")]
+        return bool(forms) and any(possibly(choice, form) for choice in _spelled_out(word) for form in forms)
 
     def problem_of_folder(self, word: Word) -> tuple[str, str] | None:
         """The same for a folder in which files of any name are made."""
@@ -213,6 +222,27 @@ def _is_dated(word: Word) -> bool:
     """Whether all that is not known of it is what `date` prints."""
     rest, count = _DATE.subn("", word.raw)
     return count > 0 and count == sum(not hole.is_glob for hole in word.holes) and not _NOT_PLAIN.search(rest)
+
+
+def _spelled_out(word: Word) -> list[Word]:
+    """With each choice that the line itself leaves."""
+    choices = [
+        (piece,) if isinstance(piece, str) or not piece.choices else (*piece.choices, "") for piece in word.pieces
+    ]
+    if prod(map(len, choices)) > _MOST_PATHS:
+        return [word]
+    return [replace(word, pieces=joined([*_with_globs(chosen)])) for chosen in product(*choices)]
+
+
+def _with_globs(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        parts = piece.split("*") if isinstance(piece, str) else [piece]
+        for number, part in enumerate(parts):
+            yield from (GLOB, part) if number else (part,)
+
+
+def _unpacked(word: Word) -> Word:
+    return Word(joined([*word.pieces[:-1], _PACKED.sub("", word.suffix)]), word.start, word.end, word.raw)
 
 
 def _choices(piece: Piece, *, is_data: bool) -> tuple[str, ...]:

@@ -391,6 +391,45 @@ def test_nothing_is_written_outside_of_the_places_for_it(line: str) -> None:
     assert not judge(commands, line).allowed
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("printf 'rm x' > build.sh; ./build.sh", "echo rm x >> ./build.sh", "cat x > /workspace/build.sh"),
+        *(
+            "cp x build.sh",
+            "cp sub/build.sh .",
+            "cp sub/* .",
+            "cp -t . sub/build.sh",
+            "mv x build.sh",
+            "mv sub/build.sh .",
+        ),
+        *(
+            "ln -s build.sh l; tee l",
+            "ln -sf x build.sh",
+            "sed -i s/a/b/ build.sh",
+            "sed -i s/a/b/ ./*.sh",
+            "tee sub/build.sh",
+        ),
+        *("gunzip build.sh.gz", "install x build.sh", "dd of=build.sh", "curl -o build.sh https://a.example"),
+        *(
+            'x=build.sh; echo a > "$x"',
+            "tee ./{build,x}.sh",
+            "mv sub/* .",
+            'for f in *.sh; do tee "./$f"; done',
+            "tee deploy.sh",
+        ),
+        *("find . -name '*.py' -exec tee {} \\;", "echo a > bin/tool", "echo a > scripts/a.sh", "tee main.py"),
+    ],
+)
+def test_no_line_writes_what_a_rule_lets_be_run(line: str) -> None:
+    named = ("./build.sh", "bin/tool", "bash deploy.sh", "sh scripts/*.sh", "python main.py", "/workspace/x/run.py")
+    assert allows(line.replace("./build.sh", "ls"), "*")
+    assert not allows(line, "*", *named)
+    for harmless in ("chmod +x build.sh && ./build.sh", "cat build.sh > b.txt", "echo a > src/b.py", "touch build.sh"):
+        assert allows(harmless, "*", *named), harmless
+    assert allows("echo a > tool", "*", "/opt/tool", "python -m pytest", "bash *")
+
+
 def test_sh_is_not_read_as_bash() -> None:
     commands = Commands(allow=("ls",))
     for line in ("((1))", "[[ -f x ]]", "ls &> x", "ls |& ls", "ls <<< x", "ls $'x'", "ls <(ls)", "x=(1)"):
