@@ -57,7 +57,7 @@ def _line_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
 
     writable = (*WRITABLE, *(mount.target for mount in policy.filesystem.mounts if mount.mode == "rw"))
     if request.source is None:
-        decision = judge_argv(policy.commands, request.arguments, writable=writable)
+        decision = judge_argv(policy.commands, request.arguments, writable=writable, cwd=request.cwd)
     elif request.language not in _SHELLS:
         return ()
     elif request.script_name.startswith("/"):
@@ -69,7 +69,7 @@ def _line_denials(policy: Policy, request: RunRequest) -> tuple[Denial, ...]:
         except UnicodeDecodeError as error:
             why = f"the script is not UTF-8 (byte {error.start}), so that it cannot be judged"
             return (Denial("command", request.script_name, why, remedy="write it in UTF-8"),)
-        decision = judge(policy.commands, line, is_bash=_SHELLS[request.language], writable=writable)
+        decision = judge(policy.commands, line, is_bash=_SHELLS[request.language], writable=writable, cwd=request.cwd)
     return tuple(
         Denial("command", shortened(denied.attempt.text), denied.reason, denied.rule, denied.fix)
         for denied in decision.denied

@@ -38,6 +38,36 @@ async def test_a_writable_mount_is_a_place_to_write_to() -> None:
         assert len(await denials(policy, request)) == count
 
 
+@pytest.mark.parametrize(
+    "cwd", [".git/hooks", ".git", "hooks", "/etc", "..", "src/..", "/workspace/.git", "/proc/self/fd"]
+)
+async def test_nothing_relative_is_written_where_a_cd_would_not_let_it_be(cwd: str) -> None:
+    policy = Policy(commands={"allow": ["cp", "tee", "bash"]})
+    for line in ("cp a.sample a; printf x > a", "tee a", "bash -c 'echo x > a'"):
+        assert await denials(policy, make_request(policy, line, {"language": "bash", "cwd": cwd}))
+        assert not await denials(policy, make_request(policy, line, {"language": "bash"}))
+    assert await denials(policy, make_request(policy, None, {"argv": ["tee", "a"], "cwd": cwd}))
+    assert not await denials(policy, make_request(policy, "cp a /tmp/a", {"language": "bash", "cwd": cwd}))
+
+
+@pytest.mark.parametrize("cwd", ["sub", "/workspace/sub", "/tmp", "sub/..", "../workspace"])
+async def test_a_relative_program_is_the_one_in_the_workspace(cwd: str) -> None:
+    policy = Policy(commands={"allow": ["./build.sh", "bin/build", "bash"], "enforce": "parse"})
+    for options in ({"language": "bash"}, {"argv": ["./build.sh"]}, {"argv": ["bin/build"]}):
+        source = None if "argv" in options else "./build.sh"
+        assert await denials(policy, make_request(policy, source, {**options, "cwd": cwd}))
+        for same in ("", ".", "/workspace", "/workspace/", "./"):
+            assert not await denials(policy, make_request(policy, source, {**options, "cwd": same}))
+    for line in ("cd sub; bash -c ./build.sh", "cd sub; bin/build", "bash -c 'cd sub; bash -c ./build.sh'"):
+        assert await denials(policy, make_request(policy, line, {"language": "bash"}))
+
+
+@pytest.mark.parametrize("cwd", ["sub", "/workspace/sub", "/tmp", "src/config"])
+async def test_an_ordinary_folder_is_one_to_write_in(cwd: str) -> None:
+    policy = Policy(commands={"allow": ["tee"]})
+    assert not await denials(policy, make_request(policy, "tee a.txt", {"language": "bash", "cwd": cwd}))
+
+
 async def test_a_language_needs_its_interpreter_among_the_names_where_the_kernel_holds_them() -> None:
     for commands, count in (
         ({"allow": ["ls"]}, 1),

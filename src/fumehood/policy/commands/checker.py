@@ -35,7 +35,9 @@ from fumehood.policy.commands.wrappers import InnerCommands, inner_text, unwrap,
 from fumehood.policy.commands.write_targets import (
     WRITABLE,
     WriteTargets,
+    begins_astray,
     goes_astray,
+    is_elsewhere,
 )
 from fumehood.policy.decision import Decision
 
@@ -49,42 +51,55 @@ _ASSIGNS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 def judge(
-    commands: Commands, text: str, *, is_bash: bool = True, writable: Sequence[str] = WRITABLE
+    commands: Commands, text: str, *, is_bash: bool = True, writable: Sequence[str] = WRITABLE, cwd: str = ""
 ) -> CommandDecision:
-    """A command line, as it would be given to a shell. `writable` are the folders that the sandbox lets be written."""
+    """A command line, as it would be given to a shell.
+
+    `writable` are the folders that the sandbox lets be written; `cwd` is the folder where the line begins, below the
+    first of them if it is relative, and counts as a `cd` to it would.
+    """
     if commands.is_open:
         return CommandDecision()
-    checker = CommandChecker(commands, writable)
+    checker = CommandChecker(commands, writable, cwd)
     checker.judge_text(SourceText(text, None), is_bash=is_bash, depth=0)
     return checker.decision()
 
 
-def judge_argv(commands: Commands, argv: Sequence[str], *, writable: Sequence[str] = WRITABLE) -> CommandDecision:
+def judge_argv(
+    commands: Commands, argv: Sequence[str], *, writable: Sequence[str] = WRITABLE, cwd: str = ""
+) -> CommandDecision:
     """A command that is started without a shell. Spans are those of the words as a shell would quote them."""
     if commands.is_open:
         return CommandDecision()
-    checker, words, length = CommandChecker(commands, writable), list[Word](), 0
+    checker, words, length = CommandChecker(commands, writable, cwd), list[Word](), 0
     quoted = [shlex.quote(argument) for argument in argv]
     for argument, shown in zip(argv, quoted, strict=True):
         words.append(known(argument, length, length + _bytes(shown)))
         length += _bytes(shown) + 1
     source = SourceText(" ".join(quoted), None)
     with checker.refusing(source):
-        checker.judge_words(words, Scope(source, None, 0, WriteTargets(writable)))
+        checker.judge_words(words, checker.scope(source))
     return checker.decision()
 
 
 class CommandChecker:
     """Judges one command line, and every command inside of it."""
 
-    def __init__(self, commands: Commands, writable: Sequence[str]) -> None:
+    def __init__(self, commands: Commands, writable: Sequence[str], cwd: str) -> None:
         self._rules = RuleChecker(commands)
         self._writable = writable
+        self._targets = WriteTargets(writable, begins_astray(cwd, writable), self._rules.files_to_run(writable))
+        self._moves = is_elsewhere(cwd, writable[0])
+        """Whether any script so far changes the folder: a shell inside of it begins there."""
         self._denied: list[Decision[SourceSpan]] = []
         self._exported: set[str] = set()
         """By any script so far: in a shell inside of another, what was exported stays so."""
         self._readable = frozenset({0})
         """The same for descriptors by which a file is read."""
+
+    def scope(self, source: SourceText) -> Scope:
+        """Of a command without a shell."""
+        return Scope(source, None, 0, self._targets, self._moves)
 
     def decision(self) -> CommandDecision:
         """The decision, with refusals in the order of the line."""
@@ -117,9 +132,10 @@ class CommandChecker:
         exported = self._exported
         for simple in script.commands:
             simple.words = list(map(names.settled, simple.words))
-        is_astray = is_astray or goes_astray(script.commands)
+        is_astray = is_astray or self._targets.is_doubtful or goes_astray(script.commands, self._writable)
         moves = any(simple.words and simple.words[0].text in ("cd", "pushd", "popd") for simple in script.commands)
-        scope = Scope(source, script, depth, WriteTargets(self._writable, is_astray), moves)
+        self._moves = self._moves or moves
+        scope = Scope(source, script, depth, replace(self._targets, is_doubtful=is_astray), self._moves)
         for assignment in (*script.assigned, *(given for given in assignments if given.name in exported)):
             with self.refusing(source):
                 shown, is_exported = (assignment.start, assignment.end), assignment.name in exported

@@ -16,6 +16,20 @@ from fumehood.policy.commands.write_targets import WriteTargets, is_hidden_or_re
 _PLAIN_FILE = "write the name of the file out, and ./ before it if it begins with - or @"
 _FIX = "leave it out, or add a rule that spells it to commands.allow: {!r}"
 _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
+_EXTRACTING = names("-x --extract --get")
+# With fewer operands they make files in the folder where they run, unless one of these options is given.
+_WRITING_HERE = {
+    "csplit": (1_000_000, names("-f --prefix")),
+    "git clone": (2, frozenset[str]()),
+    "split": (2, frozenset[str]()),
+    "unzip": (1_000_000, names("-d -l -v -t -p -Z")),
+}
+_NOT_FOLLOWING = names("-a -d -P --archive --no-dereference")
+_KEEPING_LINKS = {
+    "cp": _NOT_FOLLOWING | names("-r -R --recursive"),
+    "rsync": names("-a -l --archive --links"),
+}
+_KEEPING_NAMES = names("cp mv rsync")
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
 _LISTS_OF_ZIP = names("-x -i --exclude")
 _LIKE_OPTION = re.compile(r"-[^0-9]")
@@ -71,6 +85,8 @@ class _ArgumentReader:
     given: set[str] = field(default_factory=set[str])
     archives: list[Word] = field(default_factory=list[Word])
     """The archives that tar writes or reads."""
+    folders: list[Word] = field(default_factory=list[Word])
+    """The folders that tar reads from or writes into."""
 
     def unsafe_word(self) -> UnsafeWord | None:
         if found := self._old_style():
@@ -184,6 +200,8 @@ class _ArgumentReader:
             return UnsafeWord(self.at - 1, option, why, f"put the archive's name before {option}")
         if self.name == "tar" and option in ("-f", "--file"):
             self.archives.append(value)
+        if self.name == "tar" and option in ("-C", "--directory"):
+            self.folders.append(value)
         if option in self.tool.written and (found := self.targets.problem(value)):
             return UnsafeWord(self.at - 1, option, *found)
         if option in self.tool.paths and is_hidden_or_remote(value):
@@ -238,6 +256,19 @@ class _ArgumentReader:
         for word in self.archives if self.given & _MAKING_ARCHIVES else ():
             if found := self.targets.problem(word):
                 return self._operand(word, *found)
+        for word in self.folders if self.given & _EXTRACTING else ():
+            if found := self.targets.problem_of_folder(word):
+                return self._operand(word, *found)
+        if self._writes_here() and (found := self.targets.problem_of_here()):
+            return UnsafeWord(0, "", *found)
+        if link := next(
+            (word for word in operands if self._keeps_links() and self.targets.leads_elsewhere(word)), None
+        ):
+            why = f"{link.raw} may be a link, or hold links, by which a later command would write elsewhere"
+            return self._operand(link, why, "copy without -a, -d and -P, and with -L")
+        named = operands if self.name in _KEEPING_NAMES else ()
+        if program := next(filter(self.targets.may_be_program, named), None):
+            return self._operand(program, f"a rule lets a file of the name {program.raw} be run", "copy another file")
         is_counted = bool(marks & {">second", ">prefix", ">first"})
         relevant = operands[:1] if ">first" in marks else operands
         if many := next((word for word in relevant if is_counted and word.is_many), None):
@@ -247,7 +278,8 @@ class _ArgumentReader:
         for word in self._written(marks, operands):
             is_kept = ">kept" in marks or (">moved" in marks and word not in last)
             final = _without_globs(word) if is_kept else _as_written(word, marks)
-            if found := self.targets.problem(final, is_unpacked=">unpacked" in marks):
+            targets = replace(self.targets, programs=frozenset()) if ">kept" in marks else self.targets
+            if found := targets.problem(final, is_unpacked=">unpacked" in marks):
                 return self._operand(word, *found)
         return None
 
@@ -261,6 +293,20 @@ class _ArgumentReader:
         if marks & {">second", ">prefix"}:
             return operands[1:2]
         return []
+
+    def _writes_here(self) -> bool:
+        """Files whose names its words do not say."""
+        if self.name == "tar":
+            return bool(self.given & _EXTRACTING) and not self.folders
+        if self.name == "git init":
+            return not self.operands
+        least, elsewhere = _WRITING_HERE.get(self.name, (0, frozenset[str]()))
+        return len(self.operands) < least and not self.given & elsewhere
+
+    def _keeps_links(self) -> bool:
+        if self.name == "cp" and self.given & {"-L", "--dereference"} and not self.given & _NOT_FOLLOWING:
+            return False
+        return bool(self.given & _KEEPING_LINKS.get(self.name, frozenset()))
 
     def _of_dd(self, operands: list[Word]) -> UnsafeWord | None:
         for word in operands:

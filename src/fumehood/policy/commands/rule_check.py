@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fumehood.policy.commands import programs
@@ -14,7 +15,7 @@ from fumehood.policy.commands.program_name import ResolvedCommand, is_known_tool
 from fumehood.policy.commands.rules import CommandRule, parse_rule, rule_for
 from fumehood.policy.commands.scope import NamedCommand
 from fumehood.policy.commands.syntax import Word
-from fumehood.policy.commands.write_targets import WriteTargets
+from fumehood.policy.commands.write_targets import WriteTargets, is_astray
 
 if TYPE_CHECKING:
     from fumehood.policy.command_rules import Commands
@@ -30,6 +31,15 @@ class RuleChecker:
         allow = commands.allow
         self._allow = (_ANYTHING,) if allow is None else tuple(map(parse_rule, allow))
         self._deny = tuple(map(parse_rule, commands.deny))
+
+    def files_to_run(self, writable: Sequence[str]) -> frozenset[str]:
+        """The names of programs and scripts that rules give by a path that a line could write."""
+        paths = [path for rule in self._allow if (path := _file_to_run(rule))]
+        return frozenset(
+            path.rpartition("/")[2]
+            for path in paths
+            if not path.startswith("/") or any(path.startswith(f"{place}/") for place in writable)
+        )
 
     def spells(self, command: NamedCommand) -> bool:
         """Whether a rule has a word of its own for the first word after the program."""
@@ -50,7 +60,7 @@ class RuleChecker:
     def check_allowed(self, command: NamedCommand) -> frozenset[str]:
         """The options that rules spell."""
         name, program, arguments = command.name, command.program, command.arguments
-        resolved, targets = command.resolved, command.scope.targets
+        resolved, targets = command.resolved, _targets_of(command)
         matching = self._matching(command)
         if not matching:
             raise RefusalError(*command.span, *self._lack(command))
@@ -85,7 +95,7 @@ class RuleChecker:
 
     def _matching(self, command: NamedCommand) -> list[CommandRule]:
         program, arguments, resolved = command.program, command.arguments, command.resolved
-        if program.startswith(".") and "/" in program and command.scope.moves:
+        if "/" in program and not program.startswith("/") and command.scope.moves:
             return []
         found = [
             rule
@@ -107,9 +117,9 @@ class RuleChecker:
         rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
         if program.startswith("-") or "=" in program:
             return f"{program} is not the name of a program", "write the name of the program in its place"
-        if program.startswith(".") and "/" in program and command.scope.moves:
+        if "/" in program and not program.startswith("/") and command.scope.moves:
             why = f"the line changes the folder, so that it is not known which program {program} is"
-            return why, "leave cd out, or write the whole path of the program"
+            return why, "leave cd (or cwd) out, or write the whole path of the program"
         if resolved.runs_code:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:
@@ -121,6 +131,26 @@ class RuleChecker:
         if is_named and resolved.subcommand is None and command.arguments:
             return f"{program} is not allowed with these words", "put the sub-command first and write its words out"
         return f"{rule} is not allowed", f"add {rule!r} to commands.allow"
+
+
+def _file_to_run(rule: CommandRule) -> str | None:
+    """`./build.sh` itself, and the script of `bash build.sh`."""
+    if "/" in rule.program:
+        return rule.program
+    script = rule.words[1] if len(rule.words) > 1 else ""
+    if rule.program in programs.INTERPRETERS:  # the word may be another than a file's: `npx tsc`
+        script = script if "." in script or "/" in script else ""
+    elif rule.program not in programs.SHELLS | _SPELLED_ONLY:
+        return None
+    return None if script.startswith("-") or not script.strip("*") else script
+
+
+def _targets_of(command: NamedCommand) -> WriteTargets:
+    """`git -C x` writes in that folder."""
+    targets, words = command.scope.targets, command.resolved.before
+    folders = [word for before, word in pairwise(words) if command.name == "git" and before.text == "-C"]
+    is_doubtful = targets.is_doubtful or any(is_astray(folder, targets.writable) for folder in folders)
+    return replace(targets, is_doubtful=is_doubtful)
 
 
 def _parts(name: str, resolved: ResolvedCommand) -> Iterator[tuple[str, list[Word], int]]:

@@ -41,7 +41,7 @@ class Scope:
     depth: int
     targets: WriteTargets
     moves: bool = False
-    """It changes its folder, so that a relative path says nothing."""
+    """It changes its folder, or begins in another, so that a relative path says nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ class Hole:
     is_never_empty: bool = False
     choices: tuple[str, ...] = ()
     """What it may be, where the line itself says so, with * for what a glob finds."""
+    trimmed: tuple[str, str] | None = None
+    """For `${f%.txt}` the variable and the ending that its value loses."""
 
     @property
     def may_fall_apart(self) -> bool:

@@ -167,6 +167,12 @@ class VariableTracker:
         return replace(word, pieces=tuple(self._settled_piece(piece, word.start) for piece in word.pieces))
 
     def _settled_piece(self, piece: Piece, at: int) -> Piece:
+        if isinstance(piece, Hole) and piece.trimmed:
+            name, ending = piece.trimmed
+            whole = self._settled_piece(Hole(piece.is_many, name), at)
+            if isinstance(whole, str) or not whole.choices:
+                return piece
+            return replace(whole, choices=tuple(dict.fromkeys(_trimmed(whole.choices, ending))))
         if isinstance(piece, str) or piece.name is None:
             return piece
         values = self._summary(piece.name) if self._is_own(piece.name, at) else _NO_VALUES
@@ -262,6 +268,13 @@ def _is_found(word: Word) -> bool:
         return False
     text = _pattern(word).replace("*", "x")
     return _PLAIN_VALUE.fullmatch(text) is not None
+
+
+def _trimmed(patterns: Iterable[str], ending: str) -> Iterator[str]:
+    for pattern in patterns:
+        yield from (pattern, pattern.removesuffix(ending))
+        if "*" in pattern:  # what it finds may have that ending, and lose more than stands in the pattern
+            yield pattern[: pattern.rindex("*") + 1]
 
 
 def _pattern(word: Word) -> str:

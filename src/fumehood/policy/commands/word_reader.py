@@ -33,6 +33,7 @@ METACHARACTERS = " \t\n;&|()<>"
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _SUBSCRIPT = re.compile(r"\[([@*]|-?[0-9]+|\$?[A-Za-z_][A-Za-z0-9_]*)\]")
 _BARE = re.compile(r"\$(?![{('\"])")
+_ENDING = re.compile(r"\.[A-Za-z0-9]+")
 _OPERATOR = re.compile(r":[-+?]|[-+?]|##?|%%?|//?|\^\^?|,,?|:(?=[0-9]+(?::[0-9]+)?\})")
 _ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(?:[^'\"]*:)?")
@@ -304,7 +305,9 @@ class WordReader:
             if operator[0][0] in "/^," or operator[0] == ":":
                 self.bash_only(start, f"${{...{operator[0]}}}")
             self._operand(start, is_quoted=is_quoted)
-            value = Hole(value.is_many)
+            ending = self.source[operator.end() : self.at]
+            is_trimmed = operator[0] == "%" and value.name is not None and _ENDING.fullmatch(ending)
+            value = Hole(value.is_many, trimmed=(value.name or "", ending) if is_trimmed else None)
         if self.peek() != "}":
             self._refuse_expansion(start)
         self.at += 1

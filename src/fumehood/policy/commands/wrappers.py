@@ -12,6 +12,7 @@ from fumehood.policy.commands.programs import READABLE_SHELLS, WRAPPERS, Wrapper
 from fumehood.policy.commands.rules import rule_for
 from fumehood.policy.commands.syntax import ONE, PLAIN, Word, known, rest_of_line
 from fumehood.policy.commands.tools import FIND_FLAGS, FIND_VALUED
+from fumehood.policy.commands.write_targets import WRITABLE, is_astray
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _EXECUTING = frozenset({"-exec", "-ok"})
@@ -21,6 +22,7 @@ _WITH_ENDING = re.compile(
     r"[\w*?-]+\.(?:txt|log|csv|tsv|md|rst|html|xml|css|py|pyi|js|mjs|jsx|ts|tsx|c|h|cc|cpp|hpp|go|rs|java|rb|json|ya?ml|toml|sql)"
 )
 _CHOOSING = frozenset({"!", "-not", "-o", "-or", ",", "("})
+_FOLLOWING = frozenset({"-L", "-follow"})
 
 
 @dataclass(slots=True)
@@ -165,16 +167,13 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> InnerCommands:
 
 
 def _finds_plain_names(arguments: Sequence[Word]) -> bool:
-    """Only names with an ending, in folders that are not hidden, by what stands before the command."""
+    """Only names with an ending, in folders that may be written, by what stands before the command."""
     texts = [word.text or "" for word in arguments]
     named = any(before in ("-name", "-iname") and _WITH_ENDING.fullmatch(text) for before, text in pairwise(texts))
-    folders = next((texts[:number] for number, text in enumerate(texts) if text[:1] in ("-", "(", "!")), texts)
-    parts = [part for folder in folders for part in folder.split("/")]
-    return (
-        named
-        and not _CHOOSING & set(texts)
-        and not any(part.startswith(".") and part not in (".", "..") for part in parts)
-    )
+    words = [word for word in arguments if word.text not in ("-H", "-P")]
+    count = next((number for number, word in enumerate(words) if word.prefix[:1] in ("-", "(", "!")), len(words))
+    is_elsewhere = any(is_astray(folder, WRITABLE) for folder in words[:count])
+    return named and not (_CHOOSING | _FOLLOWING) & set(texts) and not is_elsewhere
 
 
 def _ends_batch(arguments: Sequence[Word], place: int) -> bool:

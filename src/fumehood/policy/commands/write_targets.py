@@ -1,21 +1,22 @@
 """Where a line may write: redirections, and the output files that arguments of tools name.
 
-Plain names in the folder where the line begins, or in places that the policy lets be written. Not hidden files and
-folders, nor names by which programs find their orders: who writes `.git/config` decides what `git status` starts.
+Plain names below the folder where the line begins, or in places that the policy lets be written: nothing that goes up
+with `..`, which leads elsewhere through a link. Not hidden files and folders, nor names by which programs find their
+orders: who writes `.git/config` decides what `git status` starts.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
 from fumehood.policy.commands.decision import RefusalError
-from fumehood.policy.commands.rules import matches
-from fumehood.policy.commands.syntax import GLOB, Hole, Piece, Redirection, SimpleCommand, Word, joined
+from fumehood.policy.commands.rules import matches, possibly
+from fumehood.policy.commands.syntax import GLOB, Hole, Piece, Redirection, SimpleCommand, Word, joined, known
 from fumehood.policy.commands.variables import names
 
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")
@@ -31,19 +32,27 @@ _OF_REPOSITORIES = names("config config.worktree HEAD commondir gitdir attribute
 _HOOKS = "hooks"
 _PACKED = re.compile(r"[._-](?:t?gz|z|taz|t?xz|lz|lzma|tlz|t?bz2?|t?zst|t?lz4)\Z", re.IGNORECASE)
 _MOST_PATHS = 1000
-# Data, whatever stands before it.
+# Data, of which it does not matter whether a variable in its name is empty.
 _DATA = re.compile(
     r"[\w./ -]*\.(?:txt|log|csv|tsv|md|rst|out|err|sorted|bak|old|orig|new|tmp|html|xml|jsonl|ndjson|png|jpe?g|"
     r"gif|svg|pdf|gz|tgz|tar|zip|bz2|xz|zst|diff|patch|sha256|md5|lst|list|dat|data)"
 )
+# Of a word whose other parts are known: what `date` prints has neither dots nor slashes.
+_DATE = re.compile(r"\$\(date (?:-u )?(?:\+[%YmdHMSFsjyN_-]+|\"\+[%YmdHMSFsjyN_-]+\"|'\+[%YmdHMSFsjyN_-]+')\)")
+_NOT_PLAIN = re.compile(r"[$`'\\<>]")
+# The line cannot set these: the folder where it is, and the home folder.
+_FOLDERS = frozenset({"PWD", "HOME"})
+_NOT_KNOWN = "it cannot be known which file this writes"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTargets:
-    """`writable` are folders; `is_doubtful` when the line goes to a folder that is not known, or hidden."""
+    """`writable` are folders; `is_doubtful` when the line goes to a folder that is hidden, not known or elsewhere."""
 
     writable: Sequence[str] = WRITABLE
     is_doubtful: bool = False
+    programs: frozenset[str] = frozenset()
+    """Names of the files that rules let be run, as patterns: whoever writes one of those decides what runs."""
 
     def problem(self, word: Word, *, is_unpacked: bool = False) -> tuple[str, str] | None:
         """Why the word is not a file that may be written, and what to do; None when it is.
@@ -57,10 +66,32 @@ class WriteTargets:
             middles = (GLOB if ".." in choice else choice for choice in found[2].split(","))
             choices = (Word(joined([found[1], middle, found[3]]), word.start, word.end, "") for middle in middles)
             return next(filter(None, (self.problem(choice, is_unpacked=is_unpacked) for choice in choices)), None)
-        paths = _paths(word, is_unpacked=is_unpacked)
-        if not paths:
-            return "it cannot be known which file this writes", "write the file's name out, or end it in .txt"
-        return next(filter(None, map(self._problem_of_path, paths)), None)
+        if self.may_be_program(word) or (is_unpacked and self.may_be_program(_unpacked(word))):
+            return "a rule lets this file be run, so that no line may write it", "choose another name"
+        texts = _texts(word, is_unpacked=is_unpacked)
+        if not texts:
+            return _NOT_KNOWN, "write the file's name out, or set it to a plain name in the line itself"
+        if any(map(_goes_up, texts)):
+            return "the path goes up with `..`", f"write the whole path, such as {self.writable[0]}/name"
+        return next(filter(None, map(self._problem_of_path, map(_normal, texts))), None)
+
+    def may_be_program(self, word: Word) -> bool:
+        """By the last part of the path, wherever it lies: folders may be moved, and links lead to others."""
+        forms = [form for name in self.programs for form in (name, f"*/{name}")]
+        return bool(forms) and any(possibly(choice, form) for choice in _spelled_out(word) for form in forms)
+
+    def problem_of_folder(self, word: Word) -> tuple[str, str] | None:
+        """The same for a folder in which files of any name are made."""
+        return self.problem(Word(joined([*word.pieces, "/"]), word.start, word.end, f"{word.raw}/"))
+
+    def problem_of_here(self) -> tuple[str, str] | None:
+        """The same for the folder where the line is."""
+        return self._problem_of_path("x")
+
+    def leads_elsewhere(self, word: Word) -> bool:
+        """Whether a path may be outside of the places that may be written: a link that is kept leads anywhere then."""
+        texts = _texts(word)
+        return not texts or any(_goes_up(text) or not _is_inside(_normal(text), self.writable) for text in texts)
 
     def _problem_of_path(self, path: str) -> tuple[str, str] | None:
         if _CHARACTERS.fullmatch(path.replace("*", "x")) is None:
@@ -71,7 +102,8 @@ class WriteTargets:
             fix = "end it as *.txt does, so that it finds no such file" if "*" in path else "choose another name"
             return "programs may take orders from this file, or from files in this folder", fix
         if self.is_doubtful and not path.startswith("/"):
-            return "the line changes to a folder that is hidden or not known", "name the folder, or write to /tmp"
+            why = "the line changes to a folder that is hidden, not known or no place to write to"
+            return why, "name the folder, or write to /tmp"
         return None
 
     def check_redirection(self, redirection: Redirection) -> None:
@@ -81,7 +113,7 @@ class WriteTargets:
             return
         shown = (redirection.start, redirection.end)
         if redirection.operator not in _READING and any(hole.is_many and not hole.is_plain for hole in target.holes):
-            raise RefusalError(*shown, "it cannot be known which file this writes", "write the file's name out")
+            raise RefusalError(*shown, _NOT_KNOWN, "write the file's name out")
         if redirection.operator not in _READING and (found := self.problem(target)):
             raise RefusalError(*shown, *found)
 
@@ -96,15 +128,44 @@ def _may_be_hooks(word: Word) -> bool:
     return any(_may_be(part, _HOOKS) for path in _paths(word) for part in path.split("/"))
 
 
-def goes_astray(commands: Sequence[SimpleCommand]) -> bool:
+def goes_astray(commands: Sequence[SimpleCommand], writable: Sequence[str]) -> bool:
     """Whether a line changes to a folder of which it is not known that it is an ordinary one."""
     folders = (simple.words[1:] for simple in commands if simple.words and simple.words[0].text in ("cd", "pushd"))
-    return any(
-        is_hidden_or_remote(word) or _may_be_hooks(word)
-        for words in folders
-        for word in words
-        if word.text not in ("-", "--")
-    )
+    return any(_are_astray(words, writable) for words in folders)
+
+
+def _are_astray(words: Sequence[Word], writable: Sequence[str]) -> bool:
+    """The shell itself takes `a/..` for no step at all; with -P the kernel does not, where `a` is a link."""
+    is_physical = any(word.prefix.startswith("-") and word.text not in ("-", "--") for word in words)
+    places = [word for word in words if word.text not in ("-", "--")]
+    return any(is_astray(word, writable) or (is_physical and any(map(_goes_up, _texts(word)))) for word in places)
+
+
+def is_astray(folder: Word, writable: Sequence[str]) -> bool:
+    """Whether it is not known that this is an ordinary folder, below the present one or in a place to write to."""
+    if is_hidden_or_remote(folder) or _may_be_hooks(folder):
+        return True
+    return not all(_is_inside(path, writable) for path in _paths(folder))
+
+
+def begins_astray(cwd: str, writable: Sequence[str]) -> bool:
+    """The same for the folder where a run begins, if one is given; the kernel follows links before `..`."""
+    return bool(cwd) and (is_astray(known(cwd), writable) or _goes_up(cwd))
+
+
+def is_elsewhere(cwd: str, workspace: str) -> bool:
+    """Whether a run begins in another folder than the one that relative paths of rules are meant for."""
+    return _goes_up(cwd) or posixpath.normpath(posixpath.join(workspace, cwd)) != workspace
+
+
+def _is_inside(path: str, writable: Sequence[str]) -> bool:
+    if not path.startswith("/"):
+        return not _goes_up(path)
+    return any(f"{path}/".startswith(f"{place}/") for place in writable)
+
+
+def _goes_up(path: str) -> bool:
+    return ".." in path.split("/")
 
 
 def _is_hidden(path: str) -> bool:
@@ -126,17 +187,23 @@ def _may_be(pattern: str, name: str) -> bool:
     return matches(pattern.lower(), name.lower()) if "*" in pattern else pattern == name
 
 
-def _paths(word: Word, *, is_unpacked: bool = False) -> list[str]:
-    """What it may be, with a letter for what is not known, and * for what a glob finds; none when it matters more."""
+def _paths(word: Word) -> list[str]:
+    return list(map(_normal, _texts(word)))
+
+
+def _texts(word: Word, *, is_unpacked: bool = False) -> list[str]:
+    """What it may be, with a letter for a plain name, and * for what a glob finds; none when it may be anything."""
     if not word.pieces or any(hole.may_fall_apart or hole.is_brace for hole in word.holes):
         return []
     pieces = word.pieces
-    if isinstance(pieces[0], Hole) and pieces[0].is_home and len(pieces) > 1:
-        pieces = pieces[1:]  # the home folder, and then what matters
-        pieces = (str(pieces[0]).lstrip("/"), *pieces[1:]) if isinstance(pieces[0], str) else ("x", *pieces)
+    if len(pieces) > 1 and isinstance(pieces[0], Hole) and isinstance(pieces[1], str) and pieces[1].startswith("/"):
+        is_folder = pieces[0].is_home or (pieces[0].name in _FOLDERS and not pieces[0].is_plain)
+        pieces = (f".{pieces[1]}", *pieces[2:]) if is_folder else pieces
+    if _is_dated(word):
+        pieces = joined([piece if isinstance(piece, str) or piece.is_glob else "x" for piece in pieces])
     suffix = _PACKED.sub("", word.suffix) if is_unpacked else word.suffix
     is_data = _DATA.fullmatch(suffix) is not None
-    if not is_data and not all(isinstance(piece, str) or piece.is_plain or piece.is_glob for piece in pieces):
+    if not all(isinstance(piece, str) or _is_known(piece, is_data=is_data) for piece in pieces):
         return []
     choices = [_choices(piece, is_data=is_data) for piece in pieces]
     if prod(map(len, choices)) > _MOST_PATHS:
@@ -144,7 +211,38 @@ def _paths(word: Word, *, is_unpacked: bool = False) -> list[str]:
     texts = set(map("".join, product(*choices)))
     if is_unpacked:
         texts |= {_PACKED.sub("", text) for text in texts}
-    return [_normal(text) for text in texts if text]
+    return [text for text in texts if text]
+
+
+def _is_known(hole: Hole, *, is_data: bool) -> bool:
+    return hole.is_plain or hole.is_glob or (is_data and hole.is_number)
+
+
+def _is_dated(word: Word) -> bool:
+    """Whether all that is not known of it is what `date` prints."""
+    rest, count = _DATE.subn("", word.raw)
+    return count > 0 and count == sum(not hole.is_glob for hole in word.holes) and not _NOT_PLAIN.search(rest)
+
+
+def _spelled_out(word: Word) -> list[Word]:
+    """With each choice that the line itself leaves."""
+    choices = [
+        (piece,) if isinstance(piece, str) or not piece.choices else (*piece.choices, "") for piece in word.pieces
+    ]
+    if prod(map(len, choices)) > _MOST_PATHS:
+        return [word]
+    return [replace(word, pieces=joined([*_with_globs(chosen)])) for chosen in product(*choices)]
+
+
+def _with_globs(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        parts = piece.split("*") if isinstance(piece, str) else [piece]
+        for number, part in enumerate(parts):
+            yield from (GLOB, part) if number else (part,)
+
+
+def _unpacked(word: Word) -> Word:
+    return Word(joined([*word.pieces[:-1], _PACKED.sub("", word.suffix)]), word.start, word.end, word.raw)
 
 
 def _choices(piece: Piece, *, is_data: bool) -> tuple[str, ...]:

@@ -48,6 +48,8 @@ REFUSED_ALL_THE_SAME = frozenset(
             'git diff "$base" -- src',
             "git log $range --oneline",
         ),
+        *("ln -s ../lib lib", "cd build && cp out.txt ../", "cd src && ls && cd .. && ls > files.txt"),
+        *("cp -r /usr/share/dict .", 'echo "$line" >> "logs/$name.log"'),
         *('while read -r f; do wc -l < "$f"; done < list.txt', 'printf "%s $unit\\n" "$n"', 'echo "one \\\ntwo"'),
         *('if [ -f a ]; then f=a; else f=b; fi; sort "$f"', '[ -f a.txt ] && f=a.txt; sort "$f"'),
         "(( n = 5 )); echo $((n + 1))",

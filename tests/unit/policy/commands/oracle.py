@@ -45,17 +45,17 @@ for name in ("ls", "cat"):
     os.chmod(f"/workspace/template/{name}", 0o755)
 def orders():
     try:
-        return open("/tmp/place/.git/config").read(), sorted(os.listdir("/tmp/place/.git/hooks"))
+        return open("/tmp/above/place/.git/config").read(), sorted(os.listdir("/tmp/above/place/.git/hooks"))
     except OSError:
         return None
 found = []
-environment = {"PATH": "/workspace/recorders:/usr/bin:/bin", "HOME": "/tmp/place", "LANG": "C.UTF-8"}
+environment = {"PATH": "/workspace/recorders:/usr/bin:/bin", "HOME": "/tmp/above/place", "LANG": "C.UTF-8"}
 for line in lines:
-    shutil.rmtree("/tmp/place", ignore_errors=True)
-    shutil.copytree("/workspace/template", "/tmp/place", symlinks=True)
+    shutil.rmtree("/tmp/above", ignore_errors=True)
+    shutil.copytree("/workspace/template", "/tmp/above/place", symlinks=True)
     at_first = orders()
     open("/tmp/log", "w").close()
-    process = subprocess.Popen([shell, "-c", line], cwd="/tmp/place", env=environment, stdin=subprocess.DEVNULL,
+    process = subprocess.Popen([shell, "-c", line], cwd="/tmp/above/place", env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         process.wait(0.7)
@@ -66,9 +66,10 @@ for line in lines:
     except ProcessLookupError:
         pass
     process.wait()
-    gone = not os.path.exists("/tmp/place/x")
-    hidden = any(os.path.exists(f"/tmp/place/{name}") for name in (".bashrc", ".gitconfig"))
-    if gone or hidden or orders() != at_first:
+    gone = not os.path.exists("/tmp/above/place/x")
+    hidden = any(os.path.exists(f"/tmp/above/place/{name}") for name in (".bashrc", ".gitconfig"))
+    outside = os.listdir("/tmp/above") != ["place"]
+    if gone or hidden or outside or orders() != at_first:
         open("/tmp/log", "a").write("written\\t\\x1e")
     entries = open("/tmp/log", errors="replace").read().split("\\x1e")
     found.append([entry.split("\\t")[:-1] for entry in entries if "\\t" in entry])

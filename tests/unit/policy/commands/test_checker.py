@@ -362,6 +362,74 @@ def test_files_are_written_only_where_the_sandbox_lets_them_be() -> None:
         assert judge(commands, line, writable=("/data",)).allowed
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("echo x > ../etc/passwd", "install -m 755 x ../../usr/local/bin/ls", "cd /etc; echo x > passwd"),
+        *(
+            "tar xf a.tar -C /usr/local/bin",
+            "tar xf a.tar --directory=/etc",
+            "cd /usr/local/bin; tar xf /workspace/a.tar",
+        ),
+        *("find / -name '*.py' -exec tee {} \\;", "find .. -name '*.py' -exec tee {} \\;"),
+        *("find . /etc -name '*.py' -exec tee {} \\;", "find -L . -name '*.py' -exec tee {} \\;"),
+        "d=..; find \"./$d\" -name '*.py' -exec tee {} \\;",
+        'x=/etc/cron.d/x; echo > "$x.txt"',
+        "echo PROC | tee ../../../proc/self/fd/3 3<.git/description",
+        *("ln -s ../../../proc/self/fd l; tee l/3", "cd /proc/self/fd; tee 3 3< .git/config"),
+        *("cp -a /proc/self/fd p; tee p/3 3< .git/config", "cp -P /proc/self/root r; tee r/etc/passwd"),
+        *("cp -r /dev/fd p; tee p/3 3< .git/config", "rsync -a /proc/self/root r", "cp -rLP /proc/self/root r"),
+        *("pushd /etc; echo x > passwd", "cd /etc; bash -c 'echo x > passwd'", "bash -c 'cd /etc; echo x > passwd'"),
+        *("cd .git/hooks; unzip /tmp/a.zip", "cd .git/hooks; split /tmp/a.txt", "cd .git/hooks; csplit /tmp/a.txt 1"),
+        *("git -C .git/hooks init x", "git -C .. init x", "git -C /etc archive -o x.tar HEAD", "cd ..; git clone ./x"),
+        *("dd if=a.txt of=../x.txt", "curl -o ../x https://a.example", "split a.txt ../x", "gzip -d ../x.gz"),
+        *("chmod 777 ../x", "sed -i s/a/b/ ../x.txt", "git mv a ../b"),
+    ],
+)
+def test_nothing_is_written_outside_of_the_places_for_it(line: str) -> None:
+    commands = Commands(allow=("*", "bash"))
+    assert not judge(commands, line).allowed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("printf 'rm x' > build.sh; ./build.sh", "echo rm x >> ./build.sh", "cat x > /workspace/build.sh"),
+        *(
+            "cp x build.sh",
+            "cp sub/build.sh .",
+            "cp sub/* .",
+            "cp -t . sub/build.sh",
+            "mv x build.sh",
+            "mv sub/build.sh .",
+        ),
+        *(
+            "ln -s build.sh l; tee l",
+            "ln -sf x build.sh",
+            "sed -i s/a/b/ build.sh",
+            "sed -i s/a/b/ ./*.sh",
+            "tee sub/build.sh",
+        ),
+        *("gunzip build.sh.gz", "install x build.sh", "dd of=build.sh", "curl -o build.sh https://a.example"),
+        *(
+            'x=build.sh; echo a > "$x"',
+            "tee ./{build,x}.sh",
+            "mv sub/* .",
+            'for f in *.sh; do tee "./$f"; done',
+            "tee deploy.sh",
+        ),
+        *("find . -name '*.py' -exec tee {} \\;", "echo a > bin/tool", "echo a > scripts/a.sh", "tee main.py"),
+    ],
+)
+def test_no_line_writes_what_a_rule_lets_be_run(line: str) -> None:
+    named = ("./build.sh", "bin/tool", "bash deploy.sh", "sh scripts/*.sh", "python main.py", "/workspace/x/run.py")
+    assert allows(line.replace("./build.sh", "ls"), "*")
+    assert not allows(line, "*", *named)
+    for harmless in ("chmod +x build.sh && ./build.sh", "cat build.sh > b.txt", "echo a > src/b.py", "touch build.sh"):
+        assert allows(harmless, "*", *named), harmless
+    assert allows("echo a > tool", "*", "/opt/tool", "python -m pytest", "bash *")
+
+
 def test_sh_is_not_read_as_bash() -> None:
     commands = Commands(allow=("ls",))
     for line in ("((1))", "[[ -f x ]]", "ls &> x", "ls |& ls", "ls <<< x", "ls $'x'", "ls <(ls)", "x=(1)"):
