@@ -6,15 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from fumehood.policy.commands.programs import FAMILIES
+from fumehood.policy.commands.families import (
+    FIX,
+    UnsafeWord,
+    find_unsafe_word_of_compiler,
+    find_unsafe_word_of_family,
+)
 from fumehood.policy.commands.rules import rule_for
 from fumehood.policy.commands.syntax import GLOB, Hole, Word, joined, known
-from fumehood.policy.commands.tools import COMPILERS, TOOLS, ToolOptions, is_option_of_compiler
+from fumehood.policy.commands.tools import COMPILERS, TOOLS, ToolOptions
 from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.write_targets import WriteTargets, is_hidden_or_remote
 
-_PLAIN_FILE = "write the name of the file out, and ./ before it if it begins with - or @"
-_FIX = "leave it out, or add a rule that spells it to commands.allow: {!r}"
 _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
 _EXTRACTING = names("-x --extract --get")
 # With fewer operands they make files in the folder where they run, unless one of these options is given.
@@ -51,25 +54,15 @@ _HARMLESS_SETTINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UnsafeWord:
-    """One word that is not known to be harmless. A rule that spells `option` allows it."""
-
-    position: int
-    option: str
-    why: str
-    fix: str
-
-
 def find_unsafe_word(
     name: str, arguments: Sequence[Word], targets: WriteTargets, granted: frozenset[str]
 ) -> UnsafeWord | None:
     """`name` is a program, or a program and its sub-command; `granted` are options that rules spell."""
     if name in COMPILERS:
-        return _of_compiler(name, arguments, targets, granted)
+        return find_unsafe_word_of_compiler(name, arguments, targets, granted)
     tool = TOOLS.get(name)
     if tool is None:
-        return _of_family(name, arguments, granted)
+        return find_unsafe_word_of_family(name, arguments, granted)
     return _ArgumentReader(name, tool, targets, granted, list(arguments)).unsafe_word()
 
 
@@ -338,13 +331,13 @@ class _ArgumentReader:
             self.at - 1,
             option,
             f"{option} of {self.name} is not known to be harmless",
-            _FIX.format(f"{self.name} {option}"),
+            FIX.format(f"{self.name} {option}"),
         )
 
 
 def _spelled(name: str, words: Sequence[Word]) -> str:
     rule = rule_for(name, words)
-    return _FIX.format(rule) if rule else "write it out"
+    return FIX.format(rule) if rule else "write it out"
 
 
 def _may_check_signatures(form: Word) -> bool:
@@ -367,53 +360,3 @@ def _without_globs(word: Word) -> Word:
     return replace(
         word, pieces=joined(["x" if isinstance(piece, Hole) and piece.is_glob else piece for piece in word.pieces])
     )
-
-
-def _of_family(name: str, arguments: Sequence[Word], granted: frozenset[str]) -> UnsafeWord | None:
-    """A program whose sub-commands are not known takes its own options after one of those too."""
-    program = name.partition(" ")[0]
-    if program not in FAMILIES:
-        return None
-    tool, family = TOOLS[program], FAMILIES[program]
-    refused = (family.valued | family.flags) - tool.flags - tool.takes_value - granted
-    for position, word in enumerate(arguments):
-        if word.text == "--":
-            return None
-        if word.text is None and word.may_be_option:
-            why = f"{word.raw} may turn out to be an option of {program}, and not all of those are harmless"
-            return UnsafeWord(position, "", why, "write -- before it, or set it to a plain word in the line itself")
-        if found := _taken(word.text or "", refused):
-            why = f"{found} of {program} is not known to be harmless"
-            return UnsafeWord(position, found, why, _FIX.format(f"{name} {found}"))
-    return None
-
-
-def _taken(text: str, options: frozenset[str]) -> str | None:
-    """The option that a word gives, alone, with a value, or as a letter among others."""
-    if not text.startswith("-") or text.startswith("--"):
-        return text.partition("=")[0] if text.partition("=")[0] in options else None
-    return next((f"-{letter}" for letter in text[1:] if f"-{letter}" in options), None)
-
-
-def _of_compiler(
-    name: str, arguments: Sequence[Word], targets: WriteTargets, granted: frozenset[str]
-) -> UnsafeWord | None:
-    for position, word in enumerate(arguments):
-        before = arguments[position - 1].text if position else None
-        if before == "-o":
-            # It may be taken for the value of the option before it, and what follows for options.
-            if word.is_many or word.may_be_option or word.may_begin_with("@"):
-                return UnsafeWord(
-                    position, "", f"{name} may take {word.raw} for options instead of the file to write", _PLAIN_FILE
-                )
-            if found := targets.problem(word):
-                return UnsafeWord(position, "", *found)
-        elif word.text == "-o" or word.text in granted:
-            continue
-        elif word.may_be_option and not (word.text is not None and is_option_of_compiler(word.text)):
-            why = f"{word.raw} is not known to be a harmless option of {name}"
-            fix = _FIX.format(f"{name} {word.text}") if word.text else "write it out"
-            return UnsafeWord(position, word.text or "", why, fix)
-        elif word.may_begin_with("@"):
-            return UnsafeWord(position, "", f"{name} reads options from {word.raw}", "write them out")
-    return None
