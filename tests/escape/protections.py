@@ -334,7 +334,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(RUN_IO, "granted = min(size, self._room)", "granted = size"),
     ],
     "recursion-limit": [Patch(PROGRAM, "gc.enable()\n", "gc.enable()\n        sys.setrecursionlimit(10**9)\n")],
-    "wall-time": [Patch(SUPERVISION, '(message["timeout"])', '(message["timeout"] + 1000)')],
+    "wall-time": [Patch(SUPERVISION, '(message["timeout"], ', '(message["timeout"] + 1000, ')],
 }  # fmt: skip
 
 # The program is the host's root, in namespaces of its own. What the attacks get then is harmless by design.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -65,7 +64,7 @@ def test_an_interrupt_gets_through_and_leaves_nothing(witness: Witness) -> None:
     async def wait() -> str:
         """Wait for ever."""
         try:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             await asyncio.Event().wait()
         finally:
             ended.set()
