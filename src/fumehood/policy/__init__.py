@@ -11,7 +11,7 @@ key; `controls` names the keys in use, so that a backend can refuse what it woul
     controls(policy), describe(policy)
 
 Beside it: `egress` and `commands` decide about connections and command lines, `decisions` about any attempt, in words,
-and runs the tests of a policy; `host_value` reads the values of secrets; `file` has the line of each key in a file.
+and runs the tests of a policy; `secret` reads the values of secrets; `file` has the line of each key in a file.
 """
 
 from fumehood.policy.approvals import Approval
@@ -20,16 +20,14 @@ from fumehood.policy.attempts import Expectation
 from fumehood.policy.audit import Audit
 from fumehood.policy.canonical_form import controls
 from fumehood.policy.command_rules import Commands
-from fumehood.policy.docker import Docker
-from fumehood.policy.environment import Environment
 from fumehood.policy.filesystem import Filesystem, Mount, Workspace
 from fumehood.policy.filters import CanarySource, Filters
 from fumehood.policy.lint import Finding
-from fumehood.policy.model import Policy
+from fumehood.policy.model import Policy, deny_all
 from fumehood.policy.network import Network, NetworkRule
 from fumehood.policy.quantities import format_duration, format_size, parse_duration, parse_size
-from fumehood.policy.resources import Resources
 from fumehood.policy.secret import Injection, Secret
+from fumehood.policy.sections import Docker, Environment, Resources
 from fumehood.policy.words import describe
 
 __all__ = [
@@ -55,6 +53,7 @@ __all__ = [
     "Secret",
     "Workspace",
     "controls",
+    "deny_all",
     "describe",
     "format_duration",
     "format_size",

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.policy.hosts import Endpoint, check_host
 from fumehood.policy.paths import ReachedPath
-from fumehood.policy.resources import Resources
 from fumehood.policy.section import Leaf, Section, Text, leaves
+from fumehood.policy.sections import Resources
 
 AttemptKind = Literal["connect", "http", "read", "write", "command", "resource"]
 ATTEMPTS: tuple[AttemptKind, ...] = get_args(AttemptKind)

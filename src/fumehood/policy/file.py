@@ -9,8 +9,7 @@ from typing import Self, cast
 
 from fumehood.policy.model import Policy
 from fumehood.policy.paths import check_target
-from fumehood.policy.source import Path, PolicySource, dotted, visible
-from fumehood.policy.text import parse, read_file
+from fumehood.policy.source import Path, PolicySource, dotted, parse, read_file, visible
 
 # Lists that the model keeps in an order of its own; an entry is known by what it says, not by its number.
 _MOUNTS: Path = ("filesystem", "mounts")

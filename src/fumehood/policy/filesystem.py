@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from fumehood.policy.globs import PathGlob
-from fumehood.policy.paths import HostPath, OutputGlob, TargetPath, is_inside
-from fumehood.policy.quantities import KIB, MAX_SIZE, Size, bounded, format_size
+from fumehood.policy.paths import HostPath, OutputGlob, PathGlob, TargetPath, is_inside
+from fumehood.policy.quantities import KIB, MAX_SIZE, Bounds, Size, format_size
 from fumehood.policy.section import Distinct, Ordered, Section
 
 
@@ -42,7 +41,7 @@ class Mount(Section):
 class Workspace(Section):
     """The folder that runs write to; without a size, `resources.disk` bounds it."""
 
-    size: Annotated[Size, bounded(4 * KIB, MAX_SIZE, format_size)] | None = Field(
+    size: Annotated[Size, Bounds(4 * KIB, MAX_SIZE, format_size)] | None = Field(
         default=None, description="How much it may hold. Without it, `resources.disk` is the limit."
     )
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from fumehood.policy.host_value import HostValue
 from fumehood.policy.quantities import Size
+from fumehood.policy.secret import HostValue
 from fumehood.policy.section import Ordered, Section
 
 Reaction = Literal["off", "flag", "strip", "block"]

@@ -78,7 +78,7 @@ def dangers(policy: Policy) -> list[Finding]:
 
 
 def _mounts(policy: Policy) -> Iterator[Finding]:
-    home = os.path.normpath(os.path.expanduser("~"))
+    home = os.path.normpath(os.path.expanduser("~")) if policy.filesystem.mounts else ""
     for mount in policy.filesystem.mounts:
         key = f"filesystem.mounts[{mount.target}]"
         if hazards := list(dict.fromkeys(path_hazards(mount.source, home))):

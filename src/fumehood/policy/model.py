@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
@@ -27,14 +27,12 @@ from fumehood.policy.approvals import Approval
 from fumehood.policy.attempts import Expectation
 from fumehood.policy.audit import Audit
 from fumehood.policy.command_rules import Commands
-from fumehood.policy.docker import Docker, Reference
-from fumehood.policy.environment import Environment
 from fumehood.policy.filesystem import Filesystem
 from fumehood.policy.filters import Filters
 from fumehood.policy.network import Network
-from fumehood.policy.resources import Resources
 from fumehood.policy.secret import Secret
 from fumehood.policy.section import Ordered, Section, Text
+from fumehood.policy.sections import Docker, Environment, Reference, Resources
 from fumehood.policy.source import PolicyProblem, PolicySource
 
 if TYPE_CHECKING:
@@ -118,15 +116,24 @@ class Policy(Section):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The policy in a file; relative paths in it start from the file's folder."""
-        from fumehood.policy.text import read_file
+        """The policy in a file; relative paths in it start from the file's folder.
 
-        return cls.loads(read_file(path), name=os.fspath(path), base=os.path.dirname(os.path.abspath(path)))
+        The file is read each time, and parsed again when its text has changed.
+        """
+        from fumehood.policy.source import depends_on_homes, read_file
+
+        text, name, base = read_file(path), os.fspath(path), os.path.dirname(os.path.abspath(path))
+        return (cls.loads if depends_on_homes(text) else cls._parsed)(text, name, base)
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def _parsed(cls, text: bytes, name: str, base: str) -> Self:
+        return cls.loads(text, name, base)
 
     @classmethod
     def loads(cls, text: str | bytes, name: str = "<policy>", base: str | os.PathLike[str] | None = None) -> Self:
         """The policy in a text; relative paths in it start from `base`, by default the current folder."""
-        from fumehood.policy.text import parse
+        from fumehood.policy.source import parse
 
         data, source = parse(text, name=name, base=None if base is None else os.path.abspath(base))
         return cls.model_validate(data, context=source)
@@ -137,6 +144,13 @@ class Policy(Section):
         from fumehood.policy.canonical_form import compute_digest
 
         return compute_digest(self)
+
+    @cached_property
+    def meaning(self) -> bytes:
+        """What the digest is a digest of."""
+        from fumehood.policy.canonical_form import canonical_meaning
+
+        return canonical_meaning(self)
 
     @property
     def workspace_bytes(self) -> int:
@@ -199,6 +213,12 @@ class Policy(Section):
             if not source.problems:
                 return policy
         raise PolicyError(source.report(problems))
+
+
+@cache
+def deny_all() -> Policy:
+    """`Policy()`, the same object each time: what is computed from a policy is computed once."""
+    return Policy()
 
 
 def _merge(old: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.policy.hosts import HostPattern
-from fumehood.policy.quantities import Size, bounded
+from fumehood.policy.quantities import Bounds, Size
 from fumehood.policy.section import Distinct, NonEmpty, Ordered, Section, Text
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}", re.ASCII)
@@ -38,7 +38,7 @@ def _check_header(text: str) -> str:
     return text.lower()
 
 
-Port = Annotated[int, bounded(1, 65535)]
+Port = Annotated[int, Bounds(1, 65535)]
 Method = Annotated[Text, AfterValidator(_check_method)]
 UrlPath = Annotated[Text, AfterValidator(_check_path)]
 HeaderPattern = Annotated[Text, AfterValidator(_check_header)]
@@ -94,10 +94,10 @@ class NetworkRule(Section):
     max_bytes: Size | None = Field(
         default=None, description="How much may pass in both directions together, for a sandbox."
     )
-    max_connections: Annotated[int, bounded(1, 1_000_000)] | None = Field(
+    max_connections: Annotated[int, Bounds(1, 1_000_000)] | None = Field(
         default=None, description="How many connections at a time, for a sandbox."
     )
-    max_rate: Annotated[float, bounded(0.001, 1_000_000.0)] | None = Field(
+    max_rate: Annotated[float, Bounds(0.001, 1_000_000.0)] | None = Field(
         default=None, description="How many new connections a second, for a sandbox."
     )
 

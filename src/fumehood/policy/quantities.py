@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 KIB, MIB, GIB, TIB = (1024**power for power in (1, 2, 3, 4))
 MAX_SIZE = 1024 * TIB
@@ -21,12 +22,13 @@ _SIZE_UNITS = {"T": TIB, "G": GIB, "M": MIB, "K": KIB, "": 1}
 _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 # Bounded, so that no text costs more than a glance, however long.
 _NUMBER = r"(\d{1,20})(?:\.(\d{1,20}))?"
+# The same two for JSON schemas, whose dialect has no flags.
+_SIZE_PATTERN = r"^[0-9]{1,20}(\.[0-9]{1,20})? ?([KMGTkmgt]([Ii]?[Bb])?|[Bb])?$"
+_DURATION_PATTERN = r"^[0-9]{1,20}(\.[0-9]{1,20})? ?(ms|s|m|h)?$"
 _SIZE = re.compile(rf"{_NUMBER} ?(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE | re.ASCII)
 _DURATION = re.compile(rf"{_NUMBER} ?(ms|s|m|h)?", re.ASCII)
 _SIZE_HELP = "a size is a whole number of bytes from 1 to 1024T, written like 64K, 256M, 1.5G or 1048576"
 _DURATION_HELP = "a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5"
-
-NumberT = TypeVar("NumberT", int, float)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,35 @@ class Quantity:
 
     format: Callable[[float], str]
     parse: Callable[[object], float]
+    pattern: str
+    """What its text looks like, as a JSON schema has it."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "string", "pattern": self.pattern}]}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Validates that a number is within the range that makes sense for its key."""
+
+    low: float
+    high: float
+    format: Callable[[float], str] | None = None
+
+    def check(self, value: float) -> float:
+        if not self.low <= value <= self.high:
+            words = self.format or format_number
+            raise ValueError(f"must be from {words(self.low)} to {words(self.high)}")
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        made = handler(schema)
+        number = next(iter(made.get("anyOf", [made])))
+        number |= {"minimum": self.low, "maximum": self.high}
+        return made
 
 
 def parse_size(value: object) -> int:
@@ -78,17 +109,6 @@ def format_number(number: float) -> str:
     return repr(number).removesuffix(".0")
 
 
-def bounded(low: NumberT, high: NumberT, words: Callable[[float], str] = format_number) -> AfterValidator:
-    """A validator that keeps a number within the range that makes sense for its key."""
-
-    def check(value: NumberT) -> NumberT:
-        if not low <= value <= high:
-            raise ValueError(f"must be from {words(low)} to {words(high)}")
-        return value
-
-    return AfterValidator(check)
-
-
 def _size_from_text(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
@@ -114,5 +134,7 @@ def _decimal(match: re.Match[str]) -> tuple[int, int]:
     return int(match[1] + fraction), 10 ** len(fraction)
 
 
-Size = Annotated[int, BeforeValidator(parse_size), Quantity(format_size, parse_size)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Quantity(format_duration, parse_duration)]
+Size = Annotated[int, BeforeValidator(parse_size), Quantity(format_size, parse_size, _SIZE_PATTERN)]
+Duration = Annotated[
+    float, BeforeValidator(parse_duration), Quantity(format_duration, parse_duration, _DURATION_PATTERN)
+]

@@ -1,15 +1,107 @@
-"""Credentials that the gateway adds to requests on the way out. Their values never enter a policy or a sandbox."""
+"""Values that the host keeps, in a variable or in a file, and secrets, which the gateway adds to requests.
+
+Everything that needs such a value reads it here: the gateway, which sends a secret, and the audit log and the filters,
+which remove it from texts. Rules of their own would leave a value that one of them knows and another does not. Values
+never enter a policy or a sandbox.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Annotated, ClassVar
+import stat
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from fumehood.policy.host_value import HostValue, Variable
+from fumehood.errors import UsageError
 from fumehood.policy.hosts import Host
+from fumehood.policy.paths import HostPath
 from fumehood.policy.section import Section, Text
+
+MOST_VALUE_BYTES = 16 * 1024
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def _check_variable(text: str) -> str:
+    if _VARIABLE.fullmatch(text) is None:
+        raise ValueError("must be a name of letters, digits and _, such as GITHUB_TOKEN")
+    return text
+
+
+Variable = Annotated[Text, AfterValidator(_check_variable)]
+
+
+class MissingValueError(UsageError):
+    """The host does not have the value: the variable is not set, the file cannot be read, or there is nothing in it."""
+
+
+class HostValue(Section):
+    """A value by name, and where it is found on the host. Never holds the value itself."""
+
+    kind: ClassVar[str] = "value"
+    """What it is called in messages."""
+
+    name: Text = Field(description="What it is called in messages and records.")
+    from_env: Variable | None = Field(
+        default=None, description="The variable of the host's environment that has the value."
+    )
+    from_file: HostPath | None = Field(default=None, description="The file on the host that has the value.")
+
+    @model_validator(mode="after")
+    def _require_one_origin(self) -> Self:
+        if (self.from_env is None) == (self.from_file is None):
+            raise ValueError("needs exactly one of from_env and from_file")
+        return self
+
+    @property
+    def origin(self) -> str:
+        return f"variable {self.from_env}" if self.from_env is not None else f"file {self.from_file}"
+
+    @property
+    def label(self) -> str:
+        """The label for messages: which value it is, and where it should be. Never the value."""
+        return f"{self.kind} {self.name}: {self.origin}"
+
+    def read(self, variables: Mapping[str, str]) -> str:
+        """The value that the host has now, without white space around it, such as the line end of a file.
+
+        Raises MissingValueError if there is none, and UsageError for one that is not text of at most 16 KiB, or that is
+        in a file that other users can write.
+        """
+        data = _variable(self, variables) if self.from_env is not None else _content(self, self.from_file or "")
+        if len(data) > MOST_VALUE_BYTES:
+            raise UsageError(f"{self.label} has more than {MOST_VALUE_BYTES} bytes")
+        try:
+            value = data.decode("utf-8").strip()
+        except UnicodeDecodeError:
+            raise UsageError(f"{self.label} is not text") from None
+        if not value:
+            raise MissingValueError(f"{self.label} is empty; put the value there")
+        return value
+
+
+def _variable(wanted: HostValue, variables: Mapping[str, str]) -> bytes:
+    value = variables.get(wanted.from_env or "")
+    if value is None:
+        raise MissingValueError(f"{wanted.label} is not set; set it where the sandbox is opened")
+    return os.fsencode(value)
+
+
+def _content(wanted: HostValue, path: str) -> bytes:
+    try:
+        # Without waiting: a pipe in the place of the file would block until another process writes to it.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise UsageError(f"{wanted.label} is not a regular file; a value is read more than once")
+            if mode & stat.S_IWOTH:
+                raise UsageError(f"{wanted.label} can be written by every user; run `chmod o-w {path}`")
+            return file.read(MOST_VALUE_BYTES + 1)
+    except OSError as error:
+        raise MissingValueError(f"{wanted.label} cannot be read: {error.strerror}") from None
+
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 # Headers that decide where a message goes or ends; setting one would let a secret's text split requests.

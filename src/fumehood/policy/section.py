@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, TypeVar, cast, get_args
 
@@ -47,12 +48,18 @@ class Leaf:
 
 def leaves(section: Section, prefix: str = "") -> Iterator[Leaf]:
     """Every key with its value, sections opened; code that walks them also gets keys that are added later."""
-    for name, field in type(section).model_fields.items():
+    for name, quantity in _quantities(type(section)):
         value: object = getattr(section, name)
         if isinstance(value, Section):
             yield from leaves(value, f"{prefix}{name}.")
         else:
-            yield Leaf(prefix + name, value, _quantity(field.annotation, field.metadata))
+            yield Leaf(prefix + name, value, quantity)
+
+
+@cache
+def _quantities(kind: type[Section]) -> tuple[tuple[str, Quantity | None], ...]:
+    fields = kind.model_fields.items()
+    return tuple((name, _quantity(field.annotation, field.metadata)) for name, field in fields)
 
 
 def refuse_control_characters(text: str) -> str:

@@ -16,7 +16,7 @@ from fumehood.policy.commands.variables import check_assignment, check_name, nam
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LETTERS_OF_SET = re.compile(r"[-+][eufxvC]+")
 _NAMES_OF_SET = names("pipefail errexit nounset xtrace noglob noclobber verbose")
-_NAMES_OF_SHOPT = names("nullglob globstar failglob nocaseglob nocasematch inherit_errexit -s -u -q")
+_NAMES_OF_SHOPT = names("nullglob globstar nocaseglob nocasematch inherit_errexit -s -u -q")
 _FLAGS_OF_READ = re.compile(r"-[rs]+")
 _VALUED_OF_READ = re.compile(r"-[rs]*([dnNtpua])")
 _UNARY = names("-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S")
@@ -42,6 +42,17 @@ def set_by(simple: SimpleCommand) -> Iterator[Assignment]:
         # What was unset has no value; what is read may be anything.
         values = (known(""),) if head.text == "unset" else ()
         yield from (Assignment(word.text, values, word.start, word.end) for word in words if word.text)
+
+
+def check_readonly(commands: Sequence[SimpleCommand], assignments: Sequence[Assignment]) -> None:
+    """Raises RefusalError for what sets a variable that cannot be set: bash then leaves out the rest of the line."""
+    heads = (simple for simple in commands if simple.words and simple.words[0].text == "readonly")
+    fixed = {(word.start, _declared(word).name) for simple in heads for word in simple.words[1:]}
+    names_of_fixed = {name for _, name in fixed}
+    for assignment in assignments:
+        if assignment.name in names_of_fixed and (assignment.start, assignment.name) not in fixed:
+            shown, why = (assignment.start, assignment.end), f"{assignment.name} is readonly in this line"
+            raise RefusalError(*shown, f"{why}, so that it cannot be set", "leave readonly out, or use another name")
 
 
 def exported_by(simple: SimpleCommand) -> Iterator[str]:
@@ -88,6 +99,9 @@ def _declare(name: str, words: Sequence[Word]) -> None:
         if assignment.values:
             is_exported = name == "export"
             check_assignment(assignment.name, assignment.values, (word.start, word.end), is_exported=is_exported)
+        elif name == "readonly":
+            # It would keep the value of the environment, and bash leaves out the line that sets another.
+            _refuse(name, [word], "it keeps a value that is not known", f"write it as: {name} NAME=value")
         else:
             check_name(assignment.name, (word.start, word.end))
 

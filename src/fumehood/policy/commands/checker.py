@@ -15,6 +15,7 @@ from fumehood.policy.commands.builtins import (
     BUILTINS_OF_BASH,
     REFUSED_BUILTINS,
     check_builtin,
+    check_readonly,
     exported_by,
     set_by,
 )
@@ -88,7 +89,8 @@ class CommandChecker:
     def __init__(self, commands: Commands, writable: Sequence[str], cwd: str) -> None:
         self._rules = RuleChecker(commands)
         self._writable = writable
-        self._targets = WriteTargets(writable, begins_astray(cwd, writable), self._rules.files_to_run(writable))
+        files = self._rules.files_to_run(writable)
+        self._targets = WriteTargets(writable, begins_astray(cwd, writable), files.names, files.folders)
         self._moves = is_elsewhere(cwd, writable[0])
         """Whether any script so far changes the folder: a shell inside of it begins there."""
         self._denied: list[Decision[SourceSpan]] = []
@@ -140,6 +142,8 @@ class CommandChecker:
             with self.refusing(source):
                 shown, is_exported = (assignment.start, assignment.end), assignment.name in exported
                 check_assignment(assignment.name, assignment.values, shown, is_exported=is_exported)
+        with self.refusing(source):
+            check_readonly(script.commands, assignments)
         for arithmetic in script.arithmetic:
             with self.refusing(source):
                 names.check_arithmetic(arithmetic.text, (arithmetic.start, arithmetic.end))

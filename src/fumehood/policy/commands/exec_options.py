@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from fumehood.policy.commands.syntax import Word
+from fumehood.policy.commands.programs import AWK, SED
+from fumehood.policy.commands.syntax import Word, joined
 from fumehood.policy.commands.write_targets import WriteTargets
 
 
@@ -32,6 +34,13 @@ _SAFE_OPTIONS_OF_AWK = re.compile(
     r"-F.*|-v.*|--version|--posix|--re-interval|--field-separator(=.*)?|--assign(=.*)?|--csv|-k"
 )
 _VALUED = ("-F", "-v", "--field-separator", "--assign")
+
+
+def find_script_problem(name: str, arguments: Sequence[Word], targets: WriteTargets) -> tuple[int, str] | None:
+    """The place of the argument by which awk or sed run another program or write a file, and why."""
+    if name in AWK:
+        return find_awk_exec_option(arguments)
+    return find_sed_exec_option(arguments, targets) if name in SED else None
 
 
 def find_awk_exec_option(arguments: Sequence[Word]) -> tuple[int, str] | None:
@@ -103,13 +112,13 @@ def _quotation(program: str, at: int, before: str) -> re.Match[str] | None:
     return None
 
 
-# A backup has the file's name and such an ending, which makes no name that programs look for.
+# A backup has the file's name and such an ending.
 _ENDING = r"(?:[.~][A-Za-z0-9._~-]*)?"
 _SAFE_OPTIONS_OF_SED = re.compile(
     rf"-[nrEsuz]+|-[nrEsz]*i{_ENDING}|--in-place(?:={_ENDING})?|--quiet|--silent|--regexp-extended|--separate"
     r"|--null-data|--unbuffered|--posix|--sandbox|--version"
 )
-_IN_PLACE = re.compile(r"-[nrEsz]*i|--in-place")
+_IN_PLACE = re.compile(r"-[nrEsz]*i(.*)|--in-place(?:=(.*))?")
 _SCRIPT_FOLLOWS = ("-e", "--expression", "-ne", "-re", "-Ee", "-nre", "-nEe")
 _ADDRESS = re.compile(rf"(?:[0-9]+(?:~[0-9]+)?|\$|\+[0-9]+|/{_pattern_until('/')}/[IM]*)")
 # Between the parts of `s` and `y`: marks that mean nothing in them.
@@ -125,7 +134,7 @@ _UNREADABLE = "sed's script is put together while it runs, so that it cannot be 
 
 def find_sed_exec_option(arguments: Sequence[Word], targets: WriteTargets) -> tuple[int, str] | None:
     """The place of the argument that lets it, and why."""
-    position, in_place = 0, False
+    position, endings = 0, list[str]()
     scripts, operands = list[int](), list[int]()
     while position < len(arguments):
         word = arguments[position]
@@ -142,13 +151,14 @@ def find_sed_exec_option(arguments: Sequence[Word], targets: WriteTargets) -> tu
             scripts.append(position)
         elif _SAFE_OPTIONS_OF_SED.fullmatch(text) is None:
             return position, f"sed's {text} is not known to be harmless"
-        in_place = in_place or _IN_PLACE.match(text or "") is not None
+        if found := _IN_PLACE.match(text or ""):
+            endings.append(found[1] or found[2] or "")
         position += 1
     # Without -e the first operand is the script; with it, wherever it stands, all are files.
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
     found = filter(None, (_problem_of_script(arguments, number) for number in scripts))
-    return next(found, None) or (_problem_of_files(arguments, operands, targets) if in_place else None)
+    return next(found, None) or _problem_of_files(arguments, operands, endings, targets)
 
 
 def _problem_of_script(arguments: Sequence[Word], position: int) -> tuple[int, str] | None:
@@ -160,9 +170,14 @@ def _problem_of_script(arguments: Sequence[Word], position: int) -> tuple[int, s
     )
 
 
-def _problem_of_files(arguments: Sequence[Word], files: Sequence[int], targets: WriteTargets) -> tuple[int, str] | None:
-    for position in files:
-        if found := targets.problem(arguments[position]):
+def _problem_of_files(
+    arguments: Sequence[Word], files: Sequence[int], endings: Sequence[str], targets: WriteTargets
+) -> tuple[int, str] | None:
+    """Of the files that -i changes, and of their backups."""
+    for position, ending in ((position, ending) for position in files for ending in endings):
+        word = arguments[position]
+        backup = replace(word, pieces=joined([*word.pieces, ending]), raw=f"{word.raw}{ending}")
+        if found := targets.problem(word) or targets.problem(backup):
             return position, f"sed -i: {found[0]}"
     return None
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fumehood.policy.commands.made_files import OF_COMPILERS
 from fumehood.policy.commands.programs import FAMILIES
-from fumehood.policy.commands.syntax import Word
+from fumehood.policy.commands.syntax import GLOB, Word, joined
 from fumehood.policy.commands.tools import TOOLS, is_option_of_compiler
 from fumehood.policy.commands.write_targets import WriteTargets
 
 PLAIN_FILE = "write the name of the file out, and ./ before it if it begins with - or @"
 FIX = "leave it out, or add a rule that spells it to commands.allow: {!r}"
+_WITHOUT_FILES = frozenset({"-E", "-M", "-MM", "-fsyntax-only", "--version", "-dumpversion", "-v"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +73,20 @@ def find_unsafe_word_of_compiler(
             return UnsafeWord(position, word.text or "", why, fix)
         elif word.may_begin_with("@"):
             return UnsafeWord(position, "", f"{name} reads options from {word.raw}", "write them out")
+    return _made_by_compiler(name, arguments, targets)
+
+
+def _made_by_compiler(name: str, arguments: Sequence[Word], targets: WriteTargets) -> UnsafeWord | None:
+    """Without -o they make files in the folder where they run, and more beside that of -o."""
+    given, position = {word.text for word in arguments}, max(len(arguments) - 1, 0)
+    if not given & (_WITHOUT_FILES | {"-o"}) and (found := targets.problem_of_here()):
+        return UnsafeWord(position, "", *found)
+    made = OF_COMPILERS if given & {"-o", "-c", "-S", "-E"} else OF_COMPILERS | {"a.out"}
+    if any(targets.may_be_program(_pattern(text)) for text in made):
+        return UnsafeWord(position, "", f"{name} may make the file that a rule lets be run", "add -o and another name")
     return None
+
+
+def _pattern(text: str) -> Word:
+    """`*.o` is any file of that ending."""
+    return Word(joined([GLOB, text.removeprefix("*")] if text.startswith("*") else [text]), 0, 0, text)

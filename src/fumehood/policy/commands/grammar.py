@@ -11,7 +11,7 @@ import re
 
 from fumehood.policy.commands.simple_command import SimpleCommandReader
 from fumehood.policy.commands.syntax import Arithmetic, Assignment, ShellScript, SimpleCommand, Word
-from fumehood.policy.commands.variables import names
+from fumehood.policy.commands.variables import may_fail, names
 from fumehood.policy.commands.word_reader import METACHARACTERS
 
 _SEPARATORS = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n]")
@@ -38,8 +38,7 @@ def read_script(source: str, *, is_bash: bool) -> ShellScript:
     script = ShellScript(is_bash)
     grammar = Grammar(source, 0, len(source), script, is_bash=is_bash)
     grammar.statements("")
-    if grammar.at < grammar.end:
-        grammar.refuse(grammar.at, f"{grammar.peek()!r} closes nothing here: {_NOT_UNDERSTOOD}", "remove it")
+    grammar.ends_at(len(source), len(source))
     return script
 
 
@@ -49,6 +48,8 @@ class Grammar(SimpleCommandReader):
     ) -> None:
         super().__init__(source, start, end, script, is_bash=is_bash, depth=depth)
         self.read_list = self.statements
+        self._settled_before = self._arithmetic_before = 0
+        """How much was settled, and calculated, before the present line."""
 
     def statements(self, closer: str) -> str:
         """Up to the closing mark or reserved word, which is left where it stands and returned."""
@@ -57,7 +58,7 @@ class Grammar(SimpleCommandReader):
         if self.nesting > _DEEPEST:
             self.refuse(self.at, "commands are nested too deeply", "write it in several lines")
         while True:
-            self.skip_lines(in_list=True)
+            self._next_lines()
             if self.at >= self.end or self.peek() == ")" or self.peek(2) == ";;" or self.peek(2) == ";&":
                 break
             if self._reserved() in _CLOSERS:
@@ -70,6 +71,15 @@ class Grammar(SimpleCommandReader):
         if self.nesting:
             self._unsettle(settled)
         return self._reserved()
+
+    def _next_lines(self) -> None:
+        """To the next command. After an error in an expansion bash leaves the rest of the line out, and reads on."""
+        before = self.at
+        self.skip_lines(in_list=True)
+        if self.nesting == 1 and "\n" in self.source[before : self.at]:
+            if any(may_fail(part.text) for part in self.script.arithmetic[self._arithmetic_before :]):
+                self._unsettle(self._settled_before)
+            self._settled_before, self._arithmetic_before = len(self.script.settled), len(self.script.arithmetic)
 
     def _and_or(self) -> None:
         """Pipelines joined by && and ||, and the mark that ends them."""
@@ -112,11 +122,15 @@ class Grammar(SimpleCommandReader):
             self.script.settled[number] = (name, start, min(end, self.at))
 
     def _settle(self, simple: SimpleCommand) -> None:
-        """What stands after this command finds its values; but the text of a here-document is read before."""
-        if self.pending:
+        """What stands after this command finds its values; but the text of a here-document is read before.
+
+        A redirection may fail, and then the shells differ in whether anything is set.
+        """
+        if self.pending or simple.redirections:
             return
         if not simple.words:
-            self.script.settled += [(assignment.name, self.at, math.inf) for assignment in simple.assignments]
+            whole = [assignment.name for assignment in simple.assignments if assignment.is_whole]
+            self.script.settled += [(name, self.at, math.inf) for name in whole]
         elif simple.words[0].raw in ("export", "readonly"):
             named = (word.prefix.partition("=") for word in simple.words[1:])
             self.script.settled += [(name, self.at, math.inf) for name, is_set, _ in named if is_set]
@@ -135,9 +149,10 @@ class Grammar(SimpleCommandReader):
         return self._command()
 
     def _reserved(self) -> str:
-        """The next word, if it is written so that it may be a reserved one."""
+        """The next word, if it is written so that it may be a reserved one; in bash `}<(` begins another."""
         found = _RESERVED.match(self.source, self.at, min(self.end, self.at + _LONGEST_RESERVED))
-        return found[0] if found else ""
+        is_whole = found and self.source[found.end() : min(self.end, found.end() + 2)] not in ("<(", ">(")
+        return found[0] if found and is_whole else ""
 
     def _expect(self, word: str, start: int) -> None:
         self.skip_blanks()

@@ -12,6 +12,14 @@ from fumehood.policy.commands.families import (
     find_unsafe_word_of_compiler,
     find_unsafe_word_of_family,
 )
+from fumehood.policy.commands.made_files import (
+    EXTRACTING,
+    contents,
+    copied_names,
+    is_recursive,
+    last_part,
+    made_files,
+)
 from fumehood.policy.commands.rules import rule_for
 from fumehood.policy.commands.syntax import GLOB, Hole, Word, joined, known
 from fumehood.policy.commands.tools import COMPILERS, TOOLS, ToolOptions
@@ -19,12 +27,12 @@ from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.write_targets import WriteTargets, is_hidden_or_remote
 
 _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--update"})
-_EXTRACTING = names("-x --extract --get")
 # With fewer operands they make files in the folder where they run, unless one of these options is given.
 _WRITING_HERE = {
     "csplit": (1_000_000, names("-f --prefix")),
     "git clone": (2, frozenset[str]()),
     "split": (2, frozenset[str]()),
+    "git format-patch": (1_000_000, names("-o --output-directory --stdout")),
     "unzip": (1_000_000, names("-d -l -v -t -p -Z")),
 }
 _NOT_FOLLOWING = names("-a -d -P --archive --no-dereference")
@@ -32,7 +40,9 @@ _KEEPING_LINKS = {
     "cp": _NOT_FOLLOWING | names("-r -R --recursive"),
     "rsync": names("-a -l --archive --links"),
 }
-_KEEPING_NAMES = names("cp mv rsync")
+# What these make may be a folder, with all that is in it.
+_MAKING_PLACES = frozenset({"mv", "ln", "git mv", "git clone", "git worktree"})
+_COPYING = names("cp rsync")
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
 _LISTS_OF_ZIP = names("-x -i --exclude")
 _LIKE_OPTION = re.compile(r"-[^0-9]")
@@ -75,7 +85,8 @@ class _ArgumentReader:
     words: list[Word]
     at: int = 0
     operands: list[Word] = field(default_factory=list[Word])
-    given: set[str] = field(default_factory=set[str])
+    given: dict[str, Word | None] = field(default_factory=dict[str, Word | None])
+    """The options, with their values."""
     archives: list[Word] = field(default_factory=list[Word])
     """The archives that tar writes or reads."""
     folders: list[Word] = field(default_factory=list[Word])
@@ -135,7 +146,7 @@ class _ArgumentReader:
         return UnsafeWord(self.at - 1, "", why, "write each option and each value as a word of its own")
 
     def _named(self, word: Word, option: str, value: Word | None) -> UnsafeWord | None:
-        self.given.add(option)
+        self.given.setdefault(option)
         tool = self.tool
         if self.name == "git" and option == "-c" and value is None and self._takes_harmless_setting():
             return None
@@ -191,6 +202,7 @@ class _ArgumentReader:
         if self.name == "zip" and option in _LISTS_OF_ZIP and not self.operands:
             why = f"what follows {option} belongs to it, so that it cannot be told which file zip writes"
             return UnsafeWord(self.at - 1, option, why, f"put the archive's name before {option}")
+        self.given[option] = value
         if self.name == "tar" and option in ("-f", "--file"):
             self.archives.append(value)
         if self.name == "tar" and option in ("-C", "--directory"):
@@ -217,7 +229,7 @@ class _ArgumentReader:
 
     def _of_operands(self) -> UnsafeWord | None:
         marks, operands = self.tool.marks, self.operands
-        if self.tool.required and not self.given & self.tool.required:
+        if self.tool.required and not self.given.keys() & self.tool.required:
             options = " or ".join(sorted(self.tool.required))
             why = f"{self.name} without {options} starts a program, or writes a file that is not known"
             return UnsafeWord(0, "", why, f"add {options}")
@@ -246,10 +258,10 @@ class _ArgumentReader:
     def _of_written(self, marks: set[str], operands: list[Word]) -> UnsafeWord | None:
         if self.name == "dd" and (found := self._of_dd(operands)):
             return found
-        for word in self.archives if self.given & _MAKING_ARCHIVES else ():
+        for word in self.archives if self.given.keys() & _MAKING_ARCHIVES else ():
             if found := self.targets.problem(word):
                 return self._operand(word, *found)
-        for word in self.folders if self.given & _EXTRACTING else ():
+        for word in self.folders if self.given.keys() & EXTRACTING else ():
             if found := self.targets.problem_of_folder(word):
                 return self._operand(word, *found)
         if self._writes_here() and (found := self.targets.problem_of_here()):
@@ -259,21 +271,55 @@ class _ArgumentReader:
         ):
             why = f"{link.raw} may be a link, or hold links, by which a later command would write elsewhere"
             return self._operand(link, why, "copy without -a, -d and -P, and with -L")
-        named = operands if self.name in _KEEPING_NAMES else ()
-        if program := next(filter(self.targets.may_be_program, named), None):
-            return self._operand(program, f"a rule lets a file of the name {program.raw} be run", "copy another file")
+        if found := self._of_made(operands) or (self._of_copied(operands) if self.name in _COPYING else None):
+            return found
         is_counted = bool(marks & {">second", ">prefix", ">first"})
         relevant = operands[:1] if ">first" in marks else operands
         if many := next((word for word in relevant if is_counted and word.is_many), None):
             why = f"{many.raw} may become several words or none, so that it cannot be told which {self.name} writes"
             return self._operand(many, why, "write it out")
         last = _last(operands)
+        if gone := next(
+            (word for word in operands if ">gone" in marks and self.targets.problem_of_removal(word)), None
+        ):
+            return self._operand(gone, *(self.targets.problem_of_removal(gone) or ("", "")))
         for word in self._written(marks, operands):
             is_kept = ">kept" in marks or (">moved" in marks and word not in last)
             final = _without_globs(word) if is_kept else _as_written(word, marks)
             targets = replace(self.targets, programs=frozenset()) if ">kept" in marks else self.targets
             if found := targets.problem(final, is_unpacked=">unpacked" in marks):
                 return self._operand(word, *found)
+        return None
+
+    def _of_made(self, operands: list[Word]) -> UnsafeWord | None:
+        """Files and folders that come to have the name of what a rule lets be run."""
+        if not self.targets.programs:
+            return None
+        is_place = self.name in _MAKING_PLACES or is_recursive(self.name, self.given)
+        check = self.targets.may_be_place if is_place else self.targets.may_be_program
+        named = operands if is_place or self.name in _COPYING else ()
+        if ">folders" in self.tool.marks:
+            named = [last_part(word, is_folder=True) for word in operands]
+        if word := next(filter(check, named), None):
+            why = f"a rule lets a file of the name {word.raw} be run, or one in a folder of that name"
+            return self._operand(word, why, "choose another name")
+        if made := next(filter(self.targets.may_be_place, made_files(self.name, operands, self.given)), None):
+            why = f"{self.name} makes {made.raw}, by which it may write what a rule lets be run"
+            return UnsafeWord(max(len(self.words) - 1, 0), "", why, _spelled(self.name, self.words))
+        return None
+
+    def _of_copied(self, operands: list[Word]) -> UnsafeWord | None:
+        """A copy in a folder has the name of what is copied."""
+        targets = replace(self.targets, is_doubtful=False)
+        for word, name in copied_names(operands, self.given):
+            if found := targets.problem(_without_globs(name)):
+                return self._operand(word, found[0], "choose another name, or use -T where the target is a file")
+        target = next((value for option in ("-t", "--target-directory") if (value := self.given.get(option))), None)
+        target = target or (operands[-1] if operands else None)
+        if target and targets.is_own_folder(target):
+            for word in contents(self.name, operands, self.given):
+                why = f"there may be hidden files in {word.raw}, from which programs take orders"
+                return self._operand(word, why, "copy into another folder, or name the files")
         return None
 
     def _written(self, marks: set[str], operands: list[Word]) -> list[Word]:
@@ -290,16 +336,16 @@ class _ArgumentReader:
     def _writes_here(self) -> bool:
         """Files whose names its words do not say."""
         if self.name == "tar":
-            return bool(self.given & _EXTRACTING) and not self.folders
+            return bool(self.given.keys() & EXTRACTING) and not self.folders
         if self.name == "git init":
             return not self.operands
         least, elsewhere = _WRITING_HERE.get(self.name, (0, frozenset[str]()))
-        return len(self.operands) < least and not self.given & elsewhere
+        return len(self.operands) < least and not self.given.keys() & elsewhere
 
     def _keeps_links(self) -> bool:
-        if self.name == "cp" and self.given & {"-L", "--dereference"} and not self.given & _NOT_FOLLOWING:
+        if self.name == "cp" and self.given.keys() & {"-L", "--dereference"} and not self.given.keys() & _NOT_FOLLOWING:
             return False
-        return bool(self.given & _KEEPING_LINKS.get(self.name, frozenset()))
+        return bool(self.given.keys() & _KEEPING_LINKS.get(self.name, frozenset()))
 
     def _of_dd(self, operands: list[Word]) -> UnsafeWord | None:
         for word in operands:

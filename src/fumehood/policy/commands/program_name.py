@@ -85,7 +85,14 @@ class ResolvedCommand:
         if self.subcommand is None:
             return False
         is_harmless = self.subcommand in HARMLESS_SUBCOMMANDS.get(self.name, ())
-        return not is_harmless and f"{self.name} {self.subcommand}" not in TOOLS
+        return not is_harmless and self.tool not in TOOLS
+
+    @property
+    def tool(self) -> str:
+        """By which the table knows it: the sub-command, or one of that, `git remote get-url`."""
+        following = self.arguments[1].text if len(self.arguments) > 1 else None
+        longest = f"{self.name} {self.subcommand} {following}"
+        return longest if longest in TOOLS else f"{self.name} {self.subcommand}"
 
     @property
     def wrapper(self) -> WrapperOptions | None:

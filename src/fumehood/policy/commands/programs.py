@@ -38,6 +38,14 @@ SED = names("sed gsed")
 # Shells whose `-c` text is read as bash or as sh; the others have grammars of their own.
 READABLE_SHELLS = {"bash": True, "rbash": True, "sh": False, "dash": False, "ash": False}
 SHELLS = frozenset(READABLE_SHELLS) | names("zsh ksh ksh93 mksh fish csh tcsh rzsh rksh nu xonsh elvish oksh yash")
+# These take a word for a file of code, whatever its name.
+RUNNING_FILES = SHELLS | names(
+    """
+    source . python python2 python3 pypy pypy3 ipython ipython2 ipython3 perl ruby node nodejs deno bun tsx ts-node php
+    lua luajit tclsh wish expect julia Rscript octave scala kotlin groovy guile racket sbcl elixir ocaml runghc
+    osascript pwsh powershell run-parts
+    """
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from fumehood.policy.commands import programs
 from fumehood.policy.commands.decision import RefusalError
-from fumehood.policy.commands.exec_options import find_awk_exec_option, find_sed_exec_option
+from fumehood.policy.commands.exec_options import find_script_problem
 from fumehood.policy.commands.options import find_unsafe_word
 from fumehood.policy.commands.program_name import ResolvedCommand, is_known_tool
+from fumehood.policy.commands.rule_files import RuleFiles, files_to_run, is_local
 from fumehood.policy.commands.rules import CommandRule, parse_rule, rule_for
-from fumehood.policy.commands.scope import NamedCommand
+from fumehood.policy.commands.runners import RUNNERS, find_unsafe_word_of_runner, words_left_free
+from fumehood.policy.commands.scope import NamedCommand, Scope
 from fumehood.policy.commands.syntax import Word
+from fumehood.policy.commands.wrappers import says_what_runs
 from fumehood.policy.commands.write_targets import WriteTargets, is_astray
 
 if TYPE_CHECKING:
@@ -32,18 +35,17 @@ class RuleChecker:
         self._allow = (_ANYTHING,) if allow is None else tuple(map(parse_rule, allow))
         self._deny = tuple(map(parse_rule, commands.deny))
 
-    def files_to_run(self, writable: Sequence[str]) -> frozenset[str]:
-        """The names of programs and scripts that rules give by a path that a line could write."""
-        paths = [path for rule in self._allow if (path := _file_to_run(rule))]
-        return frozenset(
-            path.rpartition("/")[2]
-            for path in paths
-            if not path.startswith("/") or any(path.startswith(f"{place}/") for place in writable)
-        )
+    def files_to_run(self, writable: Sequence[str]) -> RuleFiles:
+        return files_to_run(self._allow, writable)
 
     def spells(self, command: NamedCommand) -> bool:
-        """Whether a rule has a word of its own for the first word after the program."""
-        return any(_spells(rule, command.program, command.arguments, 0) for rule in self._allow)
+        """Whether a rule names what a shell runs, and not its options alone."""
+        rules = (rule for rule in self._here(command.scope) if any(map(says_what_runs, rule.words[1:])))
+        return any(_spells(rule, command.program, command.arguments, 0) for rule in rules)
+
+    def _here(self, scope: Scope) -> list[CommandRule]:
+        """The rules that hold in the folder where a line is."""
+        return [rule for rule in self._allow if not (scope.moves and is_local(rule))]
 
     def check_denied(self, command: NamedCommand) -> None:
         resolved = command.resolved
@@ -61,14 +63,14 @@ class RuleChecker:
         """The options that rules spell."""
         name, program, arguments = command.name, command.program, command.arguments
         resolved, targets = command.resolved, _targets_of(command)
-        matching = self._matching(command)
+        matching = self._matching(command, self._here(command.scope))
         if not matching:
             raise RefusalError(*command.span, *self._lack(command))
         if name in programs.FAMILIES and not resolved.is_certain:
             why = f"it cannot be known which sub-command of {name} this is"
             raise RefusalError(*command.span, why, "write it out, first")
         granted = frozenset(rule.option for rule in self._allow if rule.option and _is_about(rule, command))
-        if found := _script_problem(name, arguments, targets):
+        if found := find_script_problem(name, arguments, targets):
             if not any(_spells(rule, program, arguments, found[0]) for rule in matching):
                 rule = rule_for(program, arguments[: found[0] + 1])
                 fix = "write it plainly" + (f", or add {rule!r} to commands.allow" if rule else "")
@@ -82,24 +84,31 @@ class RuleChecker:
                 if not found.option:
                     break
                 granted |= {found.option}
+        if name in RUNNERS and (resolved.runs_code or command.runs_code):
+            self._check_runner(command, matching, granted)
         return granted
+
+    def _check_runner(self, command: NamedCommand, matching: Sequence[CommandRule], granted: frozenset[str]) -> None:
+        """The words behind those of a rule, for one rule at least."""
+        name, words = command.name, command.resolved.arguments
+        found = [find_unsafe_word_of_runner(name, words, free, granted) for free in map(words_left_free, matching)]
+        if problem := None if None in found else found[0]:
+            raise RefusalError(*command.span, problem.why, problem.fix)
 
     def check_spelled(self, command: NamedCommand) -> None:
         program = command.program
-        rules = [rule for rule in self._allow if rule.program == program and len(rule.words) > 1]
+        rules = [rule for rule in self._here(command.scope) if rule.program == program and len(rule.words) > 1]
         if program in _SPELLED_ONLY and any(rule.allows(program, command.arguments) for rule in rules):
             return
         why = f"{program}: not understood; it runs text or files, or changes what other words mean"
         rule = rule_for(program, command.arguments) if program in _SPELLED_ONLY and command.arguments else None
         raise RefusalError(*command.span, why, f"add {rule!r} to commands.allow" if rule else "write it plainly")
 
-    def _matching(self, command: NamedCommand) -> list[CommandRule]:
+    def _matching(self, command: NamedCommand, rules: Sequence[CommandRule]) -> list[CommandRule]:
         program, arguments, resolved = command.program, command.arguments, command.resolved
-        if "/" in program and not program.startswith("/") and command.scope.moves:
-            return []
         found = [
             rule
-            for rule in self._allow
+            for rule in rules
             if rule.allows(program, arguments)
             or (resolved.is_certain and rule.allows(program, resolved.arguments))
             or _grants(rule, command)
@@ -117,9 +126,11 @@ class RuleChecker:
         rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
         if program.startswith("-") or "=" in program:
             return f"{program} is not the name of a program", "write the name of the program in its place"
-        if "/" in program and not program.startswith("/") and command.scope.moves:
-            why = f"the line changes the folder, so that it is not known which program {program} is"
-            return why, "leave cd (or cwd) out, or write the whole path of the program"
+        if command.scope.moves and self._matching(command, self._allow):
+            why = f"the line changes the folder, so that it is not known which file {program} is or runs"
+            return why, "leave cd (or cwd) out, or write the whole path, in the rule too"
+        if resolved.runs_code and resolved.name == "git":
+            return f"{rule} may start hooks, an editor or another program", f"add {rule!r} to commands.allow"
         if resolved.runs_code:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:
@@ -131,18 +142,6 @@ class RuleChecker:
         if is_named and resolved.subcommand is None and command.arguments:
             return f"{program} is not allowed with these words", "put the sub-command first and write its words out"
         return f"{rule} is not allowed", f"add {rule!r} to commands.allow"
-
-
-def _file_to_run(rule: CommandRule) -> str | None:
-    """`./build.sh` itself, and the script of `bash build.sh`."""
-    if "/" in rule.program:
-        return rule.program
-    script = rule.words[1] if len(rule.words) > 1 else ""
-    if rule.program in programs.INTERPRETERS:  # the word may be another than a file's: `npx tsc`
-        script = script if "." in script or "/" in script else ""
-    elif rule.program not in programs.SHELLS | _SPELLED_ONLY:
-        return None
-    return None if script.startswith("-") or not script.strip("*") else script
 
 
 def _targets_of(command: NamedCommand) -> WriteTargets:
@@ -157,13 +156,8 @@ def _parts(name: str, resolved: ResolvedCommand) -> Iterator[tuple[str, list[Wor
     """Each tool with the words that it gets, and how many of a rule's words stand before those."""
     yield name, resolved.before, 0
     if resolved.subcommand is not None and not resolved.runs_code:
-        yield f"{name} {resolved.subcommand}", resolved.arguments[1:], 1
-
-
-def _script_problem(name: str, arguments: list[Word], targets: WriteTargets) -> tuple[int, str] | None:
-    if name in programs.AWK:
-        return find_awk_exec_option(arguments)
-    return find_sed_exec_option(arguments, targets) if name in programs.SED else None
+        own = len(resolved.tool.split()) - 1
+        yield resolved.tool, resolved.arguments[own:], own
 
 
 def _is_about(rule: CommandRule, command: NamedCommand) -> bool:

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from fumehood.policy.commands.patterns import matches, possibly
 from fumehood.policy.commands.syntax import Word
 
 _SYSTEM_PLACE = re.compile(r"/(?:usr/(?:local/)?)?s?bin/([^/]+)")
 _SYNTAX = re.compile(r"[;&|<>()`$\\\n]")
-_ANYTHING = object()
 _CLUSTER = re.compile(r"-[A-Za-z0-9]+")
 # Other spellings of options, where a rule would otherwise be easily missed.
 _SAME = {
@@ -128,51 +128,10 @@ def _is_program(wanted: str, program: str) -> bool:
     return "/" not in name and matches(wanted, name)
 
 
-def matches(pattern: str, text: str) -> bool:
-    """`*` stands for any characters. Each part where it is found first: nothing has to be tried twice."""
-    first, *parts = pattern.split("*")
-    if not parts:
-        return pattern == text
-    at = len(first) if text.startswith(first) else -1
-    for part in parts[:-1]:
-        found = text.find(part, at) if at >= 0 else -1
-        at = found + len(part) if found >= 0 else -1
-    return at >= 0 and len(text) - at >= len(parts[-1]) and text.endswith(parts[-1])
-
-
 def _surely(word: Word, pattern: str) -> bool:
     if pattern == "*":
         return not word.is_many
     return word.text is not None and matches(pattern, word.text)
-
-
-def possibly(word: Word, pattern: str) -> bool:
-    """Whether the word could be one that matches: two patterns, of which each may have holes."""
-    ours = tuple(item for piece in word.pieces for item in (piece if isinstance(piece, str) else (_ANYTHING,)))
-    theirs = tuple(_ANYTHING if char == "*" else char for char in pattern)
-    return _overlap(ours, theirs)
-
-
-def _overlap(ours: tuple[object, ...], theirs: tuple[object, ...]) -> bool:
-    reached = {(0, 0)}
-    pending = [(0, 0)]
-    while pending:
-        here, there = pending.pop()
-        mine = ours[here] if here < len(ours) else None
-        other = theirs[there] if there < len(theirs) else None
-        if mine is None and other is None:
-            return True
-        steps: list[tuple[int, int]] = []
-        if mine is _ANYTHING:
-            steps += [(here + 1, there), *([(here, there + 1)] if other is not None else [])]
-        if other is _ANYTHING:
-            steps += [(here, there + 1), *([(here + 1, there)] if mine is not None else [])]
-        if mine is not None and mine == other:
-            steps.append((here + 1, there + 1))
-        new = [step for step in steps if step not in reached]
-        reached.update(new)
-        pending += new
-    return False
 
 
 def _taken_apart(program: str, option: str) -> list[str]:

@@ -11,7 +11,7 @@ from fumehood.policy.commands.word_reader import METACHARACTERS, WordReader
 
 _REDIRECTION = re.compile(r"([0-9]?)(<<<|<<-|<<|<&|<>|<|>>|>&|>\||>|&>>|&>)")
 _LONG_DESCRIPTOR = re.compile(r"[0-9]{2,}(?=[<>])")
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[0-9]+\])?(\+?)=")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[(?:0|[1-9][0-9]{0,8})\])?(\+?)=")
 _SUBSCRIPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _DELIMITER = re.compile(r"(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1|\\([A-Za-z_][A-Za-z0-9_]*)")
 _DESCRIPTOR = re.compile(r"([0-9])?-?")
@@ -98,7 +98,7 @@ class SimpleCommandReader(WordReader):
         start = self.at
         self.at = found.end()
         values: list[Word] = []
-        if found[2] or "[" in found[0]:
+        if found[2] or found[3]:
             self.bash_only(start, found[0])
         is_array = self.peek() == "("
         if is_array:
@@ -118,7 +118,8 @@ class SimpleCommandReader(WordReader):
                 self.refuse(start, f"an array with text behind it: {_NOT_UNDERSTOOD}", "put a space between them")
         else:
             values.append(self.word(is_value=True))
-        simple.assignments.append(Assignment(found[1], () if found[2] else tuple(values), start, self.at))
+        given = () if found[3] else tuple(values)
+        simple.assignments.append(Assignment(found[1], given, start, self.at, is_whole=not found[2]))
 
     def redirections_after(self) -> None:
         simple = SimpleCommand()
@@ -197,3 +198,4 @@ class SimpleCommandReader(WordReader):
                 # The tabs are taken away before the shell reads it, which may end an inner here-document.
                 why = f"a substitution over several lines in <<-: {_NOT_UNDERSTOOD}"
                 raise RefusalError(begin, text.at, why, "write it in one line, or use <<")
+        text.ends_at(end, start)

@@ -158,6 +158,8 @@ class Assignment:
     """None at all: the value comes from elsewhere."""
     start: int
     end: int
+    is_whole: bool = True
+    """Not one element alone: after `x[1]=a`, `$x` is what it was."""
 
 
 @dataclass(frozen=True, slots=True)

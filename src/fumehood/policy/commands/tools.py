@@ -11,6 +11,7 @@ is judged by the rules alone: who allows it answers for what it does.
     >all >last >first >second    operands that are written   <1          at most one operand
     >folders >prefix >unpacked   the same: folders, the beginning of names, files whose ending goes away
     >kept >moved                 the same, and all of them or all but the last keep their content
+    >gone                        operands that are taken away
     +               operands begin with +                    !: !::      operands with a colon, or two, start a program
     -               operands that begin with + are options
     ^s=             only by a rule that spells it: `date -s`  @           an operand such as @file holds more options
@@ -22,9 +23,9 @@ import re
 from dataclasses import dataclass, field
 
 _OPEN = """
-    arch base32 base64 basename cat chgrp cksum cmp column comm cut df dirname du echo egrep expand expr factor false
+    arch base32 base64 basename cat cksum cmp column comm cut df dirname du echo egrep expand expr factor false
     fgrep fmt fold free getent grep groups head hexdump id join jq kill locale ls lscpu md5sum nl nproc numfmt
-    objdump od paste printenv printf ps pwd readelf readlink realpath rev rm rmdir seq sha1sum sha224sum sha256sum
+    objdump od paste printenv printf ps pwd readelf readlink realpath rev seq sha1sum sha224sum sha256sum
     sha384sum sha512sum size sleep stat strings sum tac tail test [ tr true tty uname unexpand uptime wc which whoami
     yes
 """
@@ -48,6 +49,7 @@ _ZIPPERS = (
 )
 _LINES = {
     **dict.fromkeys(_OPEN.split(), "*"),
+    **dict.fromkeys(("rm", "rmdir"), "* >gone"),
     "apt": "q quiet",
     "apt list": "installed upgradable a",
     "apt show": "a",
@@ -56,6 +58,7 @@ _LINES = {
     "apt-get update": "q quiet",
     "bunzip2": _ZIPPERS,
     "bzip2": _ZIPPERS,
+    "chgrp": "* >kept",
     "chmod": "* >kept",
     "chown": "* >kept",
     "cp": (
@@ -73,6 +76,11 @@ _LINES = {
     "date": "^s= ^set= u R I? d= r= utc universal rfc-email iso-8601? rfc-3339= date= reference= debug +",
     "dd": "",
     "docker": "D debug l= log-level= v version",
+    "docker compose ps": "a all q quiet format= services filter= status= no-trunc orphans",
+    "docker compose logs": "f follow n= tail= t timestamps since= until= no-color no-log-prefix",
+    "docker compose images": "q quiet format=",
+    "docker compose ls": "a all q quiet format= filter=",
+    "docker compose top": "",
     "diff": (
         "u r q N w b i B y a E Z c s t U= W= x= X= I= color? unified? recursive brief new-file ignore-case "
         "ignore-all-space ignore-space-change ignore-blank-lines side-by-side suppress-common-lines width= "
@@ -94,6 +102,10 @@ _LINES = {
     "file": "b i L h k 0 brief mime mime-type mime-encoding dereference no-dereference",
     "git": "P no-pager no-optional-locks literal-pathspecs version v C=",
     "git add": "A u n f v N all update dry-run force verbose intent-to-add chmod= ignore-errors",
+    **dict.fromkeys(
+        (f"git apply --{shown}" for shown in ("stat", "numstat", "summary", "check")),
+        "stat numstat summary check p= v verbose R reverse cached index 3 z",
+    ),
     "git archive": "l v list verbose format: prefix: o> output> worktree-attributes #",
     "git blame": "L= w M C e l s p b c date= porcelain line-porcelain since= show-email",
     "git branch": (
@@ -118,6 +130,11 @@ _LINES = {
     "git describe": "tags always dirty? long abbrev? match= all contains exact-match first-parent",
     "git diff": _WALK,
     "git fetch": "a p q v n t all prune quiet verbose no-tags tags depth= unshallow dry-run jobs= !::",
+    "git format-patch": (
+        "# o> output-directory> stdout n numbered N no-numbered s signoff k keep-subject start-number= v= "
+        "reroll-count= subject-prefix= rfc root stat? no-stat M? C? U? no-signature cover-letter zero-commit "
+        "full-index binary q quiet"
+    ),
     "git grep": (
         "n i l c w v E F P o e= A= B= C= h H L r line-number ignore-case files-with-matches name-only count "
         "word-regexp cached untracked heading break max-depth= and or not all-match"
@@ -139,6 +156,7 @@ _LINES = {
     ),
     "git reflog": _WALK + " L=",
     "git remote": "v verbose <0",
+    "git remote get-url": "push all <1",
     "git reset": "q hard soft mixed merge keep quiet",
     "git restore": "q s= S W source= staged worktree quiet ours theirs merge",
     "git rev-list": _WALK + " count objects no-object-names",
@@ -155,6 +173,7 @@ _LINES = {
         "s b v u? z short branch verbose porcelain? long untracked-files? ignored? ahead-behind "
         "no-ahead-behind renames no-renames find-renames? column? show-stash"
     ),
+    "git submodule status": "cached recursive",
     "git switch": (
         "c= C= q d f t m create= force-create= quiet detach force track? no-track discard-changes guess orphan="
     ),
@@ -308,7 +327,7 @@ TOOLS.update(
     dict.fromkeys(("pip3", *(f"pip3 {sub}" for sub in ("list", "show", "freeze", "check"))), TOOLS["pip list"])
 )
 # Of these a sub-command without a line may run code: a rule has to name it.
-WITH_SUBCOMMANDS = frozenset(name.split()[0] for name in TOOLS if " " in name)
+WITH_SUBCOMMANDS = frozenset(name.split()[0] for name in TOOLS if name.count(" ") == 1)
 
 
 def is_option_of_compiler(text: str) -> bool:

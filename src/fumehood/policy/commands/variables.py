@@ -83,8 +83,13 @@ _EXAMPLES = {
 }
 _VALUES = {"GIT_PAGER": {"cat", ""}, "PAGER": {"cat", ""}, "MANPAGER": {"cat", ""}}
 _COUNTED_BY_BASH = names("RANDOM SECONDS LINENO")
-_NUMBER = re.compile(r"-?[0-9]+")
-_NUMBERS = re.compile(r"\{-?[0-9]+\.\.-?[0-9]+\}|\$\(seq( [0-9]+)+\)")
+# Without zeros in front: arithmetic takes 08 for an error.
+_DECIMAL = r"(?:0|[1-9][0-9]{0,17})"
+_NUMBER = re.compile(rf"-?{_DECIMAL}")
+_NUMBERS = re.compile(rf"\{{-?{_DECIMAL}\.\.-?{_DECIMAL}\}}|\$\(seq( {_DECIMAL})+\)")
+_TERM = rf"(?:\$?[A-Za-z_]\w*(?:\+\+|--)?|\$[#?]|\$\{{#?\w+\}}|{_DECIMAL})"
+# Sums, products and comparisons of numbers, and what is set to them.
+_SURE = re.compile(rf"\s*(?:[A-Za-z_]\w*\s*[-+*]?=\s*)?{_TERM}(?:\s*(?:[-+*]|<=?|>=?|==|!=|&&|\|\|)\s*{_TERM})*\s*")
 _PLAIN_VALUE = re.compile(r"(?:\./)?\w[\w%+,-]*(?:[./]\w[\w%+,-]*)*/?")
 _ARITHMETIC = re.compile(
     r"(?P<name>\$?[A-Za-z_]\w*|\$[#?]|\$\{#?\w+\})|0[xX][0-9a-fA-F]+|[0-9]+|\*\*|[-+*/%<>=!&|^~?:,;()\s]"
@@ -200,6 +205,11 @@ class VariableTracker:
         if _ASSIGNING.search(text):
             for name in re.findall(r"[A-Za-z_]\w*", text):
                 check_assignment(name, (known("0"),), shown)
+
+
+def may_fail(arithmetic: str) -> bool:
+    """Whether it is not sure that the shell can calculate it: it may divide by 0."""
+    return not all(_SURE.fullmatch(part) for part in re.split("[;,]", arithmetic))
 
 
 def assigned_numbers(arithmetic: Iterable[Arithmetic]) -> Iterator[Assignment]:

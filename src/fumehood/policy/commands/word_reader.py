@@ -34,9 +34,13 @@ _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _SUBSCRIPT = re.compile(r"\[([@*]|-?[0-9]+|\$?[A-Za-z_][A-Za-z0-9_]*)\]")
 _BARE = re.compile(r"\$(?![{('\"])")
 _ENDING = re.compile(r"\.[A-Za-z0-9]+")
-_OPERATOR = re.compile(r":[-+?]|[-+?]|##?|%%?|//?|\^\^?|,,?|:(?=[0-9]+(?::[0-9]+)?\})")
+# 08 is no number to the shell, which then leaves out the rest of its line.
+_DECIMAL = r"(?:0|[1-9][0-9]*)"
+_OPERATOR = re.compile(rf":[-+?]|[-+?]|##?|%%?|//?|\^\^?|,,?|:(?={_DECIMAL}(?::{_DECIMAL})?\}})")
 _ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(?:[^'\"]*:)?")
+# What it prints begins with a digit, and has no blanks.
+_DATE = re.compile(r"\$\(date (?:-u )?(['\"]?)\+%[YmdHMSFsjyN](?:%?[YmdHMSFsjyN]|[_-](?!%_))*\1\)")
 _NOT_UNDERSTOOD = "not understood"
 _DEEPEST = 24
 
@@ -117,6 +121,12 @@ class WordReader:
             pieces = [*pieces[:opened], BRACE if is_known else MANY]
         found = tuple(_decoded(piece) for piece in joined(pieces))
         return Word(found, start, self.at, str(_decoded(self.source[start : self.at])))
+
+    def ends_at(self, end: int, start: int) -> None:
+        """For every part that has an end of its own: what was read is all of it, and no more."""
+        if self.at != end:
+            why = f"{self.peek() or 'the end'!r} closes nothing here: {_NOT_UNDERSTOOD}"
+            self.refuse(min(self.at, start), why, "remove it, or close what is open")
 
     def _is_process_substitution(self) -> bool:
         return self.peek(2) in ("<(", ">(")
@@ -214,7 +224,8 @@ class WordReader:
         if self.starts_with("$("):
             self.at += 2
             self._commands(")")
-            return [Hole(is_many)]
+            is_date = _DATE.fullmatch(self.source, start, self.at) is not None
+            return [replace(PLAIN, is_many=is_many) if is_date else Hole(is_many)]
         if self.starts_with("${"):
             return [self._braced(is_many, is_quoted=is_quoted)]
         if self.starts_with("$[") or (not is_quoted and self.starts_with('$"')):
@@ -278,6 +289,7 @@ class WordReader:
         self.depth += 1
         self.read_list("")
         self.depth -= 1
+        self.ends_at(end, start)
         self.at, self.end = end + 1, inner
         return [hole]
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from fumehood.policy.commands.decision import RefusalError
 from fumehood.policy.commands.programs import READABLE_SHELLS, WRAPPERS, WrapperOptions
 from fumehood.policy.commands.rules import rule_for
-from fumehood.policy.commands.syntax import ONE, PLAIN, Word, known, rest_of_line
+from fumehood.policy.commands.syntax import ONE, PLAIN, Hole, Word, known, rest_of_line
 from fumehood.policy.commands.tools import FIND_FLAGS, FIND_VALUED
 from fumehood.policy.commands.write_targets import WRITABLE, is_astray
 
@@ -141,12 +141,12 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> InnerCommands:
             place += 1
         elif word.text in _EXECUTING:
             inner: list[Word] = []
-            is_tame = _finds_plain_names(arguments[: place - 1])
+            names_of_found = _plain_names_found(arguments[: place - 1])
             takes_batch = word.text == "-exec"  # `-ok` asks for each file, and knows no +
             while place < len(arguments) and arguments[place].text != ";":
                 if takes_batch and _ends_batch(arguments, place):
                     break
-                inner.append(_replaced(_not_syntax(arguments[place]), is_tame=is_tame))
+                inner.append(_replaced(_not_syntax(arguments[place]), names_of_found))
                 place += 1
             if not inner or place >= len(arguments):
                 _refuse(word, f"the command of {word.raw} has no end")
@@ -166,14 +166,21 @@ def _find(arguments: Sequence[Word], granted: frozenset[str]) -> InnerCommands:
     return inside
 
 
-def _finds_plain_names(arguments: Sequence[Word]) -> bool:
-    """Only names with an ending, in folders that may be written, by what stands before the command."""
+def _plain_names_found(arguments: Sequence[Word]) -> Hole | None:
+    """What stands before the command finds only names with an ending, in folders that may be written; None if not so.
+
+    Capitals count for `-name` alone.
+    """
     texts = [word.text or "" for word in arguments]
-    named = any(before in ("-name", "-iname") and _WITH_ENDING.fullmatch(text) for before, text in pairwise(texts))
+    named = {text: before for before, text in pairwise(texts) if before in ("-name", "-iname")}
+    chosen = next((text for text in named if _WITH_ENDING.fullmatch(text)), None)
     words = [word for word in arguments if word.text not in ("-H", "-P")]
     count = next((number for number, word in enumerate(words) if word.prefix[:1] in ("-", "(", "!")), len(words))
     is_elsewhere = any(is_astray(folder, WRITABLE) for folder in words[:count])
-    return named and not (_CHOOSING | _FOLLOWING) & set(texts) and not is_elsewhere
+    if chosen is None or (_CHOOSING | _FOLLOWING) & set(texts) or is_elsewhere:
+        return None
+    pattern = chosen.replace("?", "*")
+    return replace(PLAIN, choices=(pattern, f"**/{pattern}")) if named[chosen] == "-name" else PLAIN
 
 
 def _ends_batch(arguments: Sequence[Word], place: int) -> bool:
@@ -188,10 +195,10 @@ def _not_syntax(word: Word) -> Word:
     return word
 
 
-def _replaced(word: Word, *, is_tame: bool) -> Word:
+def _replaced(word: Word, found: Hole | None) -> Word:
     """What is found begins with the folder that was searched, and so is never an option."""
     if word.text == _FOUND:
-        return Word(("./", PLAIN if is_tame else ONE), word.start, word.end, word.raw)
+        return Word(("./", found or ONE), word.start, word.end, word.raw)
     return word.replaced(_FOUND)
 
 
@@ -203,16 +210,17 @@ _OPTIONS_OF_SHELLS = re.compile(r"-[euxfv]*c?")
 _HARMLESS_OF_SHELLS = frozenset({"--version", "--help", "--norc", "--noprofile"})
 
 
+def says_what_runs(word: str) -> bool:
+    """Whether a word of a shell is more than a harmless option: a script, or -s, by which it reads its input."""
+    return word == "-" or not (_OPTIONS_OF_SHELLS.fullmatch(word) or word in _HARMLESS_OF_SHELLS)
+
+
 def inner_text(name: str, arguments: Sequence[Word], shown: tuple[int, int]) -> Word | None:
     """The text of `-c`, known in full; None when nothing is run. Raises RefusalError for anything else."""
     place = 0
     while place < len(arguments):
         word = arguments[place]
-        if (
-            word.text is None
-            or word.text == "-"
-            or (_OPTIONS_OF_SHELLS.fullmatch(word.text) is None and word.text not in _HARMLESS_OF_SHELLS)
-        ):
+        if word.text is None or says_what_runs(word.text):
             break
         place += 1
         if word.text.endswith("c") and not word.text.startswith("--"):

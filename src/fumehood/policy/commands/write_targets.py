@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import prod
 
 from fumehood.policy.commands.decision import RefusalError
-from fumehood.policy.commands.rules import matches, possibly
+from fumehood.policy.commands.patterns import matches, possibly_named
 from fumehood.policy.commands.syntax import GLOB, Hole, Piece, Redirection, SimpleCommand, Word, joined, known
 from fumehood.policy.commands.variables import names
 
@@ -31,7 +29,7 @@ _HARMLESS_DOTS = names(
 _OF_REPOSITORIES = names("config config.worktree HEAD commondir gitdir attributes")
 _HOOKS = "hooks"
 _PACKED = re.compile(r"[._-](?:t?gz|z|taz|t?xz|lz|lzma|tlz|t?bz2?|t?zst|t?lz4)\Z", re.IGNORECASE)
-_MOST_PATHS = 1000
+_MOST_PATHS = 128
 # Data, of which it does not matter whether a variable in its name is empty.
 _DATA = re.compile(
     r"[\w./ -]*\.(?:txt|log|csv|tsv|md|rst|out|err|sorted|bak|old|orig|new|tmp|html|xml|jsonl|ndjson|png|jpe?g|"
@@ -53,6 +51,8 @@ class WriteTargets:
     is_doubtful: bool = False
     programs: frozenset[str] = frozenset()
     """Names of the files that rules let be run, as patterns: whoever writes one of those decides what runs."""
+    folders: frozenset[str] = frozenset()
+    """Names of the folders that those lie in: another folder of that name would bring others."""
 
     def problem(self, word: Word, *, is_unpacked: bool = False) -> tuple[str, str] | None:
         """Why the word is not a file that may be written, and what to do; None when it is.
@@ -66,7 +66,7 @@ class WriteTargets:
             middles = (GLOB if ".." in choice else choice for choice in found[2].split(","))
             choices = (Word(joined([found[1], middle, found[3]]), word.start, word.end, "") for middle in middles)
             return next(filter(None, (self.problem(choice, is_unpacked=is_unpacked) for choice in choices)), None)
-        if self.may_be_program(word) or (is_unpacked and self.may_be_program(_unpacked(word))):
+        if self.may_be_program(word) or (is_unpacked and self.may_be_program(without_packing(word))):
             return "a rule lets this file be run, so that no line may write it", "choose another name"
         texts = _texts(word, is_unpacked=is_unpacked)
         if not texts:
@@ -77,8 +77,14 @@ class WriteTargets:
 
     def may_be_program(self, word: Word) -> bool:
         """By the last part of the path, wherever it lies: folders may be moved, and links lead to others."""
-        forms = [form for name in self.programs for form in (name, f"*/{name}")]
-        return bool(forms) and any(possibly(choice, form) for choice in _spelled_out(word) for form in forms)
+        spelled = _with_date(word)
+        return any(possibly_named(spelled, name) for name in self.programs)
+
+    def may_be_place(self, word: Word) -> bool:
+        """The same for what may be a folder, which goes with all that is in it."""
+        stripped = replace(word, pieces=joined([*word.pieces[:-1], word.suffix.rstrip("/")])) if word.suffix else word
+        spelled = _with_date(stripped)
+        return any(possibly_named(spelled, name) for name in self.programs | self.folders)
 
     def problem_of_folder(self, word: Word) -> tuple[str, str] | None:
         """The same for a folder in which files of any name are made."""
@@ -87,6 +93,18 @@ class WriteTargets:
     def problem_of_here(self) -> tuple[str, str] | None:
         """The same for the folder where the line is."""
         return self._problem_of_path("x")
+
+    def problem_of_removal(self, word: Word) -> tuple[str, str] | None:
+        """The same for what is taken away: any file in a place to write to. What a variable brings is not known."""
+        texts = _texts(word)
+        if any(_goes_up(text) or not _is_inside(_normal(text), self.writable) for text in texts):
+            return "this is not a place to write to", f"name what is in the workspace or {' or '.join(self.writable)}"
+        return self.problem_of_here() if any(not text.startswith("/") for text in texts) else None
+
+    def is_own_folder(self, word: Word) -> bool:
+        """Whether it may be a folder in which programs look for orders: that of the line, a place to write to, home."""
+        paths = [text.rstrip("/") for text in _paths(word)]
+        return not paths or any(path in ("", ".", *self.writable) for path in paths)
 
     def leads_elsewhere(self, word: Word) -> bool:
         """Whether a path may be outside of the places that may be written: a link that is kept leads anywhere then."""
@@ -206,9 +224,11 @@ def _texts(word: Word, *, is_unpacked: bool = False) -> list[str]:
     if not all(isinstance(piece, str) or _is_known(piece, is_data=is_data) for piece in pieces):
         return []
     choices = [_choices(piece, is_data=is_data) for piece in pieces]
-    if prod(map(len, choices)) > _MOST_PATHS:
-        return []
-    texts = set(map("".join, product(*choices)))
+    texts = {""}
+    for choice in choices:
+        texts = {text + more for text in texts for more in choice}
+        if len(texts) > _MOST_PATHS:
+            return []
     if is_unpacked:
         texts |= {_PACKED.sub("", text) for text in texts}
     return [text for text in texts if text]
@@ -224,24 +244,15 @@ def _is_dated(word: Word) -> bool:
     return count > 0 and count == sum(not hole.is_glob for hole in word.holes) and not _NOT_PLAIN.search(rest)
 
 
-def _spelled_out(word: Word) -> list[Word]:
-    """With each choice that the line itself leaves."""
-    choices = [
-        (piece,) if isinstance(piece, str) or not piece.choices else (*piece.choices, "") for piece in word.pieces
-    ]
-    if prod(map(len, choices)) > _MOST_PATHS:
-        return [word]
-    return [replace(word, pieces=joined([*_with_globs(chosen)])) for chosen in product(*choices)]
+def _with_date(word: Word) -> Word:
+    """What `date` prints has no slash, as what a glob finds."""
+    if not _is_dated(word):
+        return word
+    return replace(word, pieces=tuple(piece if isinstance(piece, str) else GLOB for piece in word.pieces))
 
 
-def _with_globs(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    for piece in pieces:
-        parts = piece.split("*") if isinstance(piece, str) else [piece]
-        for number, part in enumerate(parts):
-            yield from (GLOB, part) if number else (part,)
-
-
-def _unpacked(word: Word) -> Word:
+def without_packing(word: Word) -> Word:
+    """The name of what `gunzip` makes of it."""
     return Word(joined([*word.pieces[:-1], _PACKED.sub("", word.suffix)]), word.start, word.end, word.raw)
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from fumehood.policy.egress.harmless import is_harmless_header
-from fumehood.policy.egress.headers import USUAL_METHODS, canonical_header
-from fumehood.policy.globs import PathGlob
+from fumehood.policy.egress.headers import USUAL_METHODS, canonical_header, is_harmless_header
 from fumehood.policy.hosts import is_address
 from fumehood.policy.network import NetworkRule, Protocol
+from fumehood.policy.paths import PathGlob
 from fumehood.policy.secret import Secret
 
 _STRICTEST_FIRST: tuple[Protocol, ...] = ("tls", "http", "tcp")

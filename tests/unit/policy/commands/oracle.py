@@ -36,6 +36,10 @@ os.makedirs("/workspace/template/src")
 for name in ("x", "y", "z", "file", "a.txt", "b.txt", "x.sh", "x.sed", "x.awk", "-e1e rm"):
     with open(f"/workspace/template/{name}", "w") as stream:
         stream.write("rm x\\n")
+# What somebody else's folder may bring.
+os.makedirs("/workspace/template/brought")
+for name in (".bashrc", ".gitconfig"):
+    open(f"/workspace/template/brought/{name}", "w").close()
 subprocess.run("git init -q . && git add x && git -c user.name=x -c user.email=x commit -qm x", shell=True,
                cwd="/workspace/template", env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"}, check=True)
 # For those who change where programs are looked for.
@@ -50,6 +54,10 @@ def orders():
         return None
 found = []
 environment = {"PATH": "/workspace/recorders:/usr/bin:/bin", "HOME": "/tmp/above/place", "LANG": "C.UTF-8"}
+# For variables that a line only seems to set.
+environment |= {"given": "--output=.bashrc", "counted": "a[$(rm x)]"}
+# `git init` brings no hooks of its own.
+environment["GIT_TEMPLATE_DIR"] = ""
 for line in lines:
     shutil.rmtree("/tmp/above", ignore_errors=True)
     shutil.copytree("/workspace/template", "/tmp/above/place", symlinks=True)

@@ -289,6 +289,24 @@ def test_a_program_of_many_sub_commands_takes_only_known_options_of_its_own(line
     assert not allows(line, "systemctl status", "docker ps", "helm list")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("git submodule update", "git submodule foreach ls", "git submodule status; git submodule add x"),
+        *("git remote show x", "git remote add x y", "git remote get-url a b c", "git apply fix.patch"),
+        *("git apply --stat --apply x", "git apply --3way x", "docker compose up", "docker compose -f x.yml ps"),
+        *("docker compose exec a ls", "git format-patch --suffix=.sh HEAD", "git format-patch -o .git HEAD"),
+        *("cd .git/hooks; git format-patch HEAD", "git format-patch --output=x HEAD"),
+    ],
+)
+def test_what_shows_something_opens_nothing_else(line: str) -> None:
+    assert not allows(line, "*", "docker")
+    for harmless in ("docker compose ps -a", "docker compose logs --tail=5 web", "git submodule status", "docker ps"):
+        assert allows(harmless, "*", "docker")
+    assert not allows("docker ps", "*")
+    assert allows("git submodule update --init; git apply x.patch", "git submodule", "git apply")
+
+
 def test_ordinary_options_of_such_a_program_are_harmless() -> None:
     for line in (
         "systemctl --no-pager status x",
@@ -389,6 +407,35 @@ def test_files_are_written_only_where_the_sandbox_lets_them_be() -> None:
 def test_nothing_is_written_outside_of_the_places_for_it(line: str) -> None:
     commands = Commands(allow=("*", "bash"))
     assert not judge(commands, line).allowed
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        *(("npm run test*", "npm run test --script-shell=evil"), ("npm run test*", "npm run test --script-sh evil")),
+        *(
+            ("npm test", "npm test --prefix x"),
+            ("npm run *", "npm run build --userconfig=x"),
+            ("npm ci", "npm ci -C x"),
+        ),
+        *(("npm run test*", 'npm run test "$x"'), ("npm test", "npm test --node-options=--require=./x.js")),
+        *(("yarn test", "yarn test --cwd x"), ("pnpm test", "pnpm test -C x"), ("go test", "go test -exec evil ./...")),
+        *(("cargo test", "cargo test --config target.x.runner=evil"), ("cargo build", "cargo build --manifest-path x")),
+        *(("cargo run", "cargo run -Zx"), ("go build", "go build -toolexec=evil"), ("go vet", "go vet -vettool=x")),
+        *(("make test", "make test SHELL=evil"), ("make test", "make test deploy"), ("make test", "make test -f x.mk")),
+        *(("make test", "make test --eval=x"), ("make test", "make test -- CC=evil"), ("make test", "make test -C x")),
+    ],
+)
+def test_options_of_what_runs_a_script_are_not_those_of_the_script(rule: str, line: str) -> None:
+    assert not allows(line, rule)
+    for named, harmless in (
+        *(("npm run test*", "npm run test:unit -- --script-shell=x"), ("npm run *", "npm run lint --silent -- --fix")),
+        *(("npm test", "npm test --workspace=a x"), ("npm ci", "npm ci --no-audit"), ("make", "make test CC=gcc")),
+        *(("cargo test", "cargo test --release name -- --nocapture"), ("go test", "go test ./... -run TestParse -v")),
+        *(("make test", "make test -j4"), ("make *", "make test deploy"), ("make test", "make test -j 4")),
+        *(("npm run --prefix", "npm run build --prefix=x"), ("cargo", "cargo test --config x")),
+    ):
+        assert allows(harmless, named), harmless
 
 
 @pytest.mark.parametrize(

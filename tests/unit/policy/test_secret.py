@@ -10,7 +10,7 @@ import pytest
 
 from fumehood import Policy, UsageError
 from fumehood.policy.filters import CanarySource
-from fumehood.policy.host_value import MOST_VALUE_BYTES, HostValue, MissingValueError
+from fumehood.policy.secret import MOST_VALUE_BYTES, HostValue, MissingValueError
 from fumehood.secret_scan.canaries import load_canaries
 from fumehood.secret_scan.redaction import Redaction
 

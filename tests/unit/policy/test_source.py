@@ -259,3 +259,39 @@ def test_a_damaged_policy_is_a_policy_or_refused(data: st.DataObject) -> None:
 def test_toml_is_recognised(text: str) -> None:
     with pytest.raises(PolicyError, match=r"looks like TOML; a policy is YAML, such as `resources: "):
         Policy.loads(text)
+
+
+def test_a_file_is_parsed_again_when_its_text_changes(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("resources: {memory: 64M}\n")
+    before = Policy.load(file)
+    assert Policy.load(file) is before
+    details = file.stat()
+    file.write_text("resources: {memory: 65M}\n")
+    os.utime(file, ns=(details.st_atime_ns, details.st_mtime_ns))
+    assert Policy.load(file).resources.memory == 65 * 1024**2
+    file.write_text("resources: {memory: 64N}\n")
+    for _ in range(2):
+        with pytest.raises(PolicyError):
+            Policy.load(file)
+    file.unlink()
+    with pytest.raises(PolicyError, match="no such file"):
+        Policy.load(file)
+
+
+def test_the_same_text_in_another_folder_means_other_paths(tmp_path: Path) -> None:
+    sources: list[str] = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "policy.yaml").write_text("filesystem: {mounts: [{source: data, target: /data}]}\n")
+        sources.append(Policy.load(tmp_path / name / "policy.yaml").filesystem.mounts[0].source)
+    assert sources == [str(tmp_path / "one" / "data"), str(tmp_path / "two" / "data")]
+
+
+@pytest.mark.parametrize("home", ["~", r"\x7e"])
+def test_a_home_is_looked_up_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f'filesystem: {{mounts: [{{source: "{home}/data", target: /data}}]}}\n')
+    for name in ("/home/one", "/home/two"):
+        monkeypatch.setenv("HOME", name)
+        assert Policy.load(file).filesystem.mounts[0].source == f"{name}/data"

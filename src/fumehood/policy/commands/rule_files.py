@@ -1,0 +1,93 @@
+"""The files that rules let be run: no line may write one, or put another in its place.
+
+Which of its words a program takes for code is its own affair: `bash -e build.sh`, `make -f build.mk`. So every word of
+a rule that may name a file counts, wherever it stands, but for tools of which it is known that they start nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fumehood.policy.commands import programs
+from fumehood.policy.commands.exec_options import find_script_problem
+from fumehood.policy.commands.options import find_unsafe_word
+from fumehood.policy.commands.program_name import is_known_tool, known_name, resolve
+from fumehood.policy.commands.rules import CommandRule
+from fumehood.policy.commands.syntax import known
+from fumehood.policy.commands.tools import TOOLS
+from fumehood.policy.commands.write_targets import WriteTargets
+
+# Within a word: the values of options and variables, lists, and the commands of a text.
+_BETWEEN = re.compile(r"[\s;&|<>()'\"`$:,=@]+")
+_EXECUTING_OF_FIND = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFiles:
+    """The last parts of their paths, and the folders that these lie in, as patterns."""
+
+    names: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+
+
+def files_to_run(rules: Iterable[CommandRule], writable: Sequence[str]) -> RuleFiles:
+    """By paths that a line could write."""
+    paths = [found for rule in rules for path in paths_of(rule) if (found := _below(path, writable))]
+    parts = [[part for part in path.split("/") if part.strip(".")] for path in paths]
+    names = frozenset(part[-1] for part in parts if part)
+    return RuleFiles(names, frozenset(folder for part in parts for folder in part[:-1]))
+
+
+def is_local(rule: CommandRule) -> bool:
+    """Whether the code that it runs depends on the folder: `bash build.sh` is another script after `cd`."""
+    name = known_name(rule.program)
+    runs_code = "/" in name or name in programs.RUNNING_FILES | programs.INTERPRETERS | programs.FAMILIES.keys()
+    return (runs_code or is_known_tool(name)) and any(not path.startswith("/") for path in paths_of(rule))
+
+
+@lru_cache(maxsize=1024)
+def paths_of(rule: CommandRule) -> tuple[str, ...]:
+    """Every word that may be a path. Shells and their like run files whose names have no ending, too."""
+    program = (rule.program,) if "/" in rule.program else ()
+    if _starts_nothing(rule):
+        return program
+    takes_any, found = rule.program in programs.RUNNING_FILES, list[str]()
+    for before, word in zip(rule.words, rule.words[1:], strict=False):
+        may_be_file = takes_any and before != "-m" and not word.startswith("-") and word.strip("*")
+        found += [part for part in _parts(word) if may_be_file or "." in part or "/" in part]
+    return (*program, *found)
+
+
+def _starts_nothing(rule: CommandRule) -> bool:
+    """A tool of which it is known, or whose inner command needs a rule of its own."""
+    name, words = known_name(rule.program), [known(word) for word in rule.words[1:]]
+    if name == "find":
+        return not _EXECUTING_OF_FIND & set(rule.words)
+    resolved = resolve(name, words)
+    if not is_known_tool(name) or resolved.runs_code:
+        return False
+    if name in programs.WRAPPERS:
+        return True
+    targets, tool = WriteTargets(), name if resolved.subcommand is None else resolved.tool
+    given = words if resolved.subcommand is None else resolved.arguments[len(tool.split()) - 1 :]
+    options = TOOLS[tool].written | TOOLS[tool].spelled if tool in TOOLS else set[str]()
+    problem = find_script_problem(name, given, targets) or find_unsafe_word(tool, given, targets, frozenset(options))
+    return problem is None
+
+
+def _parts(word: str) -> Iterator[str]:
+    for part in filter(None, _BETWEEN.split(word)):
+        yield part
+        if re.match(r"-[A-Za-z]", part) and "/" not in part:
+            # `-fbuild.mk`, and `-nfbuild.mk`: a value may begin behind any letter.
+            yield from (part[start:] for start in range(2, part.rfind(".")))
+
+
+def _below(path: str, writable: Sequence[str]) -> str | None:
+    """The path below the folder where the sandbox starts, or below a place that may be written."""
+    if not path.startswith("/"):
+        return path
+    return next((path.removeprefix(place) for place in writable if path.startswith(f"{place}/")), None)
