@@ -8,17 +8,20 @@ decided by `fumehood.policy.egress`; how connections come out of a sandbox is th
     run = sandbox.open_run("run_1")              RunEgress: run.listen(sockets), run.serve(connection, destination)
     run.end()                                    closes all its connections, returns what was refused
 
-One request: listeners (run_egress) -> connection -> proxy or tunnel -> decision -> dial -> exchange -> log.
+One request: listeners (run_egress) -> connection -> proxy or tunnel -> rules -> dial -> exchange -> log.
 
-    run_egress   listeners, and what serves which destination    dns       the name server, which sends no queries
+    run_egress   listeners and connections of a run               dns       the name server, which sends no queries
+    connections  how many there may be, what each is given        learn_mode  in place of a tunnel: nothing goes out
+    rules        the rules as they are now, asked for a run       relay     bytes that are not inspected
     proxy        CONNECT, SOCKS5, plain requests                  tunnel    one host and port: raw, TLS, requests
     exchange     request by request                               dial      resolve, check, connect to what was checked
-    relay        bytes that are not inspected                     memory    how much waits for slow readers
+    limits       quotas, and how much waits for slow readers
     client_hello, http1, websocket, packet_monitor                parsers
 """
 
 import atexit
 import os
+import ssl
 from functools import cache
 
 from fumehood.egress.dial import Resolver
@@ -31,18 +34,55 @@ from fumehood.egress.sandbox_egress import SandboxEgress
 __all__ = ["PROXY_PORT", "Gateway", "GatewayLimits", "Resolver", "RunEgress", "SandboxEgress", "shared_gateway"]
 
 
+_Roots = tuple[tuple[object, ...] | None, ...]
+_MOST_IDLE = 4
+_gateways: dict[tuple[int, _Roots], Gateway] = {}
+"""By process, because a forked child must not use its parent's, and by the roots that are trusted."""
+
+
 def shared_gateway() -> Gateway:
-    """The one of this process, and of the roots that it trusts now. A forked child must not use its parent's."""
-    return _gateway_of(os.getpid(), *(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+    """The one of this process, and of the roots that it trusts now."""
+    key = os.getpid(), _roots()
+    if key not in _gateways:
+        made = Gateway()
+        if _gateways.setdefault(key, made) is made:
+            _close_at_exit(os.getpid())
+            _close_idle(made)
+    return _gateways[key]
+
+
+def _roots() -> _Roots:
+    """The files of the roots as they are now: variables name others, and the same name can be another file's."""
+    paths = ssl.get_default_verify_paths()
+    return tuple(map(_identity, (paths.cafile, paths.capath)))
+
+
+def _identity(path: str | None) -> tuple[object, ...] | None:
+    try:
+        found = os.stat(path) if path else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size) if found else None
+
+
+def _close_idle(newest: Gateway) -> None:
+    """A process that lives long and whose roots change often keeps the last few."""
+    idle = [
+        key
+        for key, each in list(_gateways.items())
+        if key[0] == os.getpid() and each is not newest and not each.sandboxes
+    ]
+    for key in idle[: max(0, len(idle) - _MOST_IDLE)]:
+        _gateways.pop(key).close()
 
 
 @cache
-def _gateway_of(process: int, *_trust: str | None) -> Gateway:
-    made = Gateway()
-    atexit.register(_close_own, made, process)
-    return made
+def _close_at_exit(process: int) -> None:
+    atexit.register(_close_own, process)
 
 
-def _close_own(made: Gateway, process: int) -> None:
+def _close_own(process: int) -> None:
     if os.getpid() == process:
-        made.close()
+        for (owner, _), each in list(_gateways.items()):
+            if owner == process:
+                each.close()

@@ -12,34 +12,47 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
-from fumehood.egress.dial import dial
+from fumehood.egress.dial import Dialer
 from fumehood.egress.http1 import MalformedMessageError
-from fumehood.egress.limits import QuotaLease
-from fumehood.egress.log import MUST_NOT_LEAVE, EgressDeniedError, UnreachableError
-from fumehood.egress.memory import MemoryUsedUpError
-from fumehood.egress.relay import Relay
+from fumehood.egress.limits import GatewayLimits, MemoryUsedUpError, QuotaLease, SandboxMemory
+from fumehood.egress.log import EgressDeniedError, EgressLog, UnreachableError
+from fumehood.egress.relay import Relay, RelayBuffer
+from fumehood.egress.rules import RunRules
 from fumehood.egress.streams import PlainStream, reset, silence
-from fumehood.policy.decision import Decision, allow, deny
+from fumehood.policy.decision import Decision, deny
 from fumehood.policy.egress import Attempt, Route
-from fumehood.policy.hosts import endpoint
 from fumehood.secret_scan.canaries import CanaryWatch
-
-if TYPE_CHECKING:
-    from fumehood.egress.run_egress import RunEgress
 
 _log = logging.getLogger(__name__)
 Destination = tuple[str, int]
 Service = Callable[["Connection", Destination], Awaitable[None]]
+Announce = Callable[[], Awaitable[None]]
+"""Tells a proxy's client that its way is open."""
+
+
+async def no_announcement() -> None:
+    """For clients without a proxy, whose connection is open already."""
 
 
 class Connection:
-    """Lives in the gateway's thread."""
+    """Lives in the gateway's thread. Without a `dialer` it reaches no server, whatever the rules say."""
 
-    def __init__(self, run: RunEgress, near: socket.socket) -> None:
-        self.run, self.sandbox = run, run.sandbox
-        self.near = PlainStream(near, self._touch, run.sandbox.memory)
+    def __init__(
+        self,
+        near: socket.socket,
+        *,
+        rules: RunRules,
+        log: EgressLog,
+        limits: GatewayLimits,
+        dialer: Dialer | None,
+        memory: SandboxMemory,
+        buffer: RelayBuffer,
+        on_end: Callable[[Connection], None],
+    ) -> None:
+        self.rules, self.log, self.limits = rules, log, limits
+        self._dialer, self._memory, self._buffer, self._on_end = dialer, memory, buffer, on_end
+        self.near = PlainStream(near, self._touch, memory)
         self.route: Route | None = None
         self._far: socket.socket | None = None
         self._far_stream: PlainStream | None = None
@@ -62,52 +75,31 @@ class Connection:
     def idle_seconds(self) -> float:
         return time.monotonic() - self._touched
 
-    def judge(self, host: str, port: int, *, looked_up: bool) -> Route:
-        """What holds for a host and port; raises what the rules have against it.
+    def judge_address(self, destination: Destination) -> Route:
+        """The route of a program that connected to this address and port; raises what the rules have against it."""
+        self.route = self.rules.judge_address(*destination)
+        return self.route
 
-        A name that did not come through the name server (`looked_up`) is counted here as it would have been there.
-        """
-        book = self.sandbox.book
-        decision = book.decide_connection(host, port)
-        route = book.find_route(decision.attempt.host, port)
-        if not decision.allowed or route is None:
-            raise EgressDeniedError(decision)
-        self.route = route
-        if not looked_up:
-            _, why = self.sandbox.names.admit(route.host, listed=book.lists(route.host))
-            if why:
-                raise EgressDeniedError(deny(decision.attempt, why, decision.rule))
-            if self.run.holds_canary(route.host):
-                raise EgressDeniedError(deny(Attempt("connect", "a name", port), MUST_NOT_LEAVE, decision.rule))
-        return route
+    def judge(self, host: str, port: int) -> Route:
+        """The route to a host and port that a proxy's client named; raises what the rules have against it."""
+        self.route = self.rules.judge(host, port, looked_up=False)
+        return self.route
 
     def inspect(self, data: bytes) -> None:
         """What is about to leave, before it does; raises if a canary is in it."""
-        if not self.sandbox.canaries or self.route is None:
-            return
-        place = endpoint(self.route.host, self.route.port)
-        self._watch = self._watch or CanaryWatch(self.sandbox.canaries, place)
-        if alerts := self._watch.feed(data):
-            for alert in alerts:
-                self.run.log.alert(alert)
-            attempt = Attempt("connect", self.route.host, self.route.port)
-            raise EgressDeniedError(deny(attempt, MUST_NOT_LEAVE, self.route.key))
+        if self.rules.has_canaries and self.route is not None:
+            self._watch = self._watch or self.rules.watch(self.route)
+            self.rules.check_outflow(self._watch, data, self.route)
 
     async def reach(self, route: Route) -> PlainStream:
         """A connection to the server of a route, in place of the one before, if any."""
         self.leave()
-        if self.sandbox.learns:
-            raise EgressDeniedError(deny(Attempt("connect", route.host, route.port), "it is only learned from"))
-        self._lease = self.sandbox.quotas.enter(route)
-        allowed = allow(Attempt("connect", route.host, route.port), route.key)
-        self._far = await dial(
-            route,
-            self.sandbox.book,
-            self.sandbox.look_up,
-            self.sandbox.limits.connect_seconds,
-            on_allowed=lambda: self.run.log.record(allowed),
-        )
-        self._far_stream = PlainStream(self._far, self._count, self.sandbox.memory)
+        attempt = Attempt("connect", route.host, route.port)
+        if self._dialer is None:
+            raise EgressDeniedError(deny(attempt, "it is only learned from"))
+        self._lease = self._dialer.enter(route)
+        self._far = await self._dialer.dial(route, self.log)
+        self._far_stream = PlainStream(self._far, self._count, self._memory)
         return self._far_stream
 
     def hand_over(self) -> None:
@@ -118,8 +110,8 @@ class Connection:
         self._relay = Relay(
             self.near.connection,
             self._far,
-            self.sandbox.buffer,
-            self.sandbox.memory,
+            self._buffer,
+            self._memory,
             allowance=self._lease.allowance,
             count=self._count,
             on_end=self._on_relay_end,
@@ -127,7 +119,7 @@ class Connection:
         self._relay.start()
 
     def refuse(self, decision: Decision[Attempt]) -> None:
-        self.run.log.record(decision)
+        self.log.record(decision)
 
     def leave(self) -> None:
         """Give up the server, keep the client."""
@@ -187,7 +179,7 @@ class Connection:
             raise
         except Exception as error:
             # The text of a stranger's exception could hold anything, a credential too.
-            _log.error("a connection was closed: unexpected %s in %s", type(error).__name__, service.__name__)
+            _log.error("a connection was closed: unexpected %s in %s", type(error).__name__, service.__qualname__)
             self._end(abruptly=True)
         else:
             if self._relay is None:
@@ -208,7 +200,7 @@ class Connection:
             reset(self.near.connection)
         else:
             self.near.connection.close()
-        self.run.forget(self)
+        self._on_end(self)
 
     def _release(self) -> None:
         self.near.release()

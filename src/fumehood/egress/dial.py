@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 
-from fumehood.egress.log import EgressDeniedError, UnreachableError
-from fumehood.policy.decision import Decision
+from fumehood.egress.limits import GatewayLimits, QuotaLease, Quotas
+from fumehood.egress.log import EgressDeniedError, EgressLog, UnreachableError
+from fumehood.egress.rules import SandboxRules
+from fumehood.policy.decision import Decision, allow
 from fumehood.policy.egress import Address, Attempt, Route, Rulebook
 from fumehood.policy.hosts import endpoint, is_address
 
@@ -87,22 +89,43 @@ def _is_in_hosts_file(name: str) -> bool:
 _MOST_ADDRESSES = 4
 
 
-async def dial(
-    route: Route, book: Rulebook, resolve: Resolver, seconds: float, on_allowed: Callable[[], None]
-) -> socket.socket:
-    """A connection to the route's server, or why there is none. `on_allowed` is called before anything is sent."""
-    place = endpoint(route.host, route.port)
-    try:
-        async with asyncio.timeout(seconds):
-            found = [ip_address(route.host)] if is_address(route.host) else await resolve(route.host)
-            addresses = _allowed(found, route, book)
-            on_allowed()
-            return await _connect_first(addresses, route, seconds)
-    except TimeoutError:
-        raise UnreachableError(f"{place} does not answer") from None
-    except OSError as error:
-        reason = "no answer" if error.errno is None else os.strerror(error.errno)
-        raise UnreachableError(f"{place} cannot be reached: {reason}") from None
+class Dialer:
+    """Connects one sandbox to servers, by its rules and within its quotas. Lives in the gateway's thread."""
+
+    def __init__(self, rules: SandboxRules, resolve: Resolver, limits: GatewayLimits) -> None:
+        self._rules, self._resolve, self._seconds = rules, resolve, limits.connect_seconds
+        self._quotas = Quotas()
+        self._looking_up = asyncio.Semaphore(limits.look_ups)
+
+    def enter(self, route: Route) -> QuotaLease:
+        """Count a new connection towards the quotas of the rules, or refuse it."""
+        return self._quotas.enter(route)
+
+    async def dial(self, route: Route, log: EgressLog) -> socket.socket:
+        """A connection to the route's server, or why there is none. It is in the log before anything is sent."""
+        place, book = endpoint(route.host, route.port), self._rules.book
+        try:
+            async with asyncio.timeout(self._seconds):
+                found = [ip_address(route.host)] if is_address(route.host) else await self._addresses(route.host)
+                addresses = _allowed(found, route, book)
+                log.record(allow(Attempt("connect", route.host, route.port), route.key))
+                return await _connect_first(addresses, route, self._seconds)
+        except TimeoutError:
+            raise UnreachableError(f"{place} does not answer") from None
+        except OSError as error:
+            reason = "no answer" if error.errno is None else os.strerror(error.errno)
+            raise UnreachableError(f"{place} cannot be reached: {reason}") from None
+
+    async def _addresses(self, name: str) -> Sequence[Address]:
+        """The addresses of a name.
+
+        A look-up whose caller has gone still counts until it is over, because it still occupies a thread that
+        other sandboxes need too.
+        """
+        await self._looking_up.acquire()
+        answer = asyncio.ensure_future(self._resolve(name))
+        answer.add_done_callback(lambda _: self._looking_up.release())
+        return await asyncio.shield(answer)
 
 
 def _allowed(found: Sequence[Address], route: Route, book: Rulebook) -> list[Address]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
@@ -30,8 +30,8 @@ from fumehood.egress.http1 import (
     tokens,
     value_of,
 )
+from fumehood.egress.limits import MemoryUsedUpError
 from fumehood.egress.log import EgressDeniedError, UnreachableError
-from fumehood.egress.memory import MemoryUsedUpError
 from fumehood.egress.routes import RouteChoice
 from fumehood.egress.streams import PlainStream, Stream, TlsStream
 from fumehood.egress.websocket import UPGRADE, asks_for_websocket, opens_websocket
@@ -48,11 +48,13 @@ _PARTS = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.IM_USED)
 
 
 class HttpExchange:
-    """All requests of one client."""
+    """All requests of one client. `tls` verifies servers; it is made when it is first needed."""
 
-    def __init__(self, connection: Connection, client: Stream, choose_route: RouteChoice) -> None:
-        self._connection, self._choose_route = connection, choose_route
-        self._limits = connection.sandbox.limits
+    def __init__(
+        self, connection: Connection, client: Stream, choose_route: RouteChoice, tls: Callable[[], ssl.SSLContext]
+    ) -> None:
+        self._connection, self._choose_route, self._tls = connection, choose_route, tls
+        self._rules, self._limits = connection.rules, connection.limits
         self._client = MessageReader(client)
         self._server: MessageReader | None = None
         self._reached: Route | None = None
@@ -84,7 +86,7 @@ class HttpExchange:
     async def _serve(self, request: HttpRequest) -> bool:
         """One request and its response; whether another may follow."""
         route, target = self._choose_route(self._connection, request)
-        decision = self._connection.sandbox.book.decide_request(
+        decision = self._rules.book.decide_request(
             route,
             request.method,
             target,
@@ -95,12 +97,12 @@ class HttpExchange:
         )
         if not decision.allowed:
             raise EgressDeniedError(decision)
-        if self._connection.sandbox.canaries:
+        if self._rules.has_canaries:
             self._connection.inspect(serialise(f"{request.method} {target}", request.headers))
         server = await self._reach(route)
-        self._connection.run.log.record(decision)
+        self._connection.log.record(decision)
         # A change of policy may bring other values before the answer comes, which can only hold these.
-        credentials = self._connection.sandbox.credentials
+        credentials = self._rules.credentials
         redactor = credentials.redactor(route.secrets)
         await server.stream.write(self._request_head(request, route, target, credentials))
         if request.awaits_continue:
@@ -132,8 +134,7 @@ class HttpExchange:
         return self._server
 
     async def _secure(self, below: PlainStream, route: Route) -> TlsStream:
-        context = self._connection.sandbox.upstream_context()
-        stream = TlsStream(below, context, server_name=route.host, server=False)
+        stream = TlsStream(below, self._tls(), server_name=route.host, server=False)
         try:
             async with asyncio.timeout(self._limits.hello_seconds):
                 await stream.handshake()

@@ -14,9 +14,9 @@ from concurrent.futures import CancelledError, Future
 from typing import TypeVarTuple, Unpack
 
 from fumehood.concurrency.portal import LoopThread
+from fumehood.egress.connections import GatewayConnections
 from fumehood.egress.dial import HostResolver, Resolver, bundle, host_context
-from fumehood.egress.limits import GatewayLimits
-from fumehood.egress.memory import GatewayMemory
+from fumehood.egress.limits import GatewayLimits, GatewayMemory
 from fumehood.egress.relay import RelayBuffer
 from fumehood.egress.sandbox_egress import SandboxEgress
 from fumehood.errors import StepFailedError
@@ -43,9 +43,9 @@ class Gateway:
         self.buffer = RelayBuffer()
         self.memory = GatewayMemory(self.limits.gateway_memory_bytes)
         self.sandboxes: set[SandboxEgress] = set()
-        self.connections = 0
         # Two descriptors each: half of what this process may have is left to the application.
-        self.most_connections = max(_FEWEST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        most = max(_FEWEST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        self.connections = GatewayConnections(most)
         self._trust = trust
         self._context: ssl.SSLContext | None = None
         self._roots: bytes | None = None
@@ -58,8 +58,17 @@ class Gateway:
         """Egress for one sandbox, by the rules of its policy. A secret without a value is an error now."""
         sandbox = SandboxEgress(self, policy, sandbox_id, learns=learn)
         self._start()
-        self.call(self.sandboxes.add, sandbox)
+        self.call(self._enter, sandbox)
         return sandbox
+
+    def _enter(self, sandbox: SandboxEgress) -> None:
+        self.sandboxes.add(sandbox)
+        self.connections.sandboxes.add(sandbox.connections)
+
+    def forget(self, sandbox: SandboxEgress) -> None:
+        """In the gateway's thread: a sandbox that is closed."""
+        self.sandboxes.discard(sandbox)
+        self.connections.sandboxes.discard(sandbox.connections)
 
     def close(self) -> None:
         """End the thread, and with it all that goes through it."""
@@ -93,16 +102,6 @@ class Gateway:
         except CancelledError:
             raise _gone() from None
 
-    def has_room_for(self, sandbox: SandboxEgress) -> bool:
-        """In the gateway's thread: whether a sandbox may have one more connection.
-
-        When there are no more, one that has less than its share gets a connection of the one that has most.
-        """
-        if self.connections < self.most_connections:
-            return True
-        greediest = max(self.sandboxes, key=lambda each: each.connections, default=sandbox)
-        return sandbox.connections + 1 < greediest.connections and greediest.give_up_one()
-
     def upstream_context(self) -> ssl.SSLContext:
         """How servers are verified; made when it is first needed, because reading all roots takes a while."""
         if self._context is None:
@@ -134,7 +133,7 @@ class Gateway:
             while True:
                 await asyncio.sleep(SWEEP_SECONDS)
                 for sandbox in list(self.sandboxes):
-                    sandbox.end_idle()
+                    sandbox.connections.end_idle()
         finally:
             for sandbox in list(self.sandboxes):
                 sandbox.cut()

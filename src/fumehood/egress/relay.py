@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from fumehood.egress.memory import SandboxMemory
+from fumehood.egress.limits import SandboxMemory
 
 _CHUNK_BYTES = 2 * 1024 * 1024
 

@@ -41,17 +41,22 @@ class RequestedRoute:
     route = None
 
     def __call__(self, connection: Connection, request: HttpRequest) -> tuple[Route, str]:
-        match = _ABSOLUTE.fullmatch(request.target)
-        if match is None:
-            raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
-        host, port = split_authority(match[1], 80)
-        route = connection.judge(host, port, looked_up=False)
+        host, port, target = split_url(request.target)
+        route = connection.judge(host, port)
         if route.protocol == "tls":
             attempt = Attempt("http", route.host, route.port, request.method)
             why = f"the rule is for {route.protocol}, and this is plain http"
             raise EgressDeniedError(deny(attempt, why, route.key, f"set protocol: http in {route.key}"))
-        target = match[2] or "/"
-        return route, target if target.startswith("/") else f"/{target}"
+        return route, target
+
+
+def split_url(text: str) -> tuple[str, int, str]:
+    """Host, port and target in origin form of the address that a proxy's client asks for."""
+    match = _ABSOLUTE.fullmatch(text)
+    if match is None:
+        raise MalformedMessageError("a proxy needs a whole address, such as http://example.com/, or CONNECT")
+    target = match[2] or "/"
+    return *split_authority(match[1], 80), target if target.startswith("/") else f"/{target}"
 
 
 def split_authority(text: str, usual_port: int | None) -> tuple[str, int]:

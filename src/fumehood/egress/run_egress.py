@@ -11,35 +11,47 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVarTuple
 
-from fumehood.egress import dns, learn_mode, proxy
-from fumehood.egress.connection import Connection, Destination, Service
+from fumehood.egress import dns, learn_mode
+from fumehood.egress.connection import Connection, Destination
+from fumehood.egress.connections import SandboxConnections
 from fumehood.egress.log import EgressLog
 from fumehood.egress.packet_monitor import BlockedPacket, parse_packet
-from fumehood.egress.proxy import serve_proxy
+from fumehood.egress.rules import RunRules
 from fumehood.egress.streams import reset, silence
-from fumehood.egress.tunnel import serve_destination
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.limits import SHOWN_BYTES
 from fumehood.policy.decision import Decision, deny
 from fumehood.policy.egress import AllowedAttempt, Attempt
 from fumehood.results import Denial
-from fumehood.secret_scan.canaries import CanaryAlert, CanaryWatch
+from fumehood.secret_scan.canaries import CanaryAlert
 
 if TYPE_CHECKING:
-    from fumehood.egress.sandbox_egress import SandboxEgress
+    from fumehood.egress.gateway import Gateway
 
 DNS_PORT = 53
-_HERE = "127.0.0.1"
 _MOST_AT_ONCE = 64
 _PAUSE_SECONDS = 0.1
 _Arguments = TypeVarTuple("_Arguments")
 
 
 class RunEgress:
-    def __init__(self, sandbox: SandboxEgress, run_id: str) -> None:
-        self.sandbox, self.run_id = sandbox, run_id
-        self.log = EgressLog(denials=sandbox.limits.denials, allowed=sandbox.limits.allowed)
+    """`thread` is the gateway's, `log` and `rules` are the run's own; `connections` and `ports` are the sandbox's."""
+
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        thread: Gateway,
+        rules: RunRules,
+        log: EgressLog,
+        connections: SandboxConnections,
+        ports: Callable[[], tuple[int, ...]],
+        learns: bool,
+        on_close: Callable[[RunEgress], None],
+    ) -> None:
+        self.run_id, self.log, self._rules, self._thread = run_id, log, rules, thread
+        self._sandbox, self._ports, self._learns, self._on_close = connections, ports, learns, on_close
         self._connections: set[Connection] = set()
         self._sockets: set[socket.socket] = set()
         self._ended = False
@@ -64,7 +76,7 @@ class RunEgress:
         for each in given:
             each.setblocking(False)
         try:
-            self.sandbox.gateway.call(work, *arguments)
+            self._thread.call(work, *arguments)
         except StepFailedError:
             for each in given:
                 each.close()
@@ -72,14 +84,7 @@ class RunEgress:
 
     def answer(self, query: bytes) -> bytes | None:
         """The reply to one DNS message."""
-        return self.sandbox.stub.answer(query, self.log.record, self.holds_canary)
-
-    def holds_canary(self, name: str) -> bool:
-        """Whether a name carries a canary: names leave too."""
-        alerts = CanaryWatch(self.sandbox.canaries, "a name").feed(name.encode())
-        for alert in alerts:
-            self.log.alert(alert)
-        return bool(alerts)
+        return self._rules.answer(query)
 
     def denials(self) -> tuple[Denial, ...]:
         """What was refused so far."""
@@ -96,17 +101,12 @@ class RunEgress:
     def end(self) -> tuple[Denial, ...]:
         """Close everything of this run; what it was refused."""
         try:
-            self.sandbox.gateway.wait(self.close)
+            self._thread.wait(self.close)
         except StepFailedError:
             # The thread hangs or is gone. Nothing may go on for that.
             for held in [*self._sockets, *(end for connection in self.connections for end in connection.sockets)]:
                 silence(held)
         return self.denials()
-
-    def forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-        self.sandbox.connections -= 1
-        self.sandbox.gateway.connections -= 1
 
     @property
     def connections(self) -> list[Connection]:
@@ -154,13 +154,13 @@ class RunEgress:
 
     def _decide(self, seen: BlockedPacket) -> Decision[Attempt] | None:
         """None for a connection that a listener has accepted: it is decided there."""
-        host = self.sandbox.names.host_at(seen.address)
+        host = self._rules.host_at(seen.address)
         if seen.kind != "connect":
             return deny(Attempt(seen.kind, host, seen.port), "only TCP goes out")
-        if seen.port in self.sandbox.ports:
+        if seen.port in self._ports():
             return None
-        decision = self.sandbox.book.decide_connection(host, seen.port)
-        if decision.allowed and self.sandbox.learns:
+        decision = self._rules.book.decide_connection(host, seen.port)
+        if decision.allowed and self._learns:
             return learn_mode.refusal(decision.attempt)
         return None if decision.allowed else decision
 
@@ -194,26 +194,16 @@ class RunEgress:
         if self._ended:
             reset(connection)
             return
-        if why := self._too_many():
-            attempt = Attempt("connect", self.sandbox.names.host_at(destination[0]), destination[1])
+        if why := self._sandbox.why_full():
+            attempt = Attempt("connect", self._rules.host_at(destination[0]), destination[1])
             self.log.record(deny(attempt, why))
             reset(connection)
             return
         if connection.family != socket.AF_UNIX:
             with contextlib.suppress(OSError):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made = Connection(self, connection)
+        made = self._sandbox.start(connection, destination, self._rules, self.log, on_end=self._connections.discard)
         self._connections.add(made)
-        self.sandbox.connections += 1
-        self.sandbox.gateway.connections += 1
-        made.start(_service(destination), destination)
-
-    def _too_many(self) -> str:
-        if self.sandbox.connections >= self.sandbox.most_connections:
-            return f"the sandbox has {self.sandbox.most_connections} connections already, which is the most it may"
-        if not self.sandbox.gateway.has_room_for(self.sandbox):
-            return "all sandboxes together have as many connections as this process may (ulimit -n)"
-        return ""
 
     def _hear(self, udp: socket.socket) -> None:
         for _ in range(_MOST_AT_ONCE):
@@ -230,7 +220,7 @@ class RunEgress:
         self.cut()
         for connection in closing:
             await connection.wait()
-        self.sandbox.runs.discard(self)
+        self._on_close(self)
 
     def cut(self) -> None:
         self._ended = True
@@ -243,19 +233,9 @@ class RunEgress:
             connection.abort()
 
 
-def _service(destination: Destination) -> Service:
-    match destination:
-        case (address, port) if (address, port) == (_HERE, DNS_PORT):
-            return serve_names
-        case (address, port) if (address, port) == (_HERE, proxy.PORT):
-            return serve_proxy
-        case _:
-            return serve_destination
-
-
 async def serve_names(connection: Connection, _: Destination) -> None:
     """DNS over TCP: a length before each message."""
-    seconds = connection.sandbox.limits.hello_seconds
+    seconds = connection.limits.hello_seconds
     buffer = b""
     while True:
         async with asyncio.timeout(seconds):
@@ -264,7 +244,7 @@ async def serve_names(connection: Connection, _: Destination) -> None:
                     return
                 buffer += more
         end = 2 + int.from_bytes(buffer[:2], "big")
-        reply = connection.run.answer(buffer[2:end])
+        reply = connection.rules.answer(buffer[2:end])
         if reply is None:
             return
         await connection.near.write(len(reply).to_bytes(2, "big") + reply)

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fumehood.egress import learn_mode, proxy
 from fumehood.egress.connection import Connection
+from fumehood.egress.connections import SandboxConnections
 from fumehood.egress.credentials import Credentials
-from fumehood.egress.dns import DnsServer, NameTable
-from fumehood.egress.limits import Quotas
-from fumehood.egress.memory import SandboxMemory
-from fumehood.egress.run_egress import DNS_PORT, RunEgress
+from fumehood.egress.dial import Dialer
+from fumehood.egress.learn_mode import LearnMode
+from fumehood.egress.limits import SandboxMemory
+from fumehood.egress.log import EgressLog
+from fumehood.egress.rules import RunRules, SandboxRules
+from fumehood.egress.run_egress import DNS_PORT, RunEgress, serve_names
+from fumehood.egress.tunnel import Tunnel
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
-from fumehood.policy.egress import Address, Route, Rulebook
-from fumehood.secret_scan.canaries import load_canaries
+from fumehood.policy.egress import Route, Rulebook
 
 if TYPE_CHECKING:
     from fumehood.egress.certificates import CertificateAuthority
     from fumehood.egress.gateway import Gateway
 
+_HERE = "127.0.0.1"
 _PROXY = f"http://127.0.0.1:{proxy.PORT}"
 _AT_HOME = "localhost,127.0.0.1,::1"
 # Each of these moves the trusted roots of some client: OpenSSL, requests, curl, git, pip, Node, cargo, and so on.
@@ -41,20 +42,22 @@ class SandboxEgress:
         """Everything is noted, and nothing goes out, whatever the policy says."""
         self._likely_ports = {*learn_mode.PORTS, *Rulebook(policy).ports} if learns else None
         policy = learn_mode.everything() if learns else policy
-        self.gateway, self.sandbox_id, self.limits = gateway, sandbox_id, gateway.limits
-        self.upstream_context, self.buffer = gateway.upstream_context, gateway.buffer
-        self.memory = SandboxMemory(self.limits.memory_bytes, gateway.memory)
-        self.book = Rulebook(policy)
-        self.credentials = Credentials(policy)
-        self.canaries = load_canaries(policy, os.environ)
-        self.authority = _authority(policy, learns)
-        self.names, self.quotas = NameTable(self.limits), Quotas()
-        self.stub = DnsServer(lambda: self.book, self.names)
-        self._looking_up = asyncio.Semaphore(self.limits.look_ups)
+        self.sandbox_id, self._gateway, self._limits = sandbox_id, gateway, gateway.limits
+        self.memory = SandboxMemory(self._limits.memory_bytes, gateway.memory)
+        self.rules = SandboxRules(policy, self._limits)
+        self.authority: CertificateAuthority | None = None
+        if learns:
+            self.authority = _authority()
+            dialer, carrier = None, LearnMode(self.authority)
+        else:
+            self.authority = _authority() if _reads_requests(policy) else None
+            dialer = Dialer(self.rules, gateway.resolve, self._limits)
+            carrier = Tunnel(self.authority, gateway.upstream_context)
+        services = {(_HERE, DNS_PORT): serve_names, (_HERE, proxy.PORT): proxy.Proxy(carrier).serve}
+        self.connections = SandboxConnections(
+            gateway.connections, self._limits, self.memory, gateway.buffer, dialer, services, carrier.serve
+        )
         self.runs: set[RunEgress] = set()
-        self.connections = 0
-        # No sandbox may take what all have to share.
-        self.most_connections = min(self.limits.connections, gateway.most_connections // 2)
 
     def __repr__(self) -> str:
         return f"SandboxEgress({self.sandbox_id!r})"
@@ -62,13 +65,13 @@ class SandboxEgress:
     @property
     def ports(self) -> tuple[int, ...]:
         """The TCP ports to listen on inside, at every address: those of the rules, DNS, and the proxy."""
-        return tuple(sorted({*(self._likely_ports or self.book.ports), DNS_PORT, proxy.PORT}))
+        return tuple(sorted({*(self._likely_ports or self.rules.book.ports), DNS_PORT, proxy.PORT}))
 
     @property
     def trust(self) -> bytes:
         """The roots that programs inside are to trust, as PEM: the host's, and this sandbox's own if it is used."""
         own = b"" if self.authority is None else self.authority.pem
-        return self.gateway.host_roots() + own
+        return self._gateway.host_roots() + own
 
     def environment(self, trust_path: str) -> dict[str, str]:
         """Variables for programs inside, where `trust` is found at that path."""
@@ -79,8 +82,18 @@ class SandboxEgress:
 
     def open_run(self, run_id: str) -> RunEgress:
         """A run's use of the way out."""
-        run = RunEgress(self, run_id)
-        self.gateway.call(self.runs.add, run)
+        log = EgressLog(denials=self._limits.denials, allowed=self._limits.allowed)
+        run = RunEgress(
+            run_id,
+            thread=self._gateway,
+            rules=RunRules(self.rules, log),
+            log=log,
+            connections=self.connections,
+            ports=lambda: self.ports,
+            learns=self.learns,
+            on_close=self.runs.discard,
+        )
+        self._gateway.call(self.runs.add, run)
         return run
 
     def change(self, policy: Policy) -> None:
@@ -93,29 +106,18 @@ class SandboxEgress:
                 "the new rules list methods, paths or secrets and the old ones did not, so programs inside do not "
                 "trust the gateway's certificates; open a new sandbox for them"
             )
-        self.gateway.wait(self._change, Rulebook(policy), credentials)
+        self._gateway.wait(self._change, Rulebook(policy), credentials)
 
     def close(self) -> None:
         """End all connections and listeners of all runs."""
         for run in list(self.runs):
             run.end()
         with contextlib.suppress(StepFailedError):
-            self.gateway.call(self.gateway.sandboxes.discard, self)
-
-    async def look_up(self, name: str) -> Sequence[Address]:
-        """In the gateway's thread: the addresses of a name.
-
-        A look-up whose caller has gone still counts until it is over, because it still occupies a thread that
-        other sandboxes need too.
-        """
-        await self._looking_up.acquire()
-        answer = asyncio.ensure_future(self.gateway.resolve(name))
-        answer.add_done_callback(lambda _: self._looking_up.release())
-        return await asyncio.shield(answer)
+            self._gateway.call(self._gateway.forget, self)
 
     async def _change(self, book: Rulebook, credentials: Credentials) -> None:
-        self.book, self.credentials = book, credentials
-        ended = [connection for run in self.runs for connection in run.connections if self._outdated(connection)]
+        self.rules.change(book, credentials)
+        ended = [connection for connection in self.connections.open if self._outdated(connection)]
         for connection in ended:
             connection.abort()
         for connection in ended:
@@ -123,27 +125,12 @@ class SandboxEgress:
 
     def _outdated(self, connection: Connection) -> bool:
         old = connection.route
-        return old is not None and not _same(old, self.book.find_route(old.host, old.port))
+        return old is not None and not _same(old, self.rules.book.find_route(old.host, old.port))
 
     def cut(self) -> None:
         """In the gateway's thread: end everything at once, and wait for nothing."""
         for run in self.runs:
             run.cut()
-
-    def give_up_one(self) -> bool:
-        """In the gateway's thread: end the connection that has not moved for longest, for another sandbox's sake."""
-        left = [connection for run in self.runs for connection in run.connections if not connection.is_ending]
-        if left:
-            connection = max(left, key=lambda each: each.idle_seconds)
-            connection.give_up("other sandboxes need connections too, and this one has the most (ulimit -n)")
-        return bool(left)
-
-    def end_idle(self) -> None:
-        """In the gateway's thread: end what has not moved for too long."""
-        for run in self.runs:
-            for connection in run.connections:
-                if connection.idle_seconds > self.limits.idle_seconds:
-                    connection.abort()
 
 
 def _same(old: Route, new: Route | None) -> bool:
@@ -156,9 +143,7 @@ def _reads_requests(policy: Policy) -> bool:
     return bool(policy.secrets) or any(rule.narrows_requests for rule in policy.network.allow)
 
 
-def _authority(policy: Policy, learns: bool) -> CertificateAuthority | None:
-    if not learns and not _reads_requests(policy):
-        return None
+def _authority() -> CertificateAuthority:
     from fumehood.egress.certificates import CertificateAuthority
 
     return CertificateAuthority()

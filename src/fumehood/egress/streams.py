@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from fumehood.egress.memory import SandboxMemory
+from fumehood.egress.limits import SandboxMemory
 
 # A connection whose reader is slow holds as much as was read last, so more than pays off is not read at a time.
 READ_BYTES = 64 * 1024

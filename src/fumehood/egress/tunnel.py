@@ -5,53 +5,76 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fumehood.egress.client_hello import ACCESS_DENIED_ALERT, NoHelloError, asks_again, parse_hello
-from fumehood.egress.connection import Connection, Destination
+from fumehood.egress.connection import Announce, Connection, Destination, no_announcement
 from fumehood.egress.exchange import HttpExchange
-from fumehood.egress.learn_mode import study
+from fumehood.egress.http1 import HttpRequest
 from fumehood.egress.log import EgressDeniedError, UnreachableError
-from fumehood.egress.routes import FixedRoute
+from fumehood.egress.routes import FixedRoute, RequestedRoute
 from fumehood.egress.streams import PlainStream, TlsStream
 from fumehood.policy.decision import deny
 from fumehood.policy.egress import Attempt, Route
 
-Announce = Callable[[], Awaitable[None]]
+if TYPE_CHECKING:
+    from fumehood.egress.certificates import CertificateAuthority
 
 
-async def serve_destination(connection: Connection, destination: Destination) -> None:
-    """A program connected to an address that stands for a name, or to a plain address."""
-    address, port = destination
-    host = connection.sandbox.names.host_at(address)
-    if host == "127.0.0.1" and not connection.sandbox.book.lists(host):
-        # Programs find this one in the hosts file and never ask for it.
-        host = "localhost"
-    route = connection.judge(host, port, looked_up=True)
-    await carry(connection, route)
+class Tunnel:
+    """Carries connections to servers. `authority` is there if a rule reads requests; `tls` verifies servers."""
 
+    def __init__(self, authority: CertificateAuthority | None, tls: Callable[[], ssl.SSLContext]) -> None:
+        self._authority, self._tls = authority, tls
 
-async def carry(connection: Connection, route: Route, announce: Announce | None = None) -> None:
-    """Everything that follows. `announce` tells a proxy's client that its way is open."""
-    if connection.sandbox.learns:
-        await _announced(announce)
-        await study(connection, route)
-    elif route.protocol == "tls" and route.reads_requests:
-        await _announced(announce)
-        await _intercept(connection, route)
-    elif route.protocol == "http":
-        await _announced(announce)
-        await HttpExchange(connection, connection.near, FixedRoute(route)).run()
-    else:
-        far = await connection.reach(route)
-        await _announced(announce)
-        if route.protocol == "tcp" and connection.sandbox.canaries:
-            await _carry_watched(connection, far)
+    async def serve(self, connection: Connection, destination: Destination) -> None:
+        """A program connected to an address that stands for a name, or to a plain address."""
+        await self.carry(connection, connection.judge_address(destination))
+
+    async def carry(self, connection: Connection, route: Route, announce: Announce = no_announcement) -> None:
+        """Everything that follows. `announce` tells a proxy's client that its way is open."""
+        if route.protocol == "tls" and route.reads_requests:
+            await announce()
+            await self._intercept(connection, route)
+        elif route.protocol == "http":
+            await announce()
+            await HttpExchange(connection, connection.near, FixedRoute(route), self._tls).run()
         else:
-            if route.protocol == "tls":
-                await _pass_hello(connection, route, far)
-            await far.write(connection.near.take_back())
-            connection.hand_over()
+            far = await connection.reach(route)
+            await announce()
+            await _pass_through(connection, route, far)
+
+    async def serve_requests(self, connection: Connection, _: HttpRequest) -> None:
+        """Requests that a proxy's client sends with whole addresses; the first one is to be read again."""
+        await HttpExchange(connection, connection.near, RequestedRoute(), self._tls).run()
+
+    async def _intercept(self, connection: Connection, route: Route) -> None:
+        connection.near.put_back(await _check_hello(connection, route))
+        if self._authority is None:
+            raise AssertionError("a rule about requests without an authority")
+        client = TlsStream(connection.near, self._authority.context(route.host), server_name=None, server=True)
+        try:
+            async with asyncio.timeout(connection.limits.hello_seconds):
+                await client.handshake()
+        except ssl.SSLError:
+            attempt = Attempt("tls", route.host, route.port)
+            why = "the client broke off the handshake with the gateway, which reads requests here"
+            trust = "let the program trust the certificates in SSL_CERT_FILE"
+            remedy = f"{trust}, or leave methods and paths out of {route.key}"
+            raise EgressDeniedError(deny(attempt, why, route.key, remedy)) from None
+        await HttpExchange(connection, client, FixedRoute(route), self._tls).run()
+
+
+async def _pass_through(connection: Connection, route: Route, far: PlainStream) -> None:
+    """Bytes as they are, after the first messages of TLS."""
+    if route.protocol == "tcp" and connection.rules.has_canaries:
+        await _carry_watched(connection, far)
+        return
+    if route.protocol == "tls":
+        await _pass_hello(connection, route, far)
+    await far.write(connection.near.take_back())
+    connection.hand_over()
 
 
 async def _carry_watched(connection: Connection, far: PlainStream) -> None:
@@ -76,31 +99,12 @@ async def _carry_watched(connection: Connection, far: PlainStream) -> None:
         await asyncio.gather(*ways, return_exceptions=True)
 
 
-async def _intercept(connection: Connection, route: Route) -> None:
-    connection.near.put_back(await _check_hello(connection, route))
-    authority = connection.sandbox.authority
-    if authority is None:
-        raise AssertionError("a rule about requests without an authority")
-    client = TlsStream(connection.near, authority.context(route.host), server_name=None, server=True)
-    try:
-        async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
-            await client.handshake()
-    except ssl.SSLError:
-        attempt = Attempt("tls", route.host, route.port)
-        why = "the client broke off the handshake with the gateway, which reads requests here"
-        remedy = (
-            f"let the program trust the certificates in SSL_CERT_FILE, or leave methods and paths out of {route.key}"
-        )
-        raise EgressDeniedError(deny(attempt, why, route.key, remedy)) from None
-    await HttpExchange(connection, client, FixedRoute(route)).run()
-
-
 async def _pass_hello(connection: Connection, route: Route, far: PlainStream) -> None:
     """The client's first message, and the one with which it answers a server that asks for another."""
     await far.write(await _check_hello(connection, route))
     answer = b""
     try:
-        async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
+        async with asyncio.timeout(connection.limits.hello_seconds):
             while (again := asks_again(answer)) is None and (data := await far.read(kept=len(answer))):
                 answer += data
     except NoHelloError as error:
@@ -114,7 +118,7 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
     """The client's message, if its handshake may go on; otherwise it gets an alert. What follows is put back."""
     early = b""
     try:
-        async with asyncio.timeout(connection.sandbox.limits.hello_seconds):
+        async with asyncio.timeout(connection.limits.hello_seconds):
             while (hello := parse_hello(early, is_second=is_second)) is None:
                 data = await connection.near.read(kept=len(early))
                 if not data:
@@ -124,7 +128,7 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
         attempt = Attempt("tls", route.host, route.port)
         remedy = "" if route.reads_requests else f"set protocol in {route.key} to what is spoken there"
         raise EgressDeniedError(deny(attempt, str(error), route.key, remedy)) from None
-    decision = connection.sandbox.book.decide_hello(
+    decision = connection.rules.book.decide_hello(
         route, hello.server_name, encrypted=hello.encrypted, protocols=hello.protocols
     )
     if not decision.allowed:
@@ -134,8 +138,3 @@ async def _check_hello(connection: Connection, route: Route, *, is_second: bool 
         raise ConnectionAbortedError
     connection.near.put_back(early[hello.size :])
     return early[: hello.size]
-
-
-async def _announced(announce: Announce | None) -> None:
-    if announce is not None:
-        await announce()

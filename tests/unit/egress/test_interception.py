@@ -164,7 +164,10 @@ def test_a_refused_request_does_not_carry_the_credential_anywhere(
     assert told(client) == (403, "TRACE would send the credential back")
     denials = secret_box.run.end()
     shown = "".join(
-        map(repr, (denials, secret_box.sandbox, secret_box.sandbox.credentials, secret_box.sandbox.book.policy))
+        map(
+            repr,
+            (denials, secret_box.sandbox, secret_box.sandbox.rules.credentials, secret_box.sandbox.rules.book.policy),
+        )
     )
     assert VALUE not in shown + caplog.text
     assert recorder.heads == []

@@ -14,7 +14,7 @@ import pytest
 from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
 
 from fumehood.egress import Gateway, SandboxEgress
-from fumehood.egress.memory import MOST_KEPT_BYTES, TINY_BYTES, GatewayMemory, MemoryUsedUpError, SandboxMemory
+from fumehood.egress.limits import MOST_KEPT_BYTES, TINY_BYTES, GatewayMemory, MemoryUsedUpError, SandboxMemory
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy.egress import Address
 
@@ -255,7 +255,7 @@ def test_a_client_that_dribbles_is_cut_off(protocol: str, server: Upstream, open
     assert read_all(client) == b""
     stopped.set()
     sender.join()
-    assert box.sandbox.connections == 0 or box.run.end() == ()
+    assert box.sandbox.connections.count == 0 or box.run.end() == ()
 
 
 def test_a_client_that_says_nothing_is_cut_off(server: Upstream, open_box: Open) -> None:
@@ -427,7 +427,7 @@ def test_the_ports_of_a_rule_share_its_limit_and_those_of_another_rule_have_thei
 
 def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(server: Upstream, open_box: Open) -> None:
     box = open_box({"ports": [server.port]})
-    box.gateway.most_connections = 12
+    box.gateway.connections.most = 12
     sandboxes = [
         box.sandbox,
         *(box.gateway.admit(Box.policy({"ports": [server.port]}), f"box_{index}") for index in range(2)),
@@ -436,7 +436,7 @@ def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(server: U
     def open_many(sandbox: SandboxEgress, count: int) -> list[socket.socket]:
         run = sandbox.open_run("run")
         opened: list[socket.socket] = []
-        address, _ = sandbox.names.admit(NAME, listed=True)
+        address, _ = sandbox.rules.names.admit(NAME, listed=True)
         for _ in range(count):
             near, far = socket.socketpair()
             near.settimeout(20)
@@ -448,7 +448,7 @@ def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(server: U
     assert len(greedy) == 12
     modest = open_many(sandboxes[2], 6)
     assert [works(client) for client in modest] == [True] * 4 + [False] * 2
-    assert [sandbox.connections for sandbox in sandboxes] == [4, 4, 4]
+    assert [sandbox.connections.count for sandbox in sandboxes] == [4, 4, 4]
     assert sum(works(client) for client in greedy) == 8
     for client in (*greedy, *modest):
         client.close()

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from fumehood.egress.memory import TINY_BYTES, GatewayMemory, SandboxMemory
+from fumehood.egress.limits import TINY_BYTES, GatewayMemory, SandboxMemory
 from fumehood.egress.relay import Relay, RelayBuffer
 
 pytestmark = pytest.mark.anyio
