@@ -1,9 +1,9 @@
 """The audit log: every event is written to it before its result is returned, and later changes are detected.
 
 Owns what a record looks like and how records form a chain (`records`), what is signed of them and by whom (`keys`,
-`checkpoints`, `prunings`), where they are kept (`store`, `sqlite`, `schema`, `location`), and how they are written
-(`log`, `trail`), verified (`verification`, `inspection`), found (`store.Query`), exported (`export`, `spans`) and
-removed (`retention`).
+`checkpoints`, `prunings`), where they are kept (`store`, `sqlite`, `schema`, `disk_sync`, `location`), and how they are
+written (`log`, `trail`), verified (`verification`, `inspection`), found (`store.Query`), exported (`export`, `spans`)
+and removed (`retention`).
 
 Must not know sandboxes, backends or the gateway: a part that records something makes a frozen dataclass of it, a child
 of `AuditEvent` with a `kind`, and writes it to the trail that it was given. `events` has those of the sandbox.

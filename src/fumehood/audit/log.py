@@ -7,6 +7,7 @@ import pwd
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,11 @@ from fumehood.audit.sqlite import SqliteStore, changed_by_others
 from fumehood.audit.store import BusyError, Query, Store, patiently
 from fumehood.errors import AuditError, UsageError
 
+# How many records may be in the store before its maintenance. A process of few records does it with its first
+# checkpoint, since no process knows what others have left to do.
+_SETTLE_RECORDS = 4 * EVERY_RECORDS
+_MOST_DEFERRED = 64
+
 
 class AuditLog:
     """`AuditLog.at(folder)`, or `AuditLog.default()`: one for each folder and process."""
@@ -27,8 +33,10 @@ class AuditLog:
         self.folder, self.path = folder, path
         self._store = store
         self._key: keys.SigningKey | None = None
-        self._signing = threading.Lock()
-        self._last_seq = 0
+        self._signing, self._keeping, self._appending = threading.Lock(), threading.Lock(), threading.Lock()
+        self._deferred: list[Entry] = []
+        # Below every number: the first checkpoint that is kept also settles what other processes have left to do.
+        self._last_seq, self._kept_seq = 0, -1
         # The newest checkpoint that we know of, and when it was made: by the clock of the records, which goes on while
         # the machine sleeps and can be set.
         self._checkpoint_seq, self._checkpoint_moment = -EVERY_RECORDS, 0.0
@@ -51,35 +59,94 @@ class AuditLog:
         _logs.pop((os.getpid(), str(self.folder)), None)
         self.let_go()
 
+    def is_replaced(self) -> bool:
+        return self._store.is_replaced()
+
     def let_go(self) -> None:
+        with suppress(AuditError, BusyError):
+            self.append(())
         self._store.close()
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """All of them or none. Survives the death of this process; `sync` makes it survive a loss of power."""
+        """All of them or none, after what was deferred. Survives the death of this process; `sync` makes it survive a
+        loss of power."""
+        with self._appending:
+            together = [*self._deferred, *entries]
+            if together:
+                self._last_seq = self._extend(together)
+                self._deferred.clear()
+
+    def defer(self, entries: Sequence[Entry]) -> bool:
+        """Has them written by the next `append`, before its own entries and in one commit with them.
+
+        False if they are not taken, because too many wait: the log cannot be written for some time.
+        """
+        with self._appending:
+            if len(self._deferred) >= _MOST_DEFERRED:
+                return False
+            self._deferred += entries
+        return True
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
+
+    def _extend(self, entries: Sequence[Entry]) -> int:
         attachments = {
             digest: (data, place) for place, entry in enumerate(entries) for digest, data in entry.attachments.items()
         }
-        self._last_seq = self._store.extend(lambda head: follow(head, entries), attachments)[-1].seq
+        return self._store.extend(lambda head: follow(head, entries), attachments)[-1].seq
 
     def may_need_checkpoint(self) -> bool:
         """Whether a checkpoint may be due, without reading the file; `checkpoint_if_due` reads it."""
         return not self._is_signed_lately() and not self._signing.locked()
 
     def checkpoint_if_due(self) -> None:
-        """Signs a checkpoint if one is due, which takes some milliseconds. One thread of this process at a time."""
+        """Signs and keeps a checkpoint if one is due, which takes some milliseconds."""
+        signed = self.sign_if_due()
+        if signed is not None:
+            self.keep(signed)
+
+    def sign_if_due(self) -> Checkpoint | None:
+        """The quick half of `checkpoint_if_due`; what it returns is to be kept. One thread of this process at a time.
+
+        None if none is due, or another thread is signing.
+        """
+        signed: Checkpoint | None = None
         if not self._signing.acquire(blocking=False):
-            return
+            return None
         try:
             while self._is_checkpoint_due():  # again: others go on writing meanwhile, and find it taken
-                self.checkpoint()
+                signed = self._sign()
         finally:
             self._signing.release()
+        return signed
+
+    def keep(self, signed: Checkpoint) -> None:
+        """Puts a checkpoint and all before it on the disk, here and in a file of its own; waits for the disk."""
+        with self._keeping:
+            if signed.seq <= self._kept_seq:
+                return  # a newer one is there, which covers it
+            is_settling = signed.seq // _SETTLE_RECORDS != self._kept_seq // _SETTLE_RECORDS
+            (self._store.settle if is_settling else self._store.sync)()
+            try:
+                checkpoints.keep(signed, self.folder)
+            except OSError as error:
+                raise AuditError(
+                    f"the checkpoint of the audit log {self.path} cannot be kept: {error.strerror}"
+                ) from error
+            self._kept_seq = signed.seq
 
     def checkpoint(self) -> Checkpoint:
         """Sign all that is there. On the disk, here and in a file of its own, when this returns.
 
         AuditError when something is gone that no signed record of a pruning announces.
         """
+        signed = self._sign()
+        self.keep(signed)
+        return signed
+
+    def _sign(self) -> Checkpoint:
         key, name, moment = self._signing_key(), self._own_name(), timestamp(time.time())
         signed: list[Checkpoint] = []
 
@@ -89,11 +156,6 @@ class AuditLog:
 
         (record,) = patiently(self.path, lambda: self._store.extend(conclude, {}, is_checkpoint=True))
         self._checkpoint_seq, self._checkpoint_moment = record.seq, time.time()
-        self._store.settle()
-        try:
-            checkpoints.keep(signed[-1], self.folder)
-        except OSError as error:
-            raise AuditError(f"the checkpoint of the audit log {self.path} cannot be kept: {error.strerror}") from error
         return signed[-1]
 
     def sign_all(self) -> int:
@@ -122,6 +184,9 @@ class AuditLog:
         is_own = found is not None and found.is_signed_by(self._signing_key().public) and found.log == self._own_name()
         if found is None or not is_own or not checkpoints.is_as_written(found, record):
             raise changed_by_others(self.path, f"record {record.seq} is not the checkpoint that was signed as that")
+
+    def public_key(self) -> bytes:
+        return self._signing_key().public
 
     def announce_pruning(self, entry: Entry, first: Record) -> None:
         """Write the entry of a `LogPruned`, signed: the log is to begin with this record."""
@@ -269,6 +334,13 @@ def _opened(process: int, folder: str) -> AuditLog:
         # Another thread was quicker.
         log.let_go()
     return first
+
+
+def close_all_but(folder: Path | None) -> None:
+    """Closes the logs of other folders, and this one if it was replaced: for a process that outlives its callers."""
+    for (process, _), log in list(_logs.items()):
+        if process == os.getpid() and (log.folder != folder or log.is_replaced()):
+            log.close()
 
 
 def _make_key(folder: Path) -> None:

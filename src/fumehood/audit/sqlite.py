@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import cast
 
+from fumehood.audit.disk_sync import DiskSync
 from fumehood.audit.records import EMPTY, Head, Record
 from fumehood.audit.schema import FORMAT, deviations, make_tables
 from fumehood.audit.store import Attached, BusyError, Query
@@ -52,6 +53,7 @@ class SqliteStore:
         self._identity = _identity(self._location)
         # Never the database itself: closing any descriptor of it would give up SQLite's locks.
         self._wal = None if read_only else os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        self._disk = None if self._wal is None else DiskSync(self._wal)
 
     def extend(
         self,
@@ -85,12 +87,12 @@ class SqliteStore:
         return records
 
     def sync(self) -> None:
-        if self._wal is None:
+        if self._disk is None:
             return
         try:
-            os.fdatasync(self._wal)
+            self._disk.wait()
         except OSError as error:
-            raise _failure(self.path, "written", error.strerror or str(error)) from error
+            raise _failure(self.path, "written", f"the disk has failed ({error.strerror or error})") from error
 
     def settle(self) -> None:
         """Move the pages from the WAL to the database, so that the WAL can begin anew; syncs both."""
@@ -139,7 +141,7 @@ class SqliteStore:
                 connection.close()
         if self._wal is not None:
             os.close(self._wal)
-            self._wal = None
+            self._wal = self._disk = None
 
     def _rows(self, text: str, values: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
         """A thousand at a time, and through a connection of its own: what is not committed yet is not seen."""
@@ -161,9 +163,12 @@ class SqliteStore:
         with suppress(sqlite3.Error):
             self._connection.execute("ROLLBACK")
 
+    def is_replaced(self) -> bool:
+        return _identity(self._location) != self._identity
+
     def refuse_if_replaced(self) -> None:
         """A log that was moved away would take every record, and no reader would find it; nor has it new ones."""
-        if _identity(self._location) != self._identity:
+        if self.is_replaced():
             raise AuditError(f"the audit log {self.path} was removed or replaced while it was in use; start again")
 
 

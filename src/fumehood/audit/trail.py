@@ -7,7 +7,7 @@ Without a log nothing is written and nothing is prevented; only the application 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import cast
@@ -20,6 +20,9 @@ from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Entry, timestamp
 from fumehood.audit.store import BusyError, Patience, patiently
 from fumehood.secret_scan.redaction import Redaction
+
+# Types of values that are in a record as they are: looked up, because it is asked of every field of every record.
+_UNCHANGED, _WHEN_REDACTING = frozenset((int, str)), frozenset((int,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +46,45 @@ class Trail:
     def redacting(self, redaction: Redaction) -> Trail:
         return replace(self, redaction=redaction)
 
-    def stamp(self, event: AuditEvent) -> Entry:
+    def stamp(self, event: AuditEvent, **ids: str) -> Entry:
         """An event with the time when it happened, to be written together with something later."""
         attachments: dict[str, bytes] = {}
+        unchanged = _WHEN_REDACTING if self.redaction.values else _UNCHANGED
         data = {
-            name: value if type(value) is int else self._plain(value, attachments)
+            name: value if type(value) in unchanged else self._plain(value, attachments)
             for name in _field_names(type(event))
             if (value := getattr(event, name)) is not None
         }
-        return Entry(timestamp(time.time()), event.kind, self.who, self.tenant, self.ids, data, attachments)
+        own = {**self.ids, **ids} if ids else self.ids
+        return Entry(timestamp(time.time()), event.kind, self.who, self.tenant, own, data, attachments)
 
     async def write(self, *events: AuditEvent | Entry) -> None:
         """All of them or none; AuditError when they cannot be written. Returns when they cannot be lost any more."""
         log = self.log
         if log is None or not events:
+            return
+        await self.append(*events)
+        if log.may_need_checkpoint():
+            with anyio.CancelScope(shield=True):  # the records are written, and are to be signed
+                await anyio.to_thread.run_sync(log.checkpoint_if_due)
+
+    async def defer(self, event: AuditEvent) -> None:
+        """A `write` for what has no effect before the next record of this log: written together with that one.
+
+        Whatever is written to the log later by this process, also by others, brings it along; `flush` does too.
+        """
+        if self.log is not None and not self.log.defer(entries := [self.stamp(event)]):
+            await self.write(*entries)
+
+    async def flush(self) -> None:
+        """Writes what was deferred and is not written yet."""
+        if self.log is not None and self.log.has_deferred:
+            await self.append()
+
+    async def append(self, *events: AuditEvent | Entry) -> None:
+        """A `write` that leaves it to the caller to sign what is due."""
+        log = self.log
+        if log is None:
             return
         entries = self._entries(events)
         try:
@@ -65,9 +93,6 @@ class Trail:
             await _append_patiently(log, entries)
         if self.synced:
             await anyio.to_thread.run_sync(log.sync)
-        if log.may_need_checkpoint():
-            with anyio.CancelScope(shield=True):  # the records are written, and are to be signed
-                await anyio.to_thread.run_sync(log.checkpoint_if_due)
 
     def write_blocking(self, *events: AuditEvent | Entry) -> None:
         """A blocking `write`, for a thread that may block."""
@@ -98,6 +123,7 @@ class Trail:
                 return {"sha256": whole.sha256, "size": whole.size, "stored": stored}
             case Mapping():
                 items = cast("Mapping[str, object]", value).items()
+                _check_names(dict(items))
                 return {self.redaction.text(key): self._plain(item, attachments) for key, item in items}
             case tuple() | list():
                 return [self._plain(item, attachments) for item in cast("tuple[object, ...]", value)]
@@ -110,7 +136,15 @@ OFF = Trail()
 
 @cache
 def _field_names(kind: type[AuditEvent]) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    names = tuple(each.name for each in fields(kind))
+    _check_names(names)
+    return names
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """By this name a record says what is attached to it, and verification looks for that."""
+    if "stored" in names:
+        raise TypeError("an audit event cannot have a field or a key 'stored', which is that of attachments; rename it")
 
 
 async def _append_patiently(log: AuditLog, entries: list[Entry]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from fumehood.policy import Policy
-from fumehood.policy.host_value import MissingValueError
+from fumehood.policy.secret import MissingValueError
 
 _BLACK = "[redacted]"
 # How bytes become text elsewhere: as UTF-8, with something in place of what is not, or one character for each byte.
@@ -43,8 +43,9 @@ class Redaction:
 
     @classmethod
     def of(cls, values: Iterable[str]) -> Redaction:
-        redaction = cls()
-        redaction.add(values)
+        redaction, values = cls(), tuple(values)
+        if values:
+            redaction.add(values)
         return redaction
 
     @classmethod

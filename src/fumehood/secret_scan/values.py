@@ -15,7 +15,26 @@ from functools import cached_property
 
 from fumehood.errors import UsageError
 from fumehood.secret_scan import forms
-from fumehood.secret_scan.spans import TextSpan
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpan:
+    start: int
+    end: int
+    what: str
+    """What was found there, in words that give nothing of it away."""
+
+
+def replace_spans(text: str, spans: Iterable[TextSpan]) -> str:
+    """Each place becomes `[... removed]`; places that overlap become one."""
+    parts: list[str] = []
+    end = 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.start >= end:
+            parts += [text[end : span.start], f"[{span.what} removed]"]
+        end = max(end, span.end)
+    return "".join([*parts, text[end:]])
+
 
 SHORTEST = 4
 # At the edges a digit of base64 is made of the value and of what stands beside it.

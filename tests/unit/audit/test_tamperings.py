@@ -186,6 +186,27 @@ async def test_a_pruning_ends_at_a_checkpoint_whose_time_is_signed(tmp_path: Pat
     assert not (tmp_path / "old").exists()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE records SET body = replace(body, 'four', 'nine') WHERE seq = 4",
+        "DELETE FROM records WHERE seq = 4",
+        "UPDATE records SET kind = 'x' WHERE seq = 4",
+        "UPDATE attachments SET data = x'00'",
+        "DELETE FROM attachments",
+    ],
+)
+async def test_what_was_changed_does_not_go_away_with_a_pruning(tmp_path: Path, statement: str) -> None:
+    log = await make_log(tmp_path / "log")
+    with editing(log.folder) as connection:
+        assert connection.execute(statement).rowcount == 1
+    said = verdict(log.folder)
+    with pytest.raises(AuditError, match="nothing was removed, since the log does not verify: record"):
+        await prune(log, Trail(log, who="me"), before=NEVER, archive=tmp_path / "old")
+    assert verdict(log.folder) == said != []
+    assert not (tmp_path / "old").exists()
+
+
 async def test_a_checkpoint_of_another_log_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
     ours, theirs = await make_log(tmp_path / "ours"), tmp_path / "theirs"
     theirs.mkdir(mode=0o700)

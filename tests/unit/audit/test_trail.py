@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from unit.audit.logs import Told
+from unit.audit.logs import Told, verdict
 
 from fumehood.audit import Attachment, AuditEvent, AuditLog, Digest, Query, Trail
+from fumehood.errors import AuditError
 from fumehood.policy import Policy
 from fumehood.secret_scan.redaction import Redaction
 
@@ -58,6 +59,31 @@ async def test_an_event_becomes_a_record(tmp_path: Path) -> None:
 async def test_what_has_no_single_spelling_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="cannot hold float"):
         await Trail(AuditLog.at(tmp_path / "log")).write(Fraction(0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(AuditEvent):
+    kind = "test.stored"
+
+    stored: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table(AuditEvent):
+    kind = "test.table"
+
+    table: Mapping[str, object]
+
+
+@pytest.mark.parametrize("event", [Stored("0" * 64), Table({"stored": "0" * 64}), Table({"a": [{"stored": "0" * 64}]})])
+async def test_no_event_claims_an_attachment_that_it_does_not_have(tmp_path: Path, event: AuditEvent) -> None:
+    """Verification would miss it."""
+    log = AuditLog.at(tmp_path / "log")
+    with pytest.raises(TypeError, match="cannot have a field or a key 'stored'"):
+        await Trail(log).write(event)
+    await Trail(log).write(Table({"text": '"stored":"' + "0" * 64 + '"'}))
+    log.checkpoint()
+    assert verdict(log.folder) == []
 
 
 async def test_secrets_are_blacked_out_wherever_they_are(tmp_path: Path) -> None:
@@ -117,3 +143,65 @@ async def test_without_a_log_nothing_is_written_and_nothing_fails() -> None:
     trail = Trail()
     assert not trail.is_on
     await trail.write(Told("nobody hears"))
+
+
+def told(log: AuditLog) -> list[str]:
+    return [record.data["text"] for record in log.find(Query(kind="test.told"))]
+
+
+async def test_what_is_deferred_is_written_with_the_next_record_and_before_it(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    trail, other = Trail(log, who="alice"), Trail(log, who="bob")
+    await trail.defer(Told("first"))
+    await trail.defer(Told("second"))
+    assert told(log) == []
+    await other.write(Told("third"))
+    assert told(log) == ["first", "second", "third"]
+    await trail.defer(Told("fourth"))
+    await trail.flush()
+    await trail.flush()
+    assert told(log)[3:] == ["fourth"]
+    assert {record.parse()["who"] for record in log.find(Query(text="fourth"))} == {"alice"}
+    assert verdict(log.folder) == []
+
+
+async def test_what_was_deferred_and_cannot_be_written_keeps_what_follows_from_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All or none: what has led to a record is never missing before it."""
+    log = AuditLog.at(tmp_path / "log")
+    trail = Trail(log, who="alice")
+    await trail.defer(Told("the call"))
+    with monkeypatch.context() as full:
+        full.setattr(log, "_store", FullDisk())
+        with pytest.raises(AuditError, match="the disk is full"):
+            await trail.write(Told("the run"))
+        with pytest.raises(AuditError, match="the disk is full"):
+            await trail.flush()
+    assert told(log) == []
+    await trail.write(Told("another run"))
+    assert told(log) == ["the call", "another run"]
+
+
+async def test_not_everything_is_deferred_when_the_log_cannot_be_written_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    trail = Trail(log, who="alice")
+    monkeypatch.setattr(log, "_store", FullDisk())
+    for _ in range(64):
+        await trail.defer(Told("waits"))
+    with pytest.raises(AuditError, match="the disk is full"):
+        await trail.defer(Told("one too many"))
+
+
+async def test_a_log_that_is_closed_has_what_was_deferred(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "log")
+    await Trail(log, who="alice").defer(Told("at last"))
+    log.close()
+    assert told(AuditLog.at(tmp_path / "log")) == ["at last"]
+
+
+class FullDisk:
+    def extend(self, *args: object, **options: object) -> None:
+        raise AuditError("the disk is full")

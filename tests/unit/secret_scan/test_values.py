@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumehood import UsageError
-from fumehood.secret_scan.spans import replace_spans
-from fumehood.secret_scan.values import SecretValue, Text
+from fumehood.secret_scan.values import SecretValue, Text, replace_spans
 
 SECRET = "tr0ub4dor&3/Correct+Horse="
 FORMS: dict[str, Callable[[str], str]] = {
