@@ -10,16 +10,15 @@ a model of that kind is used.
 """
 
 from fumehood.agents.agent import AssistantAgent
-from fumehood.agents.approvals import PAUSE, ApprovalSettings
 from fumehood.agents.budget import Budget, Usage
-from fumehood.agents.compaction import Compaction, CompactionInput, OldestFirst
 from fumehood.agents.events import TaskEnded, TaskEvent
+from fumehood.agents.memory import Compaction, CompactionInput, OldestFirst
 from fumehood.agents.messages import AssistantMessage, CallRequest, ChatMessage, ToolMessage, UserMessage
 from fumehood.agents.messaging_tools import PUBLISH, SEND_MESSAGE, Resume, TaskDone, TaskRequest
 from fumehood.agents.models import Model, ModelFailure, RecordingModel, ReplayModel, ScriptedModel, call, find_model
-from fumehood.agents.result import TaskResult
+from fumehood.agents.result import Stop, StopReason, TaskResult
 from fumehood.agents.runtime_agent import TaskAgent, task_agent
-from fumehood.agents.stop_reason import Stop, StopReason
+from fumehood.agents.tool_runner import PAUSE, ApprovalSettings
 
 __all__ = [
     "PAUSE",

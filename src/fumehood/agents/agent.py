@@ -16,24 +16,20 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from fumehood.agents import audit_records as records
-from fumehood.agents.approvals import ApprovalSettings
-from fumehood.agents.artifact_folder import ArtifactFolder
 from fumehood.agents.budget import Budget, UsageMeter
-from fumehood.agents.compaction import Compaction, OldestFirst
 from fumehood.agents.handoff import check_targets, handoff_tool
-from fumehood.agents.memory import Memory
+from fumehood.agents.memory import Compaction, Memory, OldestFirst
 from fumehood.agents.messages import ChatMessage, ToolMessage, UserMessage
 from fumehood.agents.model_client import ModelClient
 from fumehood.agents.models.interface import Model
 from fumehood.agents.models.names import as_model
 from fumehood.agents.output import OUTPUT_TOOL, OutputSchema
 from fumehood.agents.participant import Participant
-from fumehood.agents.result import OutputKind, OutputT_co
+from fumehood.agents.result import OutputKind, OutputT_co, Stop, StopReason
 from fumehood.agents.sandbox_provider import LOCAL, ProvidedSandbox, SandboxProvider
 from fumehood.agents.state import AgentState, read_state
-from fumehood.agents.stop_reason import Stop, StopReason
 from fumehood.agents.task import ParticipantFacts, TaskContext, TurnResult
-from fumehood.agents.tool_runner import ToolSetup
+from fumehood.agents.tool_runner import ApprovalSettings, ArtifactFolder, ToolSetup
 from fumehood.agents.turn import AgentTurn
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError

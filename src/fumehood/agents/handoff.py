@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic import Field, create_model
 
 from fumehood.errors import UsageError
-from fumehood.tools.context import ToolContext
-from fumehood.tools.result import ToolResult
-from fumehood.tools.tool import Arguments, Risk, Tool
+from fumehood.tools.result import ToolOutput
+from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from fumehood.agents.participant import Participant
@@ -56,8 +55,8 @@ def handoff_tool(targets: Mapping[str, Participant[object] | None]) -> Tool:
     }
     arguments = create_model("hand_off_arguments", __base__=Arguments, **fields)
 
-    async def hand_over(_: ToolContext, given: Any) -> ToolResult:
-        return ToolResult(f"{given.to} takes over.", value=Handoff(given.to, given.message))
+    async def hand_over(_: ToolContext, given: Any) -> ToolOutput:
+        return ToolOutput(f"{given.to} takes over.", value=Handoff(given.to, given.message))
 
     return Tool(
         HANDOFF_TOOL, "Hand the task over to another agent, and stop.", arguments, Risk.LOW, hand_over, parallel=False

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from pydantic import Field
 
 from fumehood.agents.budget import Usage
-from fumehood.agents.stop_reason import Stop
+from fumehood.agents.result import Stop
 from fumehood.errors import DeliveryError, NotGrantedError
 from fumehood.runtime.context import MessageContext
 from fumehood.runtime.messages import Message
-from fumehood.tools.context import ToolContext
-from fumehood.tools.result import ToolResult, ToolStatus
-from fumehood.tools.tool import Arguments, Risk, Tool
-
-if TYPE_CHECKING:
-    pass
+from fumehood.tools.result import LongText, TextPart, ToolOutput, ToolStatus
+from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 
 class TaskRequest(Message, name="fumehood.task"):
@@ -59,8 +56,8 @@ class PublishArguments(Arguments):
     text: str
 
 
-async def _without_runtime(_: ToolContext, given: Any) -> ToolResult:
-    return ToolResult("There is no other agent to write to: this agent is not in a runtime.", ToolStatus.ERROR)
+async def _without_runtime(_: ToolContext, given: Any) -> ToolOutput:
+    return ToolOutput("There is no other agent to write to: this agent is not in a runtime.", ToolStatus.ERROR)
 
 
 SEND_MESSAGE = Tool(
@@ -78,34 +75,34 @@ PUBLISH = Tool(
 def connected(tool: Tool, context: MessageContext) -> Tool | None:
     """The same tool as a way into a runtime, for one message; None if it is not one of these."""
     if tool is SEND_MESSAGE:
-        return replace(tool, run=_telling(lambda called, given: _send(context, called, given)))
+        return replace(tool, run=_telling(partial(_send, context)))
     if tool is PUBLISH:
-        return replace(tool, run=_telling(lambda _, given: _publish(context, given)))
+        return replace(tool, run=_telling(partial(_publish, context)))
     return None
 
 
-def _telling(act: Callable[[ToolContext, Any], Awaitable[str]]) -> Callable[[ToolContext, Any], Awaitable[ToolResult]]:
+def _telling(act: Callable[[Any], Awaitable[TextPart]]) -> Callable[[ToolContext, Any], Awaitable[ToolOutput]]:
     """What was refused, or did not get there, is a result in words; a model can do something else then."""
 
-    async def run(called: ToolContext, given: Any) -> ToolResult:
+    async def run(_: ToolContext, given: Any) -> ToolOutput:
         try:
-            return ToolResult(await act(called, given))
+            return ToolOutput(await act(given))
         except NotGrantedError as error:
-            return ToolResult(f"Denied: {error}.", ToolStatus.DENIED)
+            return ToolOutput(f"Denied: {error}.", ToolStatus.DENIED)
         except DeliveryError as error:
-            return ToolResult(f"There is no answer: {error}.", ToolStatus.ERROR)
+            return ToolOutput(f"There is no answer: {error}.", ToolStatus.ERROR)
 
     return run
 
 
-async def _send(context: MessageContext, called: ToolContext, given: SendArguments) -> str:
+async def _send(context: MessageContext, given: SendArguments) -> TextPart:
     answer = await context.send(TaskRequest(text=given.text), to=given.to, reply=object)
     if not isinstance(answer, TaskDone):
         return f"{given.to} took it and answered nothing that could be read here."
     how = "answered" if answer.stop is Stop.DONE else f"stopped ({answer.stop}: {answer.detail})"
-    return called.shorten(f"{given.to} {how}:\n{answer.text}")
+    return LongText(f"{given.to} {how}:\n{answer.text}")
 
 
-async def _publish(context: MessageContext, given: PublishArguments) -> str:
+async def _publish(context: MessageContext, given: PublishArguments) -> TextPart:
     await context.publish(TaskRequest(text=given.text), topic=given.topic)
     return f"It is published to {given.topic}."

@@ -12,7 +12,7 @@ from fumehood.agents.events import Compacted, TextDelta, ThoughtDelta
 from fumehood.agents.memory import Memory, Shortened
 from fumehood.agents.messages import UserMessage
 from fumehood.agents.models.interface import Model, ModelAnswer, ModelFailure, ModelRequest, TextPiece, ThoughtPiece
-from fumehood.agents.stop_reason import Stop, StopReason
+from fumehood.agents.result import Stop, StopReason
 from fumehood.agents.task import TaskContext
 from fumehood.errors import ModelError
 from fumehood.tools.filters import Direction, FilterStream, Pipeline
@@ -85,6 +85,7 @@ class ModelClient:
     async def ask(self, tools: tuple[ToolSchema, ...], output_tool: ToolSchema | None) -> ModelAnswer:
         """The conversation is compacted first if it is too long by our count, and once more if it is by the model's."""
         _refuse_spent(self.meter)
+        await self.task.trail.flush()
         await self._compact("limit")
         try:
             return await self._ask(tools, output_tool)

@@ -16,6 +16,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 from fumehood.agents.messages import NOTE, ChatMessage, ToolMessage, UserMessage
 from fumehood.agents.result import OutputT
 from fumehood.errors import UsageError
+from fumehood.tools.calls import parse_object
 from fumehood.tools.result import ToolStatus
 from fumehood.tools.tool import ToolSchema
 
@@ -54,7 +55,7 @@ class OutputSchema(Generic[OutputT]):
 
     def read(self, arguments: str) -> OutputT:
         """The value. InvalidOutputError says what was wrong."""
-        given = parse_object(arguments)
+        given = _parse_answer(arguments)
         if self._is_wrapped:
             if set(given) != {_VALUE}:
                 raise InvalidOutputError(f"The answer must be one JSON object with the key {_VALUE!r} and no other.")
@@ -77,8 +78,8 @@ class OutputSchema(Generic[OutputT]):
 async def filter_arguments(arguments: str, clean: Callable[[str], Awaitable[str]]) -> str:
     """Arguments with every value cleaned; those that are not JSON are cleaned as one text."""
     try:
-        return json.dumps(await _filtered(parse_object(arguments), clean), ensure_ascii=False)
-    except InvalidOutputError:
+        return json.dumps(await _filtered(parse_object(arguments or "{}"), clean), ensure_ascii=False)
+    except ValueError:
         return await clean(arguments)
 
 
@@ -96,14 +97,11 @@ async def _filtered(value: object, clean: Callable[[str], Awaitable[str]]) -> ob
     return value if cleaned == text else cleaned
 
 
-def parse_object(arguments: str) -> dict[str, Any]:
+def _parse_answer(arguments: str) -> dict[str, Any]:
     try:
-        found: object = json.loads(arguments or "{}", parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise InvalidOutputError(f"The answer is not JSON: {error}. Send one JSON object.") from None
-    if not isinstance(found, dict):
-        raise InvalidOutputError(f"The answer is {type(found).__name__}, not an object. Send one JSON object.")
-    return cast("dict[str, Any]", found)
+        return parse_object(arguments or "{}")
+    except ValueError as error:
+        raise InvalidOutputError(f"The answer is {error}. Send one JSON object.") from None
 
 
 def _is_rejection(message: ChatMessage) -> bool:
@@ -114,11 +112,6 @@ def _is_rejection(message: ChatMessage) -> bool:
             return message.source == NOTE and message.text == TEXT_REJECTED
         case _:
             return False
-
-
-def _refuse_constant(name: str) -> None:
-    """Python reads numbers that JSON does not have."""
-    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _is_object(schema: dict[str, Any]) -> bool:

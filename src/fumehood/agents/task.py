@@ -20,10 +20,9 @@ from fumehood.agents import audit_records as records
 from fumehood.agents.budget import Budget, UsageMeter
 from fumehood.agents.events import TaskEnded, TaskEvent, TaskStarted
 from fumehood.agents.messages import ChatMessage, UserMessage
-from fumehood.agents.result import OutputKind, OutputT_co, TaskResult
+from fumehood.agents.result import OutputKind, OutputT_co, Stop, StopReason, TaskResult
 from fumehood.agents.sandbox_provider import LOCAL, SandboxProvider
 from fumehood.agents.state import PausedTask
-from fumehood.agents.stop_reason import Stop, StopReason
 from fumehood.audit.events import Digest
 from fumehood.audit.trail import Trail
 from fumehood.errors import NotGrantedError, UsageError

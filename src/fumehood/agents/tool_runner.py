@@ -1,35 +1,95 @@
 """Tool calls of one agent: carried out in its sandbox, through a toolbox, approvals and filters.
 
 Everything that a model wants done goes through `ToolRunner.call`, and so through the policy, whatever the prompt was.
+The calls of one answer are carried out at once where their tools allow it, with results in the model's order.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
-from fumehood.agents.approvals import ApprovalAnnouncer, ApprovalSettings
-from fumehood.agents.artifact_folder import ArtifactFolder
-from fumehood.agents.events import ArtifactFound, CallMade, CallReturned
+from fumehood.agents.events import ApprovalRequested, ApprovalSettled, ArtifactFound, CallMade, CallReturned, TaskEvent
 from fumehood.agents.messages import CallRequest
 from fumehood.agents.sandbox_provider import ProvidedSandbox, SandboxProvider
 from fumehood.agents.task import TaskContext
+from fumehood.audit import AuditLog
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
+from fumehood.keywords import known_fields
 from fumehood.policy import Policy
 from fumehood.results import Artifact
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.tools.approvals import Approvals, ApprovalStore
-from fumehood.tools.calls import Gate
-from fumehood.tools.events import ToolRefused
+from fumehood.tools.approvals import ApprovalRequest, Approvals, ApprovalStore, Ask, Listener
+from fumehood.tools.calls import Gate, ToolRefused
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.result import ToolResult, ToolStatus
 from fumehood.tools.tool import Tool, ToolSchema
 from fumehood.tools.toolbox import Toolbox
+
+
+class ArtifactFolder:
+    """A folder for copies of artifacts. It replaces only files that it copied itself."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._taken: set[str] = set()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"the folder {str(path)!r} cannot be made: {error.strerror}") from error
+
+    async def take(self, box: AsyncSandbox, path: str) -> None:
+        target = self.path / path
+        await anyio.to_thread.run_sync(self._make_room, path, target)
+        await box.files.download(path, target)
+        self._taken.add(path)
+
+    def _make_room(self, path: str, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path in self._taken:
+            target.unlink(missing_ok=True)
+
+
+@known_fields
+@dataclass(frozen=True, slots=True)
+class ApprovalSettings:
+    """`ask` shows a request to a person. Without it the answer comes from elsewhere, such as `hood approvals`.
+
+    With `pauses` a task does not wait for that: it stops with the reason `approval_pending`, and `resume` goes on.
+    """
+
+    ask: Ask | None = None
+    pauses: bool = False
+    store: ApprovalStore | None = None
+    listener: Listener | None = None
+
+
+PAUSE = ApprovalSettings(pauses=True)
+
+
+class ApprovalAnnouncer:
+    """Emits events of the task, and calls the other listener."""
+
+    def __init__(self, agent: str, emit: Callable[[TaskEvent], None], listener: Listener | None) -> None:
+        self._agent, self._emit, self._listener = agent, emit, listener
+
+    def waiting(self, request: ApprovalRequest) -> None:
+        self._emit(ApprovalRequested(self._agent, request))
+        if self._listener is not None:
+            self._listener.waiting(request)
+
+    def settled(self, request: ApprovalRequest) -> None:
+        self._emit(ApprovalSettled(self._agent, request))
+        if self._listener is not None:
+            self._listener.settled(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +168,10 @@ class ToolRunner:
         """A gate of a runtime's may ask about anything."""
         return self._toolbox is not None and self._toolbox.gate is self._gate
 
+    def records_to(self, log: AuditLog | None) -> bool:
+        """Whether the records of calls are in this log."""
+        return self._box is None or self._box.trail.log is log
+
     def schemas(self) -> tuple[ToolSchema, ...]:
         return tuple(self._toolbox.schemas()) if self._toolbox else ()
 
@@ -140,3 +204,55 @@ class ToolRunner:
             with suppress(UsageError):
                 await self._box.files.stat(path)
                 await self._setup.out.take(self._box, path)
+
+
+def batches(requests: Sequence[CallRequest], is_parallel: Callable[[CallRequest], bool]) -> Iterator[list[CallRequest]]:
+    """Neighbours that may be carried out together. What is not parallel comes after all before it, and alone."""
+    together: list[CallRequest] = []
+    for request in requests:
+        if is_parallel(request):
+            together.append(request)
+            continue
+        if together:
+            yield together
+        yield [request]
+        together = []
+    if together:
+        yield together
+
+
+async def call_together(
+    requests: Sequence[CallRequest],
+    call: Callable[[CallRequest], Awaitable[ToolResult]],
+    keep: Callable[[CallRequest, ToolResult], None],
+    most: int,
+) -> None:
+    """`keep` is given the results in the order of the requests: those that there are, also when it is cancelled.
+
+    The first error ends the others, and is raised as it is.
+    """
+    if len(requests) == 1:
+        keep(requests[0], await call(requests[0]))
+        return
+    results: dict[str, ToolResult] = {}
+    errors: list[Exception] = []
+    free = anyio.CapacityLimiter(most)
+
+    async def carry_out(request: CallRequest) -> None:
+        async with free:
+            try:
+                results[request.call_id] = await call(request)
+            except Exception as error:
+                errors.append(error)
+                group.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for request in requests:
+                group.start_soon(carry_out, request)
+    finally:
+        for request in requests:
+            if request.call_id in results:
+                keep(request, results[request.call_id])
+    if errors:
+        raise errors[0]

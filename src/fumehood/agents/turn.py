@@ -12,7 +12,6 @@ from typing import Generic
 
 from fumehood.agents import audit_records as records
 from fumehood.agents.budget import Usage, UsageMeter
-from fumehood.agents.call_batches import batches, call_together
 from fumehood.agents.events import CallMade, CallReturned
 from fumehood.agents.handoff import Handoff
 from fumehood.agents.memory import Memory
@@ -28,13 +27,12 @@ from fumehood.agents.messages import (
 from fumehood.agents.model_client import BudgetSpentError, ModelClient
 from fumehood.agents.models.interface import ModelAnswer
 from fumehood.agents.output import OUTPUT_TOOL, TEXT_REJECTED, InvalidOutputError, OutputSchema, filter_arguments
-from fumehood.agents.result import OutputKind, OutputT
-from fumehood.agents.stop_reason import DONE, Stop, StopReason
+from fumehood.agents.result import DONE, OutputKind, OutputT, Stop, StopReason
 from fumehood.agents.task import TaskContext, TurnResult
-from fumehood.agents.tool_runner import ToolRunner
+from fumehood.agents.tool_runner import ToolRunner, batches, call_together
 from fumehood.audit.events import Digest
 from fumehood.errors import ApprovalPendingError, ModelError
-from fumehood.tools.events import ToolRefused
+from fumehood.tools.calls import ToolRefused
 from fumehood.tools.filters import Direction
 from fumehood.tools.result import ToolResult, ToolStatus
 
@@ -110,7 +108,9 @@ class AgentTurn(Generic[OutputT]):
             answer.input_tokens,
             answer.output_tokens,
         )
-        await self._task.trail_of(self._agent).write(event)
+        # Nothing comes of it before its calls, or the end of the task, are recorded too.
+        trail = self._task.trail_of(self._agent)
+        await (trail.defer(event) if self._tools.records_to(trail.log) else trail.write(event))
         self._remember(message)
 
     def _own_calls(self, calls: Sequence[CallRequest]) -> tuple[CallRequest, ...]:

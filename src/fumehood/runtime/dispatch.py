@@ -17,7 +17,7 @@ import anyio
 from fumehood.audit.records import Entry
 from fumehood.errors import AgentFailedError, AuditError, DeadlineError, FumehoodError, MessageError, RefusedError
 from fumehood.runtime.agent import RuntimeAgent
-from fumehood.runtime.audit import AgentCreated, MessageDelivered, MessageHandled, RuntimeAudit
+from fumehood.runtime.audit import AgentCreated, MessageHandled, RuntimeAudit, Then
 from fumehood.runtime.context import MessageContext
 from fumehood.runtime.dead_letters import DeadLetterRecorder, Reason, reason_of
 from fumehood.runtime.envelopes import Envelope, ReplyEnvelope, ReplyFailure
@@ -62,7 +62,7 @@ class Completion:
 
     delivery: Delivery
     payload: Payload | None
-    records: tuple[Entry, ...]
+    record: Entry
 
 
 class Dispatcher:
@@ -111,7 +111,6 @@ class Dispatcher:
 
     async def _handle(self, delivery: Delivery) -> Completion | None:
         envelope = delivery.envelope
-        delivered = self._audit.stamp(MessageDelivered(), delivery.ids) if self._audit.is_on else None
         started = time.perf_counter()
         try:
             payload = await self._attempt(delivery)
@@ -122,20 +121,31 @@ class Dispatcher:
         except AuditError as error:
             await self._unrecorded(delivery, error)
             return None
-        if delivered is None:
+        if not self._audit.is_on:
             await self._return_answer(delivery, payload)
             return None
-        return Completion(
-            delivery, payload, (delivered, self._handled(delivery, payload, time.perf_counter() - started))
-        )
+        return Completion(delivery, payload, self._handled(delivery, payload, time.perf_counter() - started))
 
-    async def complete(self, completion: Completion) -> None:
+    def record(self, completion: Completion, then: Then) -> None:
+        """`then` is called when it is recorded that the message was handled, and has to complete it."""
+        self._audit.write_then(completion.record, then)
+
+    def complete_at_once(self, completion: Completion) -> bool:
+        """Returns the answer of a recorded completion; False if there is something to be recorded about it."""
+        delivery, envelope = completion.delivery, completion.delivery.envelope
+        if delivery.is_request:
+            answer = ReplyEnvelope(envelope.message_id, delivery.mailbox.id, completion.payload)
+            if anyio.current_time() >= envelope.deadline or not self._pending.settle(self._transfer(answer)):
+                return False
+        self.answering.pop(envelope.message_id, None)
+        return True
+
+    async def complete(self, completion: Completion, error: str | None) -> None:
         try:
-            await self._audit.write(*completion.records)
-        except AuditError as error:
-            await self._unrecorded(completion.delivery, error)
-        else:
-            await self._return_answer(completion.delivery, completion.payload)
+            if error is not None:
+                await self._unrecorded(completion.delivery, AuditError(error))
+            else:
+                await self._return_answer(completion.delivery, completion.payload)
         finally:
             self.answering.pop(completion.delivery.envelope.message_id, None)
 

@@ -80,6 +80,8 @@ class LocalLink:
         id, parts = self._job.mailbox.id, self._parts
         if not parts.registry.grants_of(id).may_open(policy):
             await parts.router.deny(self._origin, "open a sandbox under the policy", digest_of(policy))
+        # Anew from its keys: cells and reports are found by the digest that it carries, which its maker could have set.
+        policy = policy.model_copy()
         own = self.trail()
         async with open_sandbox(
             id,

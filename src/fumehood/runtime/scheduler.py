@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from fumehood.errors import LoopError, MessageError, OverloadedError
-from fumehood.runtime.dispatch import Dispatcher
+from fumehood.runtime.dispatch import Completion, Dispatcher
 from fumehood.runtime.envelopes import Envelope
 from fumehood.runtime.interface import RuntimeLimits
 from fumehood.runtime.mailbox import Delivery, Mailbox, Slots, WorkItem
@@ -196,13 +197,20 @@ class Scheduler:
         following = self.slots.swap(mailbox.turns.swap(self._rest_of(work)))
         if completion is not None:
             # The agent goes on while the log is written; only the answer waits for it.
-            if following is not None:
-                self._launch(following)
-            await self._dispatcher.complete(completion)
-            following = None
-        if envelope is not None:
+            self._dispatcher.record(completion, partial(self._complete, completion))
+        elif envelope is not None:
             self._finished()
         return following
+
+    def _complete(self, completion: Completion, error: str | None) -> None:
+        if error is None and self._dispatcher.complete_at_once(completion):
+            self._finished()
+        elif self._group is not None and not self._group.cancel_scope.cancel_called:
+            self._group.start_soon(self._complete_later, completion, error)
+
+    async def _complete_later(self, completion: Completion, error: str | None) -> None:
+        await self._dispatcher.complete(completion, error)
+        self._finished()
 
     def _rest_of(self, work: WorkItem) -> WorkItem | None:
         """The same item again, if the queue is not empty."""

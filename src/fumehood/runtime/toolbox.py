@@ -16,8 +16,8 @@ from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStatus
-from fumehood.tools.context import Watch
 from fumehood.tools.filters import Pipeline
+from fumehood.tools.tool import Watch
 
 MakeGate = Callable[[AgentId, AsyncSandbox], Gate]
 """Creates the gate that decides about the calls of this agent in this sandbox, such as `Approvals`."""

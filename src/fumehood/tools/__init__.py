@@ -11,12 +11,11 @@ has the one that asks people. What a model reads of it goes through `filters`. M
 """
 
 from fumehood.tools.calls import Gate, GateAnswer, ToolCall
-from fumehood.tools.context import ToolContext
 from fumehood.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE
 from fumehood.tools.functions import Function, as_tools, tool
-from fumehood.tools.result import ToolResult, ToolStatus, shaped
+from fumehood.tools.result import LongText, ToolOutput, ToolResult, ToolStatus
 from fumehood.tools.runs import PYTHON, SHELL
-from fumehood.tools.tool import Risk, Tool, ToolSchema
+from fumehood.tools.tool import Risk, Tool, ToolContext, ToolSchema
 from fumehood.tools.toolbox import Toolbox
 
 STANDARD = (PYTHON, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES)
@@ -32,15 +31,16 @@ __all__ = [
     "Function",
     "Gate",
     "GateAnswer",
+    "LongText",
     "Risk",
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolOutput",
     "ToolResult",
     "ToolSchema",
     "ToolStatus",
     "Toolbox",
     "as_tools",
-    "shaped",
     "tool",
 ]

@@ -1,4 +1,4 @@
-"""A tool call: what is carried out, what its approval is bound to, and the gate that admits it."""
+"""A tool call: what is carried out, what its approval is bound to, the gate that admits it, and its audit events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, cast
 
+from fumehood.audit.events import AuditEvent
 from fumehood.errors import UsageError
 from fumehood.tools.result import ToolResult
 from fumehood.tools.tool import Risk
@@ -73,21 +74,30 @@ class ToolCall:
         """The same call with other code, or with other arguments as JSON where there is no code."""
         if self.code is not None and isinstance(self.arguments.get(self.code), str):
             return replace(self, arguments={**self.arguments, self.code: text})
-        return replace(self, arguments=parse_arguments(text))
+        try:
+            return replace(self, arguments=parse_object(text))
+        except ValueError as error:
+            raise UsageError(f"the arguments are {error}; they must be one JSON object, in {{ }}") from None
 
     @staticmethod
     def readable(arguments: Mapping[str, object]) -> str:
         return json.dumps(arguments, indent=2, sort_keys=True, ensure_ascii=False, default=repr)
 
 
-def parse_arguments(text: str) -> dict[str, object]:
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """The object that a model or a person wrote as JSON, or a ValueError."""
     try:
-        found: object = json.loads(text)
+        found: object = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the arguments are not valid JSON: {error}") from None
+        raise ValueError(f"not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise UsageError("the arguments must be a JSON object, in { }")
-    return cast("dict[str, object]", found)
+        raise ValueError(f"{type(found).__name__}, not an object")
+    return cast("dict[str, Any]", found)
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads numbers that JSON does not have, and that no digest could be made of."""
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def texts_of(value: object) -> Iterator[str]:
@@ -121,3 +131,35 @@ class Gate(Protocol):
     async def finished(self, call: ToolCall, result: ToolResult) -> None:
         """It was carried out, or refused."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled(AuditEvent):
+    """Written before a person is asked and anything is done."""
+
+    kind = "tool.called"
+
+    tool: str
+    risk: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRefused(AuditEvent):
+    """A call of an unknown tool, or with arguments that are not valid; no person was asked about it."""
+
+    kind = "tool.refused"
+
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturned(AuditEvent):
+    """A tool's result, recorded before the model receives it."""
+
+    kind = "tool.returned"
+
+    tool: str
+    status: str
+    run: str | None

@@ -14,10 +14,9 @@ from pydantic import Field
 from fumehood.errors import SandboxError
 from fumehood.policy import format_size
 from fumehood.results import RunResult
-from fumehood.tools.context import ToolContext
-from fumehood.tools.result import ToolResult, ToolStatus
+from fumehood.tools.result import LongText, ToolOutput, ToolStatus, describe_run
 from fumehood.tools.source import apart
-from fumehood.tools.tool import Arguments, Risk, Tool
+from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 _MOST_ENTRIES = 500
 
@@ -98,22 +97,22 @@ answer(work)
 """
 
 
-async def _read(context: ToolContext, given: ReadArguments) -> ToolResult:
+async def _read(context: ToolContext, given: ReadArguments) -> ToolOutput:
     return await _ask(context, _READ, given, f"{given.path} cannot be read")
 
 
-async def _edit(context: ToolContext, given: EditArguments) -> ToolResult:
+async def _edit(context: ToolContext, given: EditArguments) -> ToolOutput:
     return await _ask(context, _EDIT, given, f"{given.path} cannot be edited")
 
 
-async def _ask(context: ToolContext, program: str, given: Arguments, failure: str) -> ToolResult:
+async def _ask(context: ToolContext, program: str, given: Arguments, failure: str) -> ToolOutput:
     result = await context.sandbox.run(apart(program), stdin=given.model_dump_json())
     if not result.ok:
-        return context.shape(result)
+        return describe_run(result)
     answer = _answer(result)
     if "problem" in answer:
-        return ToolResult(f"{failure}: {answer['problem']}.", ToolStatus.ERROR, result)
-    return ToolResult(context.shorten(answer["text"]) or "The file is empty.", run=result)
+        return ToolOutput(f"{failure}: {answer['problem']}.", ToolStatus.ERROR, result)
+    return ToolOutput(LongText(answer["text"]) if answer["text"] else "The file is empty.", run=result)
 
 
 def _answer(result: RunResult) -> dict[str, str]:
@@ -128,18 +127,18 @@ def _answer(result: RunResult) -> dict[str, str]:
     raise SandboxError("the program that reads files in the sandbox gave no answer that makes sense")
 
 
-async def _write(context: ToolContext, given: WriteArguments) -> ToolResult:
+async def _write(context: ToolContext, given: WriteArguments) -> ToolOutput:
     data = given.content.encode()
     await context.sandbox.files.write(given.path, data)
-    return ToolResult(f"Wrote {format_size(len(data))} to {given.path}.")
+    return ToolOutput(f"Wrote {format_size(len(data))} to {given.path}.")
 
 
-async def _list(context: ToolContext, given: ListArguments) -> ToolResult:
+async def _list(context: ToolContext, given: ListArguments) -> ToolOutput:
     entries = await context.sandbox.files.list(given.path)
     lines = [f"{entry.kind.value:6} {format_size(entry.size):>8}  {entry.name}" for entry in entries[:_MOST_ENTRIES]]
     if len(entries) > _MOST_ENTRIES:
         lines.append(f"[... {len(entries) - _MOST_ENTRIES} more ...]")
-    return ToolResult("\n".join(lines).encode("utf-8", "replace").decode() or "The folder is empty.")
+    return ToolOutput("\n".join(lines).encode("utf-8", "replace").decode() or "The folder is empty.")
 
 
 READ_FILE = Tool("read_file", "Show a text file of the sandbox.", ReadArguments, Risk.LOW, _read)

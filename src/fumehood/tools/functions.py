@@ -15,10 +15,9 @@ from pydantic_core import to_jsonable_python
 
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
-from fumehood.tools.context import ToolContext
-from fumehood.tools.result import ToolResult, ToolStatus
+from fumehood.tools.result import LongText, ToolOutput, ToolResult, ToolStatus, describe_run
 from fumehood.tools.source import apart, function_source
-from fumehood.tools.tool import Arguments, Risk, Tool
+from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 Function = Callable[..., Any]
 
@@ -142,7 +141,7 @@ def _program(function: Function, name: str, imports: tuple[str, ...]) -> str:
     )
 
 
-async def _call_here(function: Function, context: ToolContext, given: BaseModel) -> ToolResult:
+async def _call_here(function: Function, context: ToolContext, given: BaseModel) -> ToolOutput:
     values = {field: getattr(given, field) for field in type(given).model_fields}
     try:
         if inspect.iscoroutinefunction(function):
@@ -150,30 +149,29 @@ async def _call_here(function: Function, context: ToolContext, given: BaseModel)
         else:
             value = await anyio.to_thread.run_sync(partial(function, **values))
     except Exception as error:
-        return ToolResult(f"It failed: {type(error).__name__}: {error}", ToolStatus.ERROR)
-    return _returned(context, value)
+        return ToolOutput(f"It failed: {type(error).__name__}: {error}", ToolStatus.ERROR)
+    return _returned(value)
 
 
-async def _call_inside(program: str, context: ToolContext, given: BaseModel) -> ToolResult:
+async def _call_inside(program: str, context: ToolContext, given: BaseModel) -> ToolOutput:
     mark = f"<{secrets.token_hex(16)}>"
     result = await context.sandbox.run(apart(program.replace("{mark!r}", repr(mark))), stdin=given.model_dump_json())
     printed, found, returned = result.stdout.rpartition(mark)
     if not result.ok or not found:
-        return context.shape(result)
+        return describe_run(result)
     try:
         value = json.loads(returned)
     except ValueError:
-        return context.shape(result)
-    shown = _returned(context, value)
-    text = f"{shown.text}\nprinted:\n{context.shorten(printed)}" if printed else shown.text
-    return ToolResult(text, run=result, value=value)
+        return describe_run(result)
+    shown = _returned(value).parts
+    return ToolOutput((*shown, "\nprinted:\n", LongText(printed)) if printed else shown, run=result, value=value)
 
 
-def _returned(context: ToolContext, value: object) -> ToolResult:
+def _returned(value: object) -> ToolOutput:
     if isinstance(value, ToolResult):
-        return value
+        return ToolOutput(value.text, value.status, value.run, value.value)
     if isinstance(value, str):
         text = value
     else:
         text = json.dumps(cast("object", to_jsonable_python(value, fallback=repr)), ensure_ascii=False)
-    return ToolResult(context.shorten(text), value=value)
+    return ToolOutput(LongText(text), value=value)

@@ -1,11 +1,11 @@
-"""What a tool returns: text for the model, and the facts for the application.
+"""What a tool returns, and what of it a model reads: text for the model, and the facts for the application.
 
 The text of a run says how it ended and has the beginning and end of what it printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,6 +21,37 @@ class ToolStatus(StrEnum):
     """The policy, or a person, said no; nothing was carried out."""
     INVALID = "invalid"
     """The call made no sense; the text says what to send instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class LongText:
+    """A text of any length, of which the model reads the beginning and the end."""
+
+    text: str
+    trimmed: bool = False
+    """Whether blank lines at its end are left out."""
+
+    def shortened(self, text: str) -> str:
+        """What the model reads of it, given what the filters left of it."""
+        shown = head_and_tail(text, MOST_CHARACTERS)
+        return shown.rstrip() if self.trimmed else shown
+
+
+TextPart = str | LongText
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool returns. No filter has seen its text; the toolbox makes a `ToolResult` of it."""
+
+    text: TextPart | tuple[TextPart, ...]
+    status: ToolStatus = ToolStatus.SUCCESS
+    run: RunResult | None = None
+    value: object = None
+
+    @property
+    def parts(self) -> tuple[TextPart, ...]:
+        return self.text if isinstance(self.text, tuple) else (self.text,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +74,12 @@ _HEAD = 2 / 3
 _MOST_NAMED = 20
 
 
-def shaped(result: RunResult, clean: Callable[[str], str] = str) -> ToolResult:
-    """A run's result in words for a model. Each of its texts is passed through `clean` before it is shortened."""
+def describe_run(result: RunResult) -> ToolOutput:
+    """A run's result in words for a model."""
     status = ToolStatus.SUCCESS if result.ok else ToolStatus.ERROR
     if result.status is Status.DENIED:
         status = ToolStatus.DENIED
-    return ToolResult(
-        "\n".join(_lines(result, lambda text: head_and_tail(clean(text), MOST_CHARACTERS))), status, result
-    )
+    return ToolOutput((in_words(result), *_details(result)), status, result)
 
 
 def head_and_tail(text: str, most: int) -> str:
@@ -65,22 +94,23 @@ def head_and_tail(text: str, most: int) -> str:
     return f"{head.rstrip(chr(10))}\n[... {left_out} characters, {lines} lines left out ...]\n{tail}"
 
 
-def _lines(result: RunResult, shorten: Callable[[str], str]) -> Iterator[str]:
-    yield in_words(result)
-    yield from (f"- {denial}" for denial in result.denials if str(denial) not in result.detail)
+def _details(result: RunResult) -> Iterator[TextPart]:
+    yield from (f"\n- {denial}" for denial in result.denials if str(denial) not in result.detail)
     if result.restarted:
-        yield "The state of earlier runs was lost; this run began with none."
+        yield "\nThe state of earlier runs was lost; this run began with none."
     if result.truncated:
-        yield "There was more output than is allowed; the rest is lost."
+        yield "\nThere was more output than is allowed; the rest is lost."
     compiler = result.compilation
-    for name, text in (("stdout", result.stdout), ("stderr", result.stderr)):
+    printed = [("stdout", result.stdout), ("stderr", result.stderr)]
+    if compiler is not None and compiler.ok:
+        printed.append(("compiler", compiler.stderr))
+    for name, text in printed:
         if text:
-            yield f"{name}:\n{shorten(text).rstrip()}"
-    if compiler is not None and compiler.ok and compiler.stderr:
-        yield f"compiler:\n{shorten(compiler.stderr).rstrip()}"
+            yield f"\n{name}:\n"
+            yield LongText(text, trimmed=True)
     if not result.stdout and not result.stderr and result.ok:
-        yield "It printed nothing."
-    yield from _products(result, shorten)
+        yield "\nIt printed nothing."
+    yield from _products(result)
 
 
 def in_words(result: RunResult) -> str:
@@ -98,20 +128,16 @@ def in_words(result: RunResult) -> str:
             return f"Failed ({result.status.value}, {result.cause.value}): {result.detail}"
 
 
-def _products(result: RunResult, shorten: Callable[[str], str]) -> Iterator[str]:
+def _products(result: RunResult) -> Iterator[TextPart]:
     named = [f"{item.path} ({format_size(item.size)}, {item.media_type})" for item in result.artifacts]
     if named:
         more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-        yield f"files: {', '.join(named[:_MOST_NAMED])}{more}"
-    if result.displays:
-        yield from _displays(result, shorten)
-
-
-def _displays(result: RunResult, shorten: Callable[[str], str]) -> Iterator[str]:
+        yield f"\nfiles: {', '.join(named[:_MOST_NAMED])}{more}"
     for display in result.displays:
         text = display.data.get("text/plain")
         kinds = [kind for kind in display.data if kind != "text/plain"]
         if isinstance(text, str) and not kinds:
-            yield f"value: {shorten(text)}"
+            yield "\nvalue: "
+            yield LongText(text)
         else:
-            yield f"shown: {', '.join(kinds)}"
+            yield f"\nshown: {', '.join(kinds)}"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from fumehood.sandbox.request import RunOptions
-from fumehood.tools.context import ToolContext
-from fumehood.tools.result import ToolResult
-from fumehood.tools.tool import Arguments, Risk, Tool
+from fumehood.tools.result import ToolOutput, describe_run
+from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
     from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -86,13 +85,13 @@ class ShellArguments(Arguments):
     timeout: Seconds = None
 
 
-async def _run_python(context: ToolContext, given: PythonArguments) -> ToolResult:
-    return context.shape(await context.run(given.code, **limits(context.sandbox, given.timeout)))
+async def _run_python(context: ToolContext, given: PythonArguments) -> ToolOutput:
+    return describe_run(await context.run(given.code, **limits(context.sandbox, given.timeout)))
 
 
-async def _run_shell(context: ToolContext, given: ShellArguments) -> ToolResult:
+async def _run_shell(context: ToolContext, given: ShellArguments) -> ToolOutput:
     options: RunOptions = {"language": "bash", "cwd": given.cwd, **limits(context.sandbox, given.timeout)}
-    return context.shape(await context.run(given.command, **options))
+    return describe_run(await context.run(given.command, **options))
 
 
 def limits(sandbox: AsyncSandbox, timeout: float | None) -> RunOptions:
@@ -108,6 +107,7 @@ PYTHON = Tool(
     Risk.HIGH,
     _run_python,
     about=about_python,
+    is_recorded_first=True,
 )
 SHELL = Tool(
     "shell",
@@ -117,4 +117,5 @@ SHELL = Tool(
     Risk.HIGH,
     _run_shell,
     about=about_shell,
+    is_recorded_first=True,
 )

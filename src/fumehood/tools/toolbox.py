@@ -6,21 +6,20 @@ import difflib
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+import anyio
 from pydantic import BaseModel, ValidationError
 
 from fumehood.audit.trail import Trail
-from fumehood.errors import DeniedError, UsageError
+from fumehood.errors import AuditError, DeniedError, UsageError
 from fumehood.keywords import known_keywords
-from fumehood.tools.calls import Gate, ToolCall, texts_of
-from fumehood.tools.context import ToolContext, Watch
-from fumehood.tools.events import ToolCalled, ToolRefused, ToolReturned
+from fumehood.tools.calls import Gate, ToolCall, ToolCalled, ToolRefused, ToolReturned, parse_object, texts_of
 from fumehood.tools.filters import Direction, Filtered, Pipeline
 from fumehood.tools.functions import Function, as_tools
-from fumehood.tools.result import ToolResult, ToolStatus
-from fumehood.tools.tool import Tool, ToolSchema
+from fumehood.tools.result import ToolOutput, ToolResult, ToolStatus
+from fumehood.tools.tool import Tool, ToolContext, ToolSchema, Watch
 
 if TYPE_CHECKING:
     from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -116,22 +115,33 @@ class Toolbox:
 
     async def _recorded(self, tool: Tool, call: ToolCall, given: BaseModel, watch: Watch | None) -> ToolResult:
         trail = self._trail.within(call=call.call_id)
-        await trail.write(ToolCalled(call.tool, call.risk.value, call.digest))
-        withheld = await self._filters.judge(texts_of(call.arguments), Direction.FROM_MODEL)
-        if withheld is not None:
-            result = ToolResult(f"Denied: {withheld.text}", ToolStatus.DENIED)
-        else:
-            result = await self._admitted(tool, call, given, ToolContext(self._sandbox, watch, audit=trail))
+        found = self._filters.judge(texts_of(call.arguments))
+        called = ToolCalled(call.tool, call.risk.value, call.digest)
+        await (trail.defer(called) if not found and self._records_next(tool) else trail.write(called))
+        try:
+            result = await self._refused(found)
+            if result is None:
+                result = await self._admitted(tool, call, given, ToolContext(self._sandbox, watch, audit=trail))
+        except BaseException:
+            with anyio.CancelScope(shield=True), suppress(AuditError):
+                await trail.flush()
+            raise
         await trail.write(ToolReturned(call.tool, result.status.value, result.run.run_id if result.run else None))
         return result
 
-    async def _filtered(self, result: ToolResult, before: list[Filtered]) -> ToolResult:
-        """What the model reads. The application has the whole run, as it was."""
-        for each in before:
-            await self._filters.tell(each, Direction.TOOL_RESULT)
-        withheld = next((each.text for each in before if each.is_blocked), None)
-        text = withheld or (await self._filters.apply(result.text, Direction.TOOL_RESULT)).text
-        return result if text == result.text else replace(result, text=text)
+    def _records_next(self, tool: Tool) -> bool:
+        """Whether nothing comes of a call before the next record: no person is asked, and the sandbox writes one to the
+        same log before the tool does anything."""
+        asks_by_policy = self._gate is None or getattr(self._gate, "asks_by_policy", False)
+        is_asked = not asks_by_policy or bool(self._sandbox.policy.approvals)
+        return tool.is_recorded_first and not is_asked and self._sandbox.trail.log is self._trail.log
+
+    async def _refused(self, found: list[Filtered]) -> ToolResult | None:
+        """Records what the filters found in the arguments; a result if that is not to be passed on."""
+        for each in found:
+            await self._filters.tell(each, Direction.FROM_MODEL)
+        withheld = next((each for each in found if each.is_blocked), None)
+        return None if withheld is None else ToolResult(f"Denied: {withheld.text}", ToolStatus.DENIED)
 
     async def _admitted(self, tool: Tool, call: ToolCall, given: BaseModel, context: ToolContext) -> ToolResult:
         if self._gate is None:
@@ -151,23 +161,19 @@ class Toolbox:
         return result
 
     async def _carry_out(self, tool: Tool, given: BaseModel, context: ToolContext) -> ToolResult:
-        found: list[Filtered] = []
-
-        def clean(text: str) -> str:
-            found.append(self._filters.sift(text, is_part=True))
-            return found[-1].text
-
-        result = await _attempt(tool, given, replace(context, clean=clean))
-        return await self._filtered(result, found)
+        """What the model reads is filtered. The application has the whole run, as it was."""
+        output = await _attempt(tool, given, context)
+        shown = await self._filters.show(output.parts, Direction.TOOL_RESULT)
+        return ToolResult(shown.text, output.status, output.run, output.value)
 
 
-async def _attempt(tool: Tool, given: BaseModel, context: ToolContext) -> ToolResult:
+async def _attempt(tool: Tool, given: BaseModel, context: ToolContext) -> ToolOutput:
     try:
         return await tool.run(context, given)
     except DeniedError as error:
-        return ToolResult(f"Denied by the policy: {error}", ToolStatus.DENIED)
+        return ToolOutput(f"Denied by the policy: {error}", ToolStatus.DENIED)
     except UsageError as error:
-        return ToolResult(f"It could not be done: {error}", ToolStatus.ERROR)
+        return ToolOutput(f"It could not be done: {error}", ToolStatus.ERROR)
 
 
 def _told(text: str) -> str:
@@ -176,21 +182,13 @@ def _told(text: str) -> str:
     return cut.encode("utf-8", "backslashreplace").decode()
 
 
-def _refuse_constant(name: str) -> None:
-    """Python reads numbers that JSON does not have, and that no digest could be made of."""
-    raise ValueError(f"{name} is not a number of JSON")
-
-
 def _mapping(arguments: Mapping[str, Any] | str | bytes) -> Mapping[str, Any]:
     if isinstance(arguments, Mapping):
         return arguments
     try:
-        found: object = json.loads(arguments or "{}", parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise _InvalidCallError(f"The arguments are not JSON: {error}. Send one JSON object.") from None
-    if not isinstance(found, dict):
-        raise _InvalidCallError(f"The arguments are {type(found).__name__}, not an object. Send one JSON object.")
-    return cast("dict[str, Any]", found)
+        return parse_object(arguments or "{}")
+    except ValueError as error:
+        raise _InvalidCallError(f"The arguments are {error}. Send one JSON object.") from None
 
 
 def _checked(tool: Tool, arguments: Mapping[str, Any]) -> BaseModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -20,7 +21,9 @@ from fumehood.agents import (
     call,
 )
 from fumehood.agents.events import CallMade, CallReturned
-from fumehood.tools import PYTHON, WRITE_FILE, ToolResult, tool
+from fumehood.tools import PYTHON, WRITE_FILE, LongText, tool
+from fumehood.tools.filters import Direction, Filtered, Pipeline
+from fumehood.tools.result import TextPart
 
 pytestmark = pytest.mark.anyio
 
@@ -180,7 +183,7 @@ async def test_an_error_of_the_machinery_ends_the_others_and_comes_out_as_it_is(
     agent = AssistantAgent(
         "a", ScriptedModel([call("wait"), call("fail")], "done"), tools=[wait, fail], audit=witness.log
     )
-    monkeypatch.setattr("fumehood.tools.toolbox.Toolbox._filtered", _failing)
+    monkeypatch.setattr("fumehood.tools.filters.Pipeline.show", _failing)
     with pytest.raises(OSError, match="the disk is gone"):
         await agent.run("?")
     assert ended == ["wait"]
@@ -189,10 +192,10 @@ async def test_an_error_of_the_machinery_ends_the_others_and_comes_out_as_it_is(
     assert (await agent.run("again")).stop_reason.kind is Stop.DONE
 
 
-async def _failing(_: object, result: ToolResult, before: object) -> ToolResult:
-    if result.text == "never read":
+async def _failing(_: Pipeline, parts: Sequence[TextPart], direction: Direction) -> Filtered:
+    if parts == (LongText("never read"),):
         raise OSError("the disk is gone")
-    return result
+    return Filtered("")
 
 
 async def test_cancelling_in_the_middle_keeps_what_is_done_and_leaves_nothing_running(witness: Witness) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import anyio
@@ -70,6 +71,27 @@ async def test_another_tool_is_denied_and_recorded(make_runtime: MakeRuntime, tm
         "python ",
     ]
     assert list(log.find(Query(kind="run"))) == []
+
+
+async def test_a_granted_policy_that_carries_the_digest_of_another_gets_what_its_keys_say(
+    make_runtime: MakeRuntime,
+) -> None:
+    """Warm cells are found by digest: it would be in one with the limits of the other policy."""
+    small, large = (Policy(resources={"open_files": count}) for count in (61, 62))
+    forged = small.model_copy()
+    forged.__dict__["digest"] = large.digest
+
+    @handles
+    async def forger(message: Call, context: MessageContext) -> Reply:
+        async with context.toolbox(forged) as toolbox:
+            return Reply(text=(await toolbox.call(message.tool, message.arguments)).text)
+
+    code = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    async with make_runtime() as runtime, AsyncSandbox(large) as box:
+        assert (await box.run(code)).stdout == "(62, 62)\n"
+        await runtime.register("worker", forger, grants=Grants(tools=["python"], policies=[small]))
+        text = await reply(runtime, Call(tool="python", arguments=json.dumps({"code": code})))
+    assert text.endswith("(61, 61)")
 
 
 async def test_a_type_may_have_tools_of_its_own_and_needs_a_grant_for_them_too(make_runtime: MakeRuntime) -> None:

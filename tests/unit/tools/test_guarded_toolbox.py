@@ -10,7 +10,7 @@ import pytest
 
 from fumehood import AsyncSandbox, Policy, UnenforceableError, UsageError
 from fumehood.audit import AuditLog, Query
-from fumehood.tools import PYTHON, STANDARD, Toolbox, ToolStatus
+from fumehood.tools import PYTHON, STANDARD, Toolbox, ToolResult, ToolStatus
 from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, Approvals, ApprovalStore
 from fumehood.tools.filters import CanaryAlert, Pipeline
 
@@ -124,6 +124,77 @@ async def test_a_cut_does_not_save_half_of_a_secret(filtering: Toolbox, place: i
 async def filtering() -> AsyncIterator[Toolbox]:
     async with filtered() as (toolbox, _):
         yield toolbox
+
+
+def told() -> str:
+    """Returns a secret."""
+    return SECRET
+
+
+def told_late() -> str:
+    """Returns a secret where a long text is cut."""
+    return "x" * 7985 + SECRET + "y" * 9000
+
+
+def failing() -> str:
+    """Fails with a secret in its message."""
+    raise ValueError(SECRET)
+
+
+def ready_made() -> ToolResult:
+    """Returns a result of its own."""
+    return ToolResult(f"it is {SECRET}")
+
+
+_IN_PIECES = "s = 'correct-' + 'horse-' + 'battery'\n"
+EVERY_PART = {
+    "standard output": ("python", {"code": f"{_IN_PIECES}print(s)"}),
+    "standard error": ("python", {"code": f"{_IN_PIECES}import sys; print(s, file=sys.stderr)"}),
+    "a cut of standard error": (
+        "python",
+        {"code": f"{_IN_PIECES}import sys; print('x' * 7985 + s + 'y' * 9000, file=sys.stderr)"},
+    ),
+    "the end of one part and the beginning of the next": (
+        "python",
+        {"code": f"{_IN_PIECES}import sys; print(s[:9], end=''); print(s, file=sys.stderr)"},
+    ),
+    "the name of a file": ("python", {"code": f"{_IN_PIECES}open(s + '.txt', 'w')"}),
+    "a file": ("read_file", {"path": "kept"}),
+    "a listing": ("list_files", {"path": "."}),
+    "a failure of the tool": ("read_file", {"path": f"gone-{SECRET}"}),
+    "a value": ("told", {}),
+    "a cut of a value": ("told_late", {}),
+    "a message of an exception": ("failing", {}),
+    "a result of an application": ("ready_made", {}),
+}
+
+
+@pytest.mark.parametrize("part", EVERY_PART)
+async def test_no_part_of_a_result_keeps_a_secret(tmp_path: Path, part: str) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    async with AsyncSandbox(Policy(filesystem={"outputs": ["*.txt"]}), audit=log) as box:
+        await box.files.write("kept", f"{'x' * 7985}{SECRET}{'y' * 9000}")
+        await box.files.write(f"{SECRET}.txt", "")
+        pipeline = Pipeline(box.policy, trail=box.trail, secrets={"A": SECRET})
+        name, arguments = EVERY_PART[part]
+        tools = (*STANDARD, told, told_late, failing, ready_made)
+        result = await Toolbox(box, *tools, filters=pipeline).call(name, arguments)
+    assert "[secret A" in result.text
+    assert not any(SECRET[start : start + 10] in result.text for start in range(len(SECRET) - 10))
+    found = [record.data for record in AuditLog.at(tmp_path / "audit").find(Query()) if record.kind == "filter.acted"]
+    results = [each for each in found if each["direction"] == "tool_result" and each["filter"] == "secrets"]
+    assert [(each["action"], each["count"]) for each in results] == [("strip", 1)]
+
+
+async def test_what_is_only_recorded_is_what_the_model_reads(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    code = "path = '/etc' + '/shadow '\nprint(path, 'x' * 9000, path, 'y' * 9000, path)"
+    async with AsyncSandbox(Policy(), audit=log) as box:
+        result = await Toolbox(box, *STANDARD).call("python", {"code": code})
+    assert result.text.count("/etc/shadow") == 2
+    found = [record.data for record in AuditLog.at(tmp_path / "audit").find(Query()) if record.kind == "filter.acted"]
+    results = [each for each in found if each["direction"] == "tool_result"]
+    assert [(each["filter"], each["action"], each["count"]) for each in results] == [("host_paths", "flag", 2)]
 
 
 async def test_a_canary_in_a_result_raises_an_alarm_and_withholds_it() -> None:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fumehood import AsyncSandbox, Policy, UsageError
-from fumehood.audit import AuditLog, Query
+from fumehood.audit import AuditLog, Query, Trail
+from fumehood.audit.records import Entry
 from fumehood.tools import (
     PYTHON,
     SHELL,
     STANDARD,
     GateAnswer,
     Risk,
+    Tool,
     Toolbox,
     ToolCall,
+    ToolOutput,
     ToolResult,
     ToolStatus,
 )
+from fumehood.tools.filters import Pipeline
+from fumehood.tools.runs import PythonArguments
+from fumehood.tools.tool import ToolContext
 
 pytestmark = pytest.mark.anyio
 
@@ -203,3 +209,79 @@ async def test_a_call_that_makes_no_sense_is_on_record(tmp_path: Path) -> None:
     refused = [record.data for record in log.find(Query(kind="tool.refused"))]
     assert [data["tool"][:6] for data in refused] == ["pyhton", "\\ud800", "python"]
     assert all(len(data["tool"]) < 300 and len(data["reason"]) < 300 for data in refused)
+
+
+def kinds(log: AuditLog) -> list[str]:
+    return [record.kind for record in log.find(Query()) if record.kind.startswith(("tool.", "run.", "filter."))]
+
+
+class Counted(AuditLog):
+    """A log that counts its commits."""
+
+    commits = 0
+
+    def _extend(self, entries: Sequence[Entry]) -> int:
+        self.commits += 1
+        return super()._extend(entries)
+
+
+async def test_a_run_that_a_tool_makes_costs_one_commit_more_than_the_run(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    log.__class__ = Counted
+    assert isinstance(log, Counted)
+    async with AsyncSandbox(audit=log) as box:
+        toolbox = Toolbox(box, PYTHON)
+        await toolbox.call("python", {"code": "print(1)"})
+        before, records = log.commits, len(kinds(log))
+        await toolbox.call("python", {"code": "print(1)"})
+        assert kinds(log)[records:] == ["tool.called", "run.requested", "run.started", "run.finished", "tool.returned"]
+        assert log.commits - before <= 4  # 3, and one for the start of a run that takes long
+
+
+async def test_a_call_is_on_record_before_it_has_any_effect(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+    seen: list[list[str]] = []
+
+    class Gatekeeper(Doorkeeper):
+        async def admit(self, call: ToolCall) -> GateAnswer:
+            seen.append(kinds(log))
+            return await super().admit(call)
+
+    def note(text: str) -> str:
+        """Notes a text."""
+        seen.append(kinds(log))
+        return text
+
+    async with AsyncSandbox(audit=log) as box:
+        await Toolbox(box, note).call("note", {"text": "x"})
+        await Toolbox(box, PYTHON, gate=Gatekeeper(GateAnswer(allowed=False))).call("python", {"code": "1"})
+        alarmed = Pipeline(box.policy, canaries={"c": "canary-0123456789"}, on_alarm=lambda _: seen.append(kinds(log)))
+        await Toolbox(box, PYTHON, filters=alarmed).call("python", {"code": "'canary-0123456789'"})
+    assert [each[-1] for each in seen] == ["tool.called"] * 3
+
+
+async def test_a_call_that_comes_to_nothing_is_on_record_all_the_same(tmp_path: Path) -> None:
+    log = AuditLog.at(tmp_path / "audit")
+
+    async def fail(context: ToolContext, given: PythonArguments) -> ToolOutput:
+        raise RuntimeError("before anything was run")
+
+    broken = Tool("python", "Fails.", PythonArguments, Risk.HIGH, fail, is_recorded_first=True)
+    async with AsyncSandbox(audit=log) as box:
+        with pytest.raises(RuntimeError):
+            await Toolbox(box, broken).call("python", {"code": "1"})
+        assert kinds(log) == ["tool.called"]
+
+
+async def test_a_call_is_on_record_at_once_where_its_run_is_in_another_log(tmp_path: Path) -> None:
+    log, other = AuditLog.at(tmp_path / "audit"), AuditLog.at(tmp_path / "other")
+    seen: list[list[str]] = []
+
+    async def look(context: ToolContext, given: PythonArguments) -> ToolOutput:
+        seen.append(kinds(other))
+        return ToolOutput("")
+
+    tool = Tool("python", "Looks.", PythonArguments, Risk.HIGH, look, is_recorded_first=True)
+    async with AsyncSandbox(audit=log) as box:
+        await Toolbox(box, tool, trail=Trail(other, who="me")).call("python", {"code": "1"})
+    assert seen == [["tool.called"]]

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from fumehood.secret_scan.redaction import Redaction
-from fumehood.secret_scan.spans import replace_spans
-from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
+from fumehood.secret_scan.values import SHORTEST, SecretValue, Text, replace_spans
 from fumehood.tools.filters.tokens import find_tokens
 
 # Shorter values of variables are settings, and would be found in ordinary words.

@@ -13,8 +13,7 @@ from fumehood.agents.model_client import ask_model
 from fumehood.agents.models.interface import Model, ModelRequest
 from fumehood.agents.models.names import as_model
 from fumehood.agents.participant import Participant
-from fumehood.agents.result import OutputT_co
-from fumehood.agents.stop_reason import Stop
+from fumehood.agents.result import OutputT_co, Stop
 from fumehood.agents.task import TaskContext, TurnResult
 from fumehood.agents.teams.team import Choice, Team, TeamOptions
 from fumehood.errors import UsageError

@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Unpack
 
 from fumehood.agents.agent import AssistantAgent
-from fumehood.agents.approvals import ApprovalSettings
 from fumehood.agents.messages import CallRequest, ChatMessage, ToolMessage, UserMessage
 from fumehood.agents.models.interface import Model, ModelAnswer, ModelEvent, ModelRequest, TextPiece
 from fumehood.agents.task import TurnResult
 from fumehood.agents.teams.orders import RoundRobinTeam
 from fumehood.agents.teams.team import TeamOptions
+from fumehood.agents.tool_runner import ApprovalSettings
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy
 from fumehood.sandbox.request import place_in_policy

@@ -18,10 +18,9 @@ from fumehood.agents.budget import Budget, UsageMeter
 from fumehood.agents.messages import UserMessage
 from fumehood.agents.model_client import BudgetSpentError
 from fumehood.agents.participant import Participant
-from fumehood.agents.result import OutputKind, OutputT_co
+from fumehood.agents.result import DONE, ENDS_TURN, OutputKind, OutputT_co, Stop, StopReason
 from fumehood.agents.sandbox_provider import SandboxProvider
 from fumehood.agents.state import TeamState, read_state
-from fumehood.agents.stop_reason import DONE, ENDS_TURN, Stop, StopReason
 from fumehood.agents.task import ParticipantFacts, TaskContext, TurnResult
 from fumehood.agents.teams.conditions import TaskProgress, TerminationCondition
 from fumehood.audit.trail import Trail

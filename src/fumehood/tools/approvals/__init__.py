@@ -3,7 +3,7 @@
     gate         does it need a yes (policy.approvals), ask, wait, use it up
     store        what may follow what, one step at a time, each told to the audit log (database: in SQLite)
     requests     requests and answers as data
-    terminal     asks at a terminal (display: what is shown, and that nothing hides in it; editor: an edited call)
+    terminal     asks at a terminal (display: what is shown, and that nothing hides in it)
 
     approvals = Approvals(policy, ask=callback, trail=trail)
     call = await approvals.approve(ToolCall("python", {"code": code}, policy.digest, code="code"))

@@ -55,6 +55,9 @@ class Approvals:
     question whose call is cancelled is taken back; without, it stands, and the same call made again uses the answer.
     """
 
+    asks_by_policy = True
+    """A toolbox need not write the call down before it asks us, where the policy has no approvals."""
+
     @known_keywords()
     def __init__(
         self,

@@ -15,7 +15,6 @@ from fumehood.errors import StepFailedError
 from fumehood.host.processes import boot
 from fumehood.keywords import known_fields
 from fumehood.policy import Policy
-from fumehood.policy.canonical_form import canonical_meaning
 from fumehood.tools.calls import ToolCall
 from fumehood.tools.tool import Risk
 
@@ -136,7 +135,7 @@ def new_row(question: Question, moment: Moment, holder: str) -> dict[str, Any]:
         "call": json.dumps({"tool": call.tool, "risk": call.risk, "code": call.code, "language": call.language}),
         "arguments": call.canonical,
         "policy_digest": call.policy_digest,
-        "meaning": canonical_meaning(question.policy),
+        "meaning": question.policy.meaning,
         "policy_name": question.policy.name,
         "state": State.ASKED,
         "asked_by": question.asked_by,

@@ -15,7 +15,7 @@ from fumehood.policy import Policy
 from fumehood.policy.hazards import path_hazards
 from fumehood.policy.hosts import covers
 from fumehood.policy.paths import is_inside
-from fumehood.secret_scan.spans import TextSpan
+from fumehood.secret_scan.values import TextSpan
 
 HOST_PATH, CREDENTIAL, NETWORK = "host path", "credential", "address"
 

@@ -3,7 +3,8 @@
     invisible -> canaries -> secrets -> tokens -> host paths, credentials, addresses -> size
 
 What is invisible goes first, since it could stand inside of a secret; the size comes last, since a cut could leave half
-of one. `sift` decides and changes nothing else; `apply` also tells the audit log, and raises alarms.
+of one. `sift` decides and changes nothing else; the other ways also tell the audit log, and raise alarms: `apply` for a
+text, `show` for the parts of a tool's output, `judge` for what is passed on unchanged or not at all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 
 from fumehood.audit.events import AuditEvent, CanarySeen
 from fumehood.audit.trail import OFF, Trail
@@ -22,12 +23,11 @@ from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
 from fumehood.secret_scan.canaries import GROWTH, CanaryAlert, load_canaries
 from fumehood.secret_scan.redaction import Redaction
-from fumehood.secret_scan.spans import TextSpan, replace_spans
-from fumehood.secret_scan.values import SHORTEST, SecretValue, Text
+from fumehood.secret_scan.values import SHORTEST, SecretValue, Text, TextSpan, replace_spans
 from fumehood.tools.filters import mentions
 from fumehood.tools.filters.invisible import make_visible
 from fumehood.tools.filters.tokens import find_tokens
-from fumehood.tools.result import head_and_tail
+from fumehood.tools.result import TextPart, head_and_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ class FilterActed(AuditEvent):
 
 CANARIES = "canaries"
 _WINDOW = 128
+# What is done about a find, by what the policy says.
+_REMOVING: Mapping[Reaction, Reaction] = {"strip": "strip", "block": "block"}
+_FLAGGING: Mapping[Reaction, Reaction] = {"flag": "flag"}
+_EVERYTHING: Mapping[Reaction, Reaction] = {**_REMOVING, **_FLAGGING}
+_JUDGING: Mapping[Reaction, Reaction] = {"strip": "flag", "block": "block", "flag": "flag"}
 
 
 class Direction(StrEnum):
@@ -112,23 +117,47 @@ class Pipeline:
 
     async def apply(self, text: str, direction: Direction) -> Filtered:
         """Filters a text like `sift`, and records it. If the record cannot be written, the text is not passed on."""
-        filtered = self.sift(text)
-        await self.tell(filtered, direction)
-        return filtered
+        return await self._recorded(self.sift(text), direction)
 
-    async def judge(self, texts: Iterable[str], direction: Direction) -> Filtered | None:
-        """Checks texts that are passed on unchanged or blocked, such as a call's arguments; the first blocked one.
+    async def show(self, parts: Iterable[TextPart], direction: Direction) -> Filtered:
+        """One text of parts that may be long.
 
-        What would be taken out of another text is only recorded.
+        What must not be passed on is taken out of each part before that is shortened, because half of a secret would
+        not be recognised. What is only recorded is looked for in what is left.
         """
+        shown: list[str] = []
+        acts: list[Act] = []
+        blocked = ""
+        for part in parts:
+            clean = self._filter(self._make_visible(part if isinstance(part, str) else part.text), _REMOVING)
+            acts += clean.acts
+            if clean.is_blocked:
+                blocked = blocked or clean.text
+            shown.append(clean.text if isinstance(part, str) else part.shortened(clean.text))
+        if blocked:
+            return await self._recorded(Filtered(blocked, tuple(acts)), direction)
+        return await self._recorded(
+            self._cut(self._filter(Filtered("".join(shown), tuple(acts)), _FLAGGING)), direction
+        )
+
+    def judge(self, texts: Iterable[str]) -> list[Filtered]:
+        """What there is to `tell` of texts that are passed on unchanged or not at all, such as a call's arguments.
+
+        A text that is blocked is the last of them. What would be taken out of another text is only flagged.
+        """
+        found: list[Filtered] = []
         for text in texts:
-            filtered = self._sift(text, removes=False)
-            await self.tell(filtered, direction)
+            filtered = self._filter(self._make_visible(text, "flag"), _JUDGING)
+            if filtered.acts:
+                found.append(filtered)
             if filtered.is_blocked:
-                return filtered
-        return None
+                break
+        return found
 
     async def tell(self, filtered: Filtered, direction: Direction) -> None:
+        """Writes to the audit log what was found in a text, and raises the alarms for canaries."""
+        if not filtered.acts:
+            return
         events = [FilterActed(direction, act.filter, act.action, act.what, act.count) for act in filtered.acts]
         alarms = [CanaryAlert(act.what, direction) for act in filtered.acts if act.filter == CANARIES]
         await self._trail.write(*events, *(CanarySeen(alarm.canary, alarm.where) for alarm in alarms))
@@ -136,57 +165,71 @@ class Pipeline:
             if self._on_alarm is not None:
                 self._on_alarm(alarm)
 
-    def sift(self, text: str, *, is_part: bool = False) -> Filtered:
-        """Filters a text; a part, of which the whole is filtered later, only for what must not be cut in two."""
-        return self._sift(text, removes=True, is_part=is_part)
+    async def _recorded(self, filtered: Filtered, direction: Direction) -> Filtered:
+        await self.tell(filtered, direction)
+        return filtered
 
-    def _sift(self, text: str, *, removes: bool, is_part: bool = False) -> Filtered:
-        acts: list[Act] = []
-        if self.removes_hidden and (visible := make_visible(text)) != text:
-            acts.append(hidden_characters(len(text) - len(visible), "strip" if removes else "flag"))
-            text = visible
-        for name, wanted, find in self._stages():
-            reaction: Reaction = "flag" if wanted == "strip" and not removes else wanted
-            is_off = reaction == "off" or (reaction == "flag" and is_part)
-            spans = [] if is_off else list(find(text))
-            if not spans:
+    def sift(self, text: str) -> Filtered:
+        """Filters a text, and records nothing."""
+        return self._cut(self._filter(self._make_visible(text), _EVERYTHING))
+
+    def _make_visible(self, text: str, action: str = "strip") -> Filtered:
+        visible = make_visible(text) if self.removes_hidden else text
+        return Filtered(visible, () if visible == text else (hidden_characters(len(text) - len(visible), action),))
+
+    def _filter(self, found: Filtered, done: Mapping[Reaction, Reaction]) -> Filtered:
+        """`done`: what is done in place of what the policy says; a reaction that is not there is left for later."""
+        text, acts = found.text, list(found.acts)
+        for name, wanted, find in self._stages if text else ():
+            reaction = done.get(wanted)
+            spans = [] if reaction is None else list(find(text))
+            if reaction is None or not spans:
                 continue
             acts += [Act(name, reaction, what, count) for what, count in Counter(span.what for span in spans).items()]
             if reaction == "block":
-                kinds = (
-                    ", ".join(dict.fromkeys(span.what for span in spans)) if name != CANARIES else "what must not leave"
-                )
-                return Filtered(f"[withheld by policy: the text holds {kinds}]", tuple(acts))
+                return Filtered(_withheld(name, spans), tuple(acts))
             if reaction == "strip":
                 text = replace_spans(text, [_unnamed(span) if name == CANARIES else span for span in spans])
-        if removes and not is_part and len(text) > self._rules.size:
-            acts.append(Act("size", "strip", "characters beyond the limit", len(text) - self._rules.size))
-            text = head_and_tail(text, self._rules.size)
         return Filtered(text, tuple(acts))
+
+    def _cut(self, found: Filtered) -> Filtered:
+        beyond = len(found.text) - self._rules.size
+        if found.is_blocked or beyond <= 0:
+            return found
+        cut = Act("size", "strip", "characters beyond the limit", beyond)
+        return Filtered(head_and_tail(found.text, self._rules.size), (*found.acts, cut))
 
     def spans(self, text: str) -> Iterator[TextSpan]:
         """Whatever would be taken out of this text, or block it."""
-        for _, reaction, find in self._stages():
+        for _, reaction, find in self._stages:
             if reaction in ("strip", "block"):
                 yield from find(text)
 
+    @cached_property
     def _stages(self) -> tuple[tuple[str, Reaction, Find], ...]:
+        """Those that are not off. Made once: every text to and from a model goes through them."""
         rules, policy = self._rules, self._policy
-        return (
-            (CANARIES, rules.on_canary, lambda text: _find_known(text, self.canaries)),
-            ("secrets", rules.secrets, lambda text: _find_known(text, self._secrets)),
+        stages: list[tuple[str, Reaction, Find]] = [
+            (CANARIES, rules.on_canary, partial(_find_known, self.canaries)),
+            ("secrets", rules.secrets, partial(_find_known, self._secrets)),
             ("tokens", rules.tokens, find_tokens),
             ("host_paths", rules.host_paths, lambda text: mentions.find_host_paths(text, policy)),
             ("credentials", rules.credentials, lambda text: mentions.find_credentials(text, policy)),
             ("network", rules.network, lambda text: mentions.find_addresses(text, policy)),
-        )
+        ]
+        return tuple(stage for stage in stages if stage[1] != "off")
 
 
 def hidden_characters(count: int, action: str = "strip") -> Act:
     return Act("invisible", action, "hidden characters", max(1, count))
 
 
-def _find_known(text: str, known: tuple[SecretValue, ...]) -> Iterator[TextSpan]:
+def _withheld(stage: str, spans: Iterable[TextSpan]) -> str:
+    kinds = "what must not leave" if stage == CANARIES else ", ".join(dict.fromkeys(span.what for span in spans))
+    return f"[withheld by policy: the text holds {kinds}]"
+
+
+def _find_known(known: tuple[SecretValue, ...], text: str) -> Iterator[TextSpan]:
     if known:
         seen = Text(text)
         for each in known:

@@ -49,6 +49,8 @@ def test_the_text_can_be_read_back_from_what_is_shown(text: str, width: int) -> 
         ("x = 1\x1b[2K\rprint()", "x = 1⟨U+001B⟩[2K⟨U+000D⟩print()"),
         ("if a: \u202e# b\u2066", "if a: ⟨U+202E⟩# b⟨U+2066⟩"),
         ("a\u200bb", "a⟨U+200B⟩b"),
+        ('x == "\u05d0" and y < 5', 'x == "⟨U+05D0⟩" and y < 5'),
+        ("rm \u0627 /tmp/\u0661", "rm ⟨U+0627⟩ /tmp/⟨U+0661⟩"),
         ("a⟨U+200B⟩b", "a⟨U+27E8⟩U+200B⟨U+27E9⟩b"),
         ("\tx  ", "→   x··"),
         ("e\u0301", "e⟨U+0301⟩"),

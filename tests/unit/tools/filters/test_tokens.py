@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from unit.tools.filters.tokens import tokens, with_context
 
-from fumehood.secret_scan.spans import replace_spans
+from fumehood.secret_scan.values import replace_spans
 from fumehood.tools.filters.tokens import FORMATS, find_tokens
 
 TOKENS = dict(tokens())

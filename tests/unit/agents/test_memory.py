@@ -22,7 +22,7 @@ from fumehood.agents import (
     UserMessage,
     call,
 )
-from fumehood.agents.compaction import tokens_of
+from fumehood.agents.memory import tokens_of
 from fumehood.agents.models import ModelAnswer, ModelRequest
 from fumehood.errors import ModelError, UsageError
 from fumehood.tools.result import ToolStatus

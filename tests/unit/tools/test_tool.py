@@ -9,7 +9,7 @@ import pytest
 
 from fumehood import AsyncSandbox, Policy, Stderr, Stdout
 from fumehood.tools import PYTHON, SHELL, Toolbox
-from fumehood.tools.context import ToolContext
+from fumehood.tools.tool import ToolContext
 
 pytestmark = pytest.mark.anyio
 CODE = "import os, sys\nprint('one', flush=True)\nprint('two', file=sys.stderr)\nos.makedirs('out')\nopen('out/x', 'w')"
