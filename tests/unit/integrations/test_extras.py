@@ -47,7 +47,7 @@ def test_every_integration_is_in_this_list() -> None:
 def test_no_framework_is_imported_before_its_integration_is() -> None:
     code = f"""
 import sys
-import fumehood.integrations.file_errors, fumehood.integrations.output, fumehood.integrations.toolboxes
+import fumehood.integrations.adapter, fumehood.integrations.toolboxes
 print([name for name in {FRAMEWORKS!r} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,7 @@ from agent_framework import FunctionTool, tool
 from agent_framework_tools.shell import ShellCommandError, ShellExecutionError, ShellResult
 
 from fumehood.errors import DeniedError, SandboxError, UsageError
-from fumehood.integrations.output import with_reason
-from fumehood.integrations.policies import AnyPolicy, default_policy, shortened_timeout
+from fumehood.integrations.adapter import AnyPolicy, default_policy, shortened_timeout, with_reason
 from fumehood.policy import Seconds
 from fumehood.results import Cause, Status
 from fumehood.sandbox.async_sandbox import AsyncSandbox

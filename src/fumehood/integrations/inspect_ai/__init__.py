@@ -1,7 +1,6 @@
 """A sandbox provider for Inspect: `sandbox="fumehood"`, or `sandbox=("fumehood", "policy.yaml")`, in a task.
 
     environment   Inspect's interface, and a sandbox behind it
-    tool_server   the server of Inspect's own tools, which outlives its command
 
 Inspect finds it by the entry point `fumehood` of the group `inspect_ai`, without an import.
 """

@@ -21,9 +21,7 @@ from deepagents.backends.protocol import (
 from deepagents.backends.sandbox import BaseSandbox
 
 from fumehood.errors import DeniedError, UsageError
-from fumehood.integrations.file_errors import as_os_error
-from fumehood.integrations.output import run_command
-from fumehood.integrations.policies import default_policy
+from fumehood.integrations.adapter import as_os_error, default_policy, run_command
 from fumehood.policy import AnyPolicy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.blocking import Sandbox
@@ -91,11 +89,11 @@ class SandboxBackend(BaseSandbox):
         return await self._reach(partial(_download, paths=paths))
 
     def _wait(self, work: Callable[[AsyncSandbox], Coroutine[Any, Any, T]]) -> T:
-        return self._box.portal.call(work, self._box.target)
+        return self._box.loop.call(partial(work, self._box.target))
 
     async def _reach(self, work: Callable[[AsyncSandbox], Coroutine[Any, Any, T]]) -> T:
-        """Runs work in the sandbox's own loop, without a thread that waits. Cancelling ends the work."""
-        return await asyncio.wrap_future(self._box.portal.start_task_soon(work, self._box.target))
+        """Runs work in the loop of blocking sandboxes, without a thread that waits. Cancelling ends the work."""
+        return await asyncio.wrap_future(self._box.loop.start(partial(work, self._box.target)))
 
 
 async def _execute(box: AsyncSandbox, *, command: str, timeout: int | str | None) -> ExecuteResponse:

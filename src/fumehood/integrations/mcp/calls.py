@@ -30,8 +30,8 @@ from fumehood.integrations.mcp.context import RequestContext, client_name, is_mo
 from fumehood.integrations.mcp.results import as_content, made_files, refusal
 from fumehood.policy import format_size
 from fumehood.tools import ToolStatus
-from fumehood.tools.context import Watch
 from fumehood.tools.filters import Pipeline
+from fumehood.tools.tool import Watch
 
 _PAUSE_SECONDS = 0.1
 _MOST_LINES = 20

@@ -24,12 +24,12 @@ from fumehood.tools import (
     WRITE_FILE,
     Risk,
     Tool,
-    ToolResult,
+    ToolOutput,
     ToolStatus,
 )
-from fumehood.tools.context import ToolContext
+from fumehood.tools.result import describe_run
 from fumehood.tools.runs import PythonArguments, limits
-from fumehood.tools.tool import Arguments
+from fumehood.tools.tool import Arguments, ToolContext
 
 MOST_SESSIONS = 8
 _NAME = r"^[A-Za-z0-9_.-]{1,64}$"
@@ -119,6 +119,7 @@ class Sessions:
                 SessionPythonArguments,
                 PYTHON.risk,
                 self._run,
+                is_recorded_first=True,
             ),
             Tool(
                 "start_session",
@@ -147,12 +148,12 @@ class Sessions:
         while self._open:
             await self._open.popitem()[1].close()
 
-    async def _run(self, context: ToolContext, given: SessionPythonArguments) -> ToolResult:
+    async def _run(self, context: ToolContext, given: SessionPythonArguments) -> ToolOutput:
         session = None if given.session is None else self._find(given.session)
         options = limits(context.sandbox, given.timeout)
-        return context.shape(await context.run(given.code, session=session, **options))
+        return describe_run(await context.run(given.code, session=session, **options))
 
-    async def _start(self, context: ToolContext, given: NewSessionArguments) -> ToolResult:
+    async def _start(self, context: ToolContext, given: NewSessionArguments) -> ToolOutput:
         if given.session in self._open:
             raise UsageError(f"there is a session {given.session!r} already; use it, or reset_session")
         if len(self._open) >= MOST_SESSIONS:
@@ -163,17 +164,17 @@ class Sessions:
         except BaseException:
             self._open.pop(given.session, None)
             raise
-        return ToolResult(f"Session {given.session} is open. Run code in it with python and session={given.session!r}.")
+        return ToolOutput(f"Session {given.session} is open. Run code in it with python and session={given.session!r}.")
 
-    async def _reset(self, context: ToolContext, given: SessionArguments) -> ToolResult:
+    async def _reset(self, context: ToolContext, given: SessionArguments) -> ToolOutput:
         await self._find(given.session).restart()
-        return ToolResult(f"Session {given.session} begins anew, without its state.")
+        return ToolOutput(f"Session {given.session} begins anew, without its state.")
 
-    async def _close(self, context: ToolContext, given: SessionArguments) -> ToolResult:
+    async def _close(self, context: ToolContext, given: SessionArguments) -> ToolOutput:
         session = self._find(given.session)
         del self._open[given.session]
         await session.close()
-        return ToolResult(f"Session {given.session} is closed.")
+        return ToolOutput(f"Session {given.session} is closed.")
 
     def _find(self, name: str) -> AsyncSession:
         if name in self._open:

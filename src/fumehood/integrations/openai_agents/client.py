@@ -13,8 +13,8 @@ from agents.sandbox.session.sandbox_client import BaseSandboxClient, BaseSandbox
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 
 from fumehood.errors import UsageError
+from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.openai_agents.session import FumehoodSandboxSession, FumehoodSandboxSessionState
-from fumehood.integrations.policies import default_policy
 from fumehood.policy import AnyPolicy
 
 

@@ -1,14 +1,21 @@
-"""The SDK's interface to a session, and a sandbox behind it."""
+"""The SDK's interface to a session, and a sandbox behind it.
+
+What a manifest requests and a sandbox does not have is refused by name. A workspace goes in and out as one stream,
+packed and unpacked inside: no archive that a program could have made is read here.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+import json
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 import anyio
+from agents.sandbox import Manifest
 from agents.sandbox.errors import (
     ExecTimeoutError,
     ExecTransportError,
@@ -22,15 +29,86 @@ from agents.sandbox.session.workspace_payloads import coerce_write_payload
 from agents.sandbox.types import ExecResult, User
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
-from fumehood.integrations.file_errors import as_os_error
-from fumehood.integrations.openai_agents import archives
-from fumehood.integrations.openai_agents.requested import check_manifest, refuse_user
-from fumehood.integrations.output import with_reason
-from fumehood.integrations.policies import shortened_timeout
+from fumehood.integrations.adapter import as_os_error, shortened_timeout, with_reason
 from fumehood.policy import Policy, Seconds
+from fumehood.policy.paths import TMP, WORKSPACE, is_inside
 from fumehood.results import Cause, Status
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
+from fumehood.tools.source import apart
+
+
+def check_manifest(manifest: Manifest) -> None:
+    if not is_inside(manifest.root, WORKSPACE):
+        raise UsageError(f"manifest.root {manifest.root!r} is not in {WORKSPACE}, where a sandbox's files are")
+    if manifest.users or manifest.groups:
+        raise UsageError("manifest.users and groups are not supported: a sandbox has one user, without privileges")
+    if manifest.extra_path_grants:
+        path = manifest.extra_path_grants[0].path
+        raise UsageError(f"manifest.extra_path_grants: {path!r} has to be in filesystem.mounts of the policy")
+    if manifest.mount_targets():
+        path = manifest.mount_targets()[0][1]
+        raise UsageError(f"manifest.entries: the mount at {path} is not supported; write mounts into the policy")
+
+
+def refuse_user(user: str | User | None) -> None:
+    if user is not None:
+        name = user.name if isinstance(user, User) else user
+        raise UsageError(f"nothing is done as {name!r}: a sandbox has one user, without privileges; leave `user` out")
+
+
+_PACK = """
+import json, sys, tarfile
+given = json.load(sys.stdin)
+def wanted(member):
+    name = member.name.removeprefix("./") + "/"
+    is_plain = member.isfile() or member.isdir() or member.issym()
+    return None if not is_plain or any(name.startswith(skip + "/") for skip in given["skip"]) else member
+with tarfile.open(given["archive"], "w") as archive:
+    archive.add(given["root"], arcname=".", filter=wanted)
+"""
+_UNPACK = """
+import json, os, sys, tarfile
+given = json.load(sys.stdin)
+os.makedirs(given["root"], exist_ok=True)
+options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+with tarfile.open(given["archive"], "r:*") as archive:
+    archive.extractall(given["root"], **options)
+"""
+
+
+async def pack(box: AsyncSandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
+    """Leaves as every file does: if `filesystem.outputs` of the policy names files of /tmp."""
+    archive = _place()
+    try:
+        await _run(box, _PACK, {"archive": archive, "root": root, "skip": sorted(skip)})
+        return io.BytesIO(await box.files.read(archive, max_bytes=box.policy.resources.disk))
+    finally:
+        await _remove(box, archive)
+
+
+async def unpack(box: AsyncSandbox, root: str, data: bytes) -> None:
+    archive = _place()
+    try:
+        await box.files.write(archive, data)
+        await _run(box, _UNPACK, {"archive": archive, "root": root})
+    finally:
+        await _remove(box, archive)
+
+
+def _place() -> str:
+    return f"{TMP}/workspace-{secrets.token_hex(8)}.tar"
+
+
+async def _run(box: AsyncSandbox, program: str, given: dict[str, object]) -> None:
+    result = await box.run(apart(program), stdin=json.dumps(given))
+    if not result.ok:
+        raise UsageError(f"the archive of the workspace could not be made or used: {result.detail or result.stderr}")
+
+
+async def _remove(box: AsyncSandbox, path: str) -> None:
+    with anyio.CancelScope(shield=True), suppress(FumehoodError):
+        await box.files.remove(path)
 
 
 class FumehoodSandboxSessionState(SandboxSessionState):
@@ -130,13 +208,13 @@ class FumehoodSandboxSession(BaseSandboxSession):
         root = self.state.manifest.root
         skip = [path.as_posix() for path in self._persist_workspace_skip_relpaths()]
         with _reading(Path(root)):
-            return await archives.pack(self.sandbox, root, skip)
+            return await pack(self.sandbox, root, skip)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
         root = self.state.manifest.root
         content = coerce_write_payload(path=Path(root), data=data).stream.read()
         with _writing(Path(root)):
-            await archives.unpack(self.sandbox, root, content)
+            await unpack(self.sandbox, root, content)
 
 
 @contextmanager

@@ -1,50 +1,47 @@
-"""Lifecycle of the sandboxes of workspaces: a later run can continue in one, and all are closed at the end."""
+"""The sandbox behind a workspace: opened by its first use, closed once."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+import secrets
+from contextlib import AsyncExitStack
 
-from pydantic_ai.workspaces import WorkspaceRef
+import anyio
+from pydantic_ai.workspaces import WorkspaceRef, WorkspaceUnavailableError
 
-from fumehood.integrations.policies import default_policy
-from fumehood.integrations.pydantic_ai.sandbox import WorkspaceSandbox, gone
-from fumehood.integrations.pydantic_ai.workspace import SandboxWorkspaceBackend
-from fumehood.policy import AnyPolicy
+from fumehood.policy import Policy
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+
+PROVIDER = "fumehood"
 
 
-class SandboxWorkspaces:
-    """`async with SandboxWorkspaces(policy) as workspaces`: at the end every sandbox of them is closed.
+class WorkspaceSandbox:
+    """`lost` is the reference to a sandbox that no longer exists."""
 
-    A reference is valid in this object only: another process has no such sandbox.
-    """
+    def __init__(self, policy: Policy, *, lost: WorkspaceRef | None = None) -> None:
+        self._policy = policy
+        self._turn = anyio.Lock()
+        self._sandbox: AsyncSandbox | None = None
+        self._lifetime = AsyncExitStack()
+        self.ref = lost
+        """Set by its first use; never changes."""
+        self.is_destroyed = lost is not None
 
-    def __init__(self, policy: AnyPolicy | None = None) -> None:
-        self._policy = default_policy(policy)
-        self._sandboxes: list[WorkspaceSandbox] = []
+    async def open(self) -> AsyncSandbox:
+        async with self._turn:
+            if self.is_destroyed:
+                raise gone(self.ref)
+            if self._sandbox is None:
+                self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
+                self.ref = WorkspaceRef(provider=PROVIDER, id=secrets.token_hex(16))
+            return self._sandbox
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def destroy(self) -> None:
+        self.is_destroyed = True
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                await self._lifetime.aclose()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        while self._sandboxes:
-            await self._sandboxes.pop().destroy()
 
-    def backend(self, ref: WorkspaceRef | None = None) -> SandboxWorkspaceBackend:
-        """The backend of a new sandbox, which opens when it is first used, or of an earlier run's sandbox."""
-        if ref is not None:
-            found = next((sandbox for sandbox in self._sandboxes if sandbox.ref == ref), None)
-            return SandboxWorkspaceBackend(found or WorkspaceSandbox(self._policy, lost=ref))
-        sandbox = WorkspaceSandbox(self._policy)
-        self._sandboxes.append(sandbox)
-        return SandboxWorkspaceBackend(sandbox)
-
-    async def destroy(self, ref: WorkspaceRef) -> None:
-        """Close the sandbox now, with all that runs in it."""
-        found = [sandbox for sandbox in self._sandboxes if sandbox.ref == ref]
-        if not found:
-            raise gone(ref)
-        self._sandboxes.remove(found[0])
-        await found[0].destroy()
+def gone(ref: WorkspaceRef | None) -> WorkspaceUnavailableError:
+    name = ref.id if ref else "that was never used"
+    return WorkspaceUnavailableError(f"the sandbox {name} is closed or was never here; start with a new workspace")

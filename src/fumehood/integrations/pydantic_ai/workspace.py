@@ -1,4 +1,4 @@
-"""The backend of a workspace of Pydantic AI: commands and files in a sandbox."""
+"""Workspaces of Pydantic AI: commands and files in a sandbox, which a later run can use again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 import posixpath
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
 
 from pydantic_ai.workspaces import (
     CommandResult,
@@ -18,11 +20,9 @@ from pydantic_ai.workspaces import (
 )
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
-from fumehood.integrations.file_errors import os_errors
-from fumehood.integrations.output import with_reason
-from fumehood.integrations.policies import shortened_timeout
-from fumehood.integrations.pydantic_ai.sandbox import WorkspaceSandbox, gone
-from fumehood.policy import Policy, Seconds, format_size
+from fumehood.integrations.adapter import default_policy, os_errors, shortened_timeout, with_reason
+from fumehood.integrations.pydantic_ai.lifecycle import WorkspaceSandbox, gone
+from fumehood.policy import AnyPolicy, Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
 from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -137,6 +137,43 @@ class SandboxWorkspaceBackend:
             if self._sandbox.is_destroyed and isinstance(error.__cause__, FumehoodError):
                 raise gone(self.ref) from error
             raise
+
+
+class SandboxWorkspaces:
+    """`async with SandboxWorkspaces(policy) as workspaces`: at the end every sandbox of them is closed.
+
+    A reference is valid in this object only: another process has no such sandbox.
+    """
+
+    def __init__(self, policy: AnyPolicy | None = None) -> None:
+        self._policy = default_policy(policy)
+        self._sandboxes: list[WorkspaceSandbox] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        while self._sandboxes:
+            await self._sandboxes.pop().destroy()
+
+    def backend(self, ref: WorkspaceRef | None = None) -> SandboxWorkspaceBackend:
+        """The backend of a new sandbox, which opens when it is first used, or of an earlier run's sandbox."""
+        if ref is not None:
+            found = next((sandbox for sandbox in self._sandboxes if sandbox.ref == ref), None)
+            return SandboxWorkspaceBackend(found or WorkspaceSandbox(self._policy, lost=ref))
+        sandbox = WorkspaceSandbox(self._policy)
+        self._sandboxes.append(sandbox)
+        return SandboxWorkspaceBackend(sandbox)
+
+    async def destroy(self, ref: WorkspaceRef) -> None:
+        """Close the sandbox now, with all that runs in it."""
+        found = [sandbox for sandbox in self._sandboxes if sandbox.ref == ref]
+        if not found:
+            raise gone(ref)
+        self._sandboxes.remove(found[0])
+        await found[0].destroy()
 
 
 async def _followed(box: AsyncSandbox, path: str, entry: Entry) -> FileEntry:

@@ -3,8 +3,7 @@
 with SandboxPythonExecutor(policy) as executor:
     agent = CodeAgent(tools=[], model=model, executor=executor)
 
-executor     smolagents' interface, and a session of a sandbox behind it
-source       what is sent there: tools, variables, and the way back for a final answer
+executor     smolagents' interface, and a session of a sandbox behind it: tools and variables are sent there as source
 answers      what comes back that way, as values
 """
 
