@@ -35,7 +35,7 @@ from fumehood.concurrency.threads import run_whole
 from fumehood.errors import DangerousPolicyWarning, DeniedError, UnenforceableError, UsageError
 from fumehood.events import Event, Finished, Stderr
 from fumehood.keywords import known_keywords
-from fumehood.policy import AnyPolicy, Environment, Policy, read_policy
+from fumehood.policy import AnyPolicy, Environment, Policy, deny_all, read_policy
 from fumehood.results import Cause, RunOutput, RunResult, Status
 from fumehood.sandbox.audit import AuditChoice, RunAudit, SandboxAudit
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
@@ -69,6 +69,8 @@ class AsyncSandbox:
     anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace.
     """
 
+    _is_for_one_run = False
+
     @known_keywords(elsewhere=place_in_policy)
     def __init__(
         self,
@@ -81,7 +83,7 @@ class AsyncSandbox:
         gated: bool = False,
         keep_tmp: bool = False,
     ) -> None:
-        self.policy = read_policy(policy) or Policy()
+        self.policy = read_policy(policy) or deny_all()
         self._audit = SandboxAudit(audit)
         self._artifacts = ArtifactTracker(self.policy, self._converse)
         self.files = AsyncFiles(self.policy, self._converse, self._audit, self._artifacts, keeps_tmp=keep_tmp)
@@ -110,7 +112,7 @@ class AsyncSandbox:
                 opened.keep_tmp()
             if self._egress:
                 self._network = SandboxNetwork(self._egress, is_shared=opened.shares_listeners)
-            await self._audit.opened(self.policy, backend.name, opened, packages)
+            await self._audit.opened(self.policy, backend.name, opened, packages, is_held=self._is_for_one_run)
             self._opened, self._stack = opened, stack.pop_all()
         return self
 
@@ -137,11 +139,16 @@ class AsyncSandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._opened = self._egress = self._network = None
-        with anyio.CancelScope(shield=True):
-            for part in (*self._background, *([self._session] if self._session else [])):
-                await part.close()
+        if parts := (*self._background, *([self._session] if self._session else [])):
+            with anyio.CancelScope(shield=True):
+                for part in parts:
+                    await part.close()
         await self._stack.aclose()
         await self._audit.closed(is_failing=error is not None)
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
 
     @property
     def trail(self) -> Trail:
@@ -163,7 +170,14 @@ class AsyncSandbox:
         if refused := await self._refusal(request):
             return refused
         build = plan_build(request, self.policy)
-        return await self._with_artifacts(await (run_compiled(build, self._run) if build else self._run(request)))
+        is_last = self._closes_with_run()
+        run = run_compiled(build, self._run) if build else self._run(request, is_last=is_last)
+        return await self._with_artifacts(await run)
+
+    def _closes_with_run(self) -> bool:
+        """Whether nothing but closing the sandbox follows its run, and that waits for nothing."""
+        waits = self._egress is not None or not self._backend_sandbox().closes_at_once
+        return self._is_for_one_run and not waits and not self.policy.filesystem.outputs
 
     async def _request(self, code: str | bytes | None, options: RunOptions) -> RunRequest:
         async with self._audit.denials("run"):
@@ -193,7 +207,7 @@ class AsyncSandbox:
         self.policy = policy
         await self._audit.policy_changed(policy)
 
-    async def _run(self, request: RunRequest) -> RunResult:
+    async def _run(self, request: RunRequest, *, is_last: bool = False) -> RunResult:
         async with self._run_audit(request) as audit:
             async with self._started(request, audit) as (execution, network):
                 if not await execution.wait_shortly():
@@ -201,7 +215,11 @@ class AsyncSandbox:
                 taken = await record(execution)
             audit.stdout(taken.stdout)
             audit.stderr(taken.stderr)
-            return await audit.finished(self._result(taken, audit.run_id, network))
+            result = self._result(taken, audit.run_id, network)
+            if not is_last:
+                return await audit.finished(result)
+            await self._stack.aclose()
+            return await self._audit.closed_with(audit, result)
 
     async def send_signal(self, number: int | signal.Signals) -> None:
         """Send a signal to the first process of each run under way.
@@ -334,6 +352,21 @@ class AsyncSandbox:
         if self._opened is None:
             raise UsageError("the sandbox is not open; use it inside `async with AsyncSandbox(policy) as box:`")
         return self._opened
+
+
+class OneRunSandbox(AsyncSandbox):
+    """A sandbox that only `run_once` sees open.
+
+    Its opening is recorded with the request of the run, before that starts, and its closing with the end of the run,
+    before the result is returned.
+    """
+
+    _is_for_one_run = True
+
+
+async def run_once(box: OneRunSandbox, code: str | bytes | None, options: RunOptions) -> RunResult:
+    async with box:
+        return await box.run(code, **options)
 
 
 def _refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:

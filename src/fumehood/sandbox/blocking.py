@@ -1,26 +1,23 @@
 """The blocking API: the same methods as `AsyncSandbox`, through one generic wrapper.
 
-Works inside a running event loop too, because the sandbox's own loop runs in a thread of its own.
+Works inside a running event loop too, because all blocking sandboxes share one loop in a thread of its own.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack
 from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
-from anyio.from_thread import BlockingPortal
-
 from fumehood.audit import Trail
-from fumehood.concurrency.portal import LoopThread
+from fumehood.concurrency.shared_loop import SharedLoop, shared_loop
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy
 from fumehood.results import RunResult
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.async_sandbox import AsyncSandbox, OneRunSandbox, run_once
 from fumehood.sandbox.audit import AuditChoice
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.files import AsyncFiles
@@ -38,7 +35,7 @@ class _Driver(Protocol[CovariantTarget]):
     """Drives an object of the async API from outside of its event loop."""
 
     @property
-    def portal(self) -> BlockingPortal: ...
+    def loop(self) -> SharedLoop: ...
 
     @property
     def target(self) -> CovariantTarget: ...
@@ -49,19 +46,19 @@ def _blocking(
 ) -> Callable[Concatenate[_Driver[Target], P], T]:
     @wraps(method)
     def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.portal.call(partial(method, self.target, *args, **kwargs))
+        return self.loop.call(partial(method, self.target, *args, **kwargs))
 
     return call
 
 
 def _blocking_part(
-    method: Callable[Concatenate[Target, P], Awaitable[T]], kind: Callable[[BlockingPortal, T], Part]
+    method: Callable[Concatenate[Target, P], Awaitable[T]], kind: Callable[[SharedLoop, T], Part]
 ) -> Callable[Concatenate[_Driver[Target], P], Part]:
     """A blocking method whose result is wrapped in a blocking driver too."""
 
     @wraps(method)
     def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Part:
-        return kind(self.portal, self.portal.call(partial(method, self.target, *args, **kwargs)))
+        return kind(self.loop, self.loop.call(partial(method, self.target, *args, **kwargs)))
 
     return call
 
@@ -75,13 +72,13 @@ def _blocking_iterator(
         try:
             while True:
                 try:
-                    yield self.portal.call(iterator.__anext__)
+                    yield self.loop.call(iterator.__anext__)
                 except StopAsyncIteration:
                     return
         finally:
             close = getattr(iterator, "aclose", None)
             if close:
-                self.portal.call(close)
+                self.loop.call(close)
 
     return iterate
 
@@ -89,8 +86,8 @@ def _blocking_iterator(
 class _Part(Generic[Target]):
     """Something that belongs to a sandbox and is driven through its loop."""
 
-    def __init__(self, portal: BlockingPortal, target: Target) -> None:
-        self.portal, self.target = portal, target
+    def __init__(self, loop: SharedLoop, target: Target) -> None:
+        self.loop, self.target = loop, target
 
 
 class BackgroundRun(_Part[AsyncBackgroundRun]):
@@ -111,13 +108,13 @@ class Session(_Part[AsyncSession]):
     """An `AsyncSession` whose methods block."""
 
     def __enter__(self) -> Self:
-        self.portal.call(self.target.__aenter__)
+        self.loop.call(self.target.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.portal.call(self.target.close)
+        self.loop.call(self.target.close)
 
     run = _blocking(AsyncSession.run)
     stream = _blocking_iterator(AsyncSession.stream)
@@ -157,36 +154,43 @@ class Sandbox:
         self.target = AsyncSandbox(
             policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated, keep_tmp=keep_tmp
         )
-        self._portal: BlockingPortal | None = None
-        self._stack = ExitStack()
+        self._loop: SharedLoop | None = None
         self._process = os.getpid()
 
     def __enter__(self) -> Self:
-        if self._portal is not None:
+        if self._loop is not None:
             raise UsageError("this sandbox is open already; make another Sandbox for a second place")
-        with ExitStack() as stack:
-            portal = stack.enter_context(LoopThread()).portal
-            stack.enter_context(portal.wrap_async_context_manager(self.target))
-            self._portal, self._stack = portal, stack.pop_all()
+        loop = shared_loop()
+        try:
+            loop.call(self.target.__aenter__)
+        except BaseException:
+            if self.target.is_open:  # this thread was interrupted as it opened
+                loop.call(partial(self.target.__aexit__, None, None, None))
+            raise
+        self._loop, self._process = loop, os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._portal = None
-        if os.getpid() == self._process:
-            self._stack.close()
+        loop, self._loop = self._loop, None
         # In a forked child there is nothing to close: the loop's thread, and with it the sandbox, is the parent's.
+        if loop is not None and os.getpid() == self._process:
+            loop.call(partial(self.target.__aexit__, kind, error, traceback))
 
     @property
-    def portal(self) -> BlockingPortal:
-        if self._portal is None:
+    def loop(self) -> SharedLoop:
+        if self._loop is None:
             raise UsageError("the sandbox is not open; use it inside `with Sandbox(policy) as box:`")
-        return self._portal
+        return self._loop
+
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None
 
     @property
     def files(self) -> Files:
-        return Files(self.portal, self.target.files)
+        return Files(self.loop, self.target.files)
 
     @property
     def policy(self) -> Policy:
@@ -207,7 +211,7 @@ class Sandbox:
 
     @wraps(AsyncSandbox.session)
     def session(self) -> Session:
-        return Session(self.portal, self.target.session())
+        return Session(self.loop, self.target.session())
 
     start = _blocking_part(AsyncSandbox.start, BackgroundRun)
 
@@ -215,5 +219,4 @@ class Sandbox:
 @options_of_runs()
 def run(code: str | bytes | None = None, policy: AnyPolicy | None = None, **options: Unpack[RunOptions]) -> RunResult:
     """Run code in a fresh sandbox and wait for it. Without a policy everything is denied."""
-    with Sandbox(policy) as box:
-        return box.run(code, **options)
+    return shared_loop().call(partial(run_once, OneRunSandbox(policy), code, options))

@@ -55,6 +55,8 @@ class EgressRecords(NamedTuple):
         return cls(run.denials(), run.allowed(), run.alerts())
 
     def since(self, before: EgressRecords) -> EgressRecords:
+        if not any(self):
+            return self
         return EgressRecords(
             tuple(_since(before.denials, self.denials)),
             tuple(_since(before.allowed, self.allowed)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import replace
 
 from fumehood.audit import AuditLog, Trail
 from fumehood.audit.log import current_user
@@ -40,10 +39,11 @@ def open_trail(policy: Policy, choice: AuditChoice) -> Trail:
                 remedy="Turn it on, or remove `audit`.",
             )
         return OFF
-    named = replace(
-        chosen, who=chosen.who or current_user(), synced=chosen.synced or policy.audit.durability == "synced"
-    )
-    secrets_of_policy = Redaction.for_policy(policy, os.environ).values
-    return named.within(sandbox=f"box_{secrets.token_hex(8)}").redacting(
-        Redaction.of((*named.redaction.values, *secrets_of_policy))
+    return Trail(
+        chosen.log,
+        chosen.who or current_user(),
+        chosen.tenant,
+        {**chosen.ids, "sandbox": f"box_{secrets.token_hex(8)}"},
+        Redaction.of((*chosen.redaction.values, *Redaction.for_policy(policy, os.environ).values)),
+        chosen.synced or policy.audit.durability == "synced",
     )

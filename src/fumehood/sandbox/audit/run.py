@@ -42,8 +42,17 @@ class RunAudit:
     The request is on record before the block begins; an error that ends the block is recorded too.
     """
 
-    def __init__(self, trail: Trail, keep: Audit, request: RunRequest, egress: EgressEvents = tuple) -> None:
+    def __init__(
+        self,
+        trail: Trail,
+        keep: Audit,
+        request: RunRequest,
+        egress: EgressEvents = tuple,
+        held: list[Entry] | None = None,
+    ) -> None:
+        """`held` is written with the request, and emptied."""
         self._request = request
+        self._held = [] if held is None else held
         self.run_id = f"run_{os.urandom(8).hex()}"
         self._trail = trail.within(run=self.run_id)
         self._keep = keep
@@ -63,7 +72,7 @@ class RunAudit:
 
     async def requested(self) -> None:
         if self._trail.is_on:
-            await self._trail.write(_requested(self._request, self._keep))
+            await write_after(self._held, self._trail, _requested(self._request, self._keep))
 
     def follow(self, egress: EgressEvents) -> None:
         """Egress events are written with the run's end, and before it."""
@@ -109,12 +118,12 @@ class RunAudit:
     def _content(self, stream: int) -> Content:
         return self._streams[stream].content() if stream in self._streams else None
 
-    async def finished(self, result: RunResult) -> RunResult:
-        """The same result, once it is recorded."""
+    async def finished(self, result: RunResult, more: Callable[[], Iterable[Entry]] = tuple) -> RunResult:
+        """The same result, once it is recorded, together with `more`, which comes after it."""
         if self._is_over:
             return result
         try:
-            await self._end(self._finished(result))
+            await self._end(self._finished(result), more)
         except AuditError as error:
             # The result is withheld. Where there is no room for all of it there may be room for that.
             with anyio.CancelScope(shield=True), suppress(AuditError):
@@ -151,14 +160,20 @@ class RunAudit:
         streams = map(self._content, (_STDIN, _STDOUT, _STDERR))
         return RunFinished(Status.CANCELLED, Cause.CANCELLED, *unknown, *streams)
 
-    async def _end(self, event: AuditEvent) -> None:
+    async def _end(self, event: AuditEvent, more: Callable[[], Iterable[Entry]] = tuple) -> None:
         if self._is_over:
             return
         self._is_over = True
-        await self._trail.write(*self._pending_start(), *self._egress(), event)
+        await self._trail.write(*self._pending_start(), *self._egress(), self._trail.stamp(event), *more())
 
     def _pending_start(self) -> tuple[Entry, ...]:
         return () if self._started is None else (self._started,)
+
+
+async def write_after(held: list[Entry], trail: Trail, *events: AuditEvent | Entry) -> None:
+    """Writes the held records and these together, and holds no records any more."""
+    await trail.write(*held, *events)
+    held.clear()
 
 
 class StreamCapture:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 
 import anyio
 
@@ -20,15 +21,15 @@ from fumehood.audit.events import (
     SessionClosed,
     SessionOpened,
 )
+from fumehood.audit.records import Entry
 from fumehood.audit.trail import OFF
-from fumehood.backends.interface import BackendSandbox, PackageFolder, RunRequest
+from fumehood.backends.interface import BackendSandbox, EnforcementReport, PackageFolder, RunRequest
 from fumehood.errors import AuditError, DeniedError, FumehoodError, UsageError
-from fumehood.policy import Audit, Policy
-from fumehood.policy.canonical_form import canonical_meaning
+from fumehood.policy import Audit, Policy, deny_all
 from fumehood.results import Artifact, RunResult
 from fumehood.sandbox.audit.choice import AuditChoice, open_trail
 from fumehood.sandbox.audit.files import FileAudit
-from fumehood.sandbox.audit.run import EgressEvents, RunAudit
+from fumehood.sandbox.audit.run import EgressEvents, RunAudit, write_after
 from fumehood.secret_scan.redaction import Redaction
 
 
@@ -37,8 +38,10 @@ class SandboxAudit:
 
     def __init__(self, choice: AuditChoice = False) -> None:
         self._choice = choice
-        self._keep = Audit()
+        self._keep = deny_all().audit
         self.trail = OFF
+        self._held: list[Entry] = []
+        """The record of an opening that no caller has seen; written with the next record."""
 
     @asynccontextmanager
     async def opening(self, policy: Policy) -> AsyncIterator[Trail]:
@@ -54,35 +57,47 @@ class SandboxAudit:
             raise
 
     async def opened(
-        self, policy: Policy, backend: str, sandbox: BackendSandbox, packages: PackageFolder | None
+        self,
+        policy: Policy,
+        backend: str,
+        sandbox: BackendSandbox,
+        packages: PackageFolder | None,
+        *,
+        is_held: bool = False,
     ) -> None:
         if not self.trail.is_on:
             return
-        mechanisms = json.dumps(sandbox.report.mechanisms(), sort_keys=True).encode()
         event = SandboxOpened(
             policy_digest=policy.digest,
             policy_name=policy.name,
-            policy=Attachment(canonical_meaning(policy)),
+            policy=Attachment(policy.meaning),
             backend=backend,
-            enforcement=Attachment(mechanisms),
+            enforcement=Attachment(_mechanisms(sandbox.report)),
             environment_digest=packages.digest if packages else None,
             image=sandbox.image_digest,
             process=os.getpid(),
         )
-        await self.trail.write(event)
+        if is_held:
+            self._held.append(self.trail.stamp(event))
+        else:
+            await self.trail.write(event)
 
     async def closed(self, *, is_failing: bool) -> None:
         """When an error closes the sandbox, an error of the log does not replace it."""
         trail, self.trail = self.trail, OFF
-        with anyio.CancelScope(shield=True):
-            if not is_failing:
-                await trail.write(SandboxClosed())
-                return
-            with suppress(AuditError):
-                await trail.write(SandboxClosed())
+        if not trail.is_on:
+            return
+        with anyio.CancelScope(shield=True), suppress(*([AuditError] if is_failing else [])):
+            await write_after(self._held, trail, SandboxClosed())
+
+    async def closed_with(self, run: RunAudit, result: RunResult) -> RunResult:
+        """The same result, once it is recorded together with the closing of the sandbox that came after the run."""
+        await run.finished(result, lambda: (self.trail.stamp(SandboxClosed()),))
+        self.trail = OFF
+        return result
 
     def run(self, request: RunRequest) -> RunAudit:
-        return RunAudit(self.trail, self._keep, request)
+        return RunAudit(self.trail, self._keep, request, held=self._held)
 
     def files(self) -> FileAudit:
         return FileAudit(self.trail)
@@ -97,13 +112,13 @@ class SandboxAudit:
         try:
             yield
         except DeniedError as error:
-            await self.trail.write(RequestDenied(action, type(error).__name__, str(error)))
+            await write_after(self._held, self.trail, RequestDenied(action, type(error).__name__, str(error)))
             raise
 
     async def denied(self, result: RunResult) -> None:
         """A run that was refused before it began."""
         events = (RequestDenied("run", each.kind, str(each)) for each in result.denials)
-        await self.trail.within(run=result.run_id).write(*events)
+        await write_after(self._held, self.trail.within(run=result.run_id), *events)
 
     def redact_secrets_of(self, policy: Policy) -> None:
         """The values that they have now are removed too from whatever is written for this sandbox from now on."""
@@ -116,12 +131,17 @@ class SandboxAudit:
             # be read any more does not keep the change from being recorded.
             with suppress(UsageError):
                 self.redact_secrets_of(policy)
-            await self.trail.write(PolicyChanged(policy.digest, Attachment(canonical_meaning(policy))))
+            await self.trail.write(PolicyChanged(policy.digest, Attachment(policy.meaning)))
 
     async def artifacts(self, run_id: str, found: tuple[Artifact, ...], problem: str | None) -> None:
         if found or problem is not None:
             listed = tuple({"path": each.path, "size": each.size, "sha256": each.sha256} for each in found)
             await self.trail.within(run=run_id).write(ArtifactsFound(listed, problem))
+
+
+@lru_cache(maxsize=64)
+def _mechanisms(report: EnforcementReport) -> bytes:
+    return json.dumps(report.mechanisms(), sort_keys=True).encode()
 
 
 class SessionAudit:

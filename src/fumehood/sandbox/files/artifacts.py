@@ -35,12 +35,12 @@ class ArtifactTracker:
 
     def __init__(self, policy: Policy, converse: Converse) -> None:
         self._policy, self._converse = policy, converse
-        self._outputs = Outputs(policy.filesystem.outputs)
+        self.outputs = Outputs(policy.filesystem.outputs)
         self._known: dict[str, _Version] = {}
 
     def stored(self, path: str, stored: protocol.StoredFile) -> None:
         """The caller put this file there: it is not an artifact."""
-        if self._outputs.match(path):
+        if self.outputs.match(path):
             self._known[path] = (*stored.version, stored.size)
 
     async def collect(self) -> Collection:
@@ -49,7 +49,7 @@ class ArtifactTracker:
 
     async def _collect(self, conversation: Conversation, limits: Resources) -> Collection:
         try:
-            there = await present(conversation, self._outputs)
+            there = await present(conversation, self.outputs)
         except TooManyError as error:
             return Collection((), f"the workspace has {error} where outputs may be; make fewer")
         changed = [found for found in there if self._known.get(found.path) != _version(found)]

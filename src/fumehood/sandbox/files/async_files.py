@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
 from fumehood.policy import Bytes, Policy, read_size
-from fumehood.policy.filesystem import Outputs
 from fumehood.policy.quantities import MIB
 from fumehood.sandbox.audit import SandboxAudit
 from fumehood.sandbox.files import protocol
@@ -40,7 +39,7 @@ class AsyncFiles:
         self._policy, self._converse = policy, converse
         self._audit, self._artifacts = audit, artifacts
         self._keeps_tmp = keeps_tmp
-        self._outputs = Outputs(policy.filesystem.outputs)
+        self._outputs = artifacts.outputs
 
     async def write(
         self, path: AnyPath, data: bytes | str, *, executable: bool = False, as_program: bool = False
