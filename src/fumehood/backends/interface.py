@@ -213,6 +213,11 @@ class BackendSandbox(Protocol):
         """Whether concurrent runs share listeners, so that a connection cannot be assigned to one of them."""
         ...
 
+    @property
+    def closes_at_once(self) -> bool:
+        """Whether closing it waits for nothing and cannot fail."""
+        ...
+
     def keep_tmp(self) -> None:
         """Before the first run: all of them, and the file service, see one /tmp, which stays as the workspace does."""
         ...

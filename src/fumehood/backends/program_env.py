@@ -1,4 +1,4 @@
-"""The environment of every program on every backend: its variables, and modules that are preloaded."""
+"""The environment of every program on every backend: its variables, and what sessions preload."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from fumehood.backends.interface import PackageFolder
 from fumehood.guest.contract import ipython
 from fumehood.guest.contract.paths import WORKSPACE
 from fumehood.policy import Policy
-
-# Modules that ordinary scripts use; a run starts with them loaded.
-PRELOAD = [
-    "collections", "contextlib", "copy", "csv", "dataclasses", "datetime", "enum", "functools", "itertools", "json",
-    "linecache", "math", "operator", "os", "pathlib", "random", "re", "string", "subprocess", "tempfile", "threading",
-    "time", "traceback", "types", "typing", "uuid", "warnings",
-]  # fmt: skip
 
 
 def shell_modules(packages: PackageFolder | None) -> list[str]:

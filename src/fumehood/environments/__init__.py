@@ -1,9 +1,9 @@
 """Environments: a policy's packages, installed once into a read-only folder that sandboxes see.
 
-Owns what the packages of a policy mean (`spec`, `requirements`), where installed ones are kept and found (`store`,
-`manifest`), where they come from (`sources`), how they are installed (`installer`) and made read-only (`seal`). Must
-not know how a sandbox shows the folder or confines an installer: it hands out a path and a digest, and an `InstallTask`
-to the runner that it was given.
+Owns what the packages of a policy mean (`spec`), where installed ones are kept and found (`store`), where they come
+from (`sources`), how they are installed (`installer`), made read-only and described (`manifest`). Must not know how a
+sandbox shows the folder or confines an installer: it hands out a path and a digest, and an `InstallTask` to the runner
+that it was given.
 
     environments/                    0700, the user's own
         KEY.lock                     shared: in use; exclusive: being built or removed
@@ -12,10 +12,10 @@ to the runner that it was given.
         .building-KEY, .removing-KEY what is not usable (yet, or any more); leftovers of killed processes are swept
 """
 
+from fumehood.environments.installer import InstallReport, InstallRunner, InstallTask
 from fumehood.environments.manifest import Manifest, Package
 from fumehood.environments.spec import EnvironmentSpec, Target
 from fumehood.environments.store import EnvironmentLease, EnvironmentStore, InstalledEnvironment
-from fumehood.environments.task import InstallReport, InstallRunner, InstallTask
 
 __all__ = [
     "EnvironmentLease",

@@ -3,6 +3,9 @@
 uv runs where the runner that we are given puts it, and sees what it needs: itself, the list of packages, the folder
 that it fills, and folders that serve as an index. Its cache lies in that folder too, and goes when it is done: one that
 outlives a build could be used to plant something into the next. `PIP_*` variables mean nothing, as everywhere with uv.
+
+An `InstallTask` is what to run, which files it may see, which hosts it may reach. How an untrusted program is confined
+is known to the `InstallRunner` alone, which is given to the store.
 """
 
 from __future__ import annotations
@@ -10,13 +13,50 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from fumehood.environments.sources import PackageSource, Site, find_sources
 from fumehood.environments.spec import EnvironmentSpec
-from fumehood.environments.task import InstallReport, InstallRunner, InstallTask
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
 from fumehood.host.folders import remove_folder
+
+
+@dataclass(frozen=True, slots=True)
+class InstallTask:
+    argv: tuple[str, ...]
+    variables: Mapping[str, str]
+    readable: Mapping[str, Path]
+    """Where the program sees it -> a file or folder of the host that it may read."""
+    writable: Mapping[str, Path]
+    sites: tuple[Site, ...]
+    """The hosts that it may reach."""
+    pages: tuple[str, ...] = ()
+    """Pages at these sites whose links name further hosts that keep the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallReport:
+    code: int
+    said: str
+    """Its standard error."""
+    limit: str = ""
+    """Which limit ended it, in a sentence."""
+    refused: tuple[str, ...] = ()
+    """Hosts that it tried to reach and that were denied."""
+
+
+class InstallRunner(Protocol):
+    """Runs a task where it sees and reaches nothing but what the task names. Blocks.
+
+    Whatever `heartbeat` raises, several times a second, ends it; by then nothing of it is left running.
+    """
+
+    def __call__(
+        self, task: InstallTask, on_line: Callable[[str], None], heartbeat: Callable[[], None]
+    ) -> InstallReport: ...
+
 
 _STEP = "building the environment"
 _INSTALL_UV = "pip install 'fumehood[environments]'"

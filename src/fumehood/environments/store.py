@@ -12,11 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from fumehood.environments.installer import install
-from fumehood.environments.manifest import Manifest, describe, read_manifest, write_manifest
-from fumehood.environments.seal import seal
+from fumehood.environments.installer import InstallReport, InstallRunner, InstallTask, install
+from fumehood.environments.manifest import Manifest, describe, read_manifest, seal, write_manifest
 from fumehood.environments.spec import EnvironmentSpec
-from fumehood.environments.task import InstallReport, InstallRunner, InstallTask
 from fumehood.errors import StepFailedError
 from fumehood.host import locks
 from fumehood.host.folders import HOME, find_home, remove_folder

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fumehood.backends.docker.engine import Engine, ImageFacts
 from fumehood.backends.docker.errors import speaking_to
-from fumehood.backends.docker.image_reference import ENVIRONMENT
+from fumehood.backends.docker.labels import ENVIRONMENT
 from fumehood.backends.languages import LANGUAGES
 from fumehood.environments import EnvironmentSpec, EnvironmentStore, InstalledEnvironment, InstallRunner, Target
 from fumehood.errors import UsageError

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import filter as matching
 
-from fumehood.images import dpkg
 from fumehood.images.root import Root
 
 STATUS = "var/lib/dpkg/status"
@@ -98,6 +97,6 @@ _OLDEST = (2, 17)
 def wheel_platform(root: Root, machine: str) -> str:
     if matching(root.entries, "lib/ld-musl-*") or matching(root.entries, "usr/lib/ld-musl-*"):
         return f"{machine}-unknown-linux-musl"
-    found = dpkg.glibc_version(dpkg.installed(root)) or _OLDEST
+    found = glibc_version(installed(root)) or _OLDEST
     major, minor = max(version for version in _KNOWN_GLIBC if version <= max(found, _OLDEST))
     return f"{machine}-manylinux_{major}_{minor}"

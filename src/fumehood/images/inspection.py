@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from fumehood.backends.docker.engine import Engine, ImageFacts
 from fumehood.backends.docker.errors import EngineError, speaking_to
-from fumehood.backends.docker.image_reference import split_digest
+from fumehood.backends.docker.labels import split_digest
 from fumehood.errors import UsageError
 from fumehood.images import dpkg
 from fumehood.images.build_dir import open_build_dir

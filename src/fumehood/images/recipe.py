@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Self
 
-from fumehood.backends.docker.image_reference import DEFAULT_IMAGE, image_of, split_digest
+from fumehood.backends.docker.labels import DEFAULT_IMAGE, image_of, split_digest
 from fumehood.backends.languages import LANGUAGES, find_language
 from fumehood.errors import UsageError
 from fumehood.policy import Policy

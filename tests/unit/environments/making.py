@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fumehood.environments import EnvironmentSpec, EnvironmentStore
-from fumehood.environments.manifest import describe, write_manifest
-from fumehood.environments.seal import seal
+from fumehood.environments.manifest import describe, seal, write_manifest
 from fumehood.host.interpreter import Interpreter
 
 PYTHON = Interpreter("/opt/python/bin/python3.11", "/opt/python", (3, 11))

@@ -9,9 +9,8 @@ import pytest
 from unit.environments.making import spec
 
 from fumehood.environments import EnvironmentSpec
-from fumehood.environments.installer import explain, find_uv, install_argv, installer_variables, plan
+from fumehood.environments.installer import InstallReport, explain, find_uv, install_argv, installer_variables, plan
 from fumehood.environments.sources import PackageSource, Site
-from fumehood.environments.task import InstallReport
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
 
 CALLER = {

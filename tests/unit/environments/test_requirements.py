@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.environments.requirements import parse_requirements, read_requirements
+from fumehood.environments.spec import parse_requirements, read_requirements
 from fumehood.errors import UsageError
 
 A, B = "sha256:" + "a" * 64, "sha512:" + "b" * 128

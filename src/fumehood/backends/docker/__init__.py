@@ -1,7 +1,7 @@
 """Containers: one for each sandbox, on any engine that speaks Docker's API, with any runtime that it has.
 
 `engine` is the connection to the daemon (`ssh` is one way to it, `errors` explains what is wrong with it),
-`image_reference` knows which image a policy means, `users` and `mounts` which user programs run as, `enforcement`
+`labels` knows which image a policy means, `users` and `mounts` which user programs run as, `enforcement`
 decides whether a policy can be held, `configuration` turns it into a container's (with `profile`, the filter of system
 calls, and `labels`), `bootstrap` is how the guest gets inside, `interpreter` what it runs on where the image has no
 Python, `container` starts one, `bridge` carries its runs over the attached stream and `egress` their connections,

@@ -17,8 +17,8 @@ from fumehood.backends.docker import enforcement, socket_buffers
 from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container, PythonMissingError, start_container
 from fumehood.backends.docker.engine import Engine, host_of
-from fumehood.backends.docker.image_reference import DEFAULT_IMAGE, ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.interpreter import forget_interpreter, lend_interpreter
+from fumehood.backends.docker.labels import DEFAULT_IMAGE, ENVIRONMENT, image_of, lender_of
 from fumehood.backends.docker.mounts import (
     MountFacts,
     common_owner,

@@ -15,6 +15,7 @@ from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
 from fumehood.guest.contract.limits import MOST_TERMINALS, NO_CORE_DUMP, SUPERVISORS
 from fumehood.guest.contract.paths import GUEST_FOLDER, RUN_FOLDER, WORKSPACE
+from fumehood.guest.contract.preload import USUAL_MODULES
 from fumehood.guest.contract.relay_spec import RelaySpec
 from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
@@ -224,7 +225,7 @@ def _preload(design: Design) -> list[str]:
     if design.lent:
         return list(_FOR_GUEST)
     extra = design.policy.environment.preload
-    return [*program_env.PRELOAD, *extra, *program_env.shell_modules(design.packages)]
+    return [*USUAL_MODULES, *extra, *program_env.shell_modules(design.packages)]
 
 
 def guest_specification(design: Design) -> RelaySpec:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import executables, mounts, network
+from fumehood.backends import enforcement, executables, mounts
 from fumehood.backends.docker import socket_buffers
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.errors import UnenforceableError, UsageError
-from fumehood.policy import Policy, controls
+from fumehood.policy import Policy
 from fumehood.policy.paths import is_inside
 
 _ENFORCED = frozenset(
@@ -29,15 +29,8 @@ INSTALL_RUNSC = (
 
 
 def refuse_unknown(policy: Policy, backend: str) -> None:
-    network.refuse_too_many_ports(policy, backend)
-    for control in controls(policy):
-        if not any(control == known or control.startswith(known + ".") for known in _ENFORCED):
-            raise UnenforceableError(
-                control,
-                backend=backend,
-                reason="this backend has no mechanism for it",
-                remedy="Remove it from the policy.",
-            )
+    enforcement.refuse_too_many_ports(policy, backend)
+    enforcement.refuse_unknown(policy, _ENFORCED, backend)
     if policy.commands.enforce == "kernel" and backend == "gvisor":
         refuse_without_landlock(policy, backend, layers=())
 
@@ -127,21 +120,12 @@ def decide(
     entries = (
         *_isolation(user, has_own_kernel, layers),
         _mounts(has_own_kernel, mounts_are_searched),
-        *network.report(policy, "a relay in the container, over its control stream"),
+        *enforcement.report_network(policy, "a relay in the container, over its control stream"),
         *_packages(policy, packages),
         *_commands(policy, layers),
         *_limits(policy, facts, has_own_kernel, limits_sockets),
     )
-    for entry in entries:
-        if entry.partial and policy.strict:
-            raise UnenforceableError(
-                entry.control,
-                backend=backend,
-                reason=f"strict is on and here it is only {entry.mechanism}",
-                remedy=executables.REMEDY
-                if entry.control == "commands"
-                else "Remove it from the policy, or turn strict off.",
-            )
+    enforcement.refuse_partial(policy, entries, backend, "Remove it from the policy, or turn strict off.")
     return EnforcementReport(entries)
 
 

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from fumehood.backends.docker.errors import EngineError, ImageMissingError, explain_ssh, speaking_to
-from fumehood.backends.docker.image_reference import DEFAULT_IMAGE, split_digest
-from fumehood.backends.docker.labels import container_labels
+from fumehood.backends.docker.labels import DEFAULT_IMAGE, container_labels, split_digest
 from fumehood.backends.docker.users import ProgramUser, image_user
 from fumehood.errors import DeniedError, UsageError
-from fumehood.policy.docker import Docker as DockerSection
+from fumehood.policy.sections import Docker as DockerSection
 
 if TYPE_CHECKING:
     from fumehood.backends.docker.ssh import SshConnector

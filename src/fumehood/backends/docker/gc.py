@@ -16,7 +16,7 @@ from fumehood.backends.docker.interpreter import remove_unused
 from fumehood.backends.docker.labels import OWNER
 from fumehood.errors import FumehoodError
 from fumehood.host.processes import is_gone
-from fumehood.policy.docker import Docker
+from fumehood.policy.sections import Docker
 
 
 class Removed(NamedTuple):

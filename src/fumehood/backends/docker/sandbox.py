@@ -31,6 +31,7 @@ def container_sandbox(portal: Any, container: Container, design: Design, report:
         without_python=partial(enforcement.without_python, image, why) if design.lent else None,
         image_digest=image.digest,
         shares_listeners=True,
+        closes_at_once=False,
         is_direct=False,
     )
 

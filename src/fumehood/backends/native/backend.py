@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from fumehood.backends.interface import PackageFolder
+from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import identity, mount_identities, refuse_sockets_aside
 from fumehood.backends.native import enforcement
 from fumehood.backends.native.cell_spec import build_cell_spec
@@ -17,6 +17,8 @@ from fumehood.backends.native.prestart import Prestart
 from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.policy import Policy
 
+_MOST_REPORTS = 256
+
 
 class NativeBackend:
     """Shares its cells among all sandboxes that it opens."""
@@ -26,13 +28,27 @@ class NativeBackend:
     def __init__(self, facts: HostFacts | None = None) -> None:
         self._facts = facts or detect()
         self._pool = CellPool()
+        self._reports: dict[tuple[str, PackageFolder | None, bool], EnforcementReport] = {}
 
     def use_prestart(self, prestart: Prestart) -> None:
         """The next cell starts with its interpreter."""
         self._pool.prestart = prestart
 
     def check(self, policy: Policy) -> None:
-        enforcement.decide(policy, self._facts)
+        self._decide(policy)
+
+    def _decide(
+        self, policy: Policy, packages: PackageFolder | None = None, *, mounts_are_searched: bool = True
+    ) -> EnforcementReport:
+        """Once for each digest, which covers all of a policy that is enforced; the facts are those of the process."""
+        case = policy.digest, packages, mounts_are_searched
+        if case not in self._reports:
+            if len(self._reports) >= _MOST_REPORTS:
+                self._reports.clear()
+            self._reports[case] = enforcement.decide(
+                policy, self._facts, packages, mounts_are_searched=mounts_are_searched
+            )
+        return self._reports[case]
 
     async def has_packages(self, policy: Policy, request: str) -> bool:
         return False
@@ -42,7 +58,7 @@ class NativeBackend:
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
     ) -> AsyncIterator[GuestSandbox]:
         are_searched = await refuse_sockets_aside(policy, enforcement.BACKEND)
-        report = enforcement.decide(policy, self._facts, packages, mounts_are_searched=are_searched)
+        report = self._decide(policy, packages, mounts_are_searched=are_searched)
         build_spec = partial(build_cell_spec, policy, self._facts, packages, ports)
         key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
         link = CellLink(self._pool, self._facts, key, build_spec)

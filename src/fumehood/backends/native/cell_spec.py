@@ -16,6 +16,7 @@ from fumehood.errors import UsageError
 from fumehood.guest.contract.cell_spec import BindSpec, CellLimits, CellSpec
 from fumehood.guest.contract.limits import LOOPBACK, SANDBOX_UID, UID_RANGE
 from fumehood.guest.contract.paths import TRUST_FILE, WORKSPACE
+from fumehood.guest.contract.preload import USUAL_MODULES
 from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
 from fumehood.policy.paths import is_inside
@@ -92,7 +93,7 @@ def build_cell_spec(
         "hierarchies": [],
         "entrances": [],
         "limits": _limits(policy, facts),
-        "preload": [*program_env.PRELOAD, *policy.environment.preload, *program_env.shell_modules(packages)],
+        "preload": [*USUAL_MODULES, *policy.environment.preload, *program_env.shell_modules(packages)],
         "module_path": [PACKAGES_PLACE] if packages else [],
         "environment": _environment(policy, facts, packages),
         "ports": list(ports),

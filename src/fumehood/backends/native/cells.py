@@ -248,7 +248,7 @@ class CellPool:
     """Cells by key (tenant, policy, environment). Safe from any thread; an unused cell ends by itself."""
 
     def __init__(self) -> None:
-        self.prestart = Prestart()
+        self.prestart = Prestart(renews=True)
         self._lock = threading.Lock()
         self._cells: dict[str, CellProcess] = {}
         self._starting: dict[str, threading.Lock] = {}
@@ -273,6 +273,7 @@ class CellPool:
                 with self._lock:
                     self._cells[key] = cell
                 self._trim(key)
+                self.prestart.renew()
             return cell
 
     def _trim(self, newest: str) -> None:
@@ -297,6 +298,7 @@ class CellPool:
         cell.kill()
 
     def close(self) -> None:
+        self.prestart.abandon()
         for key in list(self._cells):
             with suppress(OSError):
                 self.discard(key)

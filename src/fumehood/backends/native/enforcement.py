@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fumehood.backends import executables, mounts, network
+from fumehood.backends import enforcement, executables, mounts
 from fumehood.backends.interface import Enforcement, EnforcementReport, PackageFolder
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UnenforceableError
-from fumehood.policy import Policy, controls
+from fumehood.policy import Policy
 
 BACKEND = "native"
 _ENFORCED = frozenset(
@@ -27,8 +27,8 @@ def decide(
     policy: Policy, facts: HostFacts, packages: PackageFolder | None = None, *, mounts_are_searched: bool = True
 ) -> EnforcementReport:
     """The report, or UnenforceableError for the first control that cannot be had."""
-    _refuse_unknown(policy)
-    network.refuse_too_many_ports(policy, BACKEND)
+    enforcement.refuse_unknown(policy, _ENFORCED, BACKEND)
+    enforcement.refuse_too_many_ports(policy, BACKEND)
     report = EnforcementReport(
         (
             *_isolation(policy, facts),
@@ -38,33 +38,15 @@ def decide(
             *_limits(policy, facts),
         )
     )
-    for entry in report.entries:
-        if entry.partial and policy.strict:
-            raise UnenforceableError(
-                entry.control,
-                backend=BACKEND,
-                reason=f"strict is on and here it is only {entry.mechanism}",
-                remedy=executables.REMEDY if entry.control == "commands" else _DELEGATE,
-            )
+    enforcement.refuse_partial(policy, report.entries, BACKEND, _DELEGATE)
     return report
-
-
-def _refuse_unknown(policy: Policy) -> None:
-    for control in controls(policy):
-        if not any(control == known or control.startswith(known + ".") for known in _ENFORCED):
-            raise UnenforceableError(
-                control,
-                backend=BACKEND,
-                reason="this backend has no mechanism for it",
-                remedy="Remove it from the policy.",
-            )
 
 
 def _isolation(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:
     user = "an unprivileged uid range" if facts.is_root else f"your own uid {facts.uid}, alone"
     yield _files(facts)
     yield Enforcement("filesystem.outputs", "file service in the sandbox, asked by the host for these paths alone")
-    yield from network.report(policy, "listening sockets that the run itself does not hold")
+    yield from enforcement.report_network(policy, "listening sockets that the run itself does not hold")
     yield Enforcement("processes", "process and IPC namespaces")
     yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
     yield Enforcement("system calls", "seccomp allow list")

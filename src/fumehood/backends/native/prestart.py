@@ -9,20 +9,30 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import fumehood.guest
 from fumehood.guest.contract import wire
+from fumehood.guest.contract.limits import PRESTART_SECONDS
 from fumehood.host.interpreter import own_interpreter
 
 # Runs in the new process: the guest's folder is imported as a package of its own, without fumehood around it.
 # The folder goes as a descriptor: the command line stays visible inside, and must not name the installation's path.
 _BOOT = (
-    "import os, sys; control, folder = map(int, sys.argv[1:]); sys.path.insert(0, f'/proc/self/fd/{folder}'); "
-    "from guest.cell import main; del sys.path[0]; os.close(folder); main.main(control)"
+    "import gc, os, select, sys; gc.disable(); control, folder, host, patience_ms = map(int, sys.argv[1:]); "
+    "poll = select.poll(); poll.register(control, select.POLLIN); poll.register(host, select.POLLIN); "
+    "poll.poll(patience_ms); "
+    "sys.path.insert(0, f'/proc/self/fd/{folder}'); from guest.program.fork_hooks import ForkHooks; "
+    "hooks = ForkHooks(); from guest.cell import main; del sys.path[0]; os.close(folder); "
+    "main.main(control, host, hooks)"
 )
+# Before this an early interpreter is sure to be there; later it ends by itself.
+_SURE_SECONDS = PRESTART_SECONDS - 10
+# A process that has started its first cell may be over soon: what will then be of no use begins this much later.
+_PATIENCE_SECONDS = 1.0
 
 
 class PrestartedInterpreter(NamedTuple):
@@ -32,6 +42,11 @@ class PrestartedInterpreter(NamedTuple):
     control: socket.socket
     stderr: int
     """What it writes to its standard error."""
+    started: float
+
+    @property
+    def is_usable(self) -> bool:
+        return self.process.poll() is None and time.monotonic() - self.started < _SURE_SECONDS
 
     def abandon(self) -> None:
         self.process.kill()
@@ -41,23 +56,38 @@ class PrestartedInterpreter(NamedTuple):
 
 
 class Prestart:
-    """At most one interpreter that was started early, for the first cell that needs one. Safe from any thread."""
+    """At most one interpreter that was started early, for the next cell that needs one. Safe from any thread.
 
-    def __init__(self) -> None:
+    If it `renews`, there is another one for the cell after that.
+    """
+
+    def __init__(self, *, renews: bool = False) -> None:
         self._early: list[PrestartedInterpreter] = []
+        self._renews = renews
+        self._taken = 0
 
-    def start(self) -> None:
+    def start(self, patience_seconds: float = 0) -> None:
         """Starts a cell early, for a command that will likely need it. A failure is ignored: `take` tries again."""
         if not self._early:
             with suppress(OSError):
-                self._early.append(start_interpreter())
+                self._early.append(start_interpreter(patience_seconds))
 
     def take(self) -> PrestartedInterpreter:
         """The early one, or a new one."""
+        self._taken += 1
         try:
-            return self._early.pop()
+            early = self._early.pop()
         except IndexError:  # none was started, or another thread has taken it
             return start_interpreter()
+        if early.is_usable:
+            return early
+        early.abandon()
+        return start_interpreter()
+
+    def renew(self) -> None:
+        """After a cell has been started: another policy may follow."""
+        if self._renews:
+            self.start(_PATIENCE_SECONDS if self._taken == 1 else 0)
 
     def abandon(self) -> None:
         """Ends the early one, if it was not taken."""
@@ -65,25 +95,27 @@ class Prestart:
             self._early.pop().abandon()
 
 
-def start_interpreter() -> PrestartedInterpreter:
+def start_interpreter(patience_seconds: float = 0) -> PrestartedInterpreter:
+    """It imports nothing before `patience_seconds` are over, unless it is needed."""
     with ExitStack() as undo:
         ours, theirs = wire.socket_pair()
         undo.callback(ours.close)
         stderr = os.memfd_create("cell", os.MFD_CLOEXEC)
         undo.callback(os.close, stderr)
         with theirs:
-            process = _spawn(theirs.fileno(), stderr)
+            process = _spawn(theirs.fileno(), stderr, round(patience_seconds * 1000))
         undo.pop_all()
-    return PrestartedInterpreter(process, ours, stderr)
+    return PrestartedInterpreter(process, ours, stderr, time.monotonic())
 
 
-def _spawn(control: int, stderr: int) -> subprocess.Popen[bytes]:
-    """Inherits only these descriptors."""
+def _spawn(control: int, stderr: int, patience_ms: int) -> subprocess.Popen[bytes]:
+    """Inherits only these descriptors. One is of this process: a child that we fork keeps our end of `control` open."""
     folder = os.open(Path(fumehood.guest.__file__).parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    host = os.pidfd_open(os.getpid())
     try:
         return subprocess.Popen(
-            [own_interpreter().executable, "-I", "-S", "-c", _BOOT, str(control), str(folder)],
-            pass_fds=(control, folder),
+            [own_interpreter().executable, "-I", "-S", "-c", _BOOT, *map(str, (control, folder, host, patience_ms))],
+            pass_fds=(control, folder, host),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -91,4 +123,5 @@ def _spawn(control: int, stderr: int) -> subprocess.Popen[bytes]:
             cwd="/",
         )
     finally:
+        os.close(host)
         os.close(folder)

@@ -46,6 +46,8 @@ class RunExecution:
         self._is_listening = False
         self._rest_until: float | None = None
         self._resize = resize
+        self._waits = 0
+        """How many tasks wait for this run now."""
 
     async def wait_shortly(self) -> bool:
         with anyio.move_on_after(_SHORT_SECONDS):
@@ -72,6 +74,13 @@ class RunExecution:
         await self._wait()
 
     async def _wait(self) -> None:
+        self._waits += 1
+        try:
+            await self._wait_readable()
+        finally:
+            self._waits -= 1
+
+    async def _wait_readable(self) -> None:
         if self._rest_until is not None:
             with anyio.move_on_after(self._rest_until - time.monotonic()):
                 await anyio.wait_readable(self._io.fileno())
@@ -149,7 +158,8 @@ class RunExecution:
                 while not self._io.is_answered:
                     await self._wait()
                     self._io.step()
-        anyio.notify_closing(self._io.fileno())
+        if self._waits:
+            anyio.notify_closing(self._io.fileno())
         self._io.close()
         return self._io.is_answered and not self._io.is_lost
 

@@ -39,7 +39,8 @@ class RunIO:
         """Bytes left in each pipe from a program that has ended. Other processes may still write to the pipe."""
         self._unsent: dict[bytes, None] = {}
         """Commands for which a guest that does not read has no room, each once; they are sent when it reads again."""
-        self._epoll = select.epoll()
+        self._epoll: select.epoll | None = None
+        """Of all that is watched, once that is more than the reply: most runs are over before it is."""
         self._stdin: StdinWriter | None = None
         self._is_listening = False
         self.input = descriptors.input
@@ -51,22 +52,34 @@ class RunIO:
         self.usage: dict[str, Any] | None = None
         """The resource usage of an idle session, when it was requested."""
         self.output_exceeded = False
-        self._epoll.register(self._reply, select.EPOLLIN)
         if self._link:
-            self._epoll.register(self._link, select.EPOLLIN)
+            self._watched().register(self._link, select.EPOLLIN)
         if self.input is not None and stdin is not None:
             self._stdin, self.input = StdinWriter(self.input, stdin), None
-            self._stdin.start(self._epoll)
+            self._stdin.start(self._watched())
+
+    def _watched(self) -> select.epoll:
+        if self._epoll is None:
+            self._epoll = select.epoll()
+            if not self.is_answered:
+                self._epoll.register(self._reply, select.EPOLLIN)
+        return self._epoll
 
     def listen(self) -> None:
         """Wake up for output from now on, and not only for the end."""
         self._is_listening = True
+        if self._epoll is None and self._has_all_output:
+            return
         for descriptor in self._streams:
-            self._epoll.register(descriptor, select.EPOLLIN)
+            self._watched().register(descriptor, select.EPOLLIN)
 
     def fileno(self) -> int:
-        """Readable whenever `step` has something to do."""
-        return self._epoll.fileno()
+        """Readable whenever `step` has something to do. Another one after `listen`."""
+        return self._reply.fileno() if self._epoll is None else self._epoll.fileno()
+
+    @property
+    def _has_all_output(self) -> bool:
+        return self.is_answered and self._is_direct
 
     @property
     def is_done(self) -> bool:
@@ -75,10 +88,12 @@ class RunIO:
     @property
     def is_ending(self) -> bool:
         """The program is over and what it wrote last is here: a bounded rest that needs no waiting."""
-        return self.is_answered and bool(self._epoll.poll(0, 1))
+        return self.is_answered and (self._epoll is None or bool(self._epoll.poll(0, 1)))
 
     def step(self) -> list[Output]:
         """Take what is there, at most one chunk of each stream."""
+        if self._epoll is None:
+            return self._step_alone()
         outputs: list[Output] = []
         for descriptor, events in self._epoll.poll(0):
             if descriptor == self._reply.fileno():
@@ -93,6 +108,15 @@ class RunIO:
             elif self._stdin:
                 self._stdin.step(descriptor)
         return outputs
+
+    def _step_alone(self) -> list[Output]:
+        """Without an epoll object there is a reply to wait for, or the last output of a program that has ended."""
+        if not self.is_answered:
+            with suppress(BlockingIOError):
+                self._read_reply(self._reply)
+        elif self._is_listening:
+            return [output for descriptor in list(self._streams) for output in self._read_stream(descriptor)]
+        return []
 
     def _read_stream(self, descriptor: int) -> list[Output]:
         stream, rest = self._streams[descriptor], self._rest.get(descriptor)
@@ -131,7 +155,7 @@ class RunIO:
         self.kill()
 
     def _drop_stream(self, descriptor: int) -> None:
-        if self._is_listening:
+        if self._is_listening and self._epoll is not None:
             self._epoll.unregister(descriptor)
         self._close_stream(descriptor)
 
@@ -144,7 +168,7 @@ class RunIO:
     def _read_link(self, link: socket.socket) -> None:
         """The terminal comes before the program starts; when it does not, there is an answer that says why."""
         _, ancillary, _, _ = link.recvmsg(16, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
-        self._epoll.unregister(link)
+        self._watched().unregister(link)
         for level, kind, payload in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 terminal, *others = array.array("i", payload)
@@ -153,11 +177,11 @@ class RunIO:
                 self._streams[terminal] = 1
                 self.input = terminal
                 if self._is_listening:
-                    self._epoll.register(terminal, select.EPOLLIN)
+                    self._watched().register(terminal, select.EPOLLIN)
 
     def _read_reply(self, reply: socket.socket) -> None:
         try:
-            data = reply.recv(_CHUNK_BYTES)
+            data = reply.recv(_CHUNK_BYTES, socket.MSG_DONTWAIT)
         except ConnectionResetError:
             # It did not read our last command before it answered; the answer comes after this error, if there is one.
             data = reply.recv(_CHUNK_BYTES)
@@ -167,7 +191,8 @@ class RunIO:
             return
         self.answer, self.is_answered = message, True
         self._unsent.clear()
-        self._epoll.unregister(reply)
+        if self._epoll is not None:
+            self._epoll.unregister(reply)
         if self._is_direct:
             self._bound_rest()
 
@@ -176,7 +201,8 @@ class RunIO:
         if not self.is_answered:
             self.is_answered = self.is_lost = True
             self._unsent.clear()
-            self._epoll.unregister(self._reply)
+            if self._epoll is not None:
+                self._epoll.unregister(self._reply)
         for descriptor in list(self._streams):
             self._close_stream(descriptor)
 
@@ -196,7 +222,7 @@ class RunIO:
         if self._unsent or not self._is_sent(data):
             self._unsent.pop(data, None)
             self._unsent[data] = None
-            self._epoll.modify(self._reply, select.EPOLLIN | select.EPOLLOUT)
+            self._watched().modify(self._reply, select.EPOLLIN | select.EPOLLOUT)
 
     def _is_sent(self, data: bytes) -> bool:
         try:
@@ -213,7 +239,7 @@ class RunIO:
             if not self._is_sent(data):
                 return
             del self._unsent[data]
-        self._epoll.modify(self._reply, select.EPOLLIN)
+        self._watched().modify(self._reply, select.EPOLLIN)
 
     def close_input(self) -> None:
         """The program sees the end of its input."""
@@ -226,7 +252,8 @@ class RunIO:
             self._stdin.close()
         self.close_input()
         self._unsent.clear()
-        self._epoll.close()
+        if self._epoll is not None:
+            self._epoll.close()
         self._reply.close()
         if self._link:
             self._link.close()

@@ -40,6 +40,7 @@ class GuestSandbox:
         without_python: Callable[[], Exception] | None = None,
         image_digest: str | None = None,
         shares_listeners: bool = False,
+        closes_at_once: bool = True,
         is_direct: bool = True,
     ) -> None:
         """`languages` are those that the sandbox may have; which ones it has, only the guest knows.
@@ -55,6 +56,7 @@ class GuestSandbox:
         self._is_used = False
         self.report, self.languages = report, languages
         self.image_digest, self.shares_listeners = image_digest, shares_listeners
+        self.closes_at_once = closes_at_once
 
     def keep_tmp(self) -> None:
         self._keeps_tmp = True

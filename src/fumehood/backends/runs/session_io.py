@@ -79,7 +79,7 @@ class SessionIO(RunIO):
     def _give_up(self, link: socket.socket) -> None:
         """It has ended, or its program has closed or misused the link; the cell finds out and says which."""
         self.is_broken = True
-        self._epoll.unregister(link)
+        self._watched().unregister(link)
         self._stop_excess()
 
     def _take_next(self, size: int) -> bool:

@@ -6,19 +6,26 @@ reason, the kernel ends all its runs. This is how a new process becomes one; `se
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
+import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from ..contract import wire
 from ..contract.cell_spec import CellSpec
-from ..contract.limits import NO_CORE_DUMP, UID_RANGE
+from ..contract.limits import NO_CORE_DUMP, PRESTART_SECONDS, UID_RANGE
+from ..contract.preload import ASK_THE_MACHINE, USUAL_MODULES
 from ..isolation import kernel, rootfs
 from ..isolation.steps import StepError, step
 from ..isolation.users import map_own_user, user_namespace
+from ..program import start
+from ..program.fork_hooks import ForkHooks
+from .machine_code import WAITER, executable
 from .service import Cell
 
 # No cgroup namespace: from inside of one, the cell could not move runs into the groups beside its own.
@@ -26,12 +33,14 @@ _NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _HOSTNAME = "sandbox"
 
 
-def main(control_descriptor: int) -> NoReturn:
+def main(control_descriptor: int, host: int, hooks: ForkHooks) -> NoReturn:
+    """`host` is a descriptor of the process that started us; `hooks` were put aside from the first import on."""
     control = socket.socket(fileno=control_descriptor)
     # It had to be inheritable to get here; from here on nothing that is executed gets it.
     control.set_inheritable(False)
     try:
-        spec = _receive_spec(control)
+        _import_ahead()
+        spec = _receive_spec(control, host)
         if spec is None:
             os._exit(0)
         _forget_the_host(spec)
@@ -42,7 +51,7 @@ def main(control_descriptor: int) -> NoReturn:
         if cell:
             _wait_for(cell, control)
         kernel.die_with_parent()
-        Cell(control, spec).serve()
+        Cell(control, spec, hooks).serve()
     except StepError as error:
         wire.send(control, error.as_message())
     except BaseException as error:
@@ -52,8 +61,21 @@ def main(control_descriptor: int) -> NoReturn:
         os._exit(1)
 
 
-def _receive_spec(control: socket.socket) -> CellSpec | None:
-    """None when the host does without us. Descriptors come with it; it names them by their places."""
+def _import_ahead() -> None:
+    """What every cell will need. Objects from before are not looked at again when the cell collects its garbage."""
+    for name in USUAL_MODULES:
+        if name not in ASK_THE_MACHINE:
+            start.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def _receive_spec(control: socket.socket, host: int) -> CellSpec | None:
+    """None when the host does without us, or is gone. Descriptors come with it; it names them by their places."""
+    ready, _, _ = select.select([control, host], [], [], PRESTART_SECONDS)
+    os.close(host)
+    if control not in ready:
+        return None
     message, descriptors = wire.receive(control)
     if message is None:
         return None
@@ -122,5 +144,9 @@ def _wait_for(cell: int, control: socket.socket) -> NoReturn:
     """The process that the host started: it stays only to be waited for."""
     control.close()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    with suppress(OSError):  # a system that executes nothing from memory: then an interpreter waits
+        program = os.memfd_create("waiter", os.MFD_CLOEXEC)
+        os.write(program, executable(os.uname().machine, WAITER))
+        os.execve(program, ["cell"], {})
     _, status = os.waitpid(cell, 0)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

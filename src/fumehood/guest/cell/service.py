@@ -23,8 +23,9 @@ from ..isolation.seccomp import build_filter
 from ..isolation.steps import StepError, step
 from ..isolation.syscall_filter import install_filter
 from ..program import start
+from ..program.fork_hooks import ForkHooks
 from ..program.preload import preload, take_out_of_sight
-from . import reaper
+from .machine_code import REAPER, executable
 from .supervision import Forker, Run
 
 _REAPER = f"{RUN_FOLDER}/reaper"
@@ -36,9 +37,10 @@ _BUSY_SECONDS = 0.02
 class Cell:
     """The cell's loop. Single-threaded: it forks."""
 
-    def __init__(self, control: socket.socket, spec: CellSpec) -> None:
+    def __init__(self, control: socket.socket, spec: CellSpec, hooks: ForkHooks) -> None:
         self._control = control
         self._spec = spec
+        self._fork_hooks = hooks
         self._standbys: list[Run] = []
         self._runs: list[Run] = []
         self._by_descriptor: dict[int, Run] = {}
@@ -66,8 +68,8 @@ class Cell:
         with step("mounting the cell's folders"):
             rootfs.mount_proc()
             rootfs.open_workspaces()
-            rootfs.write_executable(_REAPER, reaper.executable(os.uname().machine))
-        interpreter = start.GuestInterpreter(self._spec["environment"], self._spec["module_path"])
+            rootfs.write_executable(_REAPER, executable(os.uname().machine, REAPER))
+        interpreter = start.GuestInterpreter(self._spec["environment"], self._spec["module_path"], self._fork_hooks)
         self._ours = take_out_of_sight()
         with rootfs.scratch():
             preload(interpreter, self._spec["preload"])

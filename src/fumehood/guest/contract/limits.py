@@ -14,6 +14,8 @@ MOST_TERMINALS = 64
 # Version 1 of cgroups counts the buffers of internet sockets apart, and only when they have a limit of their own: this
 # part of the limit on memory, on top of it.
 SOCKET_PART_OF_MEMORY = 4
+# An interpreter that waits for the specification of a cell ends by itself after this.
+PRESTART_SECONDS = 60.0
 # So many runs of a container start at once without taking from the number of processes that programs may have.
 SUPERVISORS = 4
 

@@ -45,7 +45,11 @@ def receive(channel: socket.socket) -> tuple[Message | None, list[int]]:
     if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
         close_all(descriptors)
         raise ValueError("a message on the control channel was larger than the protocol allows")
-    return json.loads(data), descriptors
+    try:
+        return json.loads(data), descriptors
+    except (ValueError, RecursionError) as error:
+        close_all(descriptors)
+        raise ValueError("a message on the control channel is not JSON") from error
 
 
 def close_all(descriptors: list[int] | tuple[int, ...]) -> None:
@@ -57,8 +61,9 @@ def sealed_file(header: Message, body: bytes) -> int:
     """A sealed memory file, which cannot be changed any more: one line of JSON, then the body as it is."""
     descriptor = os.memfd_create("request", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        with open(descriptor, "wb", closefd=False) as stream:
-            stream.write(json.dumps(header).encode() + b"\n" + body)
+        pending = memoryview(json.dumps(header).encode() + b"\n" + body)
+        while pending:
+            pending = pending[os.write(descriptor, pending) :]
         seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
     except BaseException:

@@ -14,6 +14,7 @@ import signal
 import site
 import socket
 import sys
+import threading
 import time
 import types
 from importlib.machinery import SourceFileLoader
@@ -27,6 +28,7 @@ from ..contract import frames
 from ..contract.paths import RUN_FOLDER, TRUST_FILE, WORKSPACE
 from ..isolation.descriptors import keep_only
 from . import randomness, session, shutdown, terminal, toolchain
+from .fork_hooks import ForkHooks
 from .source import text_of
 from .streams import open_streams
 
@@ -50,7 +52,7 @@ class PreloadError(Exception):
 class GuestInterpreter:
     """What the cell knows of its interpreter and every run needs to know."""
 
-    def __init__(self, environment: dict[str, str], module_path: list[str]) -> None:
+    def __init__(self, environment: dict[str, str], module_path: list[str], hooks: ForkHooks) -> None:
         """Make this interpreter look like a new one, as far as that is the same for every run."""
         os.umask(0o022)
         os.environ.clear()
@@ -63,26 +65,20 @@ class GuestInterpreter:
         site.setcopyright()
         site.sethelper()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        self._fork_hooks: list[dict[str, Any]] = []
+        self._fork_hooks = hooks
         self.run_folder = RUN_FOLDER
 
     def preload(self, modules: list[str]) -> None:
-        """Import ahead of time. What they want done after a fork is put aside: it is for the program's forks."""
-        register, os.register_at_fork = os.register_at_fork, self._put_aside
-        try:
-            for name in modules:
-                _import(name)
-        finally:
-            os.register_at_fork = register
+        """Imports ahead of time. Nothing is imported after that but by the program."""
+        for name in modules:
+            import_module(name)
+        self._fork_hooks.release()
         self._last_module = next(reversed(sys.modules))
-
-    def _put_aside(self, **hooks: Any) -> None:
-        self._fork_hooks.append(hooks)
 
     def wake(self) -> None:
         """In a run: what has to be different in every one."""
-        for hooks in self._fork_hooks:
-            os.register_at_fork(**hooks)
+        self._fork_hooks.register()
+        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
         randomness.renew()
 
     def rehearse(self) -> None:
@@ -152,7 +148,7 @@ def _own_folders(first: str, environment: dict[str, str]) -> list[str]:
     return [first, *(others.split(":") if others else ())]
 
 
-def _import(name: str) -> None:
+def import_module(name: str) -> None:
     try:
         __import__(name)
     except (Exception, SystemExit) as error:

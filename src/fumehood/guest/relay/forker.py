@@ -21,6 +21,7 @@ from ..contract.relay_spec import RelaySpec
 from ..isolation import kernel
 from ..isolation.steps import StepError, step
 from ..program import start
+from ..program.fork_hooks import ForkHooks
 from ..program.preload import preload, take_out_of_sight
 from . import process_group, scratch, supervisor
 from .isolation import RelayIsolation, acting_as
@@ -45,7 +46,7 @@ class RelayForker:
 
     def __init__(self, control: socket.socket, spec: RelaySpec) -> None:
         self._control = control
-        self._interpreter = start.GuestInterpreter(spec["environment"], spec["module_path"])
+        self._interpreter = start.GuestInterpreter(spec["environment"], spec["module_path"], ForkHooks())
         self._ours = take_out_of_sight()
         preload(self._interpreter, spec["preload"])
         with step("preparing the isolation of runs"):

@@ -222,7 +222,8 @@ class Service:
             _, ancillary, _, _ = link.recvmsg(16, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
         for level, kind, payload in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                (descriptor,) = array.array("i", payload)
+                descriptor, *others = array.array("i", payload)  # there is room for two
+                wire.close_all(others)
                 self._channels.connect(number, descriptor, os.dup(descriptor))
                 self._send({"do": "terminal", "channel": number}, b"")
                 return

@@ -9,10 +9,11 @@ import sys
 import pytest
 
 from fumehood.backends.native.backend import NativeBackend
-from fumehood.backends.native.prestart import Prestart, start_interpreter
+from fumehood.backends.native.prestart import Prestart, PrestartedInterpreter, start_interpreter
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import wire
-from fumehood.policy import Policy
+from fumehood.guest.contract.limits import PRESTART_SECONDS
+from fumehood.policy import Policy, Resources
 from fumehood.sandbox.output import record
 from fumehood.sandbox.request import make_request
 
@@ -60,17 +61,18 @@ def test_one_that_is_told_nonsense_says_so_and_ends() -> None:
     begun.abandon()
 
 
+class DyingPrestart(Prestart):
+    def take(self) -> PrestartedInterpreter:
+        self.take = super().take
+        taken = super().take()
+        taken.process.kill()
+        return taken
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize("wait", [True, False])
-async def test_one_that_has_died_is_a_clear_error_and_the_next_try_works(wait: bool) -> None:
-    prestart = Prestart()
-    prestart.start()
-    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
-    begun.process.kill()
-    if wait:
-        begun.process.wait()
+async def test_one_that_dies_when_it_is_taken_is_a_clear_error_and_the_next_try_works() -> None:
     backend = NativeBackend()
-    backend.use_prestart(prestart)
+    backend.use_prestart(DyingPrestart())
     try:
         with pytest.raises(StepFailedError, match="it ended before it was ready"):
             async with backend.open(Policy(), None):
@@ -79,6 +81,65 @@ async def test_one_that_has_died_is_a_clear_error_and_the_next_try_works(wait: b
             pass
     finally:
         backend.close()
+
+
+def test_one_that_has_died_is_not_taken() -> None:
+    prestart = Prestart()
+    prestart.start()
+    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
+    begun.process.kill()
+    begun.process.wait()
+    taken = prestart.take()
+    assert taken is not begun
+    assert taken.process.poll() is None
+    taken.abandon()
+
+
+def test_one_that_may_end_by_itself_any_moment_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    prestart = Prestart()
+    prestart.start()
+    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
+    old = begun.started + PRESTART_SECONDS - 5
+    monkeypatch.setattr("fumehood.backends.native.prestart.time.monotonic", lambda: old)
+    taken = prestart.take()
+    assert taken is not begun
+    assert begun.process.poll() is not None
+    taken.abandon()
+
+
+@pytest.mark.anyio
+async def test_after_a_cell_there_is_one_for_the_next_policy_and_closing_ends_it() -> None:
+    backend = NativeBackend()
+    (early,) = [backend._pool.prestart._early]  # pyright: ignore[reportPrivateUsage]
+    try:
+        async with backend.open(Policy(), None):
+            (begun,) = early
+        async with backend.open(Policy(resources=Resources(processes=20)), None):
+            (next_one,) = early
+            assert begun.process.poll() is None, "it is the cell of the second policy now"
+            assert next_one is not begun
+    finally:
+        backend.close()
+    assert begun.process.poll() is not None
+    assert next_one.process.poll() is not None
+
+
+@pytest.mark.anyio
+async def test_a_command_that_gave_its_own_gets_no_other() -> None:
+    backend, prestart = NativeBackend(), Prestart()
+    backend.use_prestart(prestart)
+    try:
+        async with backend.open(Policy(), None):
+            assert not prestart._early  # pyright: ignore[reportPrivateUsage]
+    finally:
+        backend.close()
+
+
+def test_a_patient_one_begins_as_soon_as_it_is_needed() -> None:
+    begun = start_interpreter(patience_seconds=60)
+    begun.control.close()
+    assert begun.process.wait(30) == 0
+    os.close(begun.stderr)
 
 
 def test_it_holds_nothing_of_its_hosts() -> None:

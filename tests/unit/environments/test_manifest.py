@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.environments.seal import seal
+from fumehood.environments.manifest import seal
 from fumehood.errors import StepFailedError
 from fumehood.host.folders import remove_folder
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumehood.backends.java import find_names
+from fumehood.backends.languages import find_names
 
 MAIN = "public static void main(String[] args) { }"
 SOURCES = {

@@ -1,0 +1,61 @@
+"""What every backend refuses and reports alike. Pure.
+
+A control without a mechanism is an error, never ignored. The gateway behind the listeners is the same for all backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from fumehood.backends import executables
+from fumehood.backends.interface import Enforcement
+from fumehood.errors import UnenforceableError
+from fumehood.policy import Policy, controls
+
+ALONE = "network namespace with a loopback device only"
+# Each is a descriptor in every run and in the gateway.
+MOST_PORTS = 256
+
+
+def refuse_unknown(policy: Policy, enforced: Collection[str], backend: str) -> None:
+    """Raises for the first control that is neither in `enforced` nor below one that is."""
+    for control in controls(policy):
+        if not any(control == known or control.startswith(known + ".") for known in enforced):
+            raise UnenforceableError(
+                control,
+                backend=backend,
+                reason="this backend has no mechanism for it",
+                remedy="Remove it from the policy.",
+            )
+
+
+def refuse_too_many_ports(policy: Policy, backend: str) -> None:
+    ports = {port for rule in policy.network.allow for port in rule.ports}
+    if len(ports) > MOST_PORTS:
+        raise UnenforceableError(
+            "network.allow",
+            backend=backend,
+            reason=f"the rules name {len(ports)} ports, and a sandbox can listen on {MOST_PORTS}",
+            remedy="Name fewer ports.",
+        )
+
+
+def refuse_partial(policy: Policy, entries: Iterable[Enforcement], backend: str, remedy: str) -> None:
+    """Raises under a strict policy for the first control that is enforced in part."""
+    for entry in entries:
+        if entry.partial and policy.strict:
+            raise UnenforceableError(
+                entry.control,
+                backend=backend,
+                reason=f"strict is on and here it is only {entry.mechanism}",
+                remedy=executables.REMEDY if entry.control == "commands" else remedy,
+            )
+
+
+def report_network(policy: Policy, listeners: str) -> Iterator[Enforcement]:
+    """`listeners` is how what goes out reaches the gateway."""
+    yield Enforcement("network", ALONE)
+    if policy.network.allow:
+        yield Enforcement("network.allow", f"egress gateway of the host, the only way out, by {listeners}")
+    if policy.secrets:
+        yield Enforcement("secrets", "put into requests by the egress gateway; their values never enter the sandbox")
