@@ -108,4 +108,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'fumehood' has no attribute {name!r}")
-    return getattr(import_module(f"fumehood.{_HOME_OF[name]}"), name)
+    value = globals()[name] = getattr(import_module(f"fumehood.{_HOME_OF[name]}"), name)
+    return value

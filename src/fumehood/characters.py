@@ -16,6 +16,7 @@ _VARIATION = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _AS_PICTURE = "\ufe0f"  # behind an emoji
 # Control, format (direction, width, tags), surrogates, private use, unassigned, line and paragraph separators.
 _HIDDEN_KINDS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _COMBINING_KINDS = frozenset({"Mn", "Me", "Mc"})
 # Letters, marks, numbers, punctuation and symbols, by the first letter of the kind; and spaces.
 _HARMLESS_KINDS = "LMNPS"
@@ -35,6 +36,11 @@ def is_hidden(character: str) -> bool:
 def is_combining(character: str) -> bool:
     """Drawn onto the character before it."""
     return unicodedata.category(character) in _COMBINING_KINDS
+
+
+def reorders(character: str) -> bool:
+    """Written from right to left: a terminal that knows of that shows what stands around it in another order, too."""
+    return unicodedata.bidirectional(character) in _RIGHT_TO_LEFT
 
 
 def columns(character: str) -> int:
@@ -62,7 +68,7 @@ def neutralise(text: str) -> str:
 
 def visible(character: str) -> str:
     """A character as an approver sees it: no two look the same, and our own marks are shown by number too."""
-    if is_hidden(character) or is_combining(character) or character in _MARKS:
+    if is_hidden(character) or is_combining(character) or character in _MARKS or reorders(character):
         return by_number(character)
     return character
 

@@ -63,6 +63,7 @@ COMMANDS = (
     Command("approvals", "fumehood.cli.approvals", "calls that wait for an approval, and the answer to them"),
     Command("env", "fumehood.cli.env", "list, build or remove the packages that policies name"),
     Command("image", "fumehood.cli.image", "build, list, inspect or remove images for containers"),
+    Command("keeper", "fumehood.cli.keeper.command", "the process that makes `hood run` quick: is it there, end it"),
     Command("gc", "fumehood.cli.gc", "remove what dead processes left behind"),
     Command("bench", "fumehood.cli.bench", "what a sandboxed run costs, side by side with plain python"),
     Command("completion", "fumehood.cli.completion", "print the completion script for a shell"),

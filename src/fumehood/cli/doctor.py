@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import get_args
+
+import anyio
 
 from fumehood.backends.docker.backend import examine as examine_containers
 from fumehood.backends.native.doctor import Diagnosis, MechanismCheck, MechanismState, examine
@@ -15,9 +18,43 @@ from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser
 from fumehood.cli.output import BOLD, COLUMNS, DIM, GREEN, RED, YELLOW, paint, wrapped
-from fumehood.cli.smoke_test import SmokeTest, run_smoke_test
-from fumehood.errors import UnenforceableError
+from fumehood.errors import FumehoodError, UnenforceableError
 from fumehood.policy import Policy
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+
+_PROGRAM = "print(6 * 7)"
+_EXPECTED = "42\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SmokeTest:
+    """Its result, with the time of the first run (`cold_ms`) and of another one (`warm_ms`)."""
+
+    works: bool
+    detail: str = ""
+    cold_ms: float = 0.0
+    warm_ms: float = 0.0
+    enforcement: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def run_smoke_test() -> SmokeTest:
+    try:
+        return anyio.run(_try)
+    except (FumehoodError, OSError) as error:
+        return SmokeTest(works=False, detail=str(error))
+
+
+async def _try() -> SmokeTest:
+    started = time.perf_counter()
+    async with AsyncSandbox() as box:
+        first = await box.run(_PROGRAM)
+        cold_ms = (time.perf_counter() - started) * 1000
+        second = await box.run(_PROGRAM)
+        warm_ms = (time.perf_counter() - started) * 1000 - cold_ms
+        works = first.stdout == second.stdout == _EXPECTED
+        detail = "" if works else f"it printed {first.stdout!r} and then {second.stdout!r}; {first.stderr}"
+        return SmokeTest(works, detail, cold_ms, warm_ms, box.enforcement)
+
 
 _COLOURS = {
     MechanismState.WORKS: GREEN,

@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import NoReturn
 
 from fumehood import __version__
@@ -28,17 +29,20 @@ examples:
 
 def run_process() -> NoReturn:
     """The whole life of the process; skips the interpreter's slow end once everything of ours is closed."""
-    _open_missing_streams()
-    warnings.showwarning = _show_warning
-    code = run_command(sys.argv[1:])
+    show_dangers()
+    code = flush(run_command(sys.argv[1:]))
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # os._exit would skip them
-    code = _flush(code)
     os._exit(code)
 
 
 def run_command(arguments: list[str]) -> int:
+    return explained(lambda: _dispatch(arguments))
+
+
+def explained(action: Callable[[], int]) -> int:
+    """The exit code of an action. An exception becomes a line and an exit code."""
     try:
-        return _dispatch(arguments)
+        return action()
     except SystemExit as error:  # argparse has said what there was to say
         return error.code if isinstance(error.code, int) else 0
     except KeyboardInterrupt:
@@ -56,6 +60,12 @@ def run_command(arguments: list[str]) -> int:
         what = "system error" if isinstance(error, OSError) else f"internal error: {type(error).__name__}"
         say(f"{what}: {error}. Set HOOD_DEBUG=1 to see the traceback.")
         return exitcodes.OWN_FAILURE
+
+
+def show_dangers() -> None:
+    """Every danger once from now on, also one that was shown before."""
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("default", DangerousPolicyWarning)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
@@ -111,16 +121,7 @@ def _is_debugging() -> bool:
     return os.environ.get("HOOD_DEBUG", "") not in ("", "0")
 
 
-def _open_missing_streams() -> None:
-    """A standard stream that is closed would give its number to the next file that we open."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-
-
-def _flush(code: int) -> int:
+def flush(code: int) -> int:
     """Print's buffer is ours to empty; a reader that has gone away is not an error worth words."""
     try:
         if sys.stdout:

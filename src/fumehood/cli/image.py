@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from fumehood.backends.docker.engine import ImageFacts
-from fumehood.backends.docker.image_reference import image_of
+from fumehood.backends.docker.labels import image_of
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes
 from fumehood.cli.arguments import Parser

@@ -1,4 +1,4 @@
-"""`hood policy check | show | diff | reference | test | explain`: what policies say, before anything runs by them."""
+"""`hood policy`: what policies say, before anything runs by them, and what can be written in them."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ def build_parser() -> argparse.ArgumentParser:
         "reference", help="every key, its default and its meaning", description="Every key of a policy file."
     )
     reference.set_defaults(act=_reference)
+    schema = verbs.add_parser(
+        "schema", help="a JSON schema, for editors", description="Print the JSON schema of policy files, for editors."
+    )
+    schema.set_defaults(act=_schema)
     policy_tests.add_parser(verbs)
     policy_explanation.add_parser(verbs)
     return parser
@@ -70,6 +74,13 @@ def _reference(chosen: Arguments) -> int:
     from fumehood.policy.reference import write_reference
 
     print(write_reference(), end="")
+    return 0
+
+
+def _schema(chosen: Arguments) -> int:
+    from fumehood.policy.reference import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
     return 0
 
 

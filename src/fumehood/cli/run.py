@@ -7,6 +7,8 @@ import fcntl
 import json
 import os
 import signal
+from dataclasses import dataclass
+from functools import cache
 
 from fumehood.backends.languages import LANGUAGES
 from fumehood.backends.native.prestart import Prestart
@@ -16,6 +18,7 @@ from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.artifacts import ArtifactSaver, check_folder, let_out
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
+from fumehood.cli.keeper.start import start_at_exit
 from fumehood.cli.output import say
 from fumehood.cli.program import ProgramSource, read_program
 from fumehood.cli.runner import Job, run_live, run_silently
@@ -55,6 +58,7 @@ class Arguments(overrides.Arguments):
     learn: bool
 
 
+@cache
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hood run", usage=_USAGE, description="Run a program in a fresh sandbox.", epilog=_DETAILS)
     parser.unknown_option_advice = " (the program's own options come after `--`)"
@@ -74,7 +78,23 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the command line and the policy ask for. Nothing has been written yet, and no standard stream been read."""
+
+    chosen: Arguments
+    words: list[str]
+    """The program's arguments."""
+    policy: Policy
+
+
 def execute(arguments: list[str], prestart: Prestart) -> int:
+    task = read_task(arguments)
+    start_at_exit()
+    return perform(task, prestart, Interruption())
+
+
+def read_task(arguments: list[str]) -> Task:
     ours, theirs = split(arguments)
     parser = build_parser()
     chosen, words = parser.parse_known_args(ours, namespace=Arguments())
@@ -82,13 +102,18 @@ def execute(arguments: list[str], prestart: Prestart) -> int:
         parser.error("--learn prints a policy and --json a result; use one of them")
     if chosen.session and (words or theirs):
         parser.error("a session has no arguments; leave --session or the arguments out")
+    policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    return Task(chosen, [*words, *theirs], policy)
+
+
+def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
+    chosen, policy = task.chosen, task.policy
     program = read_program(chosen.file, chosen.code, chosen.language)
     check_folder(chosen.out, may_hold_files=chosen.overwrite)
-    policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
     use_prestart(policy, prestart)
     options: RunOptions = {"language": program.language}
     if not chosen.session:
-        options |= {"args": [*words, *theirs], "name": program.name, "stdin": _stdin(program)}
+        options |= {"args": task.words, "name": program.name, "stdin": _stdin(program)}
         options |= {"env": overrides.environment(chosen.env, os.environ)}
     job = Job(
         policy,
@@ -98,7 +123,6 @@ def execute(arguments: list[str], prestart: Prestart) -> int:
         ArtifactSaver(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
         chosen.learn,
     )
-    interruption = Interruption()
     try:
         if chosen.json:
             result = run_silently(job, interruption)

@@ -27,7 +27,7 @@ from fumehood.audit.records import Entry, read_record
 from fumehood.characters import width_of
 from fumehood.cli import exitcodes
 from fumehood.cli.audit import words
-from fumehood.cli.audit.shown import Shown
+from fumehood.cli.audit.words import Shown
 from fumehood.cli.entry import run_command
 
 WIDTH = 80

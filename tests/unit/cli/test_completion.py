@@ -42,7 +42,7 @@ def test_options_and_their_values_are_completed(script: str) -> None:
 
 
 def test_verbs_of_a_command_are_completed(script: str) -> None:
-    assert complete(script, "policy", "s") == ["show"]
+    assert complete(script, "policy", "s") == ["show", "schema"]
     assert complete(script, "policy", "check", "--") == ["--help", "--strict"]
 
 

@@ -13,7 +13,7 @@ from fumehood.backends.native.doctor.cgroups import explain_absence, version_of
 from fumehood.backends.native.doctor.checks import AFTER_CGROUPS, BEFORE_CGROUPS, judge
 from fumehood.backends.native.doctor.diagnosis import KernelSettings, explain, read_settings
 from fumehood.cli import doctor
-from fumehood.cli.smoke_test import SmokeTest
+from fumehood.cli.doctor import SmokeTest
 from fumehood.guest.probe import PROBES, ProbeAnswer
 
 PLAIN = KernelSettings(

@@ -114,7 +114,7 @@ def test_an_attempt_is_explained_as_json(capsys: pytest.CaptureFixture[str]) -> 
         (["p.yaml", "fly away"], "'fly away' is not an attempt; write one such as"),
         (["p.yaml", "connect example.com"], "must be host:port, such as api.github.com:443"),
         (["none.yaml", "read /x"], "none.yaml: cannot be read: there is no such file"),
-        (["p.yaml"], "the following arguments are required: ATTEMPT"),
+        (["p.yaml"], "which attempt?"),
         (["p.yaml", "read /\x1b[2J"], "must not contain control or invisible characters"),
     ],
 )
@@ -126,3 +126,38 @@ def test_what_makes_no_sense_is_one_clear_line(
     assert reason in said
     assert said.count("\n") == 1
     assert "\x1b" not in said
+
+
+def test_a_key_is_explained_with_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["policy", "explain", "resources.processes"]) == 0
+    assert capsys.readouterr().out == (
+        "resources.processes\n"
+        "  takes   whole number\n"
+        "  default 64\n"
+        "  does    How many processes and threads a run may have at a time.\n"
+    )
+
+
+def test_a_section_is_explained_with_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["policy", "explain", "audit"]) == 0
+    shown = capsys.readouterr().out
+    assert "  takes   mapping, with the keys below\n" in shown
+    assert "\naudit.durability (written, synced; default written)\n  written survives" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_key_is_explained_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["policy", "explain", "filesystem.workspace", "--json"]) == 0
+    workspace, size = json.loads(capsys.readouterr().out)
+    assert (workspace["key"], size["key"]) == ("filesystem.workspace", "filesystem.workspace.size")
+    assert (size["takes"], size["default"]) == ("size", None)
+
+
+def test_a_wrong_key_gets_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["policy", "explain", "resources.memry"]) == 2
+    assert "did you mean resources.memory?" in capfd.readouterr().err
+
+
+def test_a_file_without_an_attempt_gets_an_example_of_one(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["policy", "explain", "p.yaml"]) == 2
+    assert "which attempt? Such as: hood policy explain p.yaml 'connect" in capfd.readouterr().err

@@ -21,8 +21,7 @@ from fumehood.agents.events import (
     TextDelta,
     ThoughtDelta,
 )
-from fumehood.agents.result import TaskResult
-from fumehood.agents.stop_reason import Stop
+from fumehood.agents.result import Stop, TaskResult
 from fumehood.characters import neutralise, one_line
 from fumehood.cli.output import BOLD, DIM, GREEN, RED, YELLOW, paint, say
 from fumehood.policy import format_size

@@ -13,8 +13,7 @@ import anyio.to_thread
 
 from fumehood.agents import ApprovalSettings, AssistantAgent
 from fumehood.agents.events import CallReturned, TaskEnded, TaskEvent
-from fumehood.agents.result import TaskResult
-from fumehood.agents.stop_reason import Stop
+from fumehood.agents.result import Stop, TaskResult
 from fumehood.cli import exitcodes
 from fumehood.cli.agent.options import Arguments, load_state, make_agent, save_state
 from fumehood.cli.agent.renderers import JsonLines, Renderer, Screen

@@ -13,7 +13,7 @@ from fumehood.audit.store import Query
 from fumehood.characters import one_line
 from fumehood.cli.audit import words
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, place, query
-from fumehood.cli.audit.shown import Shown, text_lines
+from fumehood.cli.audit.words import Shown, text_lines
 from fumehood.cli.output import BOLD, DIM, paint
 from fumehood.errors import UsageError
 

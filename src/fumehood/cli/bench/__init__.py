@@ -18,14 +18,14 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from fumehood.audit import location
-from fumehood.cli.bench import runs, sessions
+from fumehood.cli.bench import keepers, runs, sessions
 from fumehood.cli.bench.measurement import Row
 
 Group = Callable[[int], AsyncIterator[Row]]
 
 GROUPS: dict[str, Group] = {
     "runs": runs.measure,
-    "cold": runs.measure_cold,
+    "cold": keepers.measure,
     "sessions": lambda rounds: sessions.measure(runs.plain_python(), rounds),
 }
 """What can be measured by itself, in the order of the table; each takes the number of rounds."""

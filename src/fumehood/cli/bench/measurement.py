@@ -15,6 +15,7 @@ from anyio import to_thread
 
 Job = Callable[[], Awaitable[object] | None]
 AsyncJob = Callable[[], Awaitable[object]]
+BlockingJob = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,25 @@ async def in_turns(rounds: int, *jobs: Job, is_shuffled: bool = False) -> list[f
                 await waiting
             taken.append((time.perf_counter() - started) * 1000)
     return [statistics.median(taken[1:]) for taken in samples]
+
+
+async def in_turns_blocking(rounds: int, *jobs: BlockingJob, idle_seconds: float = 0.0) -> list[float]:
+    """Median milliseconds of each job, called from a thread without an event loop and after so long of doing nothing.
+
+    The first round of each only warms up.
+    """
+
+    def measure() -> list[float]:
+        samples: list[list[float]] = [[] for _ in jobs]
+        for _ in range(rounds + 1):
+            for job, taken in zip(jobs, samples, strict=True):
+                time.sleep(idle_seconds)
+                started = time.perf_counter()
+                job()
+                taken.append((time.perf_counter() - started) * 1000)
+        return [statistics.median(taken[1:]) for taken in samples]
+
+    return await to_thread.run_sync(measure)
 
 
 def command(argv: Sequence[str], environment: dict[str, str] | None = None) -> Job:
@@ -92,12 +112,16 @@ def in_thread(argv: Sequence[str]) -> AsyncJob:
 
 
 def private_memory_mib(process: int) -> float:
+    return memory_kib(process, "Private_Dirty:", "Private_Clean:") / 1024
+
+
+def memory_kib(process: int, *kinds: str) -> int:
     try:
         with open(f"/proc/{process}/smaps_rollup", encoding="ascii") as stream:
             fields = [line.split() for line in stream]
     except OSError:  # it has ended
-        return 0.0
-    return sum(int(field[1]) for field in fields if field[0] in ("Private_Dirty:", "Private_Clean:")) / 1024
+        return 0
+    return sum(int(field[1]) for field in fields if field[0] in kinds)
 
 
 def descendants(process: int) -> list[int]:

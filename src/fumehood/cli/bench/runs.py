@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import anyio
 
@@ -15,13 +16,19 @@ from fumehood.cli.bench.measurement import (
     descendants,
     in_thread,
     in_turns,
+    in_turns_blocking,
     per_second,
     private_memory_mib,
 )
+from fumehood.policy import Policy, Resources
+from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.blocking import Sandbox, run
 
 PROGRAM = "print(1)"
 _AT_ONCE = 8
+_IDLE_SECONDS = 0.05
+_REST_SECONDS = 0.5
 
 
 def interpreter() -> str:
@@ -45,11 +52,14 @@ def compiled() -> dict[str, str]:
 
 def runner(box: AsyncSandbox, code: str = PROGRAM) -> Callable[[], Awaitable[object]]:
     async def run() -> None:
-        result = await box.run(code)
-        if not result.ok:
-            raise RuntimeError(f"the sandboxed program failed: {result.stderr} {result.detail}")
+        _check(await box.run(code))
 
     return run
+
+
+def _check(result: RunResult) -> None:
+    if not result.ok:
+        raise RuntimeError(f"the sandboxed program failed: {result.stderr} {result.detail}")
 
 
 async def measure(rounds: int) -> AsyncIterator[Row]:
@@ -57,13 +67,28 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
         for steps in (_latency, _throughput, _memory):
             async for row in steps(box, rounds):
                 yield row
+    for more in (_blocking, _new_policies):
+        async for row in more(rounds):
+            yield row
 
 
 async def _latency(box: AsyncSandbox, rounds: int) -> AsyncIterator[Row]:
     ours, baseline = await in_turns(rounds, runner(box), command(plain_python()))
-    yield Row("fresh run / python -I -S", ours, against=baseline, budget="<= 0.5x")
+    yield Row("fresh run / python -I -S", ours, against=baseline, budget="<= 0.35x")
     ours, baseline = await in_turns(rounds, runner(box), command([interpreter(), "-c", PROGRAM]))
     yield Row("fresh run / python (with site)", ours, against=baseline)
+
+
+async def _blocking(rounds: int) -> AsyncIterator[Row]:
+    """The blocking API, as scripts and notebooks call it."""
+    one_shot, baseline = lambda: _check(run(PROGRAM)), command(plain_python())
+    ours, theirs = await in_turns_blocking(rounds, one_shot, baseline)
+    yield Row("fumehood.run() / python -I -S", ours, against=theirs, budget="<= 0.5x")
+    ours, theirs = await in_turns_blocking(rounds, one_shot, baseline, idle_seconds=_IDLE_SECONDS)
+    yield Row("fumehood.run() after 50 ms / python -I -S", ours, against=theirs, budget="<= 0.5x")
+    with Sandbox() as box:
+        ours, theirs = await in_turns_blocking(rounds, lambda: _check(box.run(PROGRAM)), baseline)
+    yield Row("run in an open Sandbox / python -I -S", ours, against=theirs, budget="<= 0.4x")
 
 
 async def _throughput(box: AsyncSandbox, rounds: int) -> AsyncIterator[Row]:
@@ -77,15 +102,28 @@ async def _throughput(box: AsyncSandbox, rounds: int) -> AsyncIterator[Row]:
 
 async def _memory(box: AsyncSandbox, rounds: int) -> AsyncIterator[Row]:
     await box.run(PROGRAM)
-    await anyio.sleep(0.1)  # until the next runs stand by
-    used = [private_memory_mib(process) for process in descendants(os.getpid())]
-    yield Row("memory of an idle cell with 2 standbys, private", sum(used), "M")
+    await anyio.sleep(_REST_SECONDS)  # until the next runs stand by, and an interpreter waits for the next policy
+    of_cell = {process for parent in descendants(os.getpid()) for process in descendants(parent)}
+    waiting = set(descendants(os.getpid())) - of_cell
+    yield Row("memory of an idle cell with 2 standbys, private", _private_mib(of_cell), "M", budget="<= 10 M")
+    yield Row("memory of the interpreter for the next policy", _private_mib(waiting), "M")
 
 
-async def measure_cold(rounds: int) -> AsyncIterator[Row]:
-    name, hood = "hood run, cold / python -I -S", hood_run()
-    if hood is None:
-        yield Row(name, missing="the hood command is not on the path")
-        return
-    ours, baseline = await in_turns(max(3, rounds // 4), command(hood, compiled()), command(plain_python()))
-    yield Row(name, ours, against=baseline)
+def _private_mib(processes: Iterable[int]) -> float:
+    return sum(map(private_memory_mib, processes))
+
+
+async def _new_policies(rounds: int) -> AsyncIterator[Row]:
+    """In a process that has used other policies before: each round has one that no round had."""
+    memory_mib = itertools.count(256)
+
+    async def first_run() -> None:
+        async with AsyncSandbox(Policy(resources=Resources(memory=next(memory_mib) * 1024**2))) as box:
+            await runner(box)()
+
+    async def rest() -> None:
+        await anyio.sleep(_REST_SECONDS)
+
+    jobs = (first_run, rest, command(plain_python()))
+    ours, _, baseline = await in_turns(max(3, rounds // 4), *jobs)
+    yield Row("first run of a new policy / python -I -S", ours, against=baseline, budget="<= 4x")

@@ -16,8 +16,7 @@ from typing import Literal
 from fumehood.errors import FumehoodError, PolicyError
 from fumehood.policy.decisions import TestResult, run_tests
 from fumehood.policy.file import PolicyFile
-from fumehood.policy.source import visible
-from fumehood.policy.text import read_file
+from fumehood.policy.source import read_file, visible
 
 _SUFFIXES = (".yaml", ".yml")
 _VERSION = re.compile(rb"^\s*\{?\s*[\"']?version[\"']?:\s*1\s*(?:[#,}]|$)", re.MULTILINE)
