@@ -2,24 +2,29 @@
 PYTHON ?= python3
 TESTS ?= tests
 BIN := .venv/bin
+# .venv in two stages: the package and what it imports, which is all that the demo needs; then the development tools.
+PACKAGE := .venv/.package
 READY := .venv/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+PINNED := --require-hashes --only-binary :all:
 EXTRAS := environments docker agents mcp openai-agents pydantic-ai deepagents smolagents inspect agent-framework
 
 # A virtual environment cannot be moved: one that was made for another folder is made anew.
-ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
-.PHONY: $(READY)
+ifneq ($(shell cat $(PACKAGE) 2>/dev/null),$(CURDIR))
+.PHONY: $(PACKAGE)
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test test-all check format docs bench lock clean
 
 help:
 	@echo "make setup    make .venv with the package and all development tools"
 	@echo "make demo     an agent solves a task with code, and is told what it must not do"
 	@echo "make test     run every test, as root a second time as an ordinary user (TESTS=path for some, once)"
+	@echo "make test-all run every test with every parameter on every backend"
 	@echo "make check    format, lint, types, layers"
 	@echo "make format   rewrite the sources in the project's format"
+	@echo "make docs     build the site of the documents into build/site"
 	@echo "make bench    measure against plain python and others"
 	@echo "make lock     pin the development environment anew (UPGRADE=1 for the newest releases)"
 	@echo "make clean    remove what these targets made"
@@ -27,30 +32,35 @@ help:
 setup: $(READY)
 	@sh scripts/system-packages optional
 
-$(READY): pyproject.toml requirements-dev.lock
+$(PACKAGE): pyproject.toml requirements.lock
 	@PYTHON="$(PYTHON)" sh scripts/system-packages required
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Fumehood needs Python 3.11 or newer, $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
-	@echo "Installing into .venv (half a minute the first time)"
+		|| { echo "Fumehood needs Python 3.11 or newer, $(PYTHON) is older: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "Installing the package into .venv"
 	@$(PYTHON) -m venv $(CLEAR) .venv
-	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock > .venv/uv.txt
-	@$(PIP_INSTALL) --require-hashes --only-binary :all: -r .venv/uv.txt
-# uv does not read pip's settings: where only pip knows the index, pip installs the same, in a few minutes.
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-build -r requirements-dev.lock \
-		|| { echo "uv could not install, pip does"; $(PIP_INSTALL) --require-hashes --only-binary :all: -r requirements-dev.lock; }
+	@$(PIP_INSTALL) $(PINNED) -r requirements.lock
 	@$(PIP_INSTALL) --no-index --no-deps --no-build-isolation --editable .
 	@echo "$(CURDIR)" > $@
 
-demo: $(READY)
+$(READY): $(PACKAGE) requirements-dev.lock
+	@echo "Installing the development tools into .venv (half a minute the first time)"
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock > .venv/uv.txt
+	@$(PIP_INSTALL) $(PINNED) -r .venv/uv.txt
+# uv does not read pip's settings: where only pip knows the index, pip installs the same, in a few minutes.
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-build -r requirements-dev.lock \
+		|| { echo "uv could not install, pip does"; $(PIP_INSTALL) $(PINNED) -r requirements-dev.lock; }
+	@touch $@
+
+demo: $(PACKAGE)
 	@echo '$$ python examples/agent/solve.py'; $(BIN)/python examples/agent/solve.py
 	@echo; echo '$$ hood audit verify'; $(BIN)/hood audit verify
 	@echo; echo '$$ hood run examples/prisoner.py      # a program that tries to get out'; $(BIN)/hood run examples/prisoner.py
 
 test: setup
-	@status=0; \
-	sh scripts/test $(TESTS) || status=$$?; \
-	if [ "$(TESTS)" = tests ] && [ "$$(id -u)" = 0 ]; then $(BIN)/python tests/rootless.py || status=$$?; fi; \
-	exit $$status
+	@sh scripts/test $(TESTS)
+
+test-all: export PARAMETERS := all
+test-all: test
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -62,16 +72,21 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The theme's makers announce another product with every build.
+docs: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "The site is in build/site; open build/site/index.html"
+
 bench: setup
 	@$(BIN)/python tests/engine.py with $(BIN)/python -m benchmarks
 
+# The second is a part of the first: the same releases.
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
+	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 lock: $(READY)
-	$(BIN)/uv pip compile pyproject.toml --group dev $(addprefix --extra ,$(EXTRAS)) \
-		--universal --python-version 3.11 --generate-hashes $(if $(UPGRADE),--upgrade) \
-		--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-		--quiet --output-file requirements-dev.lock
+	$(COMPILE) --group dev $(addprefix --extra ,$(EXTRAS)) $(if $(UPGRADE),--upgrade) --output-file requirements-dev.lock
+	$(COMPILE) --group build --constraint requirements-dev.lock --upgrade --output-file requirements.lock
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	find src -type d -empty -delete

@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
+
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.audit.inspection import check
 from fumehood.audit.log import current_user
@@ -16,6 +18,7 @@ from fumehood.cli.bench.runs import PROGRAM
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _BATCH = 1000
+_AT_ONCE = 16
 _MIB = 1024 * 1024
 
 
@@ -27,6 +30,8 @@ async def measure(rounds: int, many: int) -> AsyncIterator[Row]:
             yield row
         yield Row("audit: records per second, one a commit", _per_second(Path(folder, "one"), 1), "/s")
         yield Row(f"audit: records per second, {_BATCH} a commit", _per_second(Path(folder, "many"), _BATCH), "/s")
+        together, alone = await _synced_per_second(Path(folder, "synced"), rounds)
+        yield Row(f"audit: synced records per second, {_AT_ONCE} writers / one", together, "/s", against=alone)
         if many:
             for row in _large(Path(folder, "large"), many):
                 yield row
@@ -42,6 +47,18 @@ async def _runs(folder: Path, rounds: int) -> AsyncIterator[Row]:
                 jobs = (lambda box=box: box.run(PROGRAM), lambda: without.run(PROGRAM))
                 ours, baseline = await in_turns(rounds, *jobs, is_shuffled=True)
             yield Row(f"fresh run with audit{name} / without", ours, against=baseline, budget=budget)
+
+
+async def _synced_per_second(folder: Path, rounds: int) -> list[float]:
+    trail = Trail(AuditLog.at(folder), who=current_user(), synced=True)
+
+    async def write(writers: int) -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(writers):
+                group.start_soon(trail.write, _entry(number))
+
+    taken = await in_turns(rounds, lambda: write(_AT_ONCE), lambda: write(1))
+    return [count / milliseconds * 1000 for count, milliseconds in zip((_AT_ONCE, 1), taken, strict=True)]
 
 
 def _per_second(folder: Path, batch: int) -> float:

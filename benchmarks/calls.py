@@ -6,12 +6,15 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
+from pathlib import Path
 
 from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.cli.bench.runs import PROGRAM
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
+_ROOT = Path(__file__).parents[1]
 _NAME = "tool call over MCP / bare run"
+_FLOOR = "tool call over MCP / bare run and a tool that does nothing"
 
 
 async def measure(rounds: int) -> AsyncIterator[Row]:
@@ -21,9 +24,16 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
         return
     from mcp import Client, StdioServerParameters
 
-    server = StdioServerParameters(command=sys.executable, args=["-m", "fumehood", "mcp"], env=dict(os.environ))
-    async with AsyncSandbox() as box, Client(server) as client:
-        call, bare = await in_turns(
-            rounds, lambda: client.call_tool("python", {"code": PROGRAM}), lambda: box.run(PROGRAM)
+    def started(module: str, *words: str) -> Client:
+        argv = ["-m", module, *words]
+        return Client(StdioServerParameters(command=sys.executable, args=argv, env=dict(os.environ), cwd=_ROOT))
+
+    async with AsyncSandbox() as box, started("fumehood", "mcp") as ours, started("benchmarks.empty_server") as empty:
+        call, nothing, bare = await in_turns(
+            rounds,
+            lambda: ours.call_tool("python", {"code": PROGRAM}),
+            lambda: empty.call_tool("python", {"code": PROGRAM}),
+            lambda: box.run(PROGRAM),
         )
     yield Row(_NAME, call, against=bare)
+    yield Row(_FLOOR, call, against=bare + nothing)

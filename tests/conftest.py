@@ -11,6 +11,7 @@ from pathlib import Path
 import differences
 import engine
 import pytest
+import sampling
 
 from fumehood.audit import log as audit_log
 
@@ -26,6 +27,7 @@ def audit_folder() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="hood-audit-", dir="/var/tmp")
     os.environ["FUMEHOOD_AUDIT"] = folder
     os.environ["FUMEHOOD_APPROVALS"] = os.path.join(folder, "approvals")
+    os.environ["FUMEHOOD_KEEPER"] = "off"
     yield folder
     shutil.rmtree(folder)
 
@@ -39,21 +41,19 @@ def _close_logs(audit_folder: str) -> Iterator[None]:
             log.close()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """gVisor is slow under our engine: every test runs there once, and with all its parameters if GVISOR=all."""
-    if os.environ.get("GVISOR") == "all":
-        return
-    seen: set[tuple[Path, str]] = set()
-    kept: list[pytest.Item] = []
-    dropped: list[pytest.Item] = []
-    for item in items:
-        test = (item.path, item.name.partition("[")[0])
-        is_slow = differences.backend_of(item) == "gvisor"
-        (dropped if is_slow and test in seen else kept).append(item)
-        if is_slow:
-            seen.add(test)
-    config.hook.pytest_deselected(items=dropped)
-    items[:] = kept
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Samples when the suites have marked what differs, by all that there was before options chose."""
+    on_native = sampling.functions_on_native(items)
+    yield
+    sampling.deselect(config, items, on_native)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The few tests that run alone are in few modules; importing the others for nothing takes half a minute."""
+    is_module = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    wants_serial = config.option.markexpr == "serial"
+    return True if is_module and wants_serial and "mark.serial" not in collection_path.read_text() else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

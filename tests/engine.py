@@ -164,6 +164,8 @@ def _impostors(place: Path) -> dict[str, dict[str, str]]:
 
 def keep(place: Path) -> None:
     """The keeper's whole life."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)  # containers inherit what a background job ignores
     daemon = start_daemon(place)
     signal.signal(signal.SIGTERM, lambda *_: None)
     users = os.open(place / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -86,10 +86,11 @@ def run_as_user(user: pwd.struct_passwd, folder: Path, suites: list[str]) -> int
 def clean_environment(user: pwd.struct_passwd) -> list[str]:
     home = user.pw_dir
     kept = [f"{name}={os.environ[name]}" for name in ("CI", "TEST_WORKERS") if name in os.environ]
+    extent = os.environ.get("PARAMETERS", "first")  # root's run has shown the others
     return [
         *(f"HOME={home}", f"TMPDIR={home}/tmp", f"USER={user.pw_name}", f"LOGNAME={user.pw_name}", "SHELL=/bin/sh"),
         *(f"PATH={sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"),
-        *(f"HYPOTHESIS_STORAGE_DIRECTORY={home}/.hypothesis", *kept),
+        *(f"HYPOTHESIS_STORAGE_DIRECTORY={home}/.hypothesis", f"PARAMETERS={extent}", *kept),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -42,10 +43,17 @@ def run_plainly(
         cwd=folder,
         env={**_ENVIRONMENT, **(env or {})},
         timeout=_SECONDS,
+        preexec_fn=_heed_signals,
     )
     code = done.returncode if done.returncode >= 0 else 128 - done.returncode
     texts = [_normalise(data.decode("utf-8", "replace"), script) for data in (done.stdout, done.stderr)]
     return Behaviour(code, *texts)
+
+
+def _heed_signals() -> None:
+    """As a program in a sandbox does, also where the tests are a background job, which ignores some."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _normalise(text: str, script: Path | None = None) -> str:

@@ -91,6 +91,7 @@ def _excuse(error: UsageError) -> None:
     require(not is_missing, str(error))
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_program_has_its_arguments_its_input_and_its_exit_code(roomy: Sandbox, language: str) -> None:
     result = run(roomy, GREETERS[language], language, args=["two words"], stdin="input")

@@ -84,6 +84,7 @@ MEMORY = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("source", MEMORY.values(), ids=MEMORY.keys())
 def test_a_program_that_needs_more_memory_than_it_may_is_told_so(open_box: Callable[..., Sandbox], source: str) -> None:
     box = open_box(resources={"memory": "128M"})

@@ -73,6 +73,7 @@ def test_http_goes_out(travelling: Sandbox, outside: Outside, by_proxy: bool) ->
     assert result.denials == ()
 
 
+@pytest.mark.every_parameter
 @BY_PROXY
 @pytest.mark.parametrize("host", ["secure.example", "reader.example"], ids=["passed through", "intercepted"])
 def test_https_goes_out_and_is_trusted(travelling: Sandbox, outside: Outside, host: str, by_proxy: bool) -> None:

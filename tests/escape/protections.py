@@ -221,8 +221,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "descriptors-closed": [
         Patch(
             PRESTART,
-            "pass_fds=(control, folder)",
-            "pass_fds=(control, folder, *[os.dup2(number, 200) for number in range(3, 200)"
+            "pass_fds=(control, folder, host)",
+            "pass_fds=(control, folder, host, *[os.dup2(number, 200) for number in range(3, 200)"
             " if os.path.exists(f'/proc/self/fd/{number}') and os.get_inheritable(number)][:1])",
         ),
         Patch(ISOLATION, 'plan.call("dup3", copy, number, os.O_CLOEXEC)', 'plan.call("dup3", copy, number, 0)'),
@@ -232,8 +232,8 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "own-session": [Patch(ISOLATION, 'plan.call("setsid")', "pass")],
     "command-line-renamed": [
         Patch(CELL, "kernel.rename_process([sys.executable])", "pass"),
-        Patch(PRESTART, "map(int, sys.argv[1:])", "map(int, sys.argv[1:3])"),
-        Patch(PRESTART, "str(folder)],", "str(folder), str(Path(fumehood.guest.__file__).parent)],"),
+        Patch(PRESTART, "map(int, sys.argv[1:])", "map(int, sys.argv[1:4])"),
+        Patch(PRESTART, "patience_ms))],", "patience_ms, Path(fumehood.guest.__file__).parent))],"),
     ],
     "host-forgotten": [
         Patch(CELL, "os.setsid()", "pass"),

@@ -58,6 +58,7 @@ _TO_STAND_BY_SECONDS = 0.3
 CALLS = ("shmget", "semget", "msgget")
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize(("leave", "look"), LEFTOVERS.values(), ids=LEFTOVERS)
 async def test_the_next_run_does_not_find(sandbox: AsyncSandbox, leave: str, look: str) -> None:
     numbers = {name: number_of(name) for name in CALLS}
@@ -138,11 +139,13 @@ RANDOMNESS = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", RANDOMNESS.values(), ids=RANDOMNESS)
 async def test_two_runs_do_not_share(sandbox: AsyncSandbox, code: str) -> None:
     assert await attack(sandbox, code) != await attack(sandbox, code)
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", RANDOMNESS.values(), ids=RANDOMNESS)
 async def test_two_runs_at_the_same_time_do_not_share(sandbox: AsyncSandbox, code: str) -> None:
     async with lingering_attack(sandbox, code) as first:

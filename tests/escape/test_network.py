@@ -144,6 +144,7 @@ SOCKETS = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("arguments", SOCKETS.values(), ids=SOCKETS)
 async def test_there_are_no_sockets_for(sandbox: AsyncSandbox, arguments: str) -> None:
     found = await attack(sandbox, f"found = outcome(lambda: socket.socket({arguments}))")
@@ -171,6 +172,7 @@ ADMINISTRATION = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", ADMINISTRATION.values(), ids=ADMINISTRATION)
 async def test_the_network_cannot_be_administered_by(sandbox: AsyncSandbox, code: str) -> None:
     tools = """

@@ -113,16 +113,19 @@ async def refusal(sandbox: AsyncSandbox, name: str, arguments: str) -> str:
     )
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize(("name", "arguments"), UNPRIVILEGED.values(), ids=UNPRIVILEGED)
 async def test_sandboxed_code_has_no_use_for(sandbox: AsyncSandbox, name: str, arguments: str) -> None:
     assert await refusal(sandbox, name, arguments) in ("EPERM", "ENOSYS")
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize(("name", "arguments"), NAMESPACED.values(), ids=NAMESPACED)
 async def test_namespaces_and_mounts_stay_as_they_are_despite(sandbox: AsyncSandbox, name: str, arguments: str) -> None:
     assert await refusal(sandbox, name, arguments) == "EPERM"
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize(("name", "arguments"), ADMINISTRATIVE.values(), ids=ADMINISTRATIVE)
 async def test_the_machine_cannot_be_administered_by(sandbox: AsyncSandbox, name: str, arguments: str) -> None:
     assert await refusal(sandbox, name, arguments) in ("EPERM", "ENOSYS")

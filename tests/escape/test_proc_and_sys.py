@@ -39,6 +39,7 @@ FACTS = [
 ]
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("name", FACTS)
 async def test_a_fact_about_the_host_is_empty(sandbox: AsyncSandbox, name: str) -> None:
     found = await attack(sandbox, "found = outcome(lambda: open(path, 'rb').read(4096))", path=f"/proc/{name}")
@@ -151,7 +152,10 @@ async def test_the_own_cgroup_looks_like_the_top(sandbox: AsyncSandbox) -> None:
 
 
 async def test_the_hosts_name_is_unknown(sandbox: AsyncSandbox) -> None:
-    code = "found = [os.uname().nodename, open('/proc/sys/kernel/hostname').read().strip(), socket.gethostname()]"
+    code = (
+        "import platform; found = [os.uname().nodename, open('/proc/sys/kernel/hostname').read().strip(), "
+        "socket.gethostname(), platform.node()]"
+    )
     assert socket.gethostname() not in await attack(sandbox, code)
 
 

@@ -53,6 +53,7 @@ FILLING = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", FILLING.values(), ids=FILLING)
 async def test_a_disk_cannot_be_overfilled_by(tight: AsyncSandbox, code: str) -> None:
     tools = """

@@ -53,6 +53,7 @@ HOARDING = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", HOARDING.values(), ids=HOARDING)
 async def test_a_process_cannot_hoard_memory_in(roomy: AsyncSandbox, code: str) -> None:
     result = await roomy.run(program(code))
@@ -145,6 +146,7 @@ SHARED_HOARDING = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", SHARED_HOARDING.values(), ids=SHARED_HOARDING)
 async def test_a_run_cannot_hoard_memory_in(make_sandbox: MakeSandbox, roomy: AsyncSandbox, code: str) -> None:
     """Only a cgroup counts what belongs to no process, or to many; without one a strict policy is refused."""

@@ -88,6 +88,7 @@ MULTIPLYING = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", MULTIPLYING.values(), ids=MULTIPLYING)
 async def test_a_program_cannot_multiply_by(tight: AsyncSandbox, code: str) -> None:
     assert await attack(tight, code) <= PROCESSES
@@ -107,6 +108,7 @@ SURVIVING = {
 }
 
 
+@pytest.mark.every_parameter
 @pytest.mark.parametrize("code", SURVIVING.values(), ids=SURVIVING)
 async def test_nothing_survives_its_run(sandbox: AsyncSandbox, code: str) -> None:
     name = f"hood{secrets.token_hex(4)}"

@@ -54,11 +54,11 @@ LOOK_AT_ONESELF = """
 """
 
 
-@pytest.fixture(scope="module")
-def seen() -> dict[str, Any]:
+@pytest.fixture(scope="module", params=["0", "1"], ids=["first policy", "next policy"])
+def seen(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What a run sees of a host process that is in every unusual state at once."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, str(Path(__file__).with_name("hostile_host.py")), os.ttyname(theirs)]
+    command = [sys.executable, str(Path(__file__).with_name("hostile_host.py")), os.ttyname(theirs), request.param]
     package = Path(str(fumehood.__file__)).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(package), "HOOD_SECRET": "canary-in-the-environment"}
     try:

@@ -1,8 +1,12 @@
-"""Tests that count what is left begin with nothing: warm cells of earlier tests would come and go while they count."""
+"""Tests that count what is left begin with nothing: warm cells of earlier tests would come and go while they count.
+
+Tests that use `way` run twice: `hood run` is done by a keeper, and by the process itself.
+"""
 
 from __future__ import annotations
 
 import pytest
+from live.keepers import module_keeper, way  # noqa: F401
 
 from fumehood import Policy
 from fumehood.backends.native.backend import NativeBackend
@@ -16,3 +20,9 @@ def no_warm_cells(request: pytest.FixtureRequest) -> None:
     backend = select_backend(Policy())
     assert isinstance(backend, NativeBackend)
     backend.close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "way" in metafunc.fixturenames:
+        is_plain = metafunc.definition.get_closest_marker("plain_only")
+        metafunc.parametrize("way", ["plain"] if is_plain else ["plain", "keeper"], indirect=True)

@@ -50,12 +50,12 @@ def worker(name: str, server: ModelServer, witness: Witness) -> AssistantAgent:
     )
 
 
-@pytest.mark.parametrize("way", ["cancel", "scope", "leave"])
+@pytest.mark.parametrize("manner", ["cancel", "scope", "leave"])
 @pytest.mark.parametrize("who", ["agent", "team"])
 async def test_nothing_is_left_of_a_task_that_is_cancelled(
-    who: str, way: str, server: ModelServer, tmp_path: Path
+    who: str, manner: str, server: ModelServer, tmp_path: Path
 ) -> None:
-    moments = random.Random(f"{who} {way}")
+    moments = random.Random(f"{who} {manner}")
     witness = Witness(tmp_path)
     for turn in range(ROUNDS):
         server.over.clear()
@@ -70,11 +70,11 @@ async def test_nothing_is_left_of_a_task_that_is_cancelled(
         task = one if who == "agent" else RoundRobinTeam([one, worker("two", server, witness)], audit=witness.log)
         delay = moments.uniform(0, LONGEST_SECONDS)
         async with anyio.create_task_group() as group:
-            if way == "cancel":
+            if manner == "cancel":
                 group.start_soon(task.run, "go")
                 await anyio.sleep(delay)
                 task.cancel()
-            elif way == "scope":
+            elif manner == "scope":
                 with anyio.move_on_after(delay):
                     await task.run("go")
             else:

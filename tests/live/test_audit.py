@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,17 +27,57 @@ FRAME_BYTES = 24 + 4096
 
 # Forks a writer for each name that it is given. A writer notes each text once it is written, in a file that survives
 # it: what it has noted must never be lost.
-NURSERY = """
-import itertools, os, signal, sys, anyio
+WRITER = """
 from unit.audit.logs import write
-from fumehood.audit import AuditLog
 
-async def main(folder, name):
-    notes = os.open(os.path.join(folder, "..", "notes"), os.O_WRONLY | os.O_APPEND)
+async def main(folder, name, note):
     log = AuditLog.at(folder)
     for n in itertools.count():
         await write(log, f"{name} {n}")
-        os.write(notes, f"{name} {n}\\n".encode())
+        note(f"{name} {n}")
+"""
+# Notes each message when its handler begins, and each answer when the sender has it; sixteen senders at once.
+MESSENGER = """
+from fumehood.runtime import LocalRuntime, handles
+from unit.runtime.sample_agents import Greeting, Reply
+
+async def main(folder, name, note):
+    @handles
+    async def greet(message: Greeting) -> Reply:
+        note(f"handled {message.name}")
+        return Reply(text=message.name)
+
+    async def ask(number):
+        for n in itertools.count():
+            answer = await runtime.send(Greeting(name=f"{name} {number} {n}"), to="greeter")
+            note(f"answered {answer.text}")
+
+    async with LocalRuntime(audit=folder, keep="full") as runtime, anyio.create_task_group() as senders:
+        await runtime.register("greeter", greet, at_once=8)
+        for number in range(16):
+            senders.start_soon(ask, number)
+"""
+# Calls a tool whose program notes its own number, through a mount.
+CALLER = """
+from fumehood import AsyncSandbox
+from fumehood.tools import PYTHON, Toolbox
+
+async def main(folder, name, note):
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    mount = {"source": os.path.join(folder, "..", "shared"), "target": "/shared", "mode": "rw"}
+    async with AsyncSandbox({"filesystem": {"mounts": [mount]}, "audit": {"code": "full"}}, audit=folder) as box:
+        toolbox = Toolbox(box, PYTHON)
+        for n in itertools.count():
+            result = await toolbox.call("python", {"code": f"open('/shared/ran', 'a').write('{name} {n}\\\\n')"})
+            note(f"{result.run.run_id} {name} {n}")
+"""
+NURSERY = """
+import itertools, os, signal, sys, anyio
+from fumehood.audit import AuditLog
+{writer}
+def noting(folder):
+    notes = os.open(os.path.join(folder, "..", "notes"), os.O_WRONLY | os.O_APPEND)
+    return lambda text: os.write(notes, text.encode() + b"\\n")
 
 anyio.run(anyio.sleep, 0)  # imports, once and not in every writer
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -44,7 +85,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         try:
-            anyio.run(main, sys.argv[1], line.strip())
+            anyio.run(main, sys.argv[1], line.strip(), noting(sys.argv[1]))
         finally:
             os._exit(1)
     print(child, flush=True)
@@ -58,14 +99,59 @@ def environment() -> dict[str, str]:
 @pytest.mark.timeout(300)
 def test_processes_that_are_killed_lose_nothing_that_they_acknowledged(tmp_path: Path) -> None:
     """Several write at once; one after the other is killed at a random moment and another takes its place."""
-    folder, notes, seed = tmp_path / "log", tmp_path / "notes", random.Random(7)
+    folder = tmp_path / "log"
+    acknowledged = set(kill_many(WRITER, folder, KILLS))
+    found = {str(record.data["text"]) for record in AuditLog.at(folder).find(Query(kind="test.told"))}
+    assert acknowledged - found == set()
+    assert len({text.split()[0] for text in acknowledged}) > KILLS // 3
+
+
+@pytest.mark.timeout(300)
+def test_a_runtime_that_is_killed_has_lost_no_message_that_was_handled_and_no_answer_that_was_returned(
+    tmp_path: Path,
+) -> None:
+    """Their records were collected for one commit with those of others."""
+    folder = tmp_path / "log"
+    notes = kill_many(MESSENGER, folder, KILLS // 6)
+    bodies = dict(AuditLog.at(folder).attachments())
+    for action, kind, key in (("handled", "message.sent", "name"), ("answered", "message.handled", "text")):
+        noted = {note.removeprefix(f"{action} ") for note in notes if note.startswith(action)}
+        found = AuditLog.at(folder).find(Query(kind=kind))
+        recorded = {json.loads(bodies[record.data["body"]["stored"]])[key] for record in found}
+        assert noted - recorded == set()
+        assert len(noted) > KILLS
+
+
+@pytest.mark.timeout(300)
+def test_a_program_that_has_run_has_a_record_of_the_call_that_led_to_it(tmp_path: Path) -> None:
+    """`tool.called` is not written by itself, but with the record of the run: never less, however the host ends."""
+    folder, shared = tmp_path / "log", tmp_path / "shared"
+    shared.mkdir()
+    (shared / "ran").touch()
+    returned = {note.split()[0] for note in kill_many(CALLER, folder, KILLS // 12)}
+    log = AuditLog.at(folder)
+    ran = set((shared / "ran").read_text().splitlines())
+    requested = {log.attachment(each.data["code"]["stored"]): each for each in log.find(Query(kind="run.requested"))}
+    calls = [each for each in log.find(Query()) if each.kind in ("tool.called", "run.requested")]
+    before = {after.seq: call for call, after in pairwise(calls)}
+    for text in ran:
+        request = requested[f"open('/shared/ran', 'a').write('{text}\\n')".encode()]
+        assert before[request.seq].kind == "tool.called"
+        assert before[request.seq].parse()["ids"]["sandbox"] == request.parse()["ids"]["sandbox"]
+    assert returned <= {record.data.get("run") for record in log.find(Query(kind="tool.returned"))}
+    assert len(ran) >= KILLS // 24
+
+
+def kill_many(writer: str, folder: Path, kills: int) -> list[str]:
+    """What the writers noted, one after the other of which was killed. The log verifies all the same."""
+    notes, seed = folder.parent / "notes", random.Random(7)
     notes.touch()
     AuditLog.at(folder)
-    command = [sys.executable, "-W", "ignore", "-c", NURSERY, str(folder)]
+    command = [sys.executable, "-W", "ignore", "-c", NURSERY.replace("{writer}", writer), str(folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment(), **pipes) as nursery:
         writers: list[int] = []
-        for number in range(KILLS + WRITERS):
+        for number in range(kills + WRITERS):
             writers.append(born(nursery, number))
             if len(writers) > WRITERS:
                 # Every other one in the midst of writing, the rest wherever it is, at its birth too.
@@ -80,10 +166,7 @@ def test_processes_that_are_killed_lose_nothing_that_they_acknowledged(tmp_path:
         nursery.stdin.close()
         wait_until(lambda: not any(is_alive(process) for process in writers), 5.0, "the writers are dead")
     assert problems(check(folder, None)) == []
-    acknowledged = set(notes.read_text().splitlines())
-    found = {str(record.data["text"]) for record in AuditLog.at(folder).find(Query(kind="test.told"))}
-    assert acknowledged - found == set()
-    assert len({text.split()[0] for text in acknowledged}) > KILLS // 3
+    return notes.read_text().splitlines()
 
 
 def born(nursery: subprocess.Popen[str], number: int) -> int:

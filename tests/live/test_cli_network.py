@@ -10,6 +10,8 @@ from live.cli_host import hood
 
 from fumehood import Policy
 
+pytestmark = pytest.mark.usefixtures("way")
+
 GET = """
 import sys, urllib.error, urllib.request
 for url in sys.argv[1:]:
@@ -68,6 +70,7 @@ def test_a_name_cannot_write_to_the_terminal(policy: Path) -> None:
     assert b"\x1b" not in done.stderr
 
 
+@pytest.mark.plain_only("--learn is done by the process itself")
 def test_learning_prints_a_policy_for_what_was_tried(script: Path, tmp_path: Path) -> None:
     urls = ("http://a.example/one", "https://b.example/two?x=y", "https://b.example:9443/three")
     done = hood("run", "--learn", "--memory", "256M", script, "--", *urls)
@@ -82,6 +85,7 @@ def test_learning_prints_a_policy_for_what_was_tried(script: Path, tmp_path: Pat
     ]
 
 
+@pytest.mark.plain_only("--learn is done by the process itself")
 def test_a_program_that_tries_nothing_needs_nothing(tmp_path: Path) -> None:
     done = hood("run", "--learn", "-c", "print('hello')")
     assert (done.returncode, done.stderr) == (0, b"hello\n")

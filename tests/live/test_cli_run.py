@@ -14,6 +14,8 @@ import pytest
 from live.cli_host import HOOD, assert_nothing_is_left, hood, open_hood, open_terminal, wait_for_line
 from requirements import require
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 def test_code_is_run_and_its_output_shown() -> None:
     done = hood("run", "-c", "print(6 * 7)")
@@ -200,6 +202,7 @@ def test_closed_standard_streams_do_no_harm() -> None:
     assert closed.returncode == 1
 
 
+@pytest.mark.plain_only("it looks at the imports of a cold start")
 def test_a_cold_run_does_not_import_what_it_does_not_need() -> None:
     unneeded = "('typer', 'click', 'rich', 'yaml', 'cryptography', 'difflib')"
     program = (
@@ -332,6 +335,7 @@ def test_the_hosts_loopback_is_reached_by_either_of_its_names(host: str, asked: 
             assert process.communicate(timeout=30) == (b"hello\n", b"")
 
 
+@pytest.mark.plain_only("the disk is in a mount namespace of its own")
 def test_a_full_disk_of_the_host_is_not_called_the_sandboxs(tmp_path: Path) -> None:
     require(os.geteuid() == 0, "needs root for a small disk")
     code = "for name in 'xy': open(f'/data/{name}', 'wb', buffering=0).write(b'x' * 10**6)"

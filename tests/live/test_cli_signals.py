@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import signal
 import struct
 import subprocess
@@ -19,7 +20,9 @@ from live.cli_host import (
     open_terminal,
     wait_for_line,
 )
-from live.traces import descendants, is_alive, wait_until
+from live.traces import descendants, processes_with, wait_until
+
+pytestmark = pytest.mark.usefixtures("way")
 
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 WRITES_AND_WAITS = "import threading; open('/seen/up', 'w').close(); threading.Event().wait()"
@@ -131,6 +134,7 @@ def test_a_reader_that_does_not_read_cannot_keep_us_from_stopping() -> None:
     assert_nothing_is_left(process.pid)
 
 
+@pytest.mark.plain_only("it looks at the processes of a cold start")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_signal_before_the_run_has_started_stops_it_too(processes: int) -> None:
     """It was not up yet and died of the signal, or it cleans up. Two processes are a cell that was told its task."""
@@ -158,13 +162,13 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(number: signal.Signals) 
 
 
 def test_nothing_survives_when_we_are_killed() -> None:
-    with open_hood("run", "-c", UP_AND_WAITING) as process:
+    mark = f"98765.{os.getpid()}"
+    with open_hood("run", "--language", "sh", "-c", f"echo up; exec sleep {mark}") as process:
         wait_for_line(process.stdout, b"up\n")
-        family = descendants(process.pid)
-        assert family
+        wait_until(lambda: processes_with(f"sleep\0{mark}"), 30, "the program is that command")
         process.kill()
         process.wait(60)
-        wait_until(lambda: not any(map(is_alive, family)), 5, "all of the run is dead")
+        wait_until(lambda: not processes_with(mark), 5, "all of the run is dead")
 
 
 def waiting_bytes(pipe: int) -> int:

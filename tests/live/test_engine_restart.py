@@ -57,7 +57,7 @@ class OwnEngine:
         self.end(signal.SIGTERM)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_engine() -> Iterator[OwnEngine]:
     require(engine.missing() is None, engine.missing() or "")
     engine.use()  # makes the image's archive, if it is not there

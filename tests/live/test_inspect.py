@@ -31,9 +31,9 @@ from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 from requirements import require
 
 from fumehood import Policy, PolicyError, Status, UsageError
+from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.inspect_ai import FumehoodSandboxEnvironment
-from fumehood.integrations.inspect_ai.tool_server import ToolServer
-from fumehood.integrations.policies import default_policy
+from fumehood.integrations.inspect_ai.environment import ToolServer
 
 pytestmark = pytest.mark.anyio
 

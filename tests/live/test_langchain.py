@@ -15,8 +15,8 @@ from langchain_tests.integration_tests import SandboxIntegrationTests
 from requirements import require
 
 from fumehood import Policy, UsageError
+from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.langchain import SandboxBackend, open_tools
-from fumehood.integrations.policies import default_policy
 
 pytestmark = pytest.mark.anyio
 

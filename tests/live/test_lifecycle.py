@@ -18,6 +18,7 @@ from live.traces import (
     Footprint,
     cells_of,
     cgroups_of,
+    children_of,
     descendants,
     is_alive,
     mounts,
@@ -104,7 +105,7 @@ async def test_cells_that_are_killed_end_their_runs_as_lost_and_new_sandboxes_wo
         stream = box.stream(WAIT)
         assert await anext(stream) == Stdout(b"up\n")
         (cell,) = set(cells_of(os.getpid())) - before
-        for process in descendants(cell) & set(cells_of(cell)):
+        for process in descendants(cell) & set(children_of(cell)):
             os.kill(process, signal.SIGKILL)
         events = [event async for event in stream]
         assert isinstance(events[-1], Finished)

@@ -30,8 +30,8 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from requirements import require
 
 from fumehood import Policy, UsageError
+from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.openai_agents import FumehoodSandboxClient, open_shell_tool, open_tools
-from fumehood.integrations.policies import default_policy
 
 pytestmark = pytest.mark.anyio
 

@@ -33,7 +33,7 @@ from requirements import require
 
 from fumehood import DeniedError, Policy
 from fumehood.audit import AuditLog, Query
-from fumehood.integrations.policies import default_policy
+from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.pydantic_ai import SandboxToolset, SandboxWorkspaceBackend, SandboxWorkspaces
 
 pytestmark = pytest.mark.anyio

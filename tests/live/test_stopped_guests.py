@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import engine
 import pytest
-from live.traces import cells_of, containers, wait_until
+from live.traces import cells_of, children_of, containers, wait_until
 from requirements import require
 
 from fumehood import AsyncSandbox, Cause, Policy, SandboxError, Status, Stdout
@@ -59,7 +59,7 @@ def stop(policy: Policy) -> Iterator[Stop]:
 
     def stop_cells() -> None:
         for outside in set(cells_of(os.getpid())) - before:
-            for cell in cells_of(outside):
+            for cell in children_of(outside):
                 os.kill(cell, signal.SIGSTOP)
 
     def pause_containers() -> None:
@@ -190,7 +190,7 @@ async def test_commands_that_had_no_room_arrive_when_it_goes_on(policy: Policy, 
             await run.send_signal(signal.SIGUSR1)
         await run.send_signal(signal.SIGUSR2)
         for outside in set(cells_of(os.getpid())) - before:
-            for cell in cells_of(outside):
+            for cell in children_of(outside):
                 os.kill(cell, signal.SIGCONT)
         with anyio.fail_after(SECONDS):
             assert (await run.wait()).exit_code == 7
@@ -202,7 +202,7 @@ async def test_commands_that_had_no_room_arrive_when_it_goes_on(policy: Policy, 
             tasks.start_soon(killed.kill)
             await anyio.lowlevel.checkpoint()
             for outside in set(cells_of(os.getpid())) - before:
-                for cell in cells_of(outside):
+                for cell in children_of(outside):
                     os.kill(cell, signal.SIGCONT)
         assert (await killed.wait()).cause == Cause.CANCELLED
         assert (await box.run("print(1)")).stdout == "1\n"

@@ -42,13 +42,19 @@ def wait_for_removal(place: Path, policy_digest: str, seconds: float = 30) -> No
 
 def has_process(mark: str) -> bool:
     """Whether any process of the machine, in a container or not, has this on its command line."""
+    return bool(processes_with(mark))
+
+
+def processes_with(mark: str) -> set[int]:
+    """Every process of the machine, in a container or not, that has this on its command line; words end with NUL."""
+    found: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if mark.encode() in entry.read_bytes():
-                return True
+                found.add(int(entry.parent.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
-    return False
+    return found
 
 
 def parents() -> dict[int, int]:
@@ -81,7 +87,15 @@ def is_alive(process: int) -> bool:
 
 
 def cells_of(process: int) -> list[int]:
-    """Processes that a host started directly: the outside of its cells."""
+    """The outside of a host's cells: processes that it started directly, each of which has started the cell itself.
+
+    An interpreter that waits for the next policy has started nothing yet.
+    """
+    started = parents()
+    return [pid for pid, parent in started.items() if parent == process and pid in started.values()]
+
+
+def children_of(process: int) -> list[int]:
     return [pid for pid, parent in parents().items() if parent == process]
 
 

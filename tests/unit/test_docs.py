@@ -24,7 +24,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *("README.md", "ARCHITECTURE.md", "SECURITY.md"),
-    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"),
 ]
 ALIASES = {"sh": "console", "bash": "console", "shell": "console", "py": "python", "python3": "python"}
 FENCE = re.compile(

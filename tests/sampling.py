@@ -1,0 +1,53 @@
+"""Which parameters of a test run where. Every test runs on every backend that it concerns.
+
+The native backend runs with all of them. Elsewhere most parameters repeat a mechanism that the first has shown already.
+On containers, and in the second run as an ordinary user (PARAMETERS=first), a test runs with the first of its
+parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all, for tests in
+which each parameter meets another mechanism. PARAMETERS=all (`make test-all`) leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import os
+
+import differences
+import engine
+import pytest
+
+
+def functions_on_native(items: list[pytest.Item]) -> set[str]:
+    return {_function(item) for item in items if differences.backend_of(item) == "native"}
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str]) -> None:
+    extent = os.environ.get("PARAMETERS", "")
+    if extent not in ("", "first", "all"):
+        raise pytest.UsageError(f"PARAMETERS={extent} is neither 'first' nor 'all'")
+    seen: set[tuple[object, ...]] = set()
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        is_sampled = extent != "all" and (extent == "first" or _repeats(item, on_native)) and not _keeps_all(item)
+        (dropped if is_sampled and _kind(item) in seen else kept).append(item)
+        seen.add(_kind(item))
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = kept
+
+
+def _repeats(item: pytest.Item, on_native: set[str]) -> bool:
+    """On containers what the native backend has shown; gVisor is slow under an engine of the tests' own, and always."""
+    backend = differences.backend_of(item)
+    return backend == "gvisor" or (backend in engine.BACKENDS and _function(item) in on_native)
+
+
+def _keeps_all(item: pytest.Item) -> bool:
+    return differences.backend_of(item) != "gvisor" and item.get_closest_marker("every_parameter") is not None
+
+
+def _kind(item: pytest.Item) -> tuple[object, ...]:
+    """Equal for the parameters of one test on one backend that are expected to end alike."""
+    return (_function(item), differences.backend_of(item), item.get_closest_marker("xfail") is not None)
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]

@@ -1,0 +1,80 @@
+"""The sample of parameters that `make test` runs leaves out no test on any backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sampling
+
+WORDS = ("a", "b", "c")
+
+
+def item(function: str, backend: str, word: str, *marks: str) -> Any:
+    """As pytest has it."""
+    return SimpleNamespace(
+        nodeid=f"tests/test_x.py::{function}[{backend}-{word}]",
+        callspec=SimpleNamespace(params={"backend": backend, "word": word} if backend else {"word": word}),
+        get_closest_marker=lambda name: True if name in marks else None,
+    )
+
+
+def ran(items: list[Any]) -> list[str]:
+    """What is left of them, as backend and word; what was left out is reported as that."""
+    dropped: list[Any] = []
+    config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: dropped.extend(items)))
+    before = list(items)
+    sampling.deselect(config, items, sampling.functions_on_native(items))
+    assert sorted(map(id, [*items, *dropped])) == sorted(map(id, before))
+    return [f"{each.callspec.params.get('backend', '')} {each.callspec.params['word']}" for each in items]
+
+
+def everywhere(*marks: str) -> list[Any]:
+    return [item("test_x", backend, word, *marks) for backend in ("native", "docker", "gvisor") for word in WORDS]
+
+
+@pytest.fixture
+def extent(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    return lambda text: monkeypatch.setenv("PARAMETERS", text)
+
+
+def test_containers_run_the_first_and_the_native_backend_all(extent: Callable[[str], None]) -> None:
+    extent("")
+    assert ran(everywhere()) == ["native a", "native b", "native c", "docker a", "gvisor a"]
+
+
+def test_the_second_run_has_the_first_of_everything(extent: Callable[[str], None]) -> None:
+    extent("first")
+    assert ran([*everywhere(), *(item("test_y", "", word) for word in WORDS)]) == [
+        *("native a", "docker a", "gvisor a", " a"),
+    ]
+
+
+def test_nothing_is_left_out_if_all_are_wanted(extent: Callable[[str], None]) -> None:
+    extent("all")
+    assert len(ran(everywhere())) == 9
+
+
+@pytest.mark.parametrize("text", ["", "first"])
+def test_a_test_that_asks_for_it_keeps_every_parameter_but_on_gvisor(extent: Callable[[str], None], text: str) -> None:
+    extent(text)
+    assert len(ran(everywhere("every_parameter"))) == 7
+
+
+def test_one_that_differs_runs_beside_one_that_does_not(extent: Callable[[str], None]) -> None:
+    extent("")
+    marked = [item("test_x", "docker", word, *(["xfail"] if word != "a" else [])) for word in WORDS]
+    assert ran([item("test_x", "native", "a"), *marked]) == ["native a", "docker a", "docker b"]
+
+
+def test_what_containers_alone_have_runs_there_with_all_parameters(extent: Callable[[str], None]) -> None:
+    extent("")
+    assert ran([item("test_x", "docker", word) for word in WORDS]) == ["docker a", "docker b", "docker c"]
+
+
+def test_an_unknown_extent_is_refused(extent: Callable[[str], None]) -> None:
+    extent("some")
+    with pytest.raises(pytest.UsageError, match="neither 'first' nor 'all'"):
+        ran([])
