@@ -64,9 +64,8 @@ def test_a_folder_as_the_file(tmp_path: Path) -> None:
     assert "it is a folder" in refusal(tmp_path)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_that_may_not_be_read(script: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read every file")
     script.chmod(0)
     assert "Permission denied" in refusal(script)
 

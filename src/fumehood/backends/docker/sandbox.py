@@ -46,11 +46,12 @@ class ContainerLink:
         self._container = container
         self._loop = container.loop
         self._next_terminal = 0
+        self._is_given_up = False
 
     def send(
         self, request: wire.Message, descriptors: RunDescriptors, endpoint: EgressEndpoint | None
     ) -> Resize | None:
-        if not self._container.is_alive:
+        if self._is_given_up or not self._container.is_alive:
             raise GuestGoneError
         bridge = self._container.bridge
         reply, data, *others = (os.dup(descriptor) for descriptor in descriptors.guest)
@@ -85,6 +86,8 @@ class ContainerLink:
         return await anyio.to_thread.run_sync(is_lost, abandon_on_cancel=True)
 
     async def give_up(self) -> None:
+        # The backend's loop closes the container a little later: until then it would take another run and lose it.
+        self._is_given_up = True
         self._portal.start_task_soon(self._container.close)
 
     async def replace(self) -> bool:
