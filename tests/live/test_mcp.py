@@ -76,10 +76,21 @@ async def use_every_tool(client: Client) -> set[str]:
     assert "NameError" in await text(client, "python", code="x", session="s")
     assert "is closed" in await text(client, "close_session", session="s")
     assert "there is no session 's'" in await text(client, "python", code="1", session="s")
+    await use_a_process(client)
     return {
         *("python", "shell", "write_file", "edit_file", "read_file", "list_files"),
         *("start_session", "reset_session", "close_session"),
+        *("start_process", "read_process", "write_process", "stop_process"),
     }
+
+
+async def use_a_process(client: Client) -> None:
+    started = await text(client, "start_process", command="cat notes/a.txt -", wait=30)
+    assert started == "Process 1 is running.\nstdout:\none\n2"
+    answer = await text(client, "write_process", process=1, text="three\n", wait=30)
+    assert answer == "Process 1 is running.\nstdout:\nthree"
+    assert await text(client, "read_process", process=1, wait=0) == "Process 1 is running.\nThere is no new output."
+    assert "Process 1 has ended." in await text(client, "stop_process", process=1)
 
 
 async def test_failures_and_denials_are_told_to_the_model(policy: Path) -> None:

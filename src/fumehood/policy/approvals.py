@@ -24,7 +24,10 @@ from fumehood.policy.section import Section, Text
 Risk = Literal["low", "medium", "high"]
 
 EVERY_TOOL = "*"
-TOOLS = ("python", "shell", "read_file", "write_file", "edit_file", "list_files")
+TOOLS = (
+    *("python", "shell", "read_file", "write_file", "edit_file", "list_files"),
+    *("start_process", "read_process", "write_process", "stop_process"),
+)
 """The names of the tools in `fumehood.tools`; applications have others."""
 _RISKS: dict[Risk, int] = {"low": 0, "medium": 1, "high": 2}
 _STRICTNESS = {"never": 0, "first_use": 1, "always": 2}

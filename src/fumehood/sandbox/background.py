@@ -12,6 +12,7 @@ import anyio
 from fumehood.backends.interface import LiveExecution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.policy import Seconds, read_seconds
 from fumehood.results import RunOutput, RunResult
 from fumehood.sandbox.audit import RunAudit
 from fumehood.sandbox.output import as_event
@@ -53,9 +54,12 @@ class AsyncBackgroundRun:
         self._look()
         return await self._conclude() if self._execution.is_over else None
 
-    async def read(self) -> NewOutput:
-        """What was written since the last `read`, without waiting for more."""
+    async def read(self, *, wait: Seconds = 0) -> NewOutput:
+        """What was written since the last `read`. Waits at most `wait` for any of it, or for the end."""
         self._look()
+        with anyio.move_on_after(read_seconds(wait, "wait") if wait else 0):
+            while not self._is_news() and await self._wait_for_more():
+                pass
         return NewOutput(self._take(1), self._take(2))
 
     async def stream(self) -> AsyncGenerator[Event, None]:
@@ -122,6 +126,9 @@ class AsyncBackgroundRun:
         for output in self._execution.waiting_output():
             self._output[output.stream] += output.data
             self._audit.output(as_event(output))
+
+    def _is_news(self) -> bool:
+        return any(len(self._output[stream]) > shown for stream, shown in self._shown.items())
 
     def _take(self, stream: int) -> bytes:
         data = bytes(self._output[stream][self._shown[stream] :])

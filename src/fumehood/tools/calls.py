@@ -44,6 +44,8 @@ class ToolCall:
     """Which of the arguments is code or a command line."""
     language: str = ""
     call_id: str = ""
+    counts_as: str | None = None
+    """Another tool, whose rules hold for this call too."""
 
     @cached_property
     def canonical(self) -> str:

@@ -98,6 +98,8 @@ class Tool:
     """Whether it may be carried out at the same time as other calls of the same answer of a model."""
     about: Callable[[Policy], str] | None = None
     """What a model has to know of the sandbox to call it well."""
+    counts_as: str | None = None
+    """Another tool whose rules in `approvals` hold for this one too, since both can do the same."""
     is_recorded_first: bool = False
     """Whether the sandbox records what it does before it is done, as it does with runs, and it does nothing else."""
 

@@ -111,7 +111,8 @@ class Toolbox:
         code = next((name for name in _LANGUAGES if isinstance(arguments.get(name), str)), None)
         language = _LANGUAGES.get(code or "", "")
         call_id = f"call_{secrets.token_hex(8)}"
-        return ToolCall(tool.name, arguments, self._sandbox.policy.digest, tool.risk, code, language, call_id)
+        digest = self._sandbox.policy.digest
+        return ToolCall(tool.name, arguments, digest, tool.risk, code, language, call_id, tool.counts_as)
 
     async def _recorded(self, tool: Tool, call: ToolCall, given: BaseModel, watch: Watch | None) -> ToolResult:
         trail = self._trail.within(call=call.call_id)

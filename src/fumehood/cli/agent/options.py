@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fumehood.tools import Tool
 
 _NAME = "agent"
+_TOOLS_HELP = "of python,shell,read_file,write_file,edit_file,list_files,processes (default: all)"
 _INSTRUCTIONS = """\
 You solve the user's task with the tools you have. Code and commands run in a sandbox in which little is allowed; \
 denials come with the reason. Do not try the same again: find another way, or say what would be needed. \
@@ -45,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", metavar="NAME", help="which model to ask")
     overrides.add_options(parser, variables=False)
-    add("--tools", metavar="LIST", help="of python,shell,read_file,write_file,edit_file,list_files (default: all)")
+    add("--tools", metavar="LIST", help=_TOOLS_HELP)
     add("--instructions", metavar="FILE", help="the first message to the model, instead of ours")
     add("--turns", type=int, default=50, metavar="N", help="ask the model at most N times (50)")
     add("--calls", type=int, default=200, metavar="N", help="at most N calls of tools (200)")
@@ -87,14 +88,14 @@ def make_agent(chosen: Arguments, approvals: ApprovalSettings) -> AssistantAgent
 
 
 def _tools(names: str | None) -> tuple[Tool, ...]:
-    from fumehood.tools import STANDARD
+    from fumehood.tools import STANDARD, process_tools
 
-    known = {tool.name: tool for tool in STANDARD}
+    known = {**{tool.name: (tool,) for tool in STANDARD}, "processes": process_tools()}
     wanted = list(known) if names is None else [name for name in names.split(",") if name]
     for name in wanted:
         if name not in known:
             raise UsageError(f"--tools: there is no tool {name!r}; the tools are {', '.join(known)}")
-    return tuple(known[name] for name in dict.fromkeys(wanted))
+    return tuple(tool for name in dict.fromkeys(wanted) for tool in known[name])
 
 
 def _instructions(path: str | None) -> str:

@@ -26,6 +26,7 @@ from fumehood.tools import (
     Tool,
     ToolOutput,
     ToolStatus,
+    process_tools,
 )
 from fumehood.tools.result import describe_run
 from fumehood.tools.runs import PythonArguments, limits
@@ -43,11 +44,15 @@ _TITLES = {
     "start_session": "Start a Python session",
     "reset_session": "Reset a Python session",
     "close_session": "Close a Python session",
+    "start_process": "Start a process",
+    "read_process": "Read a process's output",
+    "write_process": "Write to a process",
+    "stop_process": "Stop a process",
 }
 _READS = (READ_FILE.name, LIST_FILES.name)
-_ADDS = ("start_session",)
+_ADDS = ("start_session", "read_process")
 _REPEATABLE = (WRITE_FILE.name, "reset_session")
-_RUNS = (PYTHON.name, SHELL.name)
+_RUNS = (PYTHON.name, SHELL.name, "start_process", "write_process")
 
 OUTPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -185,7 +190,7 @@ class Sessions:
 
 def all_tools(sessions: Sessions) -> tuple[Tool, ...]:
     python, *others = sessions.tools()
-    return (python, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES, *others)
+    return (python, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES, *others, *process_tools())
 
 
 def describe(policy: Policy) -> list[ToolDescription]:

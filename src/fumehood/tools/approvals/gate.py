@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Literal, Protocol
 
 import anyio
@@ -103,7 +104,10 @@ class Approvals:
         return bool(self._rules(self._current(), call))
 
     def _rules(self, policy: Policy, call: ToolCall) -> tuple[Approval, ...]:
-        return rules_that_ask(policy.approvals, call.tool, call.risk.value, call.texts(), self._granted)
+        """Also those for which a tool that can do the same would need a yes, whatever this one is exempt from."""
+        names = (call.tool,) if call.counts_as is None else (call.tool, call.counts_as)
+        found = (rules_that_ask(policy.approvals, name, call.risk.value, call.texts(), self._granted) for name in names)
+        return tuple(dict.fromkeys(chain.from_iterable(found)))
 
     async def approve(self, call: ToolCall) -> ToolCall:
         """The call to make now and once, which may have been edited; NotApprovedError when it was not approved."""
