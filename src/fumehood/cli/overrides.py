@@ -26,6 +26,7 @@ _FLAGS = {
 }
 _MODES = ("ro", "rw")
 _WEB_PORTS = [80, 443]
+_POLICY_HELP = "what is allowed; also a name of `hood policy list` (default: hood.yaml, else nothing)"
 _ALLOW_HELP = "let it connect to this host, by default to ports 80 and 443 (repeatable)"
 _WITH_HELP = "install this Python package for it, such as pandas or pandas==2.2.3 (repeatable)"
 _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
@@ -57,7 +58,7 @@ class Arguments(argparse.Namespace):
 def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> None:
     """Adds the options of every command that opens a sandbox; `variables` where one program is run in it."""
     add = parser.add_argument
-    add("--policy", metavar="FILE", help="what is allowed, or a name of `hood policy list` (default: hood.yaml)")
+    add("--policy", metavar="FILE", help=_POLICY_HELP)
     add("--no-config", action="store_true", help="do not look for hood.yaml here and in the folders above")
     add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")
     add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")

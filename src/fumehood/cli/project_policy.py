@@ -1,7 +1,7 @@
 """`hood.yaml`, the policy of a project: where it is looked for, and when it counts.
 
 It is looked for in the current folder and in those above it, up to the user's home, on one file system. A folder that
-every user may write to, such as /tmp, ends the search: other users can put files there, though not move what lies below.
+every user may write to, such as /tmp, ends the search: others can put files there, though not move what lies below.
 What is found counts only if its user trusts it and no other user can change it; otherwise the command is refused.
 """
 
