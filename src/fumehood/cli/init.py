@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from fumehood.cli import project_policy, trust
+from fumehood.cli import policy_choice, project_policy, trust
 from fumehood.cli.arguments import Parser
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
@@ -74,14 +74,14 @@ def build_parser() -> argparse.ArgumentParser:
 def execute(arguments: list[str]) -> int:
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
     content = _HEAD + (_BODY if chosen.policy is None else b"#\n" + _content_of(chosen.policy))
-    path = os.path.join(os.getcwd(), project_policy.NAME)
+    path = os.path.join(os.getcwd(), policy_choice.NAME)
     Policy.load_content(content, path)
-    if project_policy.is_shared(os.stat(os.path.dirname(path))):
+    if policy_choice.is_shared(os.stat(os.path.dirname(path))):
         raise UsageError("every user can write to this folder, so no hood.yaml in it is used; go to one of your own")
-    project_policy.refuse_foreign(path)
+    project_policy.refuse_foreign(path, "go to a folder of your own")
     _write(path, content, may_replace=chosen.force)
     trust.trust(path, content)
-    print(f"{project_policy.NAME} is written and trusted; `hood run` uses it here and in the folders below")
+    print(f"{policy_choice.NAME} is written and trusted; `hood run` uses it here and in the folders below")
     return 0
 
 
@@ -94,7 +94,7 @@ def _content_of(name: str) -> bytes:
 def _write(path: str, content: bytes, *, may_replace: bool) -> None:
     """As a new file, so that no link decides what is overwritten."""
     if os.path.lexists(path) and not may_replace:
-        raise UsageError(f"{project_policy.NAME} exists already; --force replaces it, `hood policy trust` trusts it")
+        raise UsageError(f"{policy_choice.NAME} exists already; --force replaces it, `hood policy trust` trusts it")
     draft = f"{path}.{os.getpid()}"
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -102,4 +102,4 @@ def _write(path: str, content: bytes, *, may_replace: bool) -> None:
             file.write(content)
         os.replace(draft, path)
     except OSError as error:
-        raise UsageError(f"{project_policy.NAME} cannot be written here: {error.strerror}") from error
+        raise UsageError(f"{policy_choice.NAME} cannot be written here: {error.strerror}") from error

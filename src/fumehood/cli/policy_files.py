@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fumehood.characters import neutralise, one_line
-from fumehood.cli import exitcodes, project_policy, trust
+from fumehood.cli import exitcodes, policy_choice, project_policy, trust
 from fumehood.cli.output import BOLD, RED, paint
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
@@ -46,7 +46,7 @@ def _list(chosen: Arguments) -> int:
 
 def _trust(chosen: Arguments) -> int:
     path = _path(chosen.place)
-    project_policy.refuse_foreign(path)
+    project_policy.refuse_foreign(path, "copy it to a folder of your own")
     content = read_file(path)
     policy = Policy.load_content(content, path)
     project_policy.refuse_links_out(policy, path)
@@ -70,13 +70,13 @@ def _distrust(chosen: Arguments) -> int:
 def _path(place: str | None) -> str:
     """The absolute path, by which a policy is known, whether or not there is a file."""
     if place is None:
-        found = project_policy.find(os.getcwd())
+        found = policy_choice.find(os.getcwd())
         if found is None:
-            raise UsageError(f"there is no {project_policy.NAME} here or above; `hood init` writes one")
+            raise UsageError(f"there is no {policy_choice.NAME} here or above; `hood init` writes one")
         return found
     folder = os.path.realpath(place if os.path.isdir(place) else os.path.dirname(place))
-    if not os.path.isdir(place) and os.path.basename(place) != project_policy.NAME:
+    if not os.path.isdir(place) and os.path.basename(place) != policy_choice.NAME:
         raise UsageError(
-            f"{place!r} is not called {project_policy.NAME}; other files are used by --policy, without trust"
+            f"{place!r} is not called {policy_choice.NAME}; other files are used by --policy, without trust"
         )
-    return os.path.join(folder, project_policy.NAME)
+    return os.path.join(folder, policy_choice.NAME)

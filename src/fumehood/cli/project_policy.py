@@ -1,15 +1,13 @@
-"""`hood.yaml`, the policy of a project: where it is looked for, and when it counts.
+"""`hood.yaml`, the policy of a project: when one that was found counts.
 
-It is looked for in the current folder and in those above it, up to the user's home, on one file system. A folder that
-every user may write to, such as /tmp, ends the search: others can put files there, though not move what lies below.
-What is found counts only if its user trusts it and no other user can change it; otherwise the command is refused.
+It counts only if its user trusts it as it is and no other user can change it. Otherwise the command is refused, with
+what the policy would open.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 
 from fumehood.characters import one_line
 from fumehood.errors import UsageError
@@ -17,27 +15,14 @@ from fumehood.policy import Policy
 from fumehood.policy.paths import is_inside
 from fumehood.policy.source import read_file, visible
 
-NAME = "hood.yaml"
 _MOST_LINES = 12
-
-
-def find(start: str) -> str | None:
-    """The nearest project policy, whoever wrote it. UsageError if a nearer one was trusted and is gone."""
-    passed: list[str] = []
-    for folder in _folders(start):
-        path = os.path.join(folder, NAME)
-        if os.path.lexists(path):
-            _refuse_if_gone(passed, path)
-            return path
-        passed.append(path)
-    return None
 
 
 def load(path: str) -> Policy:
     """The policy in a file that `find` returned; UsageError unless it is trusted as it is now."""
     from fumehood.cli.trust import trusted_content
 
-    refuse_foreign(path)
+    refuse_foreign(path, _remedies(path))
     content = read_file(path)
     trusted = trusted_content(path)
     if content != trusted:
@@ -61,51 +46,11 @@ def refuse_links_out(policy: Policy, path: str) -> None:
             )
 
 
-def refuse_foreign(path: str) -> None:
-    """UsageError if another user can change the file, or put another in its place."""
-    for place in (os.path.dirname(path), path):
-        try:
-            details = os.stat(place)
-        except FileNotFoundError:
-            continue  # a file that is not there yet, or a link to nothing, which cannot be read
-        if details.st_uid not in (0, os.geteuid()):
-            raise UsageError(f"{visible(place)} belongs to another user (uid {details.st_uid}); {_remedies(path)}")
-        if details.st_mode & stat.S_IWOTH:
-            raise UsageError(f"every user can write to {visible(place)}; `chmod o-w` it, or {_remedies(path)}")
+def refuse_if_gone(passed: list[str], found: str) -> None:
+    """UsageError if one of the policies that are not there was trusted.
 
-
-def is_shared(folder: os.stat_result) -> bool:
-    """Whether every user may put files there, as in /tmp."""
-    return bool(folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH)
-
-
-def changes(policy: Policy, trusted: bytes | None, path: str) -> list[str]:
-    """What the policy changes, in words: against the trusted one, else against a sandbox without a policy."""
-    try:
-        before = Policy() if trusted is None else Policy.load_content(trusted, path)
-    except UsageError:
-        before = Policy()
-    return before.diff(policy)
-
-
-def _folders(start: str) -> Iterator[str]:
-    home = os.path.realpath(os.path.expanduser("~"))
-    folder, device = start, None
-    while True:
-        try:
-            details = os.stat(folder)
-        except OSError:
-            return
-        if device not in (None, details.st_dev) or is_shared(details):
-            return
-        yield folder
-        if folder in ("/", home):
-            return
-        folder, device = os.path.dirname(folder), details.st_dev
-
-
-def _refuse_if_gone(passed: list[str], found: str) -> None:
-    """A program that may write to a project could remove its policy, so that a wider one further up would count."""
+    A program that may write to a project could remove its policy, so that a wider one further up would count.
+    """
     import shlex
 
     from fumehood.cli.trust import trusted_content
@@ -116,6 +61,28 @@ def _refuse_if_gone(passed: list[str], found: str) -> None:
                 f"{visible(path)}, which you trusted, is gone, and {visible(found)} would count instead; "
                 f"`hood policy distrust {shlex.quote(visible(path))}` agrees to that; {_remedies(found)}"
             )
+
+
+def refuse_foreign(path: str, remedy: str) -> None:
+    """UsageError if another user can change the file, or put another in its place."""
+    for place in (os.path.dirname(path), path):
+        try:
+            details = os.stat(place)
+        except OSError:
+            continue  # a file that is not there yet, or cannot be read, which is said when it is read
+        if details.st_uid not in (0, os.geteuid()):
+            raise UsageError(f"{visible(place)} belongs to another user (uid {details.st_uid}); {remedy}")
+        if details.st_mode & stat.S_IWOTH:
+            raise UsageError(f"every user can write to {visible(place)}; `chmod o-w` it, or {remedy}")
+
+
+def changes(policy: Policy, trusted: bytes | None, path: str) -> list[str]:
+    """What the policy changes, in words: against the trusted one, else against a sandbox without a policy."""
+    try:
+        before = Policy() if trusted is None else Policy.load_content(trusted, path)
+    except UsageError:
+        before = Policy()
+    return before.diff(policy)
 
 
 def _refusal(path: str, content: bytes, trusted: bytes | None) -> str:

@@ -31,10 +31,13 @@ def find_folder(variables: Mapping[str, str]) -> Path:
 def trusted_content(path: str) -> bytes | None:
     """What the file at this absolute path held when it was trusted; None if it never was."""
     copy = _copy_of(path)
-    if not copy.exists():
+    try:
+        head, _, content = copy.read_bytes().partition(b"\n")
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise UsageError(f"{copy}, the copy of a trusted policy, cannot be read: {error.strerror}") from error
     FOLDER.make(copy.parent)  # it exists, so this only checks that no other user can write there
-    head, _, content = copy.read_bytes().partition(b"\n")
     return content if head == _head(path) else None
 
 

@@ -9,7 +9,7 @@ import pytest
 from ordinary import ORDINARY
 from requirements import require
 
-from fumehood.cli import overrides, project_policy, trust
+from fumehood.cli import overrides, policy_choice, project_policy, trust
 from fumehood.cli.commands import BY_NAME
 from fumehood.cli.entry import run_command
 from fumehood.errors import PolicyError, UsageError
@@ -34,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(folder: Path, content: bytes = OPEN, *, trusted: bool = True) -> str:
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / project_policy.NAME
+    path = folder / policy_choice.NAME
     path.write_bytes(content)
     if trusted:
         trust.trust(str(path), content)
@@ -57,21 +57,21 @@ def refusal(path: str) -> str:
 
 def test_the_nearest_file_is_found_from_below(project: Path) -> None:
     (project / "a/b").mkdir(parents=True)
-    assert project_policy.find(str(project / "a/b")) is None
+    assert policy_choice.find(str(project / "a/b")) is None
     upper = write(project)
-    assert project_policy.find(str(project / "a/b")) == upper
+    assert policy_choice.find(str(project / "a/b")) == upper
     nearer = write(project / "a")
-    assert project_policy.find(str(project / "a/b")) == nearer
+    assert policy_choice.find(str(project / "a/b")) == nearer
 
 
 def test_the_search_ends_at_the_home_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project)
     home = project / "home"
     (home / "work").mkdir(parents=True)
-    assert project_policy.find(str(home / "work")) is not None
+    assert policy_choice.find(str(home / "work")) is not None
     monkeypatch.setenv("HOME", str(home))
-    assert project_policy.find(str(home / "work")) is None
-    assert write(home) == project_policy.find(str(home / "work"))
+    assert policy_choice.find(str(home / "work")) is None
+    assert write(home) == policy_choice.find(str(home / "work"))
 
 
 def test_the_search_ends_at_a_folder_that_all_users_share(project: Path) -> None:
@@ -79,20 +79,20 @@ def test_the_search_ends_at_a_folder_that_all_users_share(project: Path) -> None
     write(project)
     shared = project / "tmp"
     (shared / "mine").mkdir(parents=True)
-    assert project_policy.find(str(shared / "mine")) is not None
+    assert policy_choice.find(str(shared / "mine")) is not None
     shared.chmod(0o1777)
     write(shared, trusted=False)
-    assert project_policy.find(str(shared / "mine")) is None
-    assert project_policy.find(str(shared)) is None
+    assert policy_choice.find(str(shared / "mine")) is None
+    assert policy_choice.find(str(shared)) is None
 
 
 def test_the_search_ends_at_the_border_of_a_file_system() -> None:
-    assert list(project_policy._folders("/proc/sys")) == ["/proc/sys", "/proc"]
+    assert list(policy_choice._folders("/proc/sys")) == ["/proc/sys", "/proc"]
 
 
 def test_a_folder_that_is_gone_has_no_policy(project: Path) -> None:
     write(project)
-    assert project_policy.find(str(project / "removed")) is None
+    assert policy_choice.find(str(project / "removed")) is None
 
 
 # What counts
@@ -163,9 +163,9 @@ def test_a_wider_policy_further_up_does_not_take_the_place_of_one_that_is_gone(p
     inner = write(project / "inner")
     (project / "inner/hood.yaml").unlink()
     with pytest.raises(UsageError, match=f"{inner}, which you trusted, is gone"):
-        project_policy.find(str(project / "inner"))
+        policy_choice.find(str(project / "inner"))
     assert run_command(["policy", "distrust", inner]) == 0
-    assert project_policy.find(str(project / "inner")) == str(project / "hood.yaml")
+    assert policy_choice.find(str(project / "inner")) == str(project / "hood.yaml")
 
 
 def test_a_path_of_the_project_that_leads_out_of_it_is_refused(project: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_odd_things_in_the_place_of_the_file_are_refused(project: Path) -> None:
         project_policy.load(str(project / "hood.yaml"))
     (project / "hood.yaml").rmdir()
     (project / "hood.yaml").symlink_to("nowhere")
-    assert project_policy.find(str(project)) == str(project / "hood.yaml")
+    assert policy_choice.find(str(project)) == str(project / "hood.yaml")
     with pytest.raises(PolicyError, match="there is no such file"):
         project_policy.load(str(project / "hood.yaml"))
 
