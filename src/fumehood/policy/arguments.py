@@ -46,7 +46,9 @@ def read_policy(policy: AnyPolicy | None, argument: str = "policy") -> Policy | 
             return Policy.load(policy)
         case _:
             kind = type(policy).__name__
-            raise UsageError(f"{argument} must be a Policy, a mapping, a path or a name; this is {kind}")
+            raise UsageError(
+                f"{argument} must be a Policy, a mapping, the path of a policy file or the name of one; this is {kind}"
+            )
 
 
 def read_seconds(value: Seconds, argument: str = "timeout") -> float:
