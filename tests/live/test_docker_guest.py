@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -215,16 +216,31 @@ async def test_the_next_run_finds_no_ipc_object_that_nobody_may_read(backend: st
 
 async def test_a_paused_spare_is_not_handed_out(backend: str) -> None:
     policy = Policy(backend=backend, resources={"memory": "301M"})
-    for _ in range(2):
-        async with AsyncSandbox(policy) as box:
-            assert (await box.run("pass")).ok
-    label = f"fumehood.policy={policy.digest}"
-    wait_until(lambda: [*_pool(policy)._spares] and len(containers(engine.folder(), label)) == 1, 60, "a spare")
-    engine.docker(engine.folder(), "pause", *containers(engine.folder(), label))
+    paused = await _pause_spare(policy)
     with anyio.fail_after(20):
         async with AsyncSandbox(policy) as box:
             assert (await box.run("print(1)")).stdout == "1\n"
-    wait_until(lambda: not _paused(label), 30, "the paused one is removed")
+    wait_until(lambda: paused not in _containers(policy), 30, "the paused one is removed")
+
+
+async def test_nothing_is_left_of_a_paused_container_when_it_has_been_closed(backend: str) -> None:
+    policy = Policy(backend=backend, resources={"memory": "302M"})
+    paused = await _pause_spare(policy)
+    _, (container, _) = _pool(policy)._spares.popitem()
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(container.close(), container.loop))
+    assert paused not in _containers(policy)
+
+
+async def _pause_spare(policy: Policy) -> str:
+    """The identifier of a container that waits for the next sandbox with this policy, and is paused."""
+    for _ in range(2):
+        async with AsyncSandbox(policy) as box:
+            assert (await box.run("pass")).ok
+    wait_until(lambda: [*_pool(policy)._spares] and len(_containers(policy)) == 1, 60, "a spare")
+    (spare,) = _containers(policy)
+    done = engine.docker(engine.folder(), "pause", spare)
+    assert done.returncode == 0, done.stderr
+    return spare
 
 
 def _pool(policy: Policy) -> ContainerPool:
@@ -234,9 +250,8 @@ def _pool(policy: Policy) -> ContainerPool:
     return backend._pool
 
 
-def _paused(label: str) -> list[str]:
-    done = engine.docker(engine.folder(), "ps", "--quiet", "--filter", f"label={label}", "--filter", "status=paused")
-    return done.stdout.split()
+def _containers(policy: Policy) -> list[str]:
+    return containers(engine.folder(), f"fumehood.policy={policy.digest}")
 
 
 HOLDS = """

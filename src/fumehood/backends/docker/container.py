@@ -166,4 +166,13 @@ async def _remove(container: Any) -> None:
     # A cancelled task would be cancelled again at each wait, and leave the container behind.
     with anyio.CancelScope(shield=True), suppress(DockerError, aiohttp.ClientError, OSError, TimeoutError):
         async with asyncio.timeout(10.0):
+            await _resume(container)
             await container.delete(force=True, v=True)
+
+
+async def _resume(container: Any) -> None:
+    """Lets a paused container go on: until then no signal ends it, and the engine waits ten seconds for gVisor's."""
+    from aiodocker import DockerError
+
+    with suppress(DockerError):  # almost always: it is not paused
+        await container.unpause()
