@@ -18,6 +18,7 @@ from fumehood.audit.location import DATABASE, FOLDER, find_folder
 from fumehood.audit.records import CREATED, Entry, Head, Record, follow, timestamp
 from fumehood.audit.sqlite import SqliteStore, changed_by_others
 from fumehood.audit.store import BusyError, Query, Store, patiently
+from fumehood.concurrency.process import ProcessKey, process_key
 from fumehood.errors import AuditError, UsageError
 
 # How many records may be in the store before its maintenance. A process of few records does it with its first
@@ -46,7 +47,7 @@ class AuditLog:
     @classmethod
     def at(cls, folder: str | os.PathLike[str]) -> AuditLog:
         """The log in this folder, made if there is none. It stays open until it is closed, or the process ends."""
-        return _opened(os.getpid(), os.path.abspath(folder))
+        return _opened(process_key(), os.path.abspath(folder))
 
     @classmethod
     def default(cls) -> AuditLog | None:
@@ -56,7 +57,7 @@ class AuditLog:
 
     def close(self) -> None:
         """Closes the log, for applications with many logs; `at` opens it anew."""
-        _logs.pop((os.getpid(), str(self.folder)), None)
+        _logs.pop((process_key(), str(self.folder)), None)
         self.let_go()
 
     def is_replaced(self) -> bool:
@@ -316,11 +317,11 @@ def _age_seconds(moment: str) -> float:
     return age if age >= 0 else EVERY_SECONDS
 
 
-_logs: dict[tuple[int, str], AuditLog] = {}
+_logs: dict[tuple[ProcessKey, str], AuditLog] = {}
 """One for each process: a connection to SQLite does not survive a fork."""
 
 
-def _opened(process: int, folder: str) -> AuditLog:
+def _opened(process: ProcessKey, folder: str) -> AuditLog:
     known = _logs.get((process, folder))
     if known is not None:
         return known
@@ -339,7 +340,7 @@ def _opened(process: int, folder: str) -> AuditLog:
 def close_all_but(folder: Path | None) -> None:
     """Closes the logs of other folders, and this one if it was replaced: for a process that outlives its callers."""
     for (process, _), log in list(_logs.items()):
-        if process == os.getpid() and (log.folder != folder or log.is_replaced()):
+        if process == process_key() and (log.folder != folder or log.is_replaced()):
             log.close()
 
 

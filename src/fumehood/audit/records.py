@@ -104,11 +104,17 @@ class Record(NamedTuple):
 
 
 def read_record(body: str, hash: bytes) -> Record:
-    """Parses a record from its text alone; raises ValueError when it is not a record."""
+    """Parses a record from its text alone; raises ValueError when it is not a record.
+
+    Another spelling of the same values is not one either: readers may differ about it, and an export cannot hold it.
+    """
     try:
         fields: object = json.loads(body)
+        is_canonical = isinstance(fields, dict) and canonical(cast("dict[str, object]", fields)) == body
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if not is_canonical:
+        raise ValueError("it is not spelled as the log spells records")
     match fields:
         case {"seq": int(seq), "time": str(time), "kind": str(kind)}:
             ids = cast("dict[str, Any]", fields).get("ids", {})

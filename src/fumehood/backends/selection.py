@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import os
 from functools import cache
 from typing import TYPE_CHECKING
 
 from fumehood.backends.interface import Backend
 from fumehood.backends.native.prestart import Prestart
+from fumehood.concurrency.process import ProcessKey, process_key
 from fumehood.policy import Policy
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ def select_backend(policy: Policy) -> Backend:
     """`auto` is the strongest that works here; today that is the native one."""
     name = policy.backend
     if name in _CONTAINERS:
-        return _docker(os.getpid(), name)
-    return _native(os.getpid())
+        return _docker(process_key(), name)
+    return _native(process_key())
 
 
 def use_prestart(policy: Policy, prestart: Prestart) -> None:
@@ -33,11 +33,11 @@ def use_prestart(policy: Policy, prestart: Prestart) -> None:
     if policy.backend in _CONTAINERS:
         prestart.abandon()
     else:
-        _native(os.getpid()).use_prestart(prestart)
+        _native(process_key()).use_prestart(prestart)
 
 
 @cache
-def _native(process: int) -> NativeBackend:
+def _native(process: ProcessKey) -> NativeBackend:
     """One for each process: a forked child must not talk to its parent's cells."""
     from fumehood.backends.native.backend import NativeBackend
 
@@ -47,7 +47,7 @@ def _native(process: int) -> NativeBackend:
 
 
 @cache
-def _docker(process: int, name: str) -> Backend:
+def _docker(process: ProcessKey, name: str) -> Backend:
     from fumehood.backends.docker import DockerBackend
 
     backend = DockerBackend(name)
@@ -55,6 +55,6 @@ def _docker(process: int, name: str) -> Backend:
     return backend
 
 
-def _close_own(close: object, process: int) -> None:
-    if os.getpid() == process and callable(close):
+def _close_own(close: object, process: ProcessKey) -> None:
+    if process_key() == process and callable(close):
         close()

@@ -100,6 +100,8 @@ def read_task(arguments: list[str]) -> Task:
     chosen, words = parser.parse_known_args(ours, namespace=Arguments())
     if chosen.learn and chosen.json:
         parser.error("--learn prints a policy and --json a result; use one of them")
+    if chosen.session and chosen.language not in (None, "python"):
+        parser.error(f"a session runs python, not {chosen.language!r}; leave --session or --language out")
     if chosen.session and (words or theirs):
         parser.error("a session has no arguments; leave --session or the arguments out")
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import Future, wait
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import anyio
 
+from fumehood.concurrency.process import ProcessKey, process_key
 from fumehood.errors import UsageError
 
 T = TypeVar("T")
@@ -31,8 +32,9 @@ class SharedLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="fumehood", daemon=True)
-        self._process = os.getpid()
+        self._process = process_key()
         self._under_way: set[_Call[Any]] = set()
+        self._streams: set[AsyncGenerator[Any, None]] = set()
 
     def begin(self) -> None:
         """Starts the thread."""
@@ -69,8 +71,32 @@ class SharedLoop:
         self._loop.call_soon_threadsafe(call.start, context=_context())
         return call.result
 
+    def iterate(self, stream: AsyncGenerator[T, None]) -> Iterator[T]:
+        """What the stream yields. Leaving the iteration closes the stream, and the thread that iterated waits for that.
+
+        An iteration that was dropped may be collected in any thread, also in one that the closing has to wait for. The
+        stream is kept here, so that it is not collected with it, in any order and by several at once.
+        """
+        thread = threading.get_ident()
+        self._streams.add(stream)
+        try:
+            while True:
+                try:
+                    yield self.call(stream.__anext__)
+                except StopAsyncIteration:
+                    return
+                thread = threading.get_ident()
+        finally:
+            (self.call if thread == threading.get_ident() else self.start)(partial(self._close, stream))
+
+    async def _close(self, stream: AsyncGenerator[Any, None]) -> None:
+        try:
+            await stream.aclose()
+        finally:
+            self._streams.discard(stream)
+
     def _make_call(self, function: Callable[[], Awaitable[T]]) -> _Call[T]:
-        if os.getpid() != self._process:
+        if process_key() != self._process:
             raise UsageError("the sandbox belongs to the process that opened it; open another one after a fork")
         return _Call(function, self._loop)
 
@@ -135,12 +161,12 @@ def _context() -> Context:
     return context
 
 
-_loops: dict[int, SharedLoop] = {}
+_loops: dict[ProcessKey, SharedLoop] = {}
 """One for each process: threads do not survive a fork."""
 
 
 def shared_loop() -> SharedLoop:
-    process = os.getpid()
+    process = process_key()
     if process not in _loops:
         made = SharedLoop()
         made.begin()
@@ -151,6 +177,6 @@ def shared_loop() -> SharedLoop:
     return _loops[process]
 
 
-def _stop(process: int) -> None:
-    if os.getpid() == process:
+def _stop(process: ProcessKey) -> None:
+    if process_key() == process:
         _loops.pop(process).stop()

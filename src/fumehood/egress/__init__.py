@@ -24,6 +24,7 @@ import os
 import ssl
 from functools import cache
 
+from fumehood.concurrency.process import ProcessKey, process_key
 from fumehood.egress.dial import Resolver
 from fumehood.egress.gateway import Gateway
 from fumehood.egress.limits import GatewayLimits
@@ -36,17 +37,17 @@ __all__ = ["PROXY_PORT", "Gateway", "GatewayLimits", "Resolver", "RunEgress", "S
 
 _Roots = tuple[tuple[object, ...] | None, ...]
 _MOST_IDLE = 4
-_gateways: dict[tuple[int, _Roots], Gateway] = {}
+_gateways: dict[tuple[ProcessKey, _Roots], Gateway] = {}
 """By process, because a forked child must not use its parent's, and by the roots that are trusted."""
 
 
 def shared_gateway() -> Gateway:
     """The one of this process, and of the roots that it trusts now."""
-    key = os.getpid(), _roots()
+    key = process_key(), _roots()
     if key not in _gateways:
         made = Gateway()
         if _gateways.setdefault(key, made) is made:
-            _close_at_exit(os.getpid())
+            _close_at_exit(process_key())
             _close_idle(made)
     return _gateways[key]
 
@@ -70,19 +71,19 @@ def _close_idle(newest: Gateway) -> None:
     idle = [
         key
         for key, each in list(_gateways.items())
-        if key[0] == os.getpid() and each is not newest and not each.sandboxes
+        if key[0] == process_key() and each is not newest and not each.sandboxes
     ]
     for key in idle[: max(0, len(idle) - _MOST_IDLE)]:
         _gateways.pop(key).close()
 
 
 @cache
-def _close_at_exit(process: int) -> None:
+def _close_at_exit(process: ProcessKey) -> None:
     atexit.register(_close_own, process)
 
 
-def _close_own(process: int) -> None:
-    if os.getpid() == process:
+def _close_own(process: ProcessKey) -> None:
+    if process_key() == process:
         for (owner, _), each in list(_gateways.items()):
             if owner == process:
                 each.close()

@@ -5,13 +5,13 @@ Works inside a running event loop too, because all blocking sandboxes share one 
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from fumehood.audit import Trail
+from fumehood.concurrency.process import process_key
 from fumehood.concurrency.shared_loop import SharedLoop, shared_loop
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
@@ -64,21 +64,11 @@ def _blocking_part(
 
 
 def _blocking_iterator(
-    method: Callable[Concatenate[Target, P], AsyncIterator[T]],
+    method: Callable[Concatenate[Target, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[_Driver[Target], P], Iterator[T]]:
     @wraps(method)
     def iterate(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        iterator = method(self.target, *args, **kwargs)
-        try:
-            while True:
-                try:
-                    yield self.loop.call(iterator.__anext__)
-                except StopAsyncIteration:
-                    return
-        finally:
-            close = getattr(iterator, "aclose", None)
-            if close:
-                self.loop.call(close)
+        return self.loop.iterate(method(self.target, *args, **kwargs))
 
     return iterate
 
@@ -155,7 +145,7 @@ class Sandbox:
             policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated, keep_tmp=keep_tmp
         )
         self._loop: SharedLoop | None = None
-        self._process = os.getpid()
+        self._process = process_key()
 
     def __enter__(self) -> Self:
         if self._loop is not None:
@@ -167,7 +157,7 @@ class Sandbox:
             if self.target.is_open:  # this thread was interrupted as it opened
                 loop.call(partial(self.target.__aexit__, None, None, None))
             raise
-        self._loop, self._process = loop, os.getpid()
+        self._loop, self._process = loop, process_key()
         return self
 
     def __exit__(
@@ -175,7 +165,7 @@ class Sandbox:
     ) -> None:
         loop, self._loop = self._loop, None
         # In a forked child there is nothing to close: the loop's thread, and with it the sandbox, is the parent's.
-        if loop is not None and os.getpid() == self._process:
+        if loop is not None and process_key() == self._process:
             loop.call(partial(self.target.__aexit__, kind, error, traceback))
 
     @property

@@ -327,11 +327,33 @@ def redefine(connection: sqlite3.Connection, old: str, new: str, *, reindex: boo
         connection.execute("REINDEX")
 
 
-def append(connection: sqlite3.Connection, fields: dict[str, object]) -> None:
-    """A record as the log would write it, with all that needs no key."""
+@tampering("add a record in another spelling, and the next checkpoint signs it")
+def add_in_another_spelling(connection: sqlite3.Connection) -> None:
+    append(
+        connection,
+        {"kind": "ticket.note", "who": "root", "data": {"a": 1}},
+        lambda body: body.replace('"a":1', '"a": 1'),
+    )
+    sign_end(connection)
+
+
+@tampering("add a record with a number that JSON does not have, and the next checkpoint signs it")
+def add_endless_number(connection: sqlite3.Connection) -> None:
+    append(
+        connection,
+        {"kind": "ticket.note", "who": "root", "data": {"a": 1}},
+        lambda body: body.replace('"a":1', '"a":NaN'),
+    )
+    sign_end(connection)
+
+
+def append(
+    connection: sqlite3.Connection, fields: dict[str, object], spell: Callable[[str], str] = lambda body: body
+) -> None:
+    """A record as the log would write it, or in another spelling, with all that needs no key."""
     seq, previous, time = connection.execute("SELECT seq, hash, time FROM records ORDER BY seq DESC").fetchone()
     body = canonical({"v": 1, "seq": seq + 1, "time": time, **fields})
-    record = read_record(body, link(previous, body))
+    record = read_record(body, b"")._replace(body=spell(body), hash=link(previous, spell(body)))
     connection.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", record)
     connection.execute("UPDATE head SET seq = ?, hash = ?", (record.seq, record.hash))
 

@@ -216,6 +216,28 @@ print(shared_loop() is parents, parents.call(process) == os.getpid())
     ]
 
 
+def test_a_child_with_the_number_of_its_parent_has_a_loop_of_its_own() -> None:
+    """Each is process 1 of a namespace of its own."""
+    program = """
+import ctypes, os
+from fumehood.concurrency.shared_loop import shared_loop
+async def process():
+    return os.getpid()
+print(shared_loop().call(process), flush=True)
+assert ctypes.CDLL(None).unshare(0x2000_0000) == 0
+child = os.fork()
+if child == 0:
+    print(shared_loop().call(process), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout.split(), done.stderr) == (["1", "1"], "")
+
+
 def test_a_process_ends_without_complaint_also_while_another_thread_waits() -> None:
     program = """
 import anyio, threading

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -134,3 +135,28 @@ print(sorted(thread.name for thread in threading.enumerate()))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "['MainThread', 'fumehood']\n", "")
+
+
+def test_a_stream_that_was_dropped_can_be_collected_in_the_loops_own_thread(log: AuditLog) -> None:
+    """The end of its run is not waited for there: it needs that thread."""
+
+    class Holder:
+        def __init__(self, stream: Iterator[object]) -> None:
+            self.itself, self.stream = self, stream
+
+    async def collect() -> None:
+        gc.collect()
+
+    gc.disable()
+    try:
+        with Sandbox() as box:
+            holder = Holder(box.stream("print('up', flush=True)\nwhile True: pass"))
+            next(holder.stream)
+            del holder
+            box.loop.call(collect)
+            while box.loop._streams:
+                assert box.run("print(1)").stdout == "1\n"
+    finally:
+        gc.enable()
+    statuses = [record.data["status"] for record in log.find(Query(kind="run.finished"))]
+    assert statuses.count("cancelled") == 1

@@ -172,3 +172,15 @@ def test_the_request_does_not_change_with_the_callers_data() -> None:
     argv.append("x")
     env["B"] = "2"
     assert (made.arguments, dict(made.environment)) == (("ls",), {"A": "1"})
+
+
+@pytest.mark.parametrize("value", ["abcdefgh12345", "Bearer abcdefgh12345"])
+def test_no_variable_carries_the_value_of_a_secret(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("HOST_TOKEN", "abcdefgh12345\n")
+    policy = Policy(
+        secrets=[{"name": "TOKEN", "from_env": "HOST_TOKEN", "inject": {"host": "a.example"}}],
+        network={"allow": [{"host": "a.example", "ports": [443], "methods": ["GET"]}]},
+    )
+    with pytest.raises(DeniedError, match="variable MINE has the value of the secret TOKEN"):
+        make_request(policy, "pass", {"env": {"OTHER": "1", "MINE": value}})
+    assert make_request(policy, "pass", {"env": {"OTHER": "1"}}).environment == {"OTHER": "1"}

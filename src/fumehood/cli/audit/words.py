@@ -114,7 +114,7 @@ def summary(record: Shown) -> str:
     """What matters of it, in one line. Of a record that is not as its kind has them, everything."""
     try:
         return _summary(record)
-    except (TypeError, ValueError, AttributeError, KeyError):
+    except (TypeError, ValueError, AttributeError, KeyError, ArithmeticError):
         return _everything(record.data)
 
 
