@@ -72,8 +72,8 @@ def _find() -> str | None:
 
 def _folders(start: str) -> Iterator[str]:
     home = os.path.realpath(os.path.expanduser("~"))
-    folder, device = start, None
-    while True:
+    device: int | None = None
+    for folder in _upwards(start):
         try:
             details = os.stat(folder)
         except OSError:
@@ -81,9 +81,17 @@ def _folders(start: str) -> Iterator[str]:
         if device not in (None, details.st_dev) or is_shared(details):
             return
         yield folder
-        if folder in ("/", home):
+        if folder == home:
             return
-        folder, device = os.path.dirname(folder), details.st_dev
+        device = details.st_dev
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    """The folder and all above it, by name."""
+    while folder != "/":
+        yield folder
+        folder = os.path.dirname(folder)
+    yield folder
 
 
 def _with_limits(policy: Policy, default: Policy) -> Policy:

@@ -94,7 +94,7 @@ def _refusal(path: str, content: bytes, trusted: bytes | None) -> str:
     shown = [f"  {one_line(line)}" for line in lines[:_MOST_LINES]]
     if len(lines) > _MOST_LINES:
         shown.append(f"  ... and {len(lines) - _MOST_LINES} more; `hood policy show {os.path.relpath(path)}`")
-    return "\n".join([what, *shown, f"read it, then `hood policy trust`; {_remedies(path)}"])
+    return "\n".join([what, *shown, "read it, then `hood policy trust`;", _remedies(path)])
 
 
 def _remedies(path: str) -> str:
