@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fumehood.policy.named import NAMES
+
 ROOT = Path(__file__).parents[2]
 PLACE = re.compile(r"fumehood-[^/]+\.data/data/share/doc/fumehood/")
 
@@ -38,7 +40,21 @@ def test_every_link_of_a_document_leads_to_a_file_that_is_shipped(page: Path, na
             assert any(name == str(target) or name.startswith(f"{target}/") for name in shipped), link
 
 
+def extras_of_the_package() -> dict[str, list[str]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def test_one_extra_has_all_the_others() -> None:
+    extras = extras_of_the_package()
+    named = [name for text in extras["all"] for name in text.removeprefix("fumehood[").removesuffix("]").split(",")]
+    assert sorted([*named, "all"]) == sorted(extras)
+
+
+def test_the_policies_that_have_names_are_in_the_wheel(names: set[str]) -> None:
+    assert {f"fumehood/policy/named/{name}.yaml" for name in NAMES} <= names
+
+
 def test_every_extra_is_named_in_the_readme() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = extras_of_the_package()
     table = (ROOT / "README.md").read_text().split("| extra | for |")[1].split("\n\n")[0]
     assert set(re.findall(r"`([a-z-]+)`(?:,| \|)", table)) >= set(extras)

@@ -57,6 +57,7 @@ COMMANDS = (
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox", starts_cell=True),
     Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
+    Command("init", "fumehood.cli.init", "write hood.yaml, the policy of the project in this folder"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),
     Command("audit", "fumehood.cli.audit", "what happened in sandboxes, and whether it is true"),

@@ -14,13 +14,16 @@ from typing import cast
 from fumehood.backends.languages import LANGUAGES
 from fumehood.cli.arguments import Parser
 from fumehood.cli.commands import COMMANDS
+from fumehood.policy.named import NAMES
 
 _INSTALL = """\
 bash:  echo 'source <(hood completion bash)' >> ~/.bashrc
 zsh:   echo 'source <(hood completion zsh)' >> ~/.zshrc
 fish:  hood completion fish > ~/.config/fish/completions/hood.fish
 """
-_VALUES = {"--language": " ".join(LANGUAGES), "--backend": "auto native docker gvisor"}
+_VALUES = {"--language": " ".join(LANGUAGES), "--backend": "auto native docker gvisor", "--policy": " ".join(NAMES)}
+# Options whose value may be a file as well.
+_TAKE_FILES = {"--policy"}
 
 _BASH = """\
 _hood() {{
@@ -96,13 +99,18 @@ def _contexts(place: str, parser: argparse.ArgumentParser) -> Iterator[Context]:
 
 def _bash_script() -> str:
     found = contexts()
-    values = (f'    {o}) COMPREPLY=($(compgen -W "{words}" -- "$word")); return ;;' for o, words in _VALUES.items())
+    values = (f"    {option}) {_bash_values(option, words)}; return ;;" for option, words in _VALUES.items())
     places = (
         f"    {shlex.quote(c.place)}) words={shlex.quote(' '.join(c.words))}{'' if c.takes_files else ' only=1'} ;;"
         for c in found
     )
     nested = "|".join(context.place for context in found if context.has_verbs)
     return _BASH.format(nested=nested, values="\n".join(values), places="\n".join(places))
+
+
+def _bash_values(option: str, words: str) -> str:
+    files = ' $(compgen -f -- "$word")' if option in _TAKE_FILES else ""
+    return f'COMPREPLY=($(compgen -W "{words}" -- "$word"){files})'
 
 
 def _fish_script() -> str:
@@ -118,6 +126,7 @@ def _fish_script() -> str:
 
 def _fish_word(word: str) -> str:
     if word.startswith("--"):
-        values = f" -xa {shlex.quote(_VALUES[word])}" if word in _VALUES else ""
+        kind = "-ra" if word in _TAKE_FILES else "-xa"
+        values = f" {kind} {shlex.quote(_VALUES[word])}" if word in _VALUES else ""
         return f"-l {word[2:]}{values}"
     return f"-s {word[1:]}" if word.startswith("-") else f"-fa {shlex.quote(word)}"

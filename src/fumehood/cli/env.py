@@ -12,7 +12,7 @@ from fumehood.cli.arguments import Parser
 from fumehood.cli.output import BOLD, paint, say
 from fumehood.environments import EnvironmentSpec, EnvironmentStore, InstalledEnvironment
 from fumehood.errors import UsageError
-from fumehood.policy import Policy
+from fumehood.policy import Policy, read_policy
 from fumehood.sandbox.async_sandbox import sandboxed_installer
 
 _DAY_SECONDS = 24 * 3600
@@ -79,7 +79,7 @@ def _spec(chosen: Arguments) -> EnvironmentSpec:
         raise UsageError("give either packages or --policy FILE")
     if chosen.policy is None:
         return EnvironmentSpec.of(Policy(environment={"packages": chosen.packages}).environment)
-    section = Policy.load(chosen.policy).environment
+    section = read_policy(chosen.policy, "--policy").environment
     if not section.has_packages:
         raise UsageError(f"{chosen.policy} names no packages: it has neither environment.packages nor .requirements")
     return EnvironmentSpec.of(section)

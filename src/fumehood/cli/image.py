@@ -15,7 +15,7 @@ from fumehood.cli.arguments import Parser
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import BOLD, paint, say
 from fumehood.images import ImageEntry, Recipe, build_image, inspect_image, inventory, list_images, remove_image
-from fumehood.policy import Policy
+from fumehood.policy import Policy, read_policy
 from fumehood.sandbox.async_sandbox import sandboxed_installer
 
 _MIB = 1024 * 1024
@@ -79,7 +79,7 @@ def execute(arguments: list[str]) -> int:
 
 
 def _policy(chosen: Arguments) -> Policy:
-    return Policy.load(chosen.policy) if chosen.policy is not None else Policy()
+    return Policy() if chosen.policy is None else read_policy(chosen.policy, "--policy")
 
 
 def _build(chosen: Arguments) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from fumehood.backends.selection import select_backend
-from fumehood.cli import overrides
+from fumehood.cli import overrides, policy_choice
 from fumehood.cli.arguments import Parser
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.output import say
@@ -73,6 +73,7 @@ def execute(arguments: list[str]) -> int:
     if find_spec("mcp") is None:
         raise UsageError("hood mcp needs the protocol's SDK: pip install 'fumehood[mcp]'")
     policy = overrides.load_policy(chosen)
+    policy_choice.tell(chosen)
     # At the start, where the message is seen, and not when the first call comes.
     select_backend(policy).check(policy)
     warn_of_dangers(policy)

@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Mapping
 
+from fumehood.cli import policy_choice
 from fumehood.cli.output import print_denials
 from fumehood.errors import PolicyError, UsageError
 from fumehood.policy import Policy
@@ -25,6 +26,7 @@ _FLAGS = {
 }
 _MODES = ("ro", "rw")
 _WEB_PORTS = [80, 443]
+_POLICY_HELP = "what is allowed; also a name of `hood policy list` (default: hood.yaml, else nothing)"
 _ALLOW_HELP = "let it connect to this host, by default to ports 80 and 443 (repeatable)"
 _WITH_HELP = "install this Python package for it, such as pandas or pandas==2.2.3 (repeatable)"
 _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
@@ -38,6 +40,9 @@ _SETTING = re.compile(r"set (\w+: \w+) in network\.allow\[\d+\]")
 
 class Arguments(argparse.Namespace):
     policy: str | None
+    no_config: bool = False
+    found: str | None = None
+    """The project's policy, if --policy was not given; `policy` is the same then."""
     backend: str | None
     timeout: str | None
     memory: str | None
@@ -53,7 +58,8 @@ class Arguments(argparse.Namespace):
 def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> None:
     """Adds the options of every command that opens a sandbox; `variables` where one program is run in it."""
     add = parser.add_argument
-    add("--policy", metavar="FILE", help="what is allowed (default: nothing)")
+    add("--policy", metavar="FILE", help=_POLICY_HELP)
+    add("--no-config", action="store_true", help="do not look for hood.yaml here and in the folders above")
     add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")
     add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
     add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
@@ -100,7 +106,7 @@ def _wanted(chosen: Arguments, policy: Policy) -> dict[str, object]:
 
 
 def load_policy(chosen: Arguments, default: Policy | None = None) -> Policy:
-    policy = Policy.load(chosen.policy) if chosen.policy is not None else default or Policy()
+    policy = policy_choice.choose(chosen, default)
     changes = _wanted(chosen, policy)
     try:
         return policy.override(changes)

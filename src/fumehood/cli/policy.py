@@ -7,11 +7,13 @@ import json
 from collections.abc import Callable
 
 from fumehood.characters import neutralise
-from fumehood.cli import exitcodes, policy_explanation, policy_tests
+from fumehood.cli import exitcodes, policy_explanation, policy_files, policy_tests
 from fumehood.cli.arguments import Parser
 from fumehood.cli.output import BOLD, GREEN, RED, YELLOW, paint
 from fumehood.errors import PolicyError
 from fumehood.policy import Finding, Policy, describe
+from fumehood.policy.named import file_of
+from fumehood.policy.source import read_file
 
 _CHECK_CODES = "exit code: 1 when a policy is invalid (with --strict: or has a finding), else 0."
 _DIFF_CODES = "exit code: 0 when they allow the same, 1 when they do not, 2 when one cannot be read."
@@ -21,10 +23,12 @@ class Arguments(argparse.Namespace):
     act: Callable[[Arguments], int]
     files: list[str]
     file: str
+    place: str | None
     old: str
     new: str
     strict: bool
     json: bool
+    text: bool
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,7 +44,8 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument("--strict", action="store_true", help="a finding is a failure")
     check.set_defaults(act=_check)
     show = verbs.add_parser("show", help="a policy in words", description="A policy in words, with its digest.")
-    show.add_argument("file", metavar="FILE")
+    show.add_argument("file", metavar="FILE", help="or a name of `hood policy list`")
+    show.add_argument("--text", action="store_true", help="print the file itself, with its comments")
     show.add_argument("--json", action="store_true", help="print it as JSON, with every default")
     show.set_defaults(act=_show)
     diff = verbs.add_parser(
@@ -62,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     schema.set_defaults(act=_schema)
     policy_tests.add_parser(verbs)
     policy_explanation.add_parser(verbs)
+    policy_files.add_parsers(verbs)
     return parser
 
 
@@ -109,7 +115,11 @@ def _in_words(finding: Finding, file: str) -> str:
 
 
 def _show(chosen: Arguments) -> int:
-    policy = Policy.load(chosen.file)
+    file = file_of(chosen.file, "FILE")
+    policy = Policy.load(file)
+    if chosen.text:
+        print(neutralise(read_file(file).decode("utf-8", "backslashreplace")), end="")
+        return 0
     if chosen.json:
         print(json.dumps({"digest": policy.digest, "policy": policy.model_dump(mode="json")}))
         return 0
@@ -121,7 +131,7 @@ def _show(chosen: Arguments) -> int:
 
 
 def _diff(chosen: Arguments) -> int:
-    changes = Policy.load(chosen.old).diff(Policy.load(chosen.new))
+    changes = Policy.load(file_of(chosen.old, "OLD")).diff(Policy.load(file_of(chosen.new, "NEW")))
     for change in changes:
         print(neutralise(change))
     return exitcodes.PROBLEM_FOUND if changes else 0

@@ -70,8 +70,9 @@ def execute(chosen: Arguments) -> int:
 def _explain_attempt(chosen: Arguments) -> int:
     from fumehood.policy.decisions import Judge, parse_attempt
     from fumehood.policy.file import PolicyFile
+    from fumehood.policy.named import file_of
 
-    file = PolicyFile.load(chosen.file)
+    file = PolicyFile.load(file_of(chosen.file, "FILE"))
     attempt = parse_attempt(_joined(chosen.attempt))
     decision = Judge(file.policy).decide(attempt.kind, attempt.target)
     print(json.dumps(_data(decision, file)) if chosen.json else "\n".join(_lines(decision, file)))

@@ -14,7 +14,7 @@ from fumehood.backends.languages import LANGUAGES
 from fumehood.backends.native.prestart import Prestart
 from fumehood.backends.selection import use_prestart
 from fumehood.characters import neutralise
-from fumehood.cli import exitcodes, overrides
+from fumehood.cli import exitcodes, overrides, policy_choice
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.artifacts import ArtifactSaver, check_folder, let_out
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
@@ -110,6 +110,8 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     chosen, policy = task.chosen, task.policy
     program = read_program(chosen.file, chosen.code, chosen.language)
     check_folder(chosen.out, may_hold_files=chosen.overwrite)
+    if not chosen.quiet:
+        policy_choice.tell(chosen)
     use_prestart(policy, prestart)
     options: RunOptions = {"language": program.language}
     if not chosen.session:

@@ -14,7 +14,7 @@ import anyio
 
 from fumehood.backends.native.prestart import Prestart
 from fumehood.backends.selection import use_prestart
-from fumehood.cli import exitcodes, overrides
+from fumehood.cli import exitcodes, overrides, policy_choice
 from fumehood.cli.arguments import Parser, split
 from fumehood.cli.output import say
 from fumehood.errors import UsageError
@@ -28,7 +28,8 @@ _USAGE = "hood shell [options] [-- COMMAND ...]"
 _DETAILS = """\
 Ctrl-C, Ctrl-Z and Ctrl-D are the shell's; `exit` leaves. What you write to
 /workspace is gone with the sandbox. Without --policy the shell may stay open
-for 12 hours. Exit code: the shell's own, else as `hood run`.
+for 12 hours, unless hood.yaml has a timeout. Exit code: the shell's own, else
+as `hood run`.
 
 A program in the sandbox writes to your terminal as it is: one that you do not
 trust at all belongs into `hood run`, which shows text and colours only.
@@ -52,6 +53,7 @@ def execute(arguments: list[str], prestart: Prestart) -> int:
         raise UsageError("hood shell needs a terminal; `hood run --language sh -` takes a script on standard input")
     # An interactive shell ends when its user leaves; a run's usual limits would end it in the middle of a word.
     policy = overrides.load_policy(chosen, Policy(resources={"timeout": "12h", "output": "1G"}))
+    policy_choice.tell(chosen)
     use_prestart(policy, prestart)
     environment = overrides.environment(chosen.env, os.environ)
     if not command:

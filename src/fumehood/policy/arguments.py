@@ -11,7 +11,7 @@ from fumehood.policy.model import Policy
 from fumehood.policy.quantities import parse_duration, parse_size
 
 AnyPolicy = Policy | Mapping[str, object] | str | os.PathLike[str]
-"""A policy, its sections as a mapping, or the path of its file."""
+"""A policy, its sections as a mapping, the path of its file, or the name of one that comes with the package."""
 Seconds = float | str
 Bytes = int | str
 """A number of seconds, or a duration as policies spell it: `500ms`, `30s`, `2m`, `1h`."""
@@ -38,11 +38,17 @@ def read_policy(policy: AnyPolicy | None, argument: str = "policy") -> Policy | 
             return Policy.model_validate(dict(policy))
         case str() if "\n" in policy:
             raise UsageError(f"{argument} is the text of a policy, not the path of a file; use Policy.loads(text)")
-        case str() | os.PathLike():
+        case str():
+            from fumehood.policy.named import file_of
+
+            return Policy.load(file_of(policy, argument))
+        case os.PathLike():
             return Policy.load(policy)
         case _:
             kind = type(policy).__name__
-            raise UsageError(f"{argument} must be a Policy, a mapping or the path of a policy file; this is {kind}")
+            raise UsageError(
+                f"{argument} must be a Policy, a mapping, the path of a policy file or the name of one; this is {kind}"
+            )
 
 
 def read_seconds(value: Seconds, argument: str = "timeout") -> float:

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from fumehood.errors import PolicyError
+from fumehood.errors import PolicyError, UsageError
 from fumehood.policy.approvals import Approval
 from fumehood.policy.attempts import Expectation
 from fumehood.policy.audit import Audit
@@ -120,10 +120,26 @@ class Policy(Section):
 
         The file is read each time, and parsed again when its text has changed.
         """
-        from fumehood.policy.source import depends_on_homes, read_file
+        from fumehood.policy.source import read_file
 
-        text, name, base = read_file(path), os.fspath(path), os.path.dirname(os.path.abspath(path))
-        return (cls.loads if depends_on_homes(text) else cls._parsed)(text, name, base)
+        return cls.load_content(read_file(path), path)
+
+    @classmethod
+    def load_content(cls, content: bytes, path: str | os.PathLike[str]) -> Self:
+        """The policy in a file that was read already."""
+        from fumehood.policy.source import depends_on_homes
+
+        name, base = os.fspath(path), os.path.dirname(os.path.abspath(path))
+        return (cls.loads if depends_on_homes(content) else cls._parsed)(content, name, base)
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """A policy that comes with the package, such as `data-science`; `hood policy list` has them all."""
+        from fumehood.policy.named import file_of, is_name
+
+        if not is_name(name):
+            raise UsageError(f"{name!r} is not the name of a policy; Policy.load(path) reads a file")
+        return cls.load(file_of(name, "the name"))
 
     @classmethod
     @lru_cache(maxsize=16)

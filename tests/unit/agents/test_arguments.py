@@ -31,7 +31,9 @@ def test_an_agent_takes_a_policy_in_every_form(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_makes_no_sense_is_told_when_the_agent_is_made() -> None:
-    with pytest.raises(UsageError, match="policy must be a Policy, a mapping or the path of a policy file"):
+    with pytest.raises(
+        UsageError, match="policy must be a Policy, a mapping, the path of a policy file or the name of one"
+    ):
         talker(policy=42)
     with pytest.raises(PolicyError, match=r"missing\.yaml: cannot be read"):
         talker(policy="missing.yaml")

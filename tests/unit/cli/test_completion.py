@@ -41,6 +41,13 @@ def test_options_and_their_values_are_completed(script: str) -> None:
     assert complete(script, "completion", "z") == ["zsh"]
 
 
+def test_a_policy_is_completed_by_name_and_by_file(script: str, tmp_path: Path) -> None:
+    (tmp_path / "wide.yaml").touch()
+    for command in (["run"], ["shell"], ["mcp"], ["agent", "run"]):
+        assert complete(script, *command, "--policy", "w", folder=tmp_path) == ["web-reader", "wide.yaml"]
+        assert complete(script, *command, "--no-") == ["--no-config"]
+
+
 def test_verbs_of_a_command_are_completed(script: str) -> None:
     assert complete(script, "policy", "s") == ["show", "schema"]
     assert complete(script, "policy", "check", "--") == ["--help", "--strict"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fumehood.cli import overrides
+from fumehood.cli.completion import contexts
 from fumehood.errors import PolicyError, UsageError
 from fumehood.policy import Policy
 
@@ -33,6 +34,13 @@ def refusal(flags: Flags, mounts: list[str] | None = None) -> str:
     with pytest.raises(UsageError) as caught:
         policy_of(flags, mounts)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["run", "shell", "mcp", "agent run", "agent chat", "agent resume"])
+def test_every_command_that_opens_a_sandbox_has_the_same_options(command: str) -> None:
+    words = next(context.words for context in contexts() if context.place == command)
+    flags = {*overrides._FLAGS.values(), "--policy", "--no-config", "-v"}
+    assert flags <= set(words)
 
 
 def test_without_a_word_everything_is_denied() -> None:

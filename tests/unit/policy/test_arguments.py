@@ -25,7 +25,9 @@ def test_without_a_policy_the_caller_decides() -> None:
 
 @pytest.mark.parametrize("other", [42, b"small.yaml", ["small.yaml"], object(), Policy])
 def test_anything_else_is_refused_with_what_is_taken(other: Any) -> None:
-    with pytest.raises(UsageError, match="policy must be a Policy, a mapping or the path of a policy file; this is"):
+    with pytest.raises(
+        UsageError, match="policy must be a Policy, a mapping, the path of a policy file or the name of one; this is"
+    ):
         read_policy(other)
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from fumehood.cli import overrides
+from fumehood.cli import overrides, policy_choice
 from fumehood.cli.artifacts import check_folder, let_out
 from fumehood.errors import UsageError
 
@@ -73,6 +73,7 @@ def make_agent(chosen: Arguments, approvals: ApprovalSettings) -> AssistantAgent
         raise UsageError("--pause needs --state FILE, where the task is kept until it goes on")
     check_folder(chosen.out, may_hold_files=True)
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    policy_choice.tell(chosen)
     return AssistantAgent(
         _NAME,
         model,

@@ -12,9 +12,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import anyio
 
@@ -24,6 +24,7 @@ from fumehood.backends.native.prestart import Prestart
 from fumehood.cli import entry, run
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.keeper.request import Request
+from fumehood.cli.policy_paths import paths_in
 from fumehood.errors import FumehoodError
 from fumehood.guest.contract import wire
 from fumehood.policy import Policy
@@ -105,7 +106,7 @@ def _reason_against(task: run.Task | None, arguments: list[str]) -> str | None:
         return "an approval is asked for at the client's terminal"
     if task and task.policy.backend in _CONTAINERS:
         return "containers are warm without a keeper"
-    if any(map(_is_own_to_process, _paths(task.policy.model_dump()) if task else ())):
+    if any(map(_is_own_to_process, paths_in(task.policy) if task else ())):
         return "the policy names a file that is another one for each process"
     if any(_is_own_to_process(part) for word in arguments for part in (word, word.partition("=")[2])):
         return "a file that is another one for each process"
@@ -116,19 +117,6 @@ def _is_own_to_process(path: str) -> bool:
     """Whether it may be a file such as /dev/stdin or /proc/self/fd/3, by itself or through a link."""
     can_be_path = "\0" not in path and len(path) < _PATH_MAX
     return can_be_path and os.path.realpath(path).startswith(_OWN_TO_PROCESSES)
-
-
-def _paths(value: object) -> Iterator[str]:
-    """Every text in a policy that could be a path."""
-    match value:
-        case str() if value.startswith("/"):
-            yield value
-        case dict():
-            yield from (path for each in cast("dict[str, object]", value).values() for path in _paths(each))
-        case list() | tuple():
-            yield from (path for each in cast("Sequence[object]", value) for path in _paths(each))
-        case _:
-            pass
 
 
 @contextmanager
