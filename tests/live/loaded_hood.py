@@ -28,7 +28,7 @@ _OF_INTERPRETER = ("PYTHON", "LC_", "LANG")
 
 
 class LoadedHood(subprocess.Popen[bytes]):
-    """A command under way, like any other process that `Popen` starts, but that its end is told by the server."""
+    """A command under way, like any other process that `Popen` starts; its server sends how it ended."""
 
     def __init__(self, arguments: Iterable[str | Path], *, owns_terminal: bool = False, **options: Any) -> None:
         self._owns_terminal = owns_terminal
@@ -83,7 +83,7 @@ def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _server() -> socket.socket:
-    """The connection to the server, which ends with us. It is nobody's child, so that nobody counts it."""
+    """The connection to the server, which ends with us. It is no descendant of ours: tests count those."""
     ours, theirs = socket.socketpair()
     with theirs:
         subprocess.run([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], check=True)
@@ -91,7 +91,7 @@ def _server() -> socket.socket:
 
 
 def serve(requests: socket.socket) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for a command
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps those that wait for a command
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, len("start"), 2 + _STREAMS)
         if not message:
