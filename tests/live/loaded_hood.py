@@ -105,11 +105,12 @@ def serve(requests: socket.socket) -> None:
 
 
 def _start_and_wait(status: int, request: int, *streams: int) -> NoReturn:
+    with open(request, "rb") as file:
+        file.seek(0)
+        wanted = json.load(file)
     process = os.fork()
     if process == 0:
-        with open(request, "rb") as file:
-            file.seek(0)
-            _become(json.load(file), streams)
+        _become(wanted, streams)
     for stream in streams:
         os.close(stream)
     os.write(status, b"%d" % process)
