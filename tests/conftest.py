@@ -12,8 +12,12 @@ import differences
 import engine
 import pytest
 import sampling
+from hypothesis import settings
 
 from fumehood.audit import log as audit_log
+
+settings.register_profile("sample", max_examples=sampling.amount(30, whole=100))
+settings.load_profile("sample")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ The native backend runs with all of them. Elsewhere most parameters repeat a mec
 On containers, and in the second run as an ordinary user (PARAMETERS=first), a test runs with the first of its
 parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all, for tests in
 which each parameter meets another mechanism. PARAMETERS=all (`make test-all`) leaves nothing out.
+
+Tests that try many times, at random or against a clock, try fewer times than `make test-all` (`amount`).
 """
 
 from __future__ import annotations
@@ -15,14 +17,21 @@ import engine
 import pytest
 
 
+def amount(sample: int, *, whole: int) -> int:
+    """How much of something that is tried many times: `whole` in `make test-all`."""
+    return whole if is_whole() else sample
+
+
+def is_whole() -> bool:
+    return _extent() == "all"
+
+
 def functions_on_native(items: list[pytest.Item]) -> set[str]:
     return {_function(item) for item in items if differences.backend_of(item) == "native"}
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str]) -> None:
-    extent = os.environ.get("PARAMETERS", "")
-    if extent not in ("", "first", "all"):
-        raise pytest.UsageError(f"PARAMETERS={extent} is neither 'first' nor 'all'")
+    extent = _extent()
     seen: set[tuple[object, ...]] = set()
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
@@ -32,6 +41,13 @@ def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str
         seen.add(_kind(item))
     config.hook.pytest_deselected(items=dropped)
     items[:] = kept
+
+
+def _extent() -> str:
+    extent = os.environ.get("PARAMETERS", "")
+    if extent not in ("", "first", "all"):
+        raise pytest.UsageError(f"PARAMETERS={extent} is neither 'first' nor 'all'")
+    return extent
 
 
 def _repeats(item: pytest.Item, on_native: set[str]) -> bool:

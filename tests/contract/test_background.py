@@ -182,7 +182,7 @@ async def test_a_terminal_can_be_resized(make_policy: MakePolicy) -> None:
         "print('up')\nsignal.pause()"
     )
     async with AsyncSandbox(make_policy()) as box:
-        run = await box.start(code, terminal=(80, 24), timeout=10)
+        run = await box.start(code, terminal=(80, 24), timeout=5)
         await output_until(run, b"\n")
         await run.resize(120, 50)
         assert (await run.wait()).stdout == "(120, 50)\r\n"
@@ -192,7 +192,7 @@ async def test_a_terminal_can_be_resized(make_policy: MakePolicy) -> None:
 async def test_control_c_interrupts_what_runs_in_a_terminal(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy()) as box:
         run = await box.start(
-            argv=["sh", "-c", "trap 'echo caught; exit 5' INT; echo up; read line"], terminal=(80, 24), timeout=10
+            argv=["sh", "-c", "trap 'echo caught; exit 5' INT; echo up; read line"], terminal=(80, 24), timeout=5
         )
         await output_until(run, b"\n")
         await run.write(b"\x03")

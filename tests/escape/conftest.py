@@ -14,6 +14,7 @@ from pathlib import Path
 import differences
 import engine
 import pytest
+import sampling
 from requirements import require
 
 from fumehood import AsyncSandbox, FumehoodError, Policy
@@ -22,7 +23,7 @@ pytest.register_assert_rewrite("escape.laboratory")
 
 # An engine of the tests' own needs root; an ordinary user attacks what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
-SECONDS_OF_TRIES = 4.0
+SECONDS_OF_TRIES = sampling.amount(1, whole=4)
 _unused_inode_limits = itertools.count(40_000)
 
 MakeSandbox = Callable[..., AsyncSandbox]

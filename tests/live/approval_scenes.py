@@ -51,7 +51,6 @@ def staged() -> Iterator[dict[str, str]]:
                 "FUMEHOOD_AUDIT": f"{folder}/audit",
                 "EDITOR": f"sh {folder}/editor",
                 "NO_COLOR": "1",
-                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             }
         finally:
             os.chdir(before)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from live.loaded_hood import LoadedHood, can_start
 from live.traces import cgroups_of, descendants
 
 HOOD = [sys.executable, "-m", "fumehood"]
@@ -26,7 +27,7 @@ UP_AND_WAITING = "import threading; print('up', flush=True); threading.Event().w
 def hood(*arguments: str | Path, stdin: bytes | None = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end and check that it left nothing behind."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    with subprocess.Popen([*HOOD, *arguments], stdin=subprocess.PIPE, **options) as process:
+    with start(*arguments, stdin=subprocess.PIPE, **options) as process:
         try:
             out, err = process.communicate(stdin, timeout=SECONDS)
         finally:
@@ -35,11 +36,17 @@ def hood(*arguments: str | Path, stdin: bytes | None = b"", **options: Any) -> s
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+def start(*arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command; in a process that has done its imports, where that makes no difference."""
+    is_plain = options.keys() <= {"stdin", "stdout", "stderr", "env", "cwd"} and can_start(options.get("env"))
+    return LoadedHood(arguments, **options) if is_plain else subprocess.Popen([*HOOD, *arguments], **options)
+
+
 @contextmanager
 def open_hood(*arguments: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A command under way; its output is a pipe unless said otherwise."""
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    with subprocess.Popen([*HOOD, *arguments], **options) as process:
+    with start(*arguments, **options) as process:
         try:
             yield process
         finally:
@@ -99,14 +106,21 @@ class Terminal:
         return bool(data)
 
 
+def start_on(terminal: int, *arguments: str, env: dict[str, str] | None) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own with this terminal."""
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    if can_start(env):
+        return LoadedHood(arguments, owns_terminal=True, env=env, **streams)
+    # The process id stays that of hood.
+    return subprocess.Popen(["setsid", "--ctty", *HOOD, *arguments], env=env, **streams)
+
+
 @contextmanager
 def open_terminal(*arguments: str, env: dict[str, str] | None = None) -> Iterator[Terminal]:
     """A command that owns a terminal, so that Ctrl-C on it is a signal."""
     ours, theirs = pty.openpty()
     try:
-        # A session of its own with this terminal; the process id stays that of hood.
-        command = ["setsid", "--ctty", *HOOD, *arguments]
-        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+        with start_on(theirs, *arguments, env=env) as process:
             os.close(theirs)
             try:
                 yield Terminal(ours, process)

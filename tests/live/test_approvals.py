@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,6 @@ def place(tmp_path: Path) -> dict[str, str]:
         "FUMEHOOD_APPROVALS": str(tmp_path / "approvals"),
         "FUMEHOOD_AUDIT": str(tmp_path / "audit"),
         "NO_COLOR": "1",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ def place(tmp_path: Path) -> dict[str, str]:
         "FUMEHOOD_APPROVALS": str(tmp_path / "approvals"),
         "FUMEHOOD_AUDIT": str(tmp_path / "audit"),
         "NO_COLOR": "1",
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
 
 
@@ -127,7 +125,7 @@ def test_a_mistake_is_one_line_with_what_to_do(
 def test_without_the_packages_of_agents_the_error_says_what_to_install(place: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "pydantic_ai").mkdir()
     (tmp_path / "pydantic_ai" / "__init__.py").write_text("raise ImportError('not installed')")
-    hidden = {**place, "PYTHONPATH": f"{tmp_path}:{place['PYTHONPATH']}", "OPENAI_API_KEY": "x"}
+    hidden = {**place, "PYTHONPATH": str(tmp_path), "OPENAI_API_KEY": "x"}
     done = run(hidden, tmp_path, "run", "x")
     assert done.returncode == 2
     assert b"needs packages that are not installed: pip install 'fumehood[agents]'" in done.stderr

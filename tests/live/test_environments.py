@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from live.cli_host import hood
 from live.package_index import PackageIndex, make_wheel, open_index
 from live.traces import descendants, is_alive, wait_until
 from requirements import require
@@ -335,21 +336,21 @@ def test_a_policy_that_cannot_be_enforced_is_refused_before_anything_is_built(ho
 
 
 def test_hood_env_builds_lists_and_prunes(home: Path, tmp_path: Path) -> None:
-    def hood(*arguments: str) -> tuple[int, str]:
-        done = subprocess.run([sys.executable, "-m", "fumehood", "env", *arguments], stdout=subprocess.PIPE, text=True)
-        return done.returncode, done.stdout
+    def env(*arguments: str) -> tuple[int, str]:
+        done = hood("env", *arguments)
+        return done.returncode, done.stdout.decode()
 
     with open_index(GREETER) as index:
         policy = str(write_policy(tmp_path, index))
-        assert hood("list") == (0, "no environments; `hood env build PACKAGE` or a sandbox that needs one makes it\n")
-        code, built = hood("build", "--policy", policy)
+        assert env("list") == (0, "no environments; `hood env build PACKAGE` or a sandbox that needs one makes it\n")
+        code, built = env("build", "--policy", policy)
         assert (code, "greeter (1 installed" in built) == (0, True)
-        assert hood("list") == (0, built)
-        assert hood("prune") == (0, "nothing to remove\n")
-        assert hood("prune", "--all")[1].startswith("removed ")
+        assert env("list") == (0, built)
+        assert env("prune") == (0, "nothing to remove\n")
+        assert env("prune", "--all")[1].startswith("removed ")
         assert list(home.iterdir()) == []
-        assert hood("build")[0] == 2
-        assert hood("build", "--policy", policy, "six")[0] == 2
+        assert env("build")[0] == 2
+        assert env("build", "--policy", policy, "six")[0] == 2
 
 
 @pytest.mark.parametrize("package", ["iniconfig", "six", "packaging"])

@@ -74,6 +74,14 @@ def test_what_containers_alone_have_runs_there_with_all_parameters(extent: Calla
     assert ran([item("test_x", "docker", word) for word in WORDS]) == ["docker a", "docker b", "docker c"]
 
 
+def test_what_is_tried_many_times_is_tried_less_often(extent: Callable[[str], None]) -> None:
+    tried: list[int] = []
+    for text in ("", "first", "all"):
+        extent(text)
+        tried.append(sampling.amount(3, whole=10))
+    assert tried == [3, 3, 10]
+
+
 def test_an_unknown_extent_is_refused(extent: Callable[[str], None]) -> None:
     extent("some")
     with pytest.raises(pytest.UsageError, match="neither 'first' nor 'all'"):

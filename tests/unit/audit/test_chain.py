@@ -50,7 +50,7 @@ def judge(records: list[Record], head: Record) -> Report:
     return verify(records, KEY.public, head=Head(head.seq, head.hash, newest, TIME))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(logs)
 def test_what_was_written_verifies(contents: list[Entry]) -> None:
     records = chain(contents)
@@ -59,7 +59,7 @@ def test_what_was_written_verifies(contents: list[Entry]) -> None:
     assert (report.records, report.signed) == (len(records), len(records))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(logs, st.data())
 def test_any_change_of_a_text_is_seen(contents: list[Entry], data: st.DataObject) -> None:
     records = chain(contents)
@@ -101,7 +101,7 @@ def hashed_anew(records: list[Record], place: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("change", [removed, swapped, doubled, cut, hashed_anew])
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(contents=logs, data=st.data())
 def test_any_change_of_the_order_is_seen(
     change: Callable[[list[Record], int], list[Record]], contents: list[Entry], data: st.DataObject
@@ -113,7 +113,7 @@ def test_any_change_of_the_order_is_seen(
     assert not judge(changed, head).ok
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(entries)
 def test_a_record_has_one_spelling(entry: Entry) -> None:
     (record,) = follow(EMPTY, [entry])

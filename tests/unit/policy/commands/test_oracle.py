@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 
 import pytest
+import sampling
 from requirements import require
 from unit.policy.commands.corpus import EVERYDAY, lines
 from unit.policy.commands.generation import MAKERS
@@ -19,7 +19,7 @@ from fumehood.policy.commands.tools import TOOLS
 SHELLS = ("/bin/bash", "/bin/dash")
 _SHELLS = pytest.mark.parametrize("shell", SHELLS)
 # Of each kind that is made at random.
-LINES_RUN = 300 if os.environ.get("PARAMETERS") == "all" else 100
+LINES_RUN = sampling.amount(60, whole=300)
 
 
 @pytest.mark.timeout(240)

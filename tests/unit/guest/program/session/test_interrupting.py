@@ -8,8 +8,10 @@ import signal
 import threading
 
 import pytest
+import sampling
 from unit.guest.program.session.talking import Session
 
+STORM_RUNS = sampling.amount(100, whole=300)
 ENDLESS = [
     "print('here')\nwhile True: pass",
     "import time\nprint('here')\ntime.sleep(1000)",
@@ -139,7 +141,7 @@ def test_a_storm_of_interrupts_breaks_nothing(session: Session, source: str) -> 
     storm = threading.Thread(target=_interrupt_until, args=(session.pid, over))
     storm.start()
     try:
-        ends = {session.execute(source).ended for _ in range(300)}
+        ends = {session.execute(source).ended for _ in range(STORM_RUNS)}
     finally:
         over.set()
         storm.join()
