@@ -2,7 +2,8 @@
 
 A run is two processes in a process namespace of its own: the reaper as process 1, and the program. Ending the reaper
 ends the namespace: the kernel kills and buries whatever is left before the reaper itself can be buried, which is
-the proof that nothing of the run lives on.
+the proof that nothing of the run lives on. If the program has ended and the reaper has no child, nothing is left, and
+the host has its answer before the reaper ends: every process of the namespace descends from one of the two.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from . import standby
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
 _CPU_CLOCK_OF_PROCESS = 2
+_PAGE_BYTES = 4096
 _NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
 
@@ -111,8 +113,7 @@ class Run:
         try:
             return os.fork()
         except OSError:
-            os.kill(self._reaper, signal.SIGKILL)
-            os.waitpid(self._reaper, 0)
+            self._kill_reaper()
             raise
 
     def wait_ready(self) -> StepError | None:
@@ -214,7 +215,7 @@ class Run:
         self._was_full = self._is_disk_full()
         wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
         wire.close_all(descriptors[1:])
-        self.reply = socket.socket(fileno=descriptors[0])
+        self.reply = wire.packet_socket(descriptors[0])
         self.clock.start(message["timeout"], is_interruptible=message["interruptible"])
         return self.reply
 
@@ -241,7 +242,8 @@ class Run:
     def end(self, ended_by: str) -> None:
         """Kill what is left, wait for the proof, and tell the host."""
         others = self._count_others() if ended_by == "exit" else 0
-        status, used = self._kill_namespace()
+        is_alone = ended_by == "exit" and not others
+        status, used = self._bury_program() if is_alone else self._kill_namespace()
         outcome: dict[str, Any] = {
             "status": status if ended_by == "exit" else None,
             "ended_by": ended_by,
@@ -253,6 +255,8 @@ class Run:
         with suppress(OSError):  # the host is gone, and with it everyone who could want to know
             self.reply.send(json.dumps(outcome).encode())
         self.reply.close()
+        if is_alone:
+            self._kill_reaper()
         self._close()
 
     def abandon(self) -> None:
@@ -263,9 +267,17 @@ class Run:
     def _kill_namespace(self) -> tuple[int, resource.struct_rusage]:
         """Returns how the program ended. It is our child, so the reaper can go only after we have buried it."""
         os.kill(self._reaper, signal.SIGKILL)
-        _, status, used = os.wait4(self._process, 0)
+        status, used = self._bury_program()
         os.waitpid(self._reaper, 0)
         return status, used
+
+    def _bury_program(self) -> tuple[int, resource.struct_rusage]:
+        _, status, used = os.wait4(self._process, 0)
+        return status, used
+
+    def _kill_reaper(self) -> None:
+        os.kill(self._reaper, signal.SIGKILL)
+        os.waitpid(self._reaper, 0)
 
     def _close(self) -> None:
         self.channel.close()
@@ -290,12 +302,15 @@ class Run:
         }
 
     def _count_others(self) -> int:
-        """Processes that the program leaves behind, when it failed; they belong to the reaper now."""
-        ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
-        if ended is None or (ended.si_code == os.CLD_EXITED and ended.si_status == 0):
-            return 0
-        with open(f"/proc/{self._reaper}/task/{self._reaper}/children", encoding="ascii") as stream:
-            return len(stream.read().split())
+        """Processes that the program has left behind, now that it has ended: they belong to the reaper."""
+        children = os.open(f"/proc/{self._reaper}/task/{self._reaper}/children", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            listed = b""
+            while more := os.read(children, _PAGE_BYTES):
+                listed += more
+            return len(listed.split())
+        finally:
+            os.close(children)
 
     def _is_disk_full(self) -> bool:
         usages = [os.statvfs(folder) for folder in (self._run_folder, *self._folders.values())]
