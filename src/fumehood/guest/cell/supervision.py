@@ -177,7 +177,7 @@ class Run:
         """Mounts the folders of a sandbox in it, and unmounts those of another that were mounted ahead of time."""
         if self.workspace == workspace:
             return
-        self._detach_workspace()
+        self.detach_workspace()
         self.workspace = workspace
         for target, place in folders.items():
             # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
@@ -189,7 +189,7 @@ class Run:
             finally:
                 os.close(tree)
 
-    def _detach_workspace(self) -> None:
+    def detach_workspace(self) -> None:
         """No program has seen the folders yet."""
         if self.workspace is None:
             return
