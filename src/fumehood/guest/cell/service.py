@@ -264,7 +264,7 @@ class Cell:
         while len(self._standbys) < wanted and starting < _MAX_STARTING:
             try:
                 with step("starting a run's processes"):
-                    run = Run(self._forker)
+                    run = Run(self._forker, is_awaited=len(self._standbys) < len(self._waiting))
             except StepError as error:
                 if not self._by_descriptor:
                     raise

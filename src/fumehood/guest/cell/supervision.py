@@ -74,8 +74,9 @@ class Forker:
 class Run:
     """One run: on standby until `start_program`, then watched until it is over."""
 
-    def __init__(self, forker: Forker) -> None:
-        self._forker = forker
+    def __init__(self, forker: Forker, *, is_awaited: bool = False) -> None:
+        """With `is_awaited`, a request is here already."""
+        self._forker, self._is_awaited = forker, is_awaited
         self._cgroups = RunCgroups(forker.spec["hierarchies"], forker.next_name())
         self.is_ready = False
         self.clock = RunClock(self._send_signal, self._send_usage)
@@ -103,7 +104,7 @@ class Run:
             self._reaper = os.posix_spawn(self._forker.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
             self._process = self._fork()
             if self._process == 0:
-                standby.main(self._forker.isolation, self._forker.interpreter)
+                standby.main(self._forker.isolation, self._forker.interpreter, rehearses=not self._is_awaited)
         finally:
             self._forker.return_to(kernel.CLONE_NEWPID)
             wire.close_all(entrances)
