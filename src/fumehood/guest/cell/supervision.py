@@ -243,7 +243,7 @@ class Run:
     def end(self, ended_by: str) -> None:
         """Kill what is left, wait for the proof, and tell the host."""
         others = self._count_others() if ended_by == "exit" else 0
-        is_alone = ended_by == "exit" and not others
+        is_alone = ended_by == "exit" and others == 0
         status, used = self._bury_program() if is_alone else self._kill_namespace()
         outcome: dict[str, Any] = {
             "status": status if ended_by == "exit" else None,
@@ -292,19 +292,25 @@ class Run:
             self._gateway.close()
         self._cgroups.remove()
 
-    def _trouble(self, others: int) -> dict[str, Any]:
+    def _trouble(self, others: int | None) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
         return {
             "refusal": read_refusal(self.channel),
-            "processes": others + 1,
+            "processes": (others or 0) + 1,
             "exhausted": shutdown.read_exhausted(self._run_folder),
             "disk_full": not self._was_full and self._is_disk_full(),
             **self._cgroups.failures(),
         }
 
-    def _count_others(self) -> int:
-        """Processes that the program has left behind, now that it has ended: they belong to the reaper."""
-        children = os.open(f"/proc/{self._reaper}/task/{self._reaper}/children", os.O_RDONLY | os.O_CLOEXEC)
+    def _count_others(self) -> int | None:
+        """Processes that the program has left behind, now that it has ended: they belong to the reaper.
+
+        None if the kernel does not list them (without CONFIG_PROC_CHILDREN).
+        """
+        try:
+            children = os.open(f"/proc/{self._reaper}/task/{self._reaper}/children", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
         try:
             listed = b""
             while more := os.read(children, _PAGE_BYTES):
