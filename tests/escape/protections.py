@@ -334,6 +334,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
         Patch(RUN_IO, "granted = min(size, self._room)", "granted = size"),
     ],
     "recursion-limit": [Patch(PROGRAM, "gc.enable()\n", "gc.enable()\n        sys.setrecursionlimit(10**9)\n")],
+    "survivors-counted": [Patch(SUPERVISION, "return len(listed.split())", "return 0")],
     "wall-time": [Patch(SUPERVISION, '(message["timeout"], ', '(message["timeout"] + 1000, ')],
 }  # fmt: skip
 

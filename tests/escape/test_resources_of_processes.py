@@ -131,6 +131,28 @@ async def test_nothing_survives_its_run(sandbox: AsyncSandbox, code: str) -> Non
     assert name not in process_names()
 
 
+async def test_no_answer_comes_before_the_last_process_has_ended(sandbox: AsyncSandbox) -> None:
+    """Many, with memory of their own: they need a while to end, and a result that is early is seen to be."""
+    name = f"hood{secrets.token_hex(4)}"
+    await attack(
+        sandbox,
+        """
+        ready = os.pipe()
+        for _ in range(40):
+            if os.fork() == 0:
+                libc.prctl(15, name.encode(), 0, 0, 0)
+                pages = bytearray(1 << 21)
+                os.write(ready[1], b"x")
+                while True:
+                    signal.pause()
+            os.read(ready[0], 1)
+        found = 42
+        """,
+        name=name,
+    )
+    assert name not in process_names()
+
+
 def process_names() -> set[str]:
     names = set()
     for path in Path("/proc").glob("[0-9]*/comm"):

@@ -47,6 +47,8 @@ class Cell:
         self._waiting: list[tuple[wire.Message, list[int]]] = []
         self._workspaces: set[int] = set()
         self._tmps: set[int] = set()
+        self._last: wire.Message | None = None
+        """The request that was carried out last: the next one is likely to be for the same workspace."""
         self._used_at = time.monotonic()
         self._poll = select.poll()
 
@@ -106,6 +108,8 @@ class Cell:
         # A run that was just handed over should have the processors; the next standby can wait a moment.
         if not events or not any(run.is_ready for run in self._standbys):
             self._refill()
+        if not events:
+            self._attach_ahead()
         if not events and self._is_unused():
             os._exit(0)
 
@@ -139,7 +143,7 @@ class Cell:
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 self._finish(run, "kill")
             for run in [run for run in self._standbys if run.workspace == message["workspace"]]:
-                self._discard(run)
+                self._detach(run)
             self._workspaces.discard(message["workspace"])
             rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))
             if message["workspace"] in self._tmps:
@@ -200,6 +204,7 @@ class Cell:
                 run.abandon()
                 continue
             self._runs.append(run)
+            self._last = message
             self._watch(run.pidfd, run)
             self._watch(reply.fileno(), run)
 
@@ -207,6 +212,11 @@ class Cell:
         """A standby that is in this workspace already, else one that is in none, else any."""
         ready = [run for run in self._standbys if run.is_ready]
         return min(ready, key=lambda run: (run.workspace != workspace, run.workspace is not None), default=None)
+
+    def _attach_ahead(self) -> None:
+        """In a quiet moment: a standby for the sandbox that was used last. The others stay free for other sandboxes."""
+        if self._last is not None and self._last["workspace"] in self._workspaces:
+            self._expect(self._last)
 
     def _expect(self, message: wire.Message) -> None:
         """A request is about to come: the host has something to write down first, and we can use the time."""
@@ -218,6 +228,15 @@ class Cell:
                 run.attach_workspace(message["workspace"], self._open_folders(message))
         except StepError:
             # The request itself will fail in the same way and report it.
+            self._last = None
+            self._discard(run)
+
+    def _detach(self, run: Run) -> None:
+        """Takes the workspace of a sandbox that is closed from a standby."""
+        try:
+            with step("moving out of a workspace"):
+                run.detach_workspace()
+        except StepError:
             self._discard(run)
 
     def _discard(self, run: Run) -> None:
@@ -245,7 +264,7 @@ class Cell:
         while len(self._standbys) < wanted and starting < _MAX_STARTING:
             try:
                 with step("starting a run's processes"):
-                    run = Run(self._forker)
+                    run = Run(self._forker, is_awaited=len(self._standbys) < len(self._waiting))
             except StepError as error:
                 if not self._by_descriptor:
                     raise

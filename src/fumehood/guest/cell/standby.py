@@ -19,12 +19,13 @@ from ..isolation.steps import StepError
 from ..program.start import GuestInterpreter, RequestRefusedError
 
 
-def main(isolation: Isolation, interpreter: GuestInterpreter) -> NoReturn:
-    """Never returns: the process ends here or as the program."""
+def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool) -> NoReturn:
+    """Never returns: the process ends here or as the program. It rehearses while no caller waits."""
     try:
         isolation.before.carry_out()
         interpreter.wake()
-        interpreter.rehearse()
+        if rehearses:
+            interpreter.rehearse()
         _serve(socket.socket(fileno=CHANNEL), isolation, interpreter)
     except StepError as error:
         os.write(CHANNEL, json.dumps(error.as_message()).encode())

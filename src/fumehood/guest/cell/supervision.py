@@ -2,7 +2,8 @@
 
 A run is two processes in a process namespace of its own: the reaper as process 1, and the program. Ending the reaper
 ends the namespace: the kernel kills and buries whatever is left before the reaper itself can be buried, which is
-the proof that nothing of the run lives on.
+the proof that nothing of the run lives on. If the program has ended and the reaper has no child, nothing is left, and
+the host has its answer before the reaper ends: every process of the namespace descends from one of the two.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from . import standby
 
 _RUNS_BETWEEN_COLLECTIONS = 1000
 _CPU_CLOCK_OF_PROCESS = 2
+_PAGE_BYTES = 4096
 _NOTHING_OPEN = [(os.POSIX_SPAWN_CLOSE, number) for number in range(3)]
 
 
@@ -72,8 +74,9 @@ class Forker:
 class Run:
     """One run: on standby until `start_program`, then watched until it is over."""
 
-    def __init__(self, forker: Forker) -> None:
-        self._forker = forker
+    def __init__(self, forker: Forker, *, is_awaited: bool = False) -> None:
+        """With `is_awaited`, a request is here already."""
+        self._forker, self._is_awaited = forker, is_awaited
         self._cgroups = RunCgroups(forker.spec["hierarchies"], forker.next_name())
         self.is_ready = False
         self.clock = RunClock(self._send_signal, self._send_usage)
@@ -101,7 +104,7 @@ class Run:
             self._reaper = os.posix_spawn(self._forker.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
             self._process = self._fork()
             if self._process == 0:
-                standby.main(self._forker.isolation, self._forker.interpreter)
+                standby.main(self._forker.isolation, self._forker.interpreter, rehearses=not self._is_awaited)
         finally:
             self._forker.return_to(kernel.CLONE_NEWPID)
             wire.close_all(entrances)
@@ -111,8 +114,7 @@ class Run:
         try:
             return os.fork()
         except OSError:
-            os.kill(self._reaper, signal.SIGKILL)
-            os.waitpid(self._reaper, 0)
+            self._kill_reaper()
             raise
 
     def wait_ready(self) -> StepError | None:
@@ -176,7 +178,7 @@ class Run:
         """Mounts the folders of a sandbox in it, and unmounts those of another that were mounted ahead of time."""
         if self.workspace == workspace:
             return
-        self._detach_workspace()
+        self.detach_workspace()
         self.workspace = workspace
         for target, place in folders.items():
             # A descriptor, because the sandbox may be closed and its workspace gone before we look into it.
@@ -188,7 +190,7 @@ class Run:
             finally:
                 os.close(tree)
 
-    def _detach_workspace(self) -> None:
+    def detach_workspace(self) -> None:
         """No program has seen the folders yet."""
         if self.workspace is None:
             return
@@ -214,7 +216,7 @@ class Run:
         self._was_full = self._is_disk_full()
         wire.send(self.channel, {"go": True}, tuple(descriptors[1:]))
         wire.close_all(descriptors[1:])
-        self.reply = socket.socket(fileno=descriptors[0])
+        self.reply = wire.packet_socket(descriptors[0])
         self.clock.start(message["timeout"], is_interruptible=message["interruptible"])
         return self.reply
 
@@ -241,7 +243,8 @@ class Run:
     def end(self, ended_by: str) -> None:
         """Kill what is left, wait for the proof, and tell the host."""
         others = self._count_others() if ended_by == "exit" else 0
-        status, used = self._kill_namespace()
+        is_alone = ended_by == "exit" and others == 0
+        status, used = self._bury_program() if is_alone else self._kill_namespace()
         outcome: dict[str, Any] = {
             "status": status if ended_by == "exit" else None,
             "ended_by": ended_by,
@@ -253,6 +256,8 @@ class Run:
         with suppress(OSError):  # the host is gone, and with it everyone who could want to know
             self.reply.send(json.dumps(outcome).encode())
         self.reply.close()
+        if is_alone:
+            self._kill_reaper()
         self._close()
 
     def abandon(self) -> None:
@@ -263,9 +268,17 @@ class Run:
     def _kill_namespace(self) -> tuple[int, resource.struct_rusage]:
         """Returns how the program ended. It is our child, so the reaper can go only after we have buried it."""
         os.kill(self._reaper, signal.SIGKILL)
-        _, status, used = os.wait4(self._process, 0)
+        status, used = self._bury_program()
         os.waitpid(self._reaper, 0)
         return status, used
+
+    def _bury_program(self) -> tuple[int, resource.struct_rusage]:
+        _, status, used = os.wait4(self._process, 0)
+        return status, used
+
+    def _kill_reaper(self) -> None:
+        os.kill(self._reaper, signal.SIGKILL)
+        os.waitpid(self._reaper, 0)
 
     def _close(self) -> None:
         self.channel.close()
@@ -279,23 +292,32 @@ class Run:
             self._gateway.close()
         self._cgroups.remove()
 
-    def _trouble(self, others: int) -> dict[str, Any]:
+    def _trouble(self, others: int | None) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
         return {
             "refusal": read_refusal(self.channel),
-            "processes": others + 1,
+            "processes": (others or 0) + 1,
             "exhausted": shutdown.read_exhausted(self._run_folder),
             "disk_full": not self._was_full and self._is_disk_full(),
             **self._cgroups.failures(),
         }
 
-    def _count_others(self) -> int:
-        """Processes that the program leaves behind, when it failed; they belong to the reaper now."""
-        ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOWAIT)
-        if ended is None or (ended.si_code == os.CLD_EXITED and ended.si_status == 0):
-            return 0
-        with open(f"/proc/{self._reaper}/task/{self._reaper}/children", encoding="ascii") as stream:
-            return len(stream.read().split())
+    def _count_others(self) -> int | None:
+        """Processes that the program has left behind, now that it has ended: they belong to the reaper.
+
+        None if the kernel does not list them (without CONFIG_PROC_CHILDREN).
+        """
+        try:
+            children = os.open(f"/proc/{self._reaper}/task/{self._reaper}/children", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            listed = b""
+            while more := os.read(children, _PAGE_BYTES):
+                listed += more
+            return len(listed.split())
+        finally:
+            os.close(children)
 
     def _is_disk_full(self) -> bool:
         usages = [os.statvfs(folder) for folder in (self._run_folder, *self._folders.values())]

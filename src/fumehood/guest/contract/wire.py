@@ -23,6 +23,11 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
 
 
+def packet_socket(descriptor: int) -> socket.socket:
+    """One end of a pair that came as a descriptor. Its kind is known, which saves three questions to the kernel."""
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
+
+
 def send(channel: socket.socket, message: Message, descriptors: tuple[int, ...] = (), flags: int = 0) -> None:
     ancillary = []
     if descriptors:

@@ -77,6 +77,7 @@ _AF_NETLINK, _AF_PACKET, _SOL_SOCKET, _SO_ATTACH_FILTER = 16, 17, 1, 26
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 1
 
+_MACHINE = os.uname().machine
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 libc.mmap.restype = ctypes.c_void_p
@@ -114,7 +115,7 @@ def _syscall(number: int, call: str, *arguments: object, subject: str = "") -> i
 
 
 def _set_up_or_raise(name: str, *arguments: object, subject: str = "") -> int:
-    result = _set_up(set_up_numbers(os.uname().machine)[name], *_widened(arguments))
+    result = _set_up(set_up_numbers(_MACHINE)[name], *_widened(arguments))
     if result < 0:
         raise OSError(-result, f"{name}: {os.strerror(-result)}", subject or None)
     return result
@@ -213,7 +214,7 @@ def unmap_memory(address: int, size: int) -> None:
 
 def fill_with_randomness(address: int, size: int) -> None:
     """By the kernel itself: the C library may have a generator of its own, with memory of its own."""
-    filled = _syscall(_SYS_GETRANDOM[os.uname().machine], "getrandom", ctypes.c_void_p(address), size, 0)
+    filled = _syscall(_SYS_GETRANDOM[_MACHINE], "getrandom", ctypes.c_void_p(address), size, 0)
     if filled != size:
         raise OSError(errno.EIO, f"getrandom: {filled} bytes of {size}")
 
@@ -252,7 +253,7 @@ def set_dumpable(dumpable: bool) -> None:
 def reset_signal(number: int) -> None:
     """Resets a signal by system call, since the C library does not reset the two that it reserves."""
     default = bytes(32)
-    _syscall(_SYS_RT_SIGACTION[os.uname().machine], "rt_sigaction", number, default, None, 8)
+    _syscall(_SYS_RT_SIGACTION[_MACHINE], "rt_sigaction", number, default, None, 8)
 
 
 def rename_process(words: list[str]) -> None:

@@ -1,7 +1,8 @@
 """System calls as data: a list that is prepared once and carried out in the process of every run.
 
 After a fork each page of memory that Python touches has to be copied, and ordinary code touches hundreds. Going through
-a prepared list touches few. It also makes the order of a run's isolation something that can be read and tested.
+a prepared list touches few, and none if machine code does it. It also makes the order of a run's isolation something
+that can be read and tested.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .call_table import CallTable, has_machine_code
 from .kernel import libc, set_up_function
 from .seccomp import set_up_numbers
 from .steps import StepError
@@ -34,6 +36,7 @@ class IsolationPlan:
         self._calls: list[PlannedCall] = []
         self._kept: list[object] = []
         self._step = ""
+        self._table: CallTable | None = None
         self._set_up_numbers = set_up_numbers(os.uname().machine)
 
     def step(self, name: str) -> None:
@@ -66,14 +69,29 @@ class IsolationPlan:
     def steps(self) -> list[str]:
         return list(dict.fromkeys(call.step for call in self._calls))
 
+    def compile(self) -> None:
+        """The list is complete: machine code carries it out from here on, if there is some for this machine."""
+        if has_machine_code():
+            self._table = CallTable([(call.function, call.arguments, call.result) for call in self._calls])
+
     def carry_out(self) -> None:
-        for step, name, function, arguments, result, sets_up in self._calls:
-            value = function(*arguments)
+        if self._table is None:
+            self._call_one_by_one()
+        elif failure := self._table.execute():
+            raise _failure(self._calls[failure.place], failure.result)
+
+    def _call_one_by_one(self) -> None:
+        for call in self._calls:
+            value = call.function(*call.arguments)
             if value < 0:
-                error = -value if sets_up else ctypes.get_errno()
-                raise StepError(step, f"{name}: {os.strerror(error)}")
-            if result is not None:
-                result.value = value
+                raise _failure(call, value)
+            if call.result is not None:
+                call.result.value = value
+
+
+def _failure(call: PlannedCall, value: int) -> StepError:
+    error = -value if call.sets_up else ctypes.get_errno()
+    return StepError(call.step, f"{call.name}: {os.strerror(error)}")
 
 
 def _converted(argument: Any) -> Any:

@@ -64,6 +64,8 @@ class Isolation:
         rules.prepare(self.before)
         _close_gate(self.before, gate)
         rules.enforce(self.last)
+        self.before.compile()
+        self.last.compile()
 
 
 def _keep_descriptors(plan: IsolationPlan, inherited: list[ctypes.c_int]) -> None:

@@ -99,9 +99,9 @@ def finish(last_preloaded: str, code: int) -> int:
         sys.unraisablehook = _show_ignored
     _run_exit_functions()
     sys.unraisablehook = sys.__unraisablehook__
-    flushed = _flush()
+    flushed = flush()
     drop_modules(last_preloaded)
-    return code if flushed and _flush() else code or _FLUSH_FAILED
+    return code if flushed and flush() else code or _FLUSH_FAILED
 
 
 def _wait_for_threads() -> None:
@@ -156,7 +156,7 @@ def _empty(namespace: dict[str, Any]) -> None:
                 namespace[name] = None
 
 
-def _flush() -> bool:
+def flush() -> bool:
     flushed = [_flush_stream(getattr(sys, name, None)) for name in ("stdout", "stderr")]
     return all(flushed)
 

@@ -6,6 +6,7 @@ drops its privileges loads the filter. Must not know policies; the filter is the
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from ...contract.syscalls.decisions import KILL_PROCESS
@@ -55,6 +56,7 @@ def build_filter(
     return compile_filter(audit, [*segments(table, ABSENT), *beyond])
 
 
+@cache
 def set_up_numbers(machine: str) -> dict[str, int]:
     """The calls that can be gated."""
     numbers = _architecture(machine).numbers
