@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fumehood.frozen import frozen
 from fumehood.results import Display, RunResult
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stdout:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stderr:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """The last event. The output in this result is empty: it was streamed."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Self
 
 from fumehood.errors import FumehoodError
+from fumehood.frozen import frozen
 
 _SHOWN_LINES = 10
 _SHOWN_CHARACTERS = 2000
@@ -41,7 +42,7 @@ class Cause(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How a run ended, as a backend saw it."""
 
@@ -56,7 +57,7 @@ class Outcome:
     peak_memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Display:
     """One rich result of a session: the same thing in one or more media types."""
 
@@ -71,7 +72,7 @@ class Display:
         return {"data": data, "metadata": dict(self.metadata)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Artifact:
     """A file that a run produced and that the policy's `filesystem.outputs` lets out."""
 
@@ -82,7 +83,7 @@ class Artifact:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Denial:
     """Something that the policy refused: a command, or what a program tried on its way out."""
 
@@ -111,7 +112,7 @@ class Denial:
         return f"{self.what}: {self.why}{times}" + (f"; {self.remedy}" if self.remedy else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunOutput:
     """A run's outcome and output, as a backend saw them; without the output when that was streamed."""
 
@@ -121,7 +122,7 @@ class RunOutput:
     displays: tuple[Display, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunResult:
     """One run's outcome. `exit_code` is 128 + n when signal n ended the program, as in a shell."""
 

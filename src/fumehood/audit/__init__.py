@@ -19,6 +19,18 @@ from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query
 from fumehood.audit.trail import Trail
-from fumehood.audit.verification import Problem, Report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fumehood.audit.verification import Problem, Report
 
 __all__ = ["Attachment", "AuditEvent", "AuditLog", "Digest", "Problem", "Query", "Record", "Report", "Trail"]
+
+
+def __getattr__(name: str) -> object:
+    """What verifies a log is imported when it is first used; nothing that writes to one needs it."""
+    if name not in ("Problem", "Report"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fumehood.audit import verification
+
+    return getattr(verification, name)

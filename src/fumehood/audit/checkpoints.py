@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
 from fumehood.audit.keys import SigningKey, is_signed, write_durably
 from fumehood.audit.records import Entry, Record, canonical
 from fumehood.errors import UsageError
+from fumehood.frozen import frozen
 
 KIND = "log.checkpoint"
 FILE = "checkpoint.json"
@@ -28,7 +29,7 @@ _FIELDS = {"log": str, "seq": int, "hash": str, "time": str, "who": str, "key": 
 _OWN_FIELDS = ("log", "hash", "key", "signature")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint:
     """`hash` is that of the record before number `seq`, and with it of all records before."""
 

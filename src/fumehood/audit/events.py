@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import Field
+from typing import Any, ClassVar
 
+from fumehood.frozen import frozen
 from fumehood.policy.audit import Kept
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Digest:
     """The digest of something that is not in the log, by which its owner recognises it."""
 
@@ -26,7 +27,7 @@ class Digest:
         return cls(hashlib.sha256(data).hexdigest(), len(data))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attachment:
     """Something that is kept in the log beside the records, once for each content, with secrets blacked out."""
 
@@ -47,14 +48,15 @@ def as_content(data: bytes, kept: Kept) -> Content:
             return Attachment(data)
 
 
-@dataclass(frozen=True, slots=True)
 class AuditEvent:
     """Children are frozen dataclasses with a `kind` such as "run.finished"; fields that are None are left out."""
 
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     kind: ClassVar[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SandboxOpened(AuditEvent):
     kind = "sandbox.opened"
 
@@ -70,7 +72,7 @@ class SandboxOpened(AuditEvent):
     process: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SandboxRefused(AuditEvent):
     """It did not open: the policy cannot be enforced here, or our machinery failed."""
 
@@ -82,22 +84,22 @@ class SandboxRefused(AuditEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SandboxClosed(AuditEvent):
     kind = "sandbox.closed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionOpened(AuditEvent):
     kind = "session.opened"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionClosed(AuditEvent):
     kind = "session.closed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRequested(AuditEvent):
     """Written before anything starts: a program that ran has this record, whatever happened to its host."""
 
@@ -117,7 +119,7 @@ class RunRequested(AuditEvent):
     terminal: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestDenied(AuditEvent):
     """The policy does not allow what was asked; nothing was started, and nothing has left."""
 
@@ -128,7 +130,7 @@ class RequestDenied(AuditEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EgressDenied(AuditEvent):
     """Something that a run tried on the way out and that was refused, as often as `count` says."""
 
@@ -141,7 +143,7 @@ class EgressDenied(AuditEvent):
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EgressAllowed(AuditEvent):
     """Something that a run did on the way out, by the rule that lets it."""
 
@@ -153,7 +155,7 @@ class EgressAllowed(AuditEvent):
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CanarySeen(AuditEvent):
     """A value that no program has a reason to send is on its way."""
 
@@ -163,7 +165,7 @@ class CanarySeen(AuditEvent):
     where: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PolicyChanged(AuditEvent):
     """An open sandbox got other network rules."""
 
@@ -173,12 +175,12 @@ class PolicyChanged(AuditEvent):
     policy: Attachment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunStarted(AuditEvent):
     kind = "run.started"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunFinished(AuditEvent):
     kind = "run.finished"
 
@@ -197,7 +199,7 @@ class RunFinished(AuditEvent):
     stderr: Content
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunBroke(AuditEvent):
     """Our own machinery failed; how the program fared is not known."""
 
@@ -207,7 +209,7 @@ class RunBroke(AuditEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileIn(AuditEvent):
     kind = "file.in"
 
@@ -216,7 +218,7 @@ class FileIn(AuditEvent):
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileOut(AuditEvent):
     kind = "file.out"
 
@@ -227,7 +229,7 @@ class FileOut(AuditEvent):
     """Where on the host it was put; None when the caller got its content."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArtifactsFound(AuditEvent):
     """What a run has made that may leave. Nothing has left by that: `file.out` says when it does."""
 

@@ -6,18 +6,18 @@ the file can add records that the next checkpoint signs together with the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 from fumehood.audit.events import AuditEvent
 from fumehood.audit.keys import SigningKey, is_signed
 from fumehood.audit.records import Entry, Head, Record, canonical
+from fumehood.frozen import frozen
 
 KIND = "log.pruned"
 _PURPOSE = b"fumehood audit pruning 1\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogPruned(AuditEvent):
     """Records before `first` were removed on purpose; the checkpoint that is record `first` vouches for them."""
 
@@ -28,7 +28,7 @@ class LogPruned(AuditEvent):
     archive: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pruning:
     """`hash` is that of the record before number `seq`, so that the statement counts in this place and no other."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from fumehood.audit.records import Head, Record
 from fumehood.errors import AuditError
+from fumehood.frozen import frozen
 
 # A writer needs a fraction of a millisecond, unless it was stopped in the middle.
 _PAUSES_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
@@ -48,7 +48,7 @@ def patiently(path: Path, action: Callable[[], T]) -> T:
             time.sleep(patience.next_pause())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """Records that meet all of these."""
 

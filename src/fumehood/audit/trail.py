@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from typing import cast
 
@@ -19,13 +19,14 @@ from fumehood.audit.events import Attachment, AuditEvent, Digest
 from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Entry, timestamp
 from fumehood.audit.store import BusyError, Patience, patiently
+from fumehood.frozen import frozen
 from fumehood.secret_scan.redaction import Redaction
 
 # Types of values that are in a record as they are: looked up, because it is asked of every field of every record.
 _UNCHANGED, _WHEN_REDACTING = frozenset((int, str)), frozenset((int,))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trail:
     log: AuditLog | None = None
     who: str = ""

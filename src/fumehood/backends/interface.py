@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Literal, Protocol
 
+from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.results import Display, Outcome
 
@@ -20,7 +21,7 @@ class Input(Enum):
     """What the caller writes while the program runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TerminalSize:
     columns: int
     rows: int
@@ -42,7 +43,7 @@ class EgressAcceptor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EgressEndpoint:
     """A run's connection to the gateway: ports to listen on inside, variables and certificates for its programs."""
 
@@ -53,7 +54,7 @@ class EgressEndpoint:
     acceptor: EgressAcceptor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRequest:
     """One run, checked and complete. Without `source` the arguments are a command."""
 
@@ -80,7 +81,7 @@ class RunRequest:
     """It gets no endpoint, whatever the policy allows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackageFolder:
     """Installed packages that a sandbox is to see, read-only."""
 
@@ -89,7 +90,7 @@ class PackageFolder:
     """The digest of everything in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """Bytes as the program wrote them, to stream 1 or 2."""
 
@@ -97,7 +98,7 @@ class Output:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Enforcement:
     """How one control of the policy is enforced. Partial: weaker than the word says; a strict policy refuses it."""
 
@@ -106,7 +107,7 @@ class Enforcement:
     partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnforcementReport:
     entries: tuple[Enforcement, ...] = field(default=())
 

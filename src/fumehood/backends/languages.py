@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from fumehood.errors import UsageError
+from fumehood.frozen import frozen
 
 # Which class of a Java source is the program, and what its file must be called, from the text alone. A guess that is
 # wrong is harmless: the compiler or `java` then says in its own words what it misses.
@@ -24,11 +25,11 @@ _TOKENS = re.compile(
 _DEFAULT = "Main"
 
 
-@dataclass(slots=True)
 class _Type:
-    name: str
-    is_public: bool
-    has_main: bool = False
+    __slots__ = ("has_main", "is_public", "name")
+
+    def __init__(self, name: str, *, is_public: bool) -> None:
+        self.name, self.is_public, self.has_main = name, is_public, False
 
 
 def find_names(source: bytes) -> tuple[str, str]:
@@ -50,7 +51,7 @@ def _top_level(text: str) -> tuple[str, list[_Type]]:
         elif token["main"] and types:
             types[-1].has_main = types[-1].has_main or depth == 1
         elif depth == 0 and token["type"]:
-            types.append(_Type(token["type"], is_public))
+            types.append(_Type(token["type"], is_public=is_public))
         elif depth == 0:
             package = token["package"] or package
             is_public = is_public or token["public"] is not None
@@ -74,7 +75,7 @@ def _main_class(source: bytes) -> SourceNames:
     return SourceNames(*find_names(source))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Toolchain:
     """From a source to a program, in two commands. What stands in braces is filled in for each run:
 
@@ -96,7 +97,7 @@ class Toolchain:
         return tuple(command for command in (*own, *self.also_needs) if not command.startswith("{"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Language:
     name: str
     suffixes: tuple[str, ...]

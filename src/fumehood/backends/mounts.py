@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import anyio.to_thread
-
 from fumehood.backends.interface import Enforcement
 from fumehood.errors import UnenforceableError, UsageError
 from fumehood.policy import Policy
@@ -42,6 +40,8 @@ async def refuse_sockets_aside(policy: Policy, backend: str) -> bool:
     """In a thread, because large mounts take a while. Returns whether all of them could be searched."""
     if not policy.filesystem.mounts:
         return True
+    import anyio.to_thread
+
     return await anyio.to_thread.run_sync(_refuse_sockets, policy, backend, abandon_on_cancel=True)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
 from typing import Any
 
+from fumehood.frozen import frozen
 from fumehood.policy import Resources, format_duration, format_size
 from fumehood.results import Cause, Outcome, Status
 
@@ -21,7 +21,7 @@ _SIGNALS_OF_RUNTIMES = ("SIGTRAP", "SIGABRT", "SIGSEGV")
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostView:
     """What only the host knows of a run."""
 
@@ -32,7 +32,7 @@ class HostView:
     """The guest did not answer after the run's time and was ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Ending:
     status: Status
     cause: Cause

@@ -36,6 +36,13 @@ def use_prestart(policy: Policy, prestart: Prestart) -> None:
         _native(process_key()).use_prestart(prestart)
 
 
+def start_cell_early(policy: Policy, prestart: Prestart) -> None:
+    """As `use_prestart`, and the interpreter becomes a cell while the caller does other things."""
+    use_prestart(policy, prestart)
+    if policy.backend not in _CONTAINERS:
+        _native(process_key()).start_cell_early(policy)
+
+
 @cache
 def _native(process: ProcessKey) -> NativeBackend:
     """One for each process: a forked child must not talk to its parent's cells."""

@@ -8,7 +8,10 @@ layers below and shows their answers. A command is one module, named in `command
 from __future__ import annotations
 
 import os
-from typing import NoReturn
+
+TYPE_CHECKING = False  # as type checkers read it, without typing
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 def main() -> NoReturn:

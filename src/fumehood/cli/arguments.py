@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from fumehood.cli import exitcodes
-from fumehood.cli.output import say
+from fumehood.cli.output import COLUMNS, say
 
 
 class _Once(argparse.Action):
@@ -23,6 +24,23 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """As wide as argparse's own, which imports shutil for that whenever an option is added."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    try:
+        return os.get_terminal_size(1).columns or COLUMNS
+    except OSError:
+        return COLUMNS
+
+
 class Parser(argparse.ArgumentParser):
     def __init__(self, *, prog: str, description: str, epilog: str = "", usage: str | None = None) -> None:
         super().__init__(
@@ -30,7 +48,7 @@ class Parser(argparse.ArgumentParser):
             usage=usage,
             description=description,
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
         )
         for name in (None, "store"):

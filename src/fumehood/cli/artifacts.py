@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fumehood.characters import one_line
 from fumehood.cli.output import ProgramOutput, say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, format_size
-from fumehood.results import Artifact, Display
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+
+if TYPE_CHECKING:
+    from fumehood.results import Artifact, Display
+    from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg", "application/pdf": ".pdf"}
 

@@ -1,60 +1,51 @@
 """Every command of `hood`, in the order in which help lists them. A new command is a line here and a module.
 
 The module offers `build_parser() -> argparse.ArgumentParser` (also read by shell completion) and
-`execute(arguments: list[str]) -> int`, which returns the exit code. A command that starts a cell gets a `Prestart` too.
+`execute(arguments: list[str]) -> int`, which returns the exit code.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
-from typing import Protocol, cast
 
-from fumehood.backends.native.prestart import Prestart
+TYPE_CHECKING = False  # as type checkers read it; `hood --help` needs this module, and none of these
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, Protocol
 
+    class CommandModule(Protocol):
+        def build_parser(self) -> argparse.ArgumentParser: ...
 
-class CommandModule(Protocol):
-    def build_parser(self) -> argparse.ArgumentParser: ...
-
-    def execute(self, arguments: list[str]) -> int: ...
-
-
-class StarterModule(Protocol):
-    """The module of a command that starts a cell."""
-
-    def execute(self, arguments: list[str], prestart: Prestart) -> int: ...
+        def execute(self, arguments: list[str]) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
 class Command:
-    name: str
-    module: str
-    summary: str
-    starts_cell: bool = False
-    """Whether an interpreter for it is started while the command is being imported."""
+    __slots__ = ("module", "name", "summary")
+
+    def __init__(self, name: str, module: str, summary: str) -> None:
+        self.name, self.module, self.summary = name, module, summary
 
     def load(self) -> CommandModule:
-        return cast("CommandModule", self._load())
+        with UncollectedImports():
+            module: Any = import_module(self.module)
+        return module
 
-    def load_starter(self) -> StarterModule:
-        return cast("StarterModule", self._load())
 
-    def _load(self) -> ModuleType:
-        """Without garbage collection: imports make many objects and no garbage."""
+class UncollectedImports:
+    """For the time of imports, which make many objects and no garbage, garbage is not collected."""
+
+    def __enter__(self) -> None:
         gc.disable()
-        try:
-            return import_module(self.module)
-        finally:
-            gc.freeze()
-            gc.enable()
+
+    def __exit__(self, *error: object) -> None:
+        gc.freeze()
+        gc.enable()
 
 
 COMMANDS = (
-    Command("run", "fumehood.cli.run", "run a program in a fresh sandbox", starts_cell=True),
-    Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox", starts_cell=True),
+    Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
+    Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
     Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
     Command("init", "fumehood.cli.init", "write hood.yaml, the policy of the project in this folder"),

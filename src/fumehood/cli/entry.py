@@ -6,16 +6,17 @@ import atexit
 import os
 import sys
 import warnings
-from collections.abc import Callable
-from typing import NoReturn
 
 from fumehood import __version__
-from fumehood.backends.native.prestart import Prestart
 from fumehood.cli import exitcodes
-from fumehood.cli.arguments import nearest
-from fumehood.cli.commands import BY_NAME, COMMANDS, Command
+from fumehood.cli.commands import BY_NAME, COMMANDS
 from fumehood.cli.output import say
 from fumehood.errors import DangerousPolicyWarning, FumehoodError
+
+TYPE_CHECKING = False  # as type checkers read it; `hood --help` needs no typing, which takes longer to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
 
 _EXAMPLES = """\
 examples:
@@ -86,9 +87,10 @@ def _dispatch(arguments: list[str]) -> int:
             print(f"hood {__version__}")
             return 0
         case [name, *rest] if name in BY_NAME:
-            command = BY_NAME[name]
-            return _execute_early(command, rest) if command.starts_cell else command.load().execute(rest)
+            return BY_NAME[name].load().execute(rest)
         case _:
+            from fumehood.cli.arguments import nearest
+
             name = arguments[1] if arguments[0] in ("help", "-h", "--help") else arguments[0]
             kind = "option" if name.startswith("-") else "command"
             advice = nearest(name, [*BY_NAME, "--help", "--version"])
@@ -96,16 +98,6 @@ def _dispatch(arguments: list[str]) -> int:
                 advice = f" (did you mean `hood run {name}`?)"
             say(f"unknown {kind} {name!r}{advice}; see `hood --help`")
             return exitcodes.USAGE
-
-
-def _execute_early(command: Command, arguments: list[str]) -> int:
-    """Starts an interpreter for the cell before the imports that the command needs."""
-    prestart = Prestart()
-    prestart.start()
-    try:
-        return command.load_starter().execute(arguments, prestart)
-    finally:
-        prestart.abandon()
 
 
 def _help() -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-from typing import assert_never
-
 from fumehood.errors import DeniedError, FumehoodError, UsageError
-from fumehood.results import Cause, RunResult, Status
+
+TYPE_CHECKING = False  # as type checkers read it; `hood --help` needs no results, and not the modules that they import
+if TYPE_CHECKING:
+    from fumehood.results import RunResult
 
 PROBLEM_FOUND = 1
 USAGE = 2
@@ -22,8 +22,8 @@ def for_signal(number: int) -> int:
     return 128 + number
 
 
-INTERRUPTED = for_signal(signal.SIGINT)
-BROKEN_PIPE = for_signal(signal.SIGPIPE)
+INTERRUPTED = for_signal(2)  # SIGINT
+BROKEN_PIPE = for_signal(13)  # SIGPIPE
 
 
 def for_error(error: FumehoodError) -> int:
@@ -37,6 +37,10 @@ def for_error(error: FumehoodError) -> int:
 
 
 def for_result(result: RunResult) -> int:
+    from typing import assert_never
+
+    from fumehood.results import Cause, Status
+
     match result.status:
         case Status.TIMEOUT:
             return TIMEOUT
@@ -47,4 +51,4 @@ def for_result(result: RunResult) -> int:
         case Status.SUCCESS | Status.ERROR | Status.CANCELLED:
             return result.exit_code
         case _:
-            assert_never(result.status)
+            return assert_never(result.status)

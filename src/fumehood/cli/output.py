@@ -7,16 +7,14 @@ for byte unless that is a terminal.
 from __future__ import annotations
 
 import os
-import select
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from fumehood.characters import neutralise
 from fumehood.errors import SandboxError
 
+TYPE_CHECKING = False  # as type checkers read it; `hood --help` needs this module, and none of these
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fumehood.cli.interruption import Interruption
     from fumehood.results import Denial
 
@@ -28,6 +26,10 @@ _CHUNK_BYTES = 4096
 
 def say(text: str) -> None:
     """A message of ours. Names of files and words of a broken sandbox end up in it, so they are made harmless."""
+    from contextlib import suppress
+
+    from fumehood.characters import neutralise
+
     lines = neutralise(text).rstrip("\n").split("\n")
     data = "".join(f"{'hood: ' if number == 0 else '      '}{line}\n" for number, line in enumerate(lines))
     with suppress(OSError):
@@ -63,6 +65,8 @@ def _wants_colour() -> bool:
 def wrapped(text: str, *, indent: str) -> list[str]:
     """Sentences in the usual width of a terminal."""
     import textwrap
+
+    from fumehood.characters import neutralise
 
     return textwrap.wrap(
         neutralise(text),
@@ -117,6 +121,8 @@ class ProgramOutput:
 
 
 def _is_writable(descriptor: int) -> bool:
+    import select
+
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))

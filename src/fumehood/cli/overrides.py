@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from fumehood.cli import policy_choice
 from fumehood.cli.output import print_denials
 from fumehood.errors import PolicyError, UsageError
-from fumehood.policy import Policy
-from fumehood.policy.hosts import endpoint, is_localhost
-from fumehood.results import Denial
+
+if TYPE_CHECKING:  # a mistake in a command line is found without them
+    from fumehood.policy import Policy
+    from fumehood.results import Denial
 
 _FLAGS = {
     "resources.timeout": "--timeout",
@@ -90,11 +91,12 @@ def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> N
 def _wanted(chosen: Arguments, policy: Policy) -> dict[str, object]:
     """The keys to change; what was not said stays as the policy has it, and lists grow."""
     limits = {key: getattr(chosen, key) for key in ("timeout", "memory", "cpus", "disk", "processes")}
-    mounts = [*(mount.model_dump() for mount in policy.filesystem.mounts), *map(parse_mount, chosen.mount)]
-    changes: dict[str, object] = {
-        "resources": {key: value for key, value in limits.items() if value is not None},
-        "filesystem": {"mounts": mounts},
-    }
+    changes: dict[str, object] = {}
+    if given := {key: value for key, value in limits.items() if value is not None}:
+        changes["resources"] = given
+    if chosen.mount:
+        mounts = [mount.model_dump() for mount in policy.filesystem.mounts]
+        changes["filesystem"] = {"mounts": [*mounts, *map(parse_mount, chosen.mount)]}
     if chosen.backend is not None:
         changes["backend"] = chosen.backend
     if chosen.hosts:
@@ -106,10 +108,12 @@ def _wanted(chosen: Arguments, policy: Policy) -> dict[str, object]:
 
 
 def load_policy(chosen: Arguments, default: Policy | None = None) -> Policy:
+    from fumehood.cli import policy_choice
+
     policy = policy_choice.choose(chosen, default)
     changes = _wanted(chosen, policy)
     try:
-        return policy.override(changes)
+        return policy.override(changes) if changes else policy
     except PolicyError as error:
         # The file was fine by itself, so whatever is wrong now was said on the command line.
         first = len(policy.filesystem.mounts)
@@ -130,6 +134,8 @@ def parse_host(text: str) -> dict[str, object]:
 
 def _is_private(host: str) -> bool:
     from ipaddress import ip_address
+
+    from fumehood.policy.hosts import is_localhost
 
     if is_localhost(host):
         return True
@@ -180,6 +186,8 @@ def tell_denials(chosen: Arguments, refused: tuple[Denial, ...]) -> None:
 
 def remedy_in_flags(denial: Denial) -> str:
     """What a command without --policy has to be given, so that it is refused no more."""
+    from fumehood.policy.hosts import endpoint
+
     remedy, place = denial.remedy, endpoint(denial.host, denial.port)
     if _ANOTHER_PORT.fullmatch(remedy):
         return f"add --allow {place}"
@@ -190,6 +198,8 @@ def remedy_in_flags(denial: Denial) -> str:
 
 
 def _as_flag(match: re.Match[str]) -> str:
+    from fumehood.policy.hosts import endpoint
+
     such_as = "HOST, such as --allow " if match[1] else ""
     bare = match[2].strip('"')
     return f"add --allow {such_as}{endpoint(bare, int(match[3]))}"

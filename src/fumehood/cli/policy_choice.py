@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fumehood.policy import Policy, read_policy
+from fumehood.policy import Policy, deny_all, read_policy
 from fumehood.policy.source import visible
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def choose(chosen: Arguments, default: Policy | None) -> Policy:
         policy = load(found)
         chosen.policy = chosen.found = found
         return policy if default is None else _with_limits(policy, default)
-    return default or Policy()
+    return default or deny_all()
 
 
 def tell(chosen: Arguments) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from fumehood.backends.languages import LANGUAGES, find_language, language_of_file
 from fumehood.errors import UsageError
+from fumehood.frozen import frozen
 
 # Twice what a source may have: enough to be refused for its size, and an endless device has an end.
 _MAX_READ_BYTES = 64 * 1024 * 1024
@@ -22,7 +22,7 @@ _NO_PROGRAMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramSource:
     code: bytes
     language: str
@@ -31,22 +31,30 @@ class ProgramSource:
     used_stdin: bool = False
 
 
-def read_program(file: str | None, code: str | None, language: str | None) -> ProgramSource:
+def check_program(file: str | None, code: str | None, language: str | None) -> None:
+    """Finds most mistakes before anything is done for the program. It is not opened, which a pipe would notice."""
     if language is not None:
         find_language(language)
+    if file is None and code is None:
+        raise UsageError("nothing to run: give a FILE, -c CODE, or - to read the code from standard input")
+    if file is not None and code is not None:
+        raise UsageError(f"both {file!r} and -c CODE are given; the program's own arguments come after `--`")
+    if file is not None and file != "-":
+        try:
+            os.stat(file)
+        except OSError as error:
+            raise _unreadable(repr(file), error) from error
+
+
+def read_program(file: str | None, code: str | None, language: str | None) -> ProgramSource:
+    check_program(file, code, language)
     chosen = language or _DEFAULT_LANGUAGE
-    match file, code:
-        case None, None:
-            raise UsageError("nothing to run: give a FILE, -c CODE, or - to read the code from standard input")
-        case str(), str():
-            raise UsageError(f"both {file!r} and -c CODE are given; the program's own arguments come after `--`")
-        case None, str():
-            return ProgramSource(os.fsencode(code), chosen, None)
-        case "-", None:
-            return ProgramSource(_read(0, "standard input"), chosen, None, used_stdin=True)
-        case str(), None:
-            source = _read(file, repr(file))
-            return ProgramSource(source, language or _language_of(file, source), os.path.basename(file))
+    if code is not None:
+        return ProgramSource(os.fsencode(code), chosen, None)
+    if file is None or file == "-":
+        return ProgramSource(_read(0, "standard input"), chosen, None, used_stdin=True)
+    source = _read(file, repr(file))
+    return ProgramSource(source, language or _language_of(file, source), os.path.basename(file))
 
 
 def _language_of(file: str, source: bytes) -> str:
@@ -81,12 +89,13 @@ def _read(file: str | int, what: str) -> bytes:
         with open(file, "rb", closefd=isinstance(file, str)) as stream:
             return stream.read(_MAX_READ_BYTES)
     except OSError as error:
-        raise UsageError(f"cannot read {what}: {_reason(error)}") from error
+        raise _unreadable(what, error) from error
 
 
-def _reason(error: OSError) -> str:
+def _unreadable(what: str, error: OSError) -> UsageError:
+    reason = error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
-        return "there is no such file"
+        reason = "there is no such file"
     if isinstance(error, IsADirectoryError):
-        return "it is a folder; name a file in it"
-    return error.strerror or str(error)
+        reason = "it is a folder; name a file in it"
+    return UsageError(f"cannot read {what}: {reason}")

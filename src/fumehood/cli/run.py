@@ -1,30 +1,24 @@
-"""`hood run`: a program in a fresh sandbox, as if it ran here."""
+"""`hood run`: a program in a fresh sandbox, as if it ran here.
+
+Owns the options. Imports nothing that reads policies or opens sandboxes before it knows that the command line is right
+and has started the interpreter of the cell: `task` does the rest.
+"""
 
 from __future__ import annotations
 
 import argparse
-import fcntl
-import json
-import os
-import signal
-from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from fumehood.backends.languages import LANGUAGES
-from fumehood.backends.native.prestart import Prestart
-from fumehood.backends.selection import use_prestart
-from fumehood.characters import neutralise
-from fumehood.cli import exitcodes, overrides, policy_choice
+from fumehood.cli import overrides
 from fumehood.cli.arguments import Parser, split
-from fumehood.cli.artifacts import ArtifactSaver, check_folder, let_out
-from fumehood.cli.interruption import Interruption, StoppedBySignalError
-from fumehood.cli.keeper.start import start_at_exit
-from fumehood.cli.output import say
-from fumehood.cli.program import ProgramSource, read_program
-from fumehood.cli.runner import Job, run_live, run_silently
-from fumehood.policy import Policy
-from fumehood.results import Cause, RunResult
-from fumehood.sandbox.request import RunOptions
+from fumehood.cli.commands import UncollectedImports
+from fumehood.cli.program import check_program
+
+if TYPE_CHECKING:
+    from fumehood.backends.native.prestart import Prestart
+    from fumehood.policy import Policy
 
 _USAGE = "hood run [options] (FILE | -c CODE | -) [ARGS] [-- ITS OPTIONS]"
 _DETAILS = """\
@@ -78,23 +72,31 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What the command line and the policy ask for. Nothing has been written yet, and no standard stream been read."""
+def execute(arguments: list[str]) -> int:
+    chosen, words = parse(arguments)
+    check_program(chosen.file, chosen.code, chosen.language)
+    from fumehood.backends.native.prestart import early_interpreter
 
-    chosen: Arguments
-    words: list[str]
-    """The program's arguments."""
-    policy: Policy
+    with early_interpreter() as prestart:
+        return _execute(chosen, words, prestart)
 
 
-def execute(arguments: list[str], prestart: Prestart) -> int:
-    task = read_task(arguments)
+def _execute(chosen: Arguments, words: list[str], prestart: Prestart) -> int:
+    with UncollectedImports():
+        policy = load_policy(chosen)
+        if not chosen.learn and not policy.approvals:
+            from fumehood.backends.selection import start_cell_early
+
+            start_cell_early(policy, prestart)
+        from fumehood.cli.interruption import Interruption
+        from fumehood.cli.keeper.start import start_at_exit
+        from fumehood.cli.task import Task, perform
     start_at_exit()
-    return perform(task, prestart, Interruption())
+    return perform(Task(chosen, words, policy), prestart, Interruption())
 
 
-def read_task(arguments: list[str]) -> Task:
+def parse(arguments: list[str]) -> tuple[Arguments, list[str]]:
+    """What was chosen, and the program's arguments."""
     ours, theirs = split(arguments)
     parser = build_parser()
     chosen, words = parser.parse_known_args(ours, namespace=Arguments())
@@ -104,63 +106,10 @@ def read_task(arguments: list[str]) -> Task:
         parser.error(f"a session runs python, not {chosen.language!r}; leave --session or --language out")
     if chosen.session and (words or theirs):
         parser.error("a session has no arguments; leave --session or the arguments out")
-    policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
-    return Task(chosen, [*words, *theirs], policy)
+    return chosen, [*words, *theirs]
 
 
-def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
-    chosen, policy = task.chosen, task.policy
-    program = read_program(chosen.file, chosen.code, chosen.language)
-    check_folder(chosen.out, may_hold_files=chosen.overwrite)
-    if not chosen.quiet:
-        policy_choice.tell(chosen)
-    use_prestart(policy, prestart)
-    options: RunOptions = {"language": program.language}
-    if not chosen.session:
-        options |= {"args": task.words, "name": program.name, "stdin": _stdin(program)}
-        options |= {"env": overrides.environment(chosen.env, os.environ)}
-    job = Job(
-        policy,
-        program.code,
-        options,
-        chosen.session,
-        ArtifactSaver(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
-        chosen.learn,
-    )
-    try:
-        if chosen.json:
-            result = run_silently(job, interruption)
-            print(json.dumps(result.to_dict()))
-        else:
-            result = run_live(job, interruption)
-    except StoppedBySignalError as error:
-        if not chosen.quiet:
-            say(str(error))
-        return exitcodes.for_signal(error.signal)
-    if chosen.learn:
-        _print_lesson(policy, result)
-    if not chosen.quiet and not chosen.json:
-        _explain(chosen, result, interruption.signal)
-    return exitcodes.for_result(result)
+def load_policy(chosen: Arguments) -> Policy:
+    from fumehood.cli.artifacts import let_out
 
-
-def _stdin(program: ProgramSource) -> int | None:
-    if program.used_stdin or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-        return None
-    return 0
-
-
-def _print_lesson(policy: Policy, result: RunResult) -> None:
-    from fumehood.policy.learned_rules import learn
-
-    print(neutralise(learn(policy, result.denials).to_yaml()), end="")
-
-
-def _explain(chosen: Arguments, result: RunResult, stopped_by: int | None) -> None:
-    """Prints what the program was refused and how it ended; a refusal that ended it is printed once."""
-    told = () if chosen.learn else result.denials
-    overrides.tell_denials(chosen, told)
-    if stopped_by and (result.cause is Cause.CANCELLED or result.signal == signal.Signals(stopped_by).name):
-        say(str(StoppedBySignalError(stopped_by)))
-    elif result.detail and not (told and result.cause is Cause.POLICY):
-        say(f"{result.status} ({result.cause}): {overrides.name_flags(result.detail)}")
+    return let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)

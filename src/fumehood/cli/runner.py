@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,6 +17,7 @@ from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import ProgramOutput, say
 from fumehood.errors import AuditError, FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.results import Display, RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -31,7 +31,7 @@ _GRACE_SECONDS = 3.0
 Work = Callable[[AsyncSandbox, bytes], Awaitable[RunResult]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     policy: Policy
     code: bytes

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from fumehood.errors import FumehoodError, UsageError
+from fumehood.frozen import frozen
 
 _REMOVAL_ATTEMPTS, _PAUSE_SECONDS = 40, 0.05
 _XDG = {"cache": ("XDG_CACHE_HOME", ".cache"), "state": ("XDG_STATE_HOME", ".local/state")}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrivateFolder:
     """A kind of folder that belongs to one user: what it holds, and how to choose another one."""
 
@@ -103,4 +102,6 @@ def _remove(folder: Path) -> None:
     for root, _, _ in os.walk(folder):
         # Entries of a folder can only be removed when it can be written; os.walk does not follow links.
         os.chmod(root, 0o700)
+    import shutil
+
     shutil.rmtree(folder)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
+
+from fumehood.frozen import frozen
 
 PACKAGES_PLACE = "/opt/environment"
 """Where a sandbox sees the packages of its environment."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interpreter:
     """The interpreter itself, never a virtual environment around it."""
 

@@ -6,11 +6,11 @@ The tests that a policy carries about itself, as firewall rules do, change nothi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, Self, cast, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
+from fumehood.frozen import frozen
 from fumehood.policy.hosts import Endpoint, check_host
 from fumehood.policy.paths import ReachedPath
 from fumehood.policy.section import Leaf, Section, Text, leaves
@@ -27,7 +27,7 @@ _REQUEST = re.compile(
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpAttempt:
     """`GET https://host/path`, taken apart by a strict pattern: nothing in it is guessed."""
 

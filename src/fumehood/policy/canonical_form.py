@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import cast
 
 from fumehood.policy.section import Section, leaves
 
@@ -23,10 +24,23 @@ def compute_digest(policy: Section) -> str:
 
 def canonical_meaning(policy: Section) -> bytes:
     """What the digest is a digest of."""
-    meaning = policy.model_dump(mode="json", exclude=set(UNENFORCED))
+    meaning = {key: _as_json(getattr(policy, key)) for key in type(policy).model_fields if key not in UNENFORCED}
     return json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
         "ascii"
     )
+
+
+def _as_json(value: object) -> object:
+    """As pydantic's `model_dump(mode="json")` has it, whose serializer would have to be built first."""
+    match value:
+        case Section():
+            return {key: _as_json(getattr(value, key)) for key in type(value).model_fields}
+        case tuple():
+            return [_as_json(item) for item in cast("tuple[object, ...]", value)]
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            raise TypeError(f"a policy cannot hold a {type(value).__name__}")
 
 
 def controls(policy: Section) -> list[str]:
@@ -35,7 +49,7 @@ def controls(policy: Section) -> list[str]:
     A backend refuses those that it cannot enforce.
     """
     found: dict[str, None] = {}
-    for leaf, default in zip(leaves(policy), leaves(type(policy)()), strict=True):
+    for leaf, default in zip(leaves(policy), leaves(type(policy).defaults()), strict=True):
         section = leaf.key.partition(".")[0]
         if leaf.value != default.value and section not in _NOT_CONTROLS:
             found[section if section in _WHOLE else leaf.key] = None

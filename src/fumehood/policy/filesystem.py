@@ -56,7 +56,8 @@ class Filesystem(Section):
         default=(), description="Files and folders of the host that the sandbox sees. None by default."
     )
     workspace: Workspace = Field(
-        default_factory=Workspace, description="The folder /workspace, which runs of a sandbox share and write to."
+        default_factory=Workspace.defaults,
+        description="The folder /workspace, which runs of a sandbox share and write to.",
     )
     outputs: Distinct[OutputGlob] = Field(
         default=(),

@@ -60,22 +60,22 @@ _CREDENTIALS = {
 }
 # Folders of a home that hold some of the above.
 _KEEPERS = ("/.config", "/.local", "/.local/share")
-_SOCKET = re.compile(r".*/(?:docker|containerd|podman|crio|cri-dockerd|buildkitd|dockershim)\.sock")
-_AGENT = re.compile(r"/tmp/ssh-[^/]+(?:/.*)?|.*/(?:agent\.\d+|ssh-agent[^/]*|S\.gpg-agent[^/]*)")
-_HOME = re.compile(r"/(?:home|Users)/[^/]+")
+_SOCKET = r".*/(?:docker|containerd|podman|crio|cri-dockerd|buildkitd|dockershim)\.sock"
+_AGENT = r"/tmp/ssh-[^/]+(?:/.*)?|.*/(?:agent\.\d+|ssh-agent[^/]*|S\.gpg-agent[^/]*)"
+_HOME = r"/(?:home|Users)/[^/]+"
 
 
 def path_hazards(path: str, home: str) -> Iterator[str]:
     """What a mount of this path exposes; nothing for a path that holds no more than its own files."""
     if path in _CROWDED:
         yield _CROWDED[path]
-    elif is_inside(home, path) or _HOME.fullmatch(path):
+    elif is_inside(home, path) or re.fullmatch(_HOME, path):
         yield "a home directory, with the keys and tokens in it"
     yield from (what for folder, what in _FORBIDDEN.items() if is_inside(path, folder))
     yield from (what for name, what in _CREDENTIALS.items() if f"/{name}/" in f"{path}/")
     if path.endswith(_KEEPERS):
         yield "the settings of a user's programs, tokens among them"
-    if _SOCKET.fullmatch(path):
+    if re.fullmatch(_SOCKET, path):
         yield "the control of a container engine, which is root on the host"
-    if _AGENT.fullmatch(path):
+    if re.fullmatch(_AGENT, path):
         yield "an agent that signs with the user's keys"

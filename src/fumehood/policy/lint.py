@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Literal
 
+from fumehood.frozen import frozen
 from fumehood.policy.approvals import TOOLS
 from fumehood.policy.hazards import path_hazards
 from fumehood.policy.hosts import covers, is_address
@@ -55,7 +55,7 @@ _TURNS_A_REQUEST = (
 _METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-data"})
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """One doubtful choice. `danger` can cost the host or its credentials; `warning` deserves a second look."""
 

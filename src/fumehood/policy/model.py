@@ -69,34 +69,35 @@ class Policy(Section):
         ),
     )
     filesystem: Filesystem = Field(
-        default_factory=Filesystem,
+        default_factory=Filesystem.defaults,
         description=(
             "The files of the sandbox: what comes in from the host, how much may be written, and what may leave."
         ),
     )
     network: Network = Field(
-        default_factory=Network, description="The way out. Without rules there is no network at all."
+        default_factory=Network.defaults, description="The way out. Without rules there is no network at all."
     )
     resources: Resources = Field(
-        default_factory=Resources, description="How much a run may use. Every limit has a value; none is unbounded."
+        default_factory=Resources.defaults,
+        description="How much a run may use. Every limit has a value; none is unbounded.",
     )
     environment: Environment = Field(
-        default_factory=Environment, description="Python packages, and modules that are imported beforehand."
+        default_factory=Environment.defaults, description="Python packages, and modules that are imported beforehand."
     )
     secrets: Ordered[Secret] = Field(
         default=(), description="Credentials that the gateway adds to requests. Their values never enter the sandbox."
     )
     commands: Commands = Field(
-        default_factory=Commands,
+        default_factory=Commands.defaults,
         description="Which commands may run, in shells too. Without rules every program in the sandbox may.",
     )
     approvals: Ordered[Approval] = Field(default=(), description="Calls of tools that a person has to approve first.")
     filters: Filters = Field(
-        default_factory=Filters, description="What is taken out of texts on their way to and from a model."
+        default_factory=Filters.defaults, description="What is taken out of texts on their way to and from a model."
     )
-    audit: Audit = Field(default_factory=Audit, description="What the audit log keeps, and how safely.")
+    audit: Audit = Field(default_factory=Audit.defaults, description="What the audit log keeps, and how safely.")
     docker: Docker = Field(
-        default_factory=Docker, description="Which container engine, for the backends `docker` and `gvisor`."
+        default_factory=Docker.defaults, description="Which container engine, for the backends `docker` and `gvisor`."
     )
     image: Reference | None = Field(
         default=None,
@@ -234,7 +235,7 @@ class Policy(Section):
 @cache
 def deny_all() -> Policy:
     """`Policy()`, the same object each time: what is computed from a policy is computed once."""
-    return Policy()
+    return Policy.defaults()
 
 
 def _merge(old: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+
+from fumehood.frozen import frozen
 
 KIB, MIB, GIB, TIB = (1024**power for power in (1, 2, 3, 4))
 MAX_SIZE = 1024 * TIB
@@ -31,7 +32,7 @@ _SIZE_HELP = "a size is a whole number of bytes from 1 to 1024T, written like 64
 _DURATION_HELP = "a duration goes from 1ms to 720h and is written like 500ms, 30s, 2m, 1h or 2.5"
 
 
-@dataclass(frozen=True)
+@frozen
 class Quantity:
     """Marks a field whose number has a unit, so that it is shown the way it is written."""
 
@@ -44,7 +45,7 @@ class Quantity:
         return {"anyOf": [handler(schema), {"type": "string", "pattern": self.pattern}]}
 
 
-@dataclass(frozen=True)
+@frozen
 class Bounds:
     """Validates that a number is within the range that makes sense for its key."""
 

@@ -7,13 +7,13 @@ digests, differences and equality agree. Knows no key of the policy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Annotated, Any, Self, TypeVar, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
+from fumehood.frozen import frozen
 from fumehood.policy.quantities import Quantity
 
 T = TypeVar("T")
@@ -27,12 +27,17 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     @classmethod
+    def defaults(cls) -> Self:
+        """Equal to `cls()`, but without its validator, which takes long to build: defaults are valid as they are."""
+        return cls.model_construct()
+
+    @classmethod
     def written_out(cls, word: str) -> str | None:
         """What a single word in its place was probably meant to be."""
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class Leaf:
     """One key of a policy that holds a value and no further keys."""
 

@@ -47,18 +47,18 @@ class Resources(Section):
 
 
 # A name, extras, versions and a marker. Options (`-r x`), URLs and paths do not fit, so none can reach an installer.
-_REQUIREMENT = re.compile(
+# Patterns here are compiled at their first use, which most runs do not have.
+_REQUIREMENT = (
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
     r"(?: ?\[[A-Za-z0-9._, -]+\])?"
     r"(?: ?(?:===|[=!~]=|[<>]=?) ?[A-Za-z0-9.*+!_-]+(?: ?, ?(?:===|[=!~]=|[<>]=?) ?[A-Za-z0-9.*+!_-]+)*)?"
-    r"(?: ?;(?:(?!--)[^;#\\])+)?",
-    re.ASCII,
+    r"(?: ?;(?:(?!--)[^;#\\])+)?"
 )
-_INDEX = re.compile(r"https?://[^\s/?#]+(?:[/?#]\S*)?")
+_INDEX = r"https?://[^\s/?#]+(?:[/?#]\S*)?"
 
 
 def check_requirement(text: str) -> str:
-    if _REQUIREMENT.fullmatch(text) is None:
+    if re.fullmatch(_REQUIREMENT, text, re.ASCII) is None:
         raise ValueError("must be a package with optional versions, such as pandas==2.3.*")
     return text
 
@@ -70,7 +70,7 @@ def _check_module(text: str) -> str:
 
 
 def _check_index(text: str) -> str:
-    if _INDEX.fullmatch(text) is None:
+    if re.fullmatch(_INDEX, text) is None:
         raise ValueError("must be the https:// address of a package index")
     return text
 
@@ -109,19 +109,19 @@ class Environment(Section):
         return bool(self.packages) or self.requirements is not None
 
 
-_ENGINE = re.compile(r"unix:///\S+|(?:tcp|ssh)://[^\s/]+\S*")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]*", re.ASCII)
+_ENGINE = r"unix:///\S+|(?:tcp|ssh)://[^\s/]+\S*"
+_WORD = r"[A-Za-z0-9][A-Za-z0-9_.:/@-]*"
 
 
 def _check_engine(text: str) -> str:
-    if _ENGINE.fullmatch(text) is None:
+    if re.fullmatch(_ENGINE, text) is None:
         raise ValueError("must be the address of an engine: unix:///path, tcp://host:port or ssh://user@host")
     return text
 
 
 def _check_word(text: str) -> str:
     # A leading dash would be read as an option by whatever it is handed to.
-    if _WORD.fullmatch(text) is None:
+    if re.fullmatch(_WORD, text, re.ASCII) is None:
         raise ValueError("must be a name such as python:3.12-slim or runsc")
     return text
 

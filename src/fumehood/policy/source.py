@@ -10,15 +10,16 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fumehood.errors import PolicyError
+from fumehood.frozen import frozen
 
 Path = tuple[str | int, ...]
 MAX_SHOWN = 60
 
 
-@dataclass(frozen=True)
+@frozen
 class PolicyProblem:
     """One mistake: at which key, and what is wrong with it."""
 
@@ -35,7 +36,7 @@ class UnreadableError(Exception):
         self.problem = PolicyProblem(path, message, line)
 
 
-@dataclass(frozen=True)
+@frozen
 class PolicySource:
     """The text behind a policy: its name, the line of each key, and the folder that relative paths start from."""
 

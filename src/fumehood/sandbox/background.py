@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 import anyio
 
 from fumehood.backends.interface import LiveExecution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.frozen import frozen
 from fumehood.policy import Seconds, read_seconds
 from fumehood.results import RunOutput, RunResult
 from fumehood.sandbox.audit import RunAudit
@@ -19,7 +19,7 @@ from fumehood.sandbox.output import as_event
 from fumehood.sandbox.request import checked_terminal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewOutput:
     """What a program wrote since the last look."""
 

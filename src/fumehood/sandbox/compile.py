@@ -10,7 +10,7 @@ import math
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -19,6 +19,7 @@ from fumehood.backends.interface import RunRequest
 from fumehood.backends.languages import Toolchain, find_language
 from fumehood.errors import FumehoodError
 from fumehood.events import Event, Finished
+from fumehood.frozen import frozen
 from fumehood.guest.contract.paths import PRODUCT_FOLDER, WORKSPACE
 from fumehood.policy import Policy, Resources
 from fumehood.results import Cause, RunResult
@@ -30,7 +31,7 @@ _SOURCE = "{source}"
 _CLEARING_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Build:
     """The runs that one request for a compiled language becomes."""
 

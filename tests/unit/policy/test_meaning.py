@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -103,6 +104,13 @@ def shuffled(tree: Any, seed: random.Random, key: str = "") -> Any:
     if key in {"memory", "size", "max_bytes"} and seed.random() < 0.5:
         return format_size(tree)
     return tree
+
+
+@given(TREES)
+def test_the_digest_is_over_the_canonical_json_of_all_that_is_enforced(tree: Tree) -> None:
+    policy = Policy(**tree)
+    meaning = policy.model_dump(mode="json", exclude={"name", "tests"})
+    assert policy.meaning == json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()
 
 
 @given(TREES, TREES)

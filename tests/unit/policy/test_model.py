@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from fumehood.errors import PolicyError
-from fumehood.policy import Mount, NetworkRule, Policy, Resources, controls, describe
+from fumehood.policy import Mount, NetworkRule, Policy, Resources, controls, deny_all, describe
 
 
 def refusal(**fields: object) -> str:
@@ -40,6 +40,15 @@ def test_the_empty_policy_denies_all_and_bounds_everything() -> None:
     assert (policy.filesystem.mounts, policy.filesystem.outputs, policy.network.allow, policy.secrets) == ((),) * 4
     assert (policy.resources.timeout, policy.resources.memory, policy.resources.processes) == (30.0, 512 * 1024**2, 64)
     assert controls(policy) == []
+
+
+def test_defaults_are_what_a_checked_policy_has_and_are_valid() -> None:
+    """They are used without a check, so that a run without a policy need not build what checks it."""
+    unchecked, checked = Policy.defaults(), Policy()
+    assert (unchecked, unchecked.digest, unchecked.model_fields_set) == (checked, checked.digest, set())
+    assert unchecked.model_dump() == checked.model_dump()
+    assert Policy.model_validate(unchecked.model_dump()) == checked
+    assert deny_all() == checked
 
 
 def test_a_policy_cannot_be_changed() -> None:

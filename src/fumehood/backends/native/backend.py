@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import identity, mount_identities, refuse_sockets_aside
@@ -12,10 +14,13 @@ from fumehood.backends.native import enforcement
 from fumehood.backends.native.cell_spec import build_cell_spec
 from fumehood.backends.native.cells import CellPool
 from fumehood.backends.native.host_facts import HostFacts, detect
-from fumehood.backends.native.link import CellLink
 from fumehood.backends.native.prestart import Prestart
-from fumehood.backends.runs.sandbox import GuestSandbox
+from fumehood.errors import FumehoodError
+from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.policy import Policy
+
+if TYPE_CHECKING:  # imported when a sandbox is opened: what starts a cell is needed before
+    from fumehood.backends.runs.sandbox import GuestSandbox
 
 _MOST_REPORTS = 256
 
@@ -29,10 +34,34 @@ class NativeBackend:
         self._facts = facts or detect()
         self._pool = CellPool()
         self._reports: dict[tuple[str, PackageFolder | None, bool], EnforcementReport] = {}
+        self._early: threading.Thread | None = None
 
     def use_prestart(self, prestart: Prestart) -> None:
         """The next cell starts with its interpreter."""
         self._pool.prestart = prestart
+
+    def start_cell_early(self, policy: Policy) -> None:
+        """In a thread, while the caller imports what opens a sandbox; `open` waits for the cell.
+
+        Only where the cell depends on the policy alone. What fails here is tried again by `open`, and raised there.
+        """
+        if policy.environment.has_packages or policy.network.allow or policy.filesystem.mounts:
+            return
+        self._early = threading.Thread(target=self._start_cell, args=(policy,), name="fumehood-early-cell", daemon=True)
+        self._early.start()
+
+    def _start_cell(self, policy: Policy) -> None:
+        with suppress(FumehoodError, OSError):
+            self._decide(policy)
+            key, build_spec = self._cell_of(policy, None, ())
+            self._pool.acquire(key, self._facts, build_spec)
+
+    def _cell_of(
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...]
+    ) -> tuple[str, Callable[[], CellSpec]]:
+        """Sandboxes with the same key share a cell; and what makes one."""
+        key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
+        return key, partial(build_cell_spec, policy, self._facts, packages, ports)
 
     def check(self, policy: Policy) -> None:
         self._decide(policy)
@@ -57,11 +86,12 @@ class NativeBackend:
     async def open(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
     ) -> AsyncIterator[GuestSandbox]:
+        from fumehood.backends.native.link import CellLink
+        from fumehood.backends.runs.sandbox import GuestSandbox
+
         are_searched = await refuse_sockets_aside(policy, enforcement.BACKEND)
         report = self._decide(policy, packages, mounts_are_searched=are_searched)
-        build_spec = partial(build_cell_spec, policy, self._facts, packages, ports)
-        key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
-        link = CellLink(self._pool, self._facts, key, build_spec)
+        link = CellLink(self._pool, self._facts, *self._cell_of(policy, packages, ports))
         await link.open()
         sandbox = GuestSandbox(link, policy, report)
         try:
@@ -70,6 +100,8 @@ class NativeBackend:
             sandbox.close()
 
     def close(self) -> None:
+        if self._early:
+            self._early.join()
         self._pool.close()
 
 

@@ -10,17 +10,17 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fumehood.frozen import frozen
 from fumehood.host import processes
 
 CONTROLLERS = ("memory", "pids", "cpu")
 _NAME = re.compile(r"fumehood-(?P<process>\d+)-(?P<started>\d+)-(?P<namespace>\w+)-\d+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hierarchy:
     """A place in a mounted cgroup tree where we may make cgroups, and the controllers that work there."""
 

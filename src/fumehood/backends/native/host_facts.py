@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from fumehood.backends.native.cgroups import Hierarchy, find_hierarchies
+from fumehood.frozen import frozen
 from fumehood.guest.contract.landlock import landlock_abi
 from fumehood.host.interpreter import Interpreter, own_interpreter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostFacts:
     """User, CPUs, cgroups, Landlock and interpreter of this process."""
 

@@ -10,7 +10,8 @@ import os
 import socket
 import subprocess
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,6 +94,17 @@ class Prestart:
         """Ends the early one, if it was not taken."""
         while self._early:
             self._early.pop().abandon()
+
+
+@contextmanager
+def early_interpreter() -> Iterator[Prestart]:
+    """Started now, for the cell that a command will likely need; it ends with the block unless a cell has it."""
+    prestart = Prestart()
+    prestart.start()
+    try:
+        yield prestart
+    finally:
+        prestart.abandon()
 
 
 def start_interpreter(patience_seconds: float = 0) -> PrestartedInterpreter:

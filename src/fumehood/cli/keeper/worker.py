@@ -1,7 +1,7 @@
 """A worker: a process that does the runs of one client after another, in its own warm cells.
 
 For the time of a run it is what the client is: the client's standard streams, current folder, environment and file mode
-mask are its own. So `cli/run` and everything below it do here what they do in a process of the client's.
+mask are its own. So `cli/task` and everything below it do here what they do in a process of the client's.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import anyio
 from fumehood.audit import location
 from fumehood.audit.log import close_all_but
 from fumehood.backends.native.prestart import Prestart
-from fumehood.cli import entry, run
+from fumehood.cli import entry
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.keeper.request import Request
 from fumehood.cli.policy_paths import paths_in
+from fumehood.cli.task import Task, perform, read_task
 from fumehood.errors import FumehoodError
 from fumehood.guest.contract import wire
 from fumehood.policy import Policy
@@ -84,21 +85,19 @@ def _do(channel: socket.socket, request: Request, prestart: Prestart) -> wire.Me
             return {"no": "the client did not say go"}
         with _standard_streams(request.streams):
             # A mistake is made once more, now that the client sees what is said about it.
-            code = entry.explained(
-                lambda: run.perform(task or run.read_task(request.arguments), prestart, interruption)
-            )
+            code = entry.explained(lambda: perform(task or read_task(request.arguments), prestart, interruption))
             return {"exit": entry.flush(code)}
 
 
-def _read_task(arguments: list[str]) -> run.Task | None:
+def _read_task(arguments: list[str]) -> Task | None:
     """None when there is a mistake in the command line or the policy."""
     try:
-        return run.read_task(arguments)
+        return read_task(arguments)
     except (SystemExit, FumehoodError):
         return None
 
 
-def _reason_against(task: run.Task | None, arguments: list[str]) -> str | None:
+def _reason_against(task: Task | None, arguments: list[str]) -> str | None:
     """Why the client has to do it itself; None if it does not."""
     if task and task.chosen.learn:
         return "--learn"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import mimetypes
-from dataclasses import dataclass
 from functools import cache
 
 from fumehood.backends.interface import Conversation
+from fumehood.frozen import frozen
 from fumehood.policy import Policy, Resources, format_size
 from fumehood.policy.filesystem import Outputs
 from fumehood.results import Artifact
@@ -22,7 +22,7 @@ _COMPRESSED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz":
 _Version = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collection:
     """The artifacts of a run, or the problem why there are none: with too many, none is returned."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
 from fumehood.errors import SandboxError
+from fumehood.frozen import frozen
 from fumehood.guest.contract.frames import is_shallow
 
 _MOST_NAMED = 1000
@@ -26,7 +26,7 @@ class FileKind(StrEnum):
     DEVICE = "device"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileEntry:
     """One name in the sandbox. Bytes of a name that are not UTF-8 are lone surrogates, as in `os.listdir`."""
 
@@ -42,7 +42,7 @@ class FileEntry:
     """Changes, or the size does, when a program writes to the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skipped:
     """Something that was not copied, and why."""
 
@@ -50,7 +50,7 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transfer:
     """What an upload or a download has copied."""
 

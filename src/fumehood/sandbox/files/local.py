@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 import stat
 from contextlib import suppress
 from types import TracebackType
@@ -165,4 +164,6 @@ class Staging:
 
     def remove(self) -> None:
         os.close(self._top)
+        import shutil
+
         shutil.rmtree(self._folder)

@@ -7,9 +7,9 @@ fills its memory or makes it build paths that are too long to use.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 from fumehood.backends.interface import Conversation
+from fumehood.frozen import frozen
 from fumehood.policy.filesystem import Outputs
 from fumehood.sandbox.files import protocol
 from fumehood.sandbox.files.entries import FileEntry, FileKind
@@ -30,7 +30,7 @@ class TooManyError(Exception):
     """There is more than the walk was to see; says of what."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WalkEntry:
     """`path` is below the workspace. With a reason it is not to be taken; a folder then was not entered."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from fumehood.backends.native.backend import NativeBackend
+from fumehood.backends.native.host_facts import detect
 from fumehood.backends.native.prestart import Prestart, PrestartedInterpreter, start_interpreter
-from fumehood.errors import StepFailedError
+from fumehood.errors import StepFailedError, UnenforceableError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.limits import PRESTART_SECONDS
 from fumehood.policy import Policy, Resources
@@ -157,3 +159,70 @@ def test_it_holds_nothing_of_its_hosts() -> None:
 def test_beginning_one_waits_for_no_policy() -> None:
     code = "import sys, fumehood.cli.entry; sys.exit(sorted({'pydantic', 'anyio', 'yaml'} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.anyio
+async def test_a_cell_that_was_started_early_is_the_one_that_a_sandbox_opens_in() -> None:
+    prestart, backend, policy = Prestart(), NativeBackend(), Policy()
+    prestart.start()
+    backend.use_prestart(prestart)
+    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
+    backend.start_cell_early(policy)
+    try:
+        async with (
+            backend.open(policy, None) as box,
+            box.start(make_request(policy, "print(1)", {})) as run,
+        ):
+            assert (await record(run)).stdout == b"1\n"
+            assert backend._pool._cells.keys() == {*backend._pool._starting}  # pyright: ignore[reportPrivateUsage]
+            assert begun.process.poll() is None
+    finally:
+        backend.close()
+    assert begun.process.poll() is not None, "the cell was another process"
+
+
+def test_closing_waits_for_a_cell_that_is_being_started_and_ends_it() -> None:
+    prestart, backend = Prestart(), NativeBackend()
+    prestart.start()
+    backend.use_prestart(prestart)
+    (begun,) = prestart._early  # pyright: ignore[reportPrivateUsage]
+    backend.start_cell_early(Policy())
+    backend.close()
+    assert begun.process.poll() is not None
+
+
+@pytest.mark.anyio
+async def test_an_early_cell_that_fails_is_started_again_when_a_sandbox_opens() -> None:
+    backend = NativeBackend()
+    backend.use_prestart(DyingPrestart())
+    backend.start_cell_early(Policy())
+    try:
+        async with backend.open(Policy(), None):
+            pass
+    finally:
+        backend.close()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(network={"allow": [{"host": "a.example", "ports": [443]}]}),
+        Policy(environment={"packages": ["idna"]}),
+        Policy(filesystem={"mounts": [{"source": "/srv", "target": "/data"}]}),
+    ],
+    ids=["network", "packages", "mounts"],
+)
+def test_no_cell_is_started_early_if_it_depends_on_more_than_the_policy(policy: Policy) -> None:
+    backend = NativeBackend()
+    backend.start_cell_early(policy)
+    assert not backend._pool._starting  # pyright: ignore[reportPrivateUsage]
+    backend.close()
+
+
+def test_no_cell_is_started_early_for_a_policy_that_cannot_be_enforced() -> None:
+    backend, policy = NativeBackend(replace(detect(), hierarchies=())), Policy(strict=True)
+    with pytest.raises(UnenforceableError):
+        backend.check(policy)
+    backend.start_cell_early(policy)
+    backend.close()
+    assert not backend._pool._starting  # pyright: ignore[reportPrivateUsage]
