@@ -110,11 +110,9 @@ def read_record(body: str, hash: bytes) -> Record:
     """
     try:
         fields: object = json.loads(body)
-        is_canonical = isinstance(fields, dict) and canonical(cast("dict[str, object]", fields)) == body
+        _require_canonical(fields, body)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not is_canonical:
-        raise ValueError("it is not spelled as the log spells records")
     match fields:
         case {"seq": int(seq), "time": str(time), "kind": str(kind)}:
             ids = cast("dict[str, Any]", fields).get("ids", {})
@@ -122,6 +120,11 @@ def read_record(body: str, hash: bytes) -> Record:
             return Record(seq, hash, time, kind, run, sandbox, body)
         case _:
             raise ValueError("it has no seq, time and kind")
+
+
+def _require_canonical(fields: object, body: str) -> None:
+    if not isinstance(fields, dict) or canonical(cast("dict[str, object]", fields)) != body:
+        raise ValueError("it is not spelled as the log spells records")
 
 
 def _text_or_none(ids: object, name: str) -> str | None:

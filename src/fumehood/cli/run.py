@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fumehood.backends.native.prestart import Prestart
     from fumehood.policy import Policy
 
-_USAGE = "hood run [options] (FILE | -c CODE | -) [ARGS] [-- ITS OPTIONS]"
+_USAGE = "hood run [options] (FILE | -) [ARGS ...] | hood run [options] -c CODE [-- ARGS ...]"
 _DETAILS = """\
 exit code: the program's own, or
   124  it ran out of time
@@ -31,8 +31,8 @@ exit code: the program's own, or
   2    a mistake in the command or the policy
   130  Ctrl-C ended it (128 + the number of any signal)
 
-Words after FILE are the program's arguments. Options are hood's wherever they
-stand before `--`, and the program's after it.
+Everything after FILE is the program's, options too: hood's own stand before
+it. With -c, the program's arguments come after `--`.
 Output to a file or pipe is the program's, byte for byte. On a terminal
 everything but text, line ends, tabs and colours is shown as harmless text.
 The program reads standard input through hood; `< /dev/null` gives it none.
@@ -42,6 +42,7 @@ Ctrl-C and SIGTERM go to the program; a second one, or 3 seconds, kill it.
 
 class Arguments(overrides.Arguments):
     file: str | None
+    words: list[str]
     code: str | None
     language: str | None
     session: bool
@@ -55,9 +56,11 @@ class Arguments(overrides.Arguments):
 @cache
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hood run", usage=_USAGE, description="Run a program in a fresh sandbox.", epilog=_DETAILS)
-    parser.unknown_option_advice = " (the program's own options come after `--`)"
+    parser.unknown_option_advice = " (the program's own options come after FILE, or after `--`)"
     add = parser.add_argument
     add("file", nargs="?", metavar="FILE", help="the program; `-` reads it from standard input")
+    # Whatever they look like: words that a model or a pattern of a shell chose must not open the sandbox.
+    add("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     add("-c", dest="code", metavar="CODE", help="the program itself")
     add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     overrides.add_options(parser)
@@ -97,16 +100,21 @@ def _execute(chosen: Arguments, words: list[str], prestart: Prestart) -> int:
 
 def parse(arguments: list[str]) -> tuple[Arguments, list[str]]:
     """What was chosen, and the program's arguments."""
-    ours, theirs = split(arguments)
     parser = build_parser()
-    chosen, words = parser.parse_known_args(ours, namespace=Arguments())
+    ours, theirs = split(arguments)
+    chosen = parser.parse_args(ours, namespace=Arguments())
+    if chosen.file is None and chosen.code is None and theirs:
+        chosen.file, *theirs = theirs
+    elif chosen.file is not None and len(ours) < len(arguments):
+        theirs = ["--", *theirs]
+    words = [*chosen.words, *theirs]
     if chosen.learn and chosen.json:
         parser.error("--learn prints a policy and --json a result; use one of them")
     if chosen.session and chosen.language not in (None, "python"):
         parser.error(f"a session runs python, not {chosen.language!r}; leave --session or --language out")
-    if chosen.session and (words or theirs):
+    if chosen.session and words:
         parser.error("a session has no arguments; leave --session or the arguments out")
-    return chosen, [*words, *theirs]
+    return chosen, words
 
 
 def load_policy(chosen: Arguments) -> Policy:
