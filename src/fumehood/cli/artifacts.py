@@ -56,6 +56,8 @@ class ArtifactSaver:
         if self._folder is None:
             return
         for artifact in artifacts:
+            if "__pycache__" in artifact.path.split("/"):
+                continue  # what Python makes of modules, beside the files that a program writes
             path = self._folder / artifact.path
             draft = self._draft_of(path)
             await box.files.download(artifact.path, draft)

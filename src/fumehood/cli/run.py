@@ -21,7 +21,7 @@ from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.keeper.start import start_at_exit
 from fumehood.cli.output import say
 from fumehood.cli.program import ProgramSource, read_program
-from fumehood.cli.runner import Job, run_live, run_silently
+from fumehood.cli.runner import Inputs, Job, run_live, run_silently
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.request import RunOptions
@@ -122,6 +122,7 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
         chosen.session,
         ArtifactSaver(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
         chosen.learn,
+        _inputs(task, program),
     )
     try:
         if chosen.json:
@@ -138,6 +139,18 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     if not chosen.quiet and not chosen.json:
         _explain(chosen, result, interruption.signal)
     return exitcodes.for_result(result)
+
+
+def _inputs(task: Task, program: ProgramSource) -> Inputs | None:
+    file = task.chosen.file
+    if program.language != "python" or file is None or program.used_stdin:
+        return None
+    from fumehood.cli.modules import find_modules
+
+    found = find_modules(file, program.code, is_asked_for=bool(task.policy.approvals))
+    for note in () if task.chosen.quiet else found.notes:
+        say(note)
+    return found if found.files else None
 
 
 def _stdin(program: ProgramSource) -> int | None:

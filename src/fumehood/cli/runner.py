@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -31,6 +31,18 @@ _GRACE_SECONDS = 3.0
 Work = Callable[[AsyncSandbox, bytes], Awaitable[RunResult]]
 
 
+class Inputs(Protocol):
+    """Files of the host's that belong to the program."""
+
+    async def put_into(self, box: AsyncSandbox) -> None:
+        """Copies them to the workspace, before the program starts."""
+        ...
+
+    async def take_back(self, box: AsyncSandbox) -> None:
+        """What is to be done with them once it has ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     policy: Policy
@@ -40,6 +52,7 @@ class Job:
     artifacts: ArtifactSaver
     learn: bool = False
     """Nothing gets out, and what was tried is recorded. Standard output is not the program's then."""
+    inputs: Inputs | None = None
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
@@ -140,9 +153,13 @@ def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
                     job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True
                 )
                 async with box:
+                    if job.inputs:
+                        await job.inputs.put_into(box)
                     with stop.through(box):
                         result = await work(box, code)
                     await job.artifacts.gather(box, result.artifacts)
+                    if job.inputs:
+                        await job.inputs.take_back(box)
                     return result
         raise StoppedBySignalError(interruption.signal or 0)
 
