@@ -68,3 +68,65 @@ def test_modules_that_came_along_are_not_saved_as_outputs(app: Path, tmp_path: P
 def test_modules_that_come_along_are_recorded(app: Path) -> None:
     assert hood("run", app / "main.py").returncode == 0
     assert b"helper.py" in hood("audit", "search", "--kind", "file.in").stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "sub").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("[core]\n")
+    (folder / "lib.py").write_text("WORD = 'library'\n")
+    (folder / "data.txt").write_text("one\ntwo\n")
+    (folder / "gone.txt").write_text("gone\n")
+    (folder / ".env").write_text("TOKEN=private\n")
+    return folder
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def program(folder: Path, code: str) -> Path:
+    (folder / "main.py").write_text(code)
+    return folder / "main.py"
+
+
+CHANGE = """
+import os
+open('data.txt', 'a').write('three\\n')
+open('sub/new.txt', 'w').write('new\\n')
+os.remove('gone.txt')
+"""
+
+
+def test_a_program_works_on_a_copy_of_its_project(project: Path) -> None:
+    look = "import os, lib\nprint(lib.WORD, __file__, os.getcwd(), sorted(os.listdir()))\n"
+    program(project, look + CHANGE)
+    before = content(project)
+    done = hood("run", "--project", ".", "main.py", cwd=project)
+    listed = b"['data.txt', 'gone.txt', 'lib.py', 'main.py', 'sub']"
+    assert done.stdout.replace(b"'__pycache__', ", b"") == b"library /workspace/main.py /workspace " + listed + b"\n"
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert content(project) == before
+
+
+def test_a_program_starts_in_the_folder_of_the_project_where_its_user_is(project: Path) -> None:
+    (project / "sub" / "run.sh").write_text("pwd; cat ../data.txt; echo $0\n")
+    done = hood("run", "--project", "..", "run.sh", cwd=project / "sub")
+    assert done.stdout == b"/workspace/sub\none\ntwo\n/workspace/sub/run.sh\n"
+
+
+def test_code_and_programs_from_elsewhere_work_on_a_project_too(project: Path, tmp_path: Path) -> None:
+    code = "import lib, os; print(lib.WORD, os.getcwd())"
+    assert hood("run", "--project", project, "-c", code).stdout == b"library /workspace\n"
+    (tmp_path / "tool.py").write_text(code)
+    assert hood("run", "--project", project, tmp_path / "tool.py").stdout == b"library /workspace\n"
+
+
+def test_nothing_comes_in_by_a_link_out_of_the_project(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "private.txt").write_text("private")
+    (project / "link").symlink_to(tmp_path / "private.txt")
+    done = hood("run", "--project", project, "-c", "import os; print(os.path.lexists('link'))")
+    assert done.stdout == b"False\n"
+    assert done.stderr == b"hood: link is left out: it is a link that leads out of the folder, or may\n"

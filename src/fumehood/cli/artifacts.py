@@ -95,12 +95,12 @@ def _make_folder(folder: Path) -> None:
         raise UsageError(f"--out: {str(folder)!r} cannot be made: {error.strerror}") from error
 
 
-def let_out(policy: Policy, folder: str | None, *, has_file: bool) -> Policy:
+def let_out(policy: Policy, folder: str | None, *, has_file: bool, option: str = "--out") -> Policy:
     """Who asks for files on the command line and has no policy means all of them."""
     if folder is None or policy.filesystem.outputs:
         return policy
     if has_file:
-        raise UsageError("--out has nothing to save: the policy names no filesystem.outputs, such as ['out/**']")
+        raise UsageError(f"{option} has nothing to save: the policy names no filesystem.outputs, such as ['out/**']")
     return policy.override({"filesystem": {"outputs": ["**"]}})
 
 

@@ -21,6 +21,7 @@ from fumehood.host.folder_tree import FolderTree, Names, read_all
 from fumehood.policy import format_size
 
 if TYPE_CHECKING:
+    from fumehood.results import RunResult
     from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _MOST_FILES = 500
@@ -51,7 +52,7 @@ class ProgramModules:
         for path, content in self.files.items():
             await box.files.write(path, content)
 
-    async def take_back(self, box: AsyncSandbox) -> None:
+    async def take_back(self, box: AsyncSandbox, result: RunResult) -> None:
         """Nothing: they are copies, and what becomes of them is the program's business."""
 
 
@@ -73,11 +74,17 @@ def find_modules(script: str, source: bytes, *, is_asked_for: bool = False) -> P
 
 def _reason_against(folder: str) -> str | None:
     """Why nothing is taken from a folder: what lies there does not belong to the script, or is not the user's own."""
-    homes = {os.path.realpath(home) for home in (os.path.expanduser("~"), _home_of_user()) if home}
-    if any(home == folder or home.startswith(f"{folder.rstrip('/')}/") for home in homes):
-        return "your home folder is not a folder of programs; move the script to one, or use --project"
+    if reason := reason_against_home(folder):
+        return reason
     if os.stat(folder).st_mode & stat.S_IWOTH:
         return f"every user can write to {folder}; move the script to a folder of your own, or use --project"
+    return None
+
+
+def reason_against_home(folder: str) -> str | None:
+    homes = {os.path.realpath(home) for home in (os.path.expanduser("~"), _home_of_user()) if home}
+    if any(home == folder or home.startswith(f"{folder.rstrip('/')}/") for home in homes):
+        return "your home folder is not a folder of one program; move the program to a folder of its own"
     return None
 
 

@@ -56,6 +56,9 @@ class Arguments(overrides.Arguments):
     json: bool
     quiet: bool
     learn: bool
+    project: str | None
+    sync_back: bool
+    yes: bool
 
 
 @cache
@@ -70,6 +73,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--session", action="store_true", help="show the last expression's value and figures (python only)")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
     add("--overwrite", action="store_true", help="let --out replace files; without it the folder must be new or empty")
+    add("--project", metavar="DIR", help="work on a copy of this folder, without .git, .venv and what is ignored")
+    add("--sync-back", action="store_true", help="show what the program changed in the copy, and write it to DIR")
+    add("--yes", action="store_true", help="let --sync-back write without asking")
     add("--json", action="store_true", help="print the result as JSON instead of the output")
     add("--quiet", action="store_true", help="say nothing about how the program ended and what it was denied")
     add(
@@ -102,7 +108,11 @@ def read_task(arguments: list[str]) -> Task:
         parser.error("--learn prints a policy and --json a result; use one of them")
     if chosen.session and (words or theirs):
         parser.error("a session has no arguments; leave --session or the arguments out")
+    if (chosen.sync_back and chosen.project is None) or (chosen.yes and not chosen.sync_back):
+        parser.error("--yes is for --sync-back, and --sync-back for --project DIR")
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    if chosen.sync_back:
+        policy = let_out(policy, chosen.project, has_file=chosen.policy is not None, option="--sync-back")
     return Task(chosen, [*words, *theirs], policy)
 
 
@@ -115,6 +125,12 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     if not chosen.session:
         options |= {"args": task.words, "name": program.name, "stdin": _stdin(program)}
         options |= {"env": overrides.environment(chosen.env, os.environ)}
+    if chosen.project is not None:
+        from fumehood.cli.project.copy import open_project
+
+        inputs, options = open_project(chosen, policy, program, options)
+    else:
+        inputs = _modules(task, program)
     job = Job(
         policy,
         program.code,
@@ -122,7 +138,7 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
         chosen.session,
         ArtifactSaver(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
         chosen.learn,
-        _inputs(task, program),
+        inputs,
     )
     try:
         if chosen.json:
@@ -141,7 +157,8 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     return exitcodes.for_result(result)
 
 
-def _inputs(task: Task, program: ProgramSource) -> Inputs | None:
+def _modules(task: Task, program: ProgramSource) -> Inputs | None:
+    """The modules beside a script, which belong to it."""
     file = task.chosen.file
     if program.language != "python" or file is None or program.used_stdin:
         return None

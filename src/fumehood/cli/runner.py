@@ -38,7 +38,7 @@ class Inputs(Protocol):
         """Copies them to the workspace, before the program starts."""
         ...
 
-    async def take_back(self, box: AsyncSandbox) -> None:
+    async def take_back(self, box: AsyncSandbox, result: RunResult) -> None:
         """What is to be done with them once it has ended."""
         ...
 
@@ -159,7 +159,7 @@ def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
                         result = await work(box, code)
                     await job.artifacts.gather(box, result.artifacts)
                     if job.inputs:
-                        await job.inputs.take_back(box)
+                        await job.inputs.take_back(box, result)
                     return result
         raise StoppedBySignalError(interruption.signal or 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -30,12 +31,15 @@ class FolderTree:
     ) -> None:
         os.close(self._top)
 
-    def open_folder(self, names: Names) -> int:
-        """A descriptor of a folder below; OSError if there is none, or a link on the way."""
-        current = os.dup(self._top)
-        for name in names:
+    def open_folder(self, names: Names, *, make: bool = False) -> int:
+        """A descriptor of a folder below, which is made if `make`; OSError if there is none, or a link on the way."""
+        checked, current = [*map(_single, names)], os.dup(self._top)
+        for name in checked:
             try:
-                below = os.open(_single(name), _FOLDER, dir_fd=current)
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o755, dir_fd=current)
+                below = os.open(name, _FOLDER, dir_fd=current)
             finally:
                 os.close(current)
             current = below
@@ -64,6 +68,14 @@ class FolderTree:
         finally:
             os.close(folder)
 
+    def target_of(self, names: Names) -> str:
+        """What is written in a link."""
+        folder = self.open_folder(names[:-1])
+        try:
+            return os.readlink(_single(names[-1]), dir_fd=folder)
+        finally:
+            os.close(folder)
+
     def entries(self, names: Names, most: int) -> list[tuple[str, os.stat_result]]:
         """What is in a folder, by name: at most one entry more than `most`."""
         folder, found = self.open_folder(names), list[tuple[str, os.stat_result]]()
@@ -82,6 +94,11 @@ def read_all(descriptor: int, most: int) -> bytes:
     """The content of an open file, which is closed: at most one byte more than `most`."""
     with open(descriptor, "rb") as stream:
         return stream.read(most + 1)
+
+
+def names_in(path: str) -> Names:
+    """The names of a relative path. ValueError for a path that may lead elsewhere."""
+    return tuple(map(_single, path.split("/")))
 
 
 def _single(name: str) -> str:

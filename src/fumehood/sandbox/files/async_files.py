@@ -17,6 +17,7 @@ from fumehood.sandbox.files.entries import FileEntry, Transfer
 from fumehood.sandbox.files.errors import Converse, explained
 from fumehood.sandbox.files.paths import AnyPath, joined, names_folder, sandbox_path, shown
 from fumehood.sandbox.files.protocol import MemorySink, MemorySource
+from fumehood.sandbox.files.tree_copy import TreeCopy
 from fumehood.sandbox.files.upload import Upload, own_name
 from fumehood.sandbox.files.walk import TooManyError
 
@@ -121,6 +122,10 @@ class AsyncFiles:
         async with self._audit.files() as audit, self._talk("download", place) as conversation:
             download = Download(conversation, self._outputs, place, audit, git=git, limit=limit)
             return await download.into(os.fspath(local))
+
+    def copy_of_tree(self) -> TreeCopy:
+        """A copy of a folder of the host's in the workspace, empty at first; it knows later what has changed in it."""
+        return TreeCopy(self._policy, self._converse, self._audit, self._artifacts)
 
     def _place(self, path: AnyPath) -> str:
         return sandbox_path(path, keeps_tmp=self._keeps_tmp)
