@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from live.cli_host import hood
+from live.package_index import make_wheel, open_index
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -130,3 +131,21 @@ def test_nothing_comes_in_by_a_link_out_of_the_project(project: Path, tmp_path: 
     done = hood("run", "--project", project, "-c", "import os; print(os.path.lexists('link'))")
     assert done.stdout == b"False\n"
     assert done.stderr == b"hood: link is left out: it is a link that leads out of the folder, or may\n"
+
+
+def test_a_header_is_not_installed_unless_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUMEHOOD_HOME", str(tmp_path / "hood"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    header = "# /// script\n# dependencies = ['greeter']\n# ///\n"
+    (tmp_path / "x.py").write_text(f"{header}import greeter\nprint(greeter.WORD)\n")
+    with open_index(make_wheel("greeter", {"greeter.py": "WORD = 'hello'\n"})) as index:
+        (tmp_path / "index.yaml").write_text(f"environment: {{index: '{index.url}'}}\n")
+        command = ["run", "--policy", str(tmp_path / "index.yaml")]
+        refused = hood(*command, tmp_path / "x.py")
+        assert (refused.returncode, refused.stdout) == (2, b"")
+        assert b"x.py asks for packages in its header, which you did not: add --install" in refused.stderr
+        assert index.paths == []
+        assert hood(*command, "--install", tmp_path / "x.py").stdout == b"hello\n"
+        asked = len(index.paths)
+        assert hood(*command, tmp_path / "x.py").stdout == b"hello\n"  # it is there now, and no index is asked
+        assert len(index.paths) == asked

@@ -58,6 +58,7 @@ class Arguments(overrides.Arguments):
     learn: bool
     project: str | None
     sync_back: bool
+    install: bool
     yes: bool
 
 
@@ -70,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("-c", dest="code", metavar="CODE", help="the program itself")
     add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     overrides.add_options(parser)
+    add("--install", action="store_true", help="install the packages that the script's own header (PEP 723) asks for")
     add("--session", action="store_true", help="show the last expression's value and figures (python only)")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
     add("--overwrite", action="store_true", help="let --out replace files; without it the folder must be new or empty")
@@ -119,6 +121,10 @@ def read_task(arguments: list[str]) -> Task:
 def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     chosen, policy = task.chosen, task.policy
     program = read_program(chosen.file, chosen.code, chosen.language)
+    if program.language == "python" and b"# /// script" in program.code:
+        from fumehood.cli.script_header import with_header
+
+        policy = with_header(policy, program.code, program.name or "the program", install=chosen.install)
     check_folder(chosen.out, may_hold_files=chosen.overwrite)
     use_prestart(policy, prestart)
     options: RunOptions = {"language": program.language}

@@ -6,7 +6,7 @@ Works inside a running event loop too, because all blocking sandboxes share one 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
@@ -144,6 +144,7 @@ class Sandbox:
         self,
         policy: AnyPolicy | None = None,
         *,
+        packages: Sequence[str] = (),
         session: bool = False,
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
@@ -152,7 +153,14 @@ class Sandbox:
         keep_tmp: bool = False,
     ) -> None:
         self.target = AsyncSandbox(
-            policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated, keep_tmp=keep_tmp
+            policy,
+            packages=packages,
+            session=session,
+            progress=progress,
+            learn=learn,
+            audit=audit,
+            gated=gated,
+            keep_tmp=keep_tmp,
         )
         self._loop: SharedLoop | None = None
         self._process = os.getpid()
@@ -217,6 +225,15 @@ class Sandbox:
 
 
 @options_of_runs()
-def run(code: str | bytes | None = None, policy: AnyPolicy | None = None, **options: Unpack[RunOptions]) -> RunResult:
-    """Run code in a fresh sandbox and wait for it. Without a policy everything is denied."""
-    return shared_loop().call(partial(run_once, OneRunSandbox(policy), code, options))
+def run(
+    code: str | bytes | None = None,
+    policy: AnyPolicy | None = None,
+    *,
+    packages: Sequence[str] = (),
+    **options: Unpack[RunOptions],
+) -> RunResult:
+    """Run code in a fresh sandbox and wait for it. Without a policy everything is denied.
+
+    `packages` of Python, such as ["pandas"], are added to the policy's.
+    """
+    return shared_loop().call(partial(run_once, OneRunSandbox(policy, packages=packages), code, options))
