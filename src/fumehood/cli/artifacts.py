@@ -46,7 +46,12 @@ class ArtifactSaver:
         if self._folder is None:
             self._tell(f"picture {self._pictures}: {media_type}, {format_size(len(data))}; --out DIR saves it")
             return
-        path = self._folder / f"picture-{self._pictures}{suffix}"
+        self.save(f"picture-{self._pictures}{suffix}", data)
+
+    def save(self, name: str, data: bytes) -> None:
+        """A file of ours, in the folder."""
+        assert self._folder is not None
+        path = self._folder / name
         draft = self._draft_of(path)
         with draft.open("xb") as file:
             file.write(data)
@@ -86,6 +91,15 @@ class ArtifactSaver:
     def _tell(self, text: str) -> None:
         if not self._quiet:
             say(text)
+
+
+def is_notebook_file(out: str | None) -> bool:
+    """Whether --out names the file of a notebook instead of a folder."""
+    return out is not None and out.lower().endswith(".ipynb") and not os.path.isdir(out)
+
+
+def folder_of(out: str | None) -> str | None:
+    return os.path.dirname(out) or "." if out is not None and is_notebook_file(out) else out
 
 
 def _make_folder(folder: Path) -> None:

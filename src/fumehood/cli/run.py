@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from fumehood.backends.languages import LANGUAGES
@@ -16,12 +16,13 @@ from fumehood.backends.selection import use_prestart
 from fumehood.characters import neutralise
 from fumehood.cli import exitcodes, overrides
 from fumehood.cli.arguments import Parser, split
-from fumehood.cli.artifacts import ArtifactSaver, check_folder, let_out
+from fumehood.cli.artifacts import ArtifactSaver, check_folder, folder_of, is_notebook_file, let_out
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.keeper.start import start_at_exit
 from fumehood.cli.output import say
 from fumehood.cli.program import ProgramSource, read_program
-from fumehood.cli.runner import Inputs, Job, run_live, run_silently
+from fumehood.cli.runner import Inputs, Job, run_live, run_notebook, run_silently
+from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.request import RunOptions
@@ -112,7 +113,8 @@ def read_task(arguments: list[str]) -> Task:
         parser.error("a session has no arguments; leave --session or the arguments out")
     if (chosen.sync_back and chosen.project is None) or (chosen.yes and not chosen.sync_back):
         parser.error("--yes is for --sync-back, and --sync-back for --project DIR")
-    policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    folder = None if is_notebook_file(chosen.out) else chosen.out
+    policy = let_out(overrides.load_policy(chosen), folder, has_file=chosen.policy is not None)
     if chosen.sync_back:
         policy = let_out(policy, chosen.project, has_file=chosen.policy is not None, option="--sync-back")
     return Task(chosen, [*words, *theirs], policy)
@@ -125,10 +127,18 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
         from fumehood.cli.script_header import with_header
 
         policy = with_header(policy, program.code, program.name or "the program", install=chosen.install)
-    check_folder(chosen.out, may_hold_files=chosen.overwrite)
+    notebook = None
+    if program.is_notebook:
+        from fumehood.cli.notebook import open_notebook
+
+        notebook = open_notebook(task, program)
+        program = replace(program, code=notebook.code)
+    elif is_notebook_file(chosen.out):
+        raise UsageError(f"--out {chosen.out!r} is for notebooks; name a folder for other programs")
+    check_folder(folder_of(chosen.out), may_hold_files=chosen.overwrite or is_notebook_file(chosen.out))
     use_prestart(policy, prestart)
     options: RunOptions = {"language": program.language}
-    if not chosen.session:
+    if not chosen.session and notebook is None:
         options |= {"args": task.words, "name": program.name, "stdin": _stdin(program)}
         options |= {"env": overrides.environment(chosen.env, os.environ)}
     if chosen.project is not None:
@@ -141,17 +151,23 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
         policy,
         program.code,
         options,
-        chosen.session,
-        ArtifactSaver(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
+        chosen.session or notebook is not None,
+        ArtifactSaver(
+            None if is_notebook_file(chosen.out) else chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite
+        ),
         chosen.learn,
         inputs,
     )
     try:
-        if chosen.json:
+        if notebook:
+            result = run_notebook(job, notebook, interruption, is_silent=chosen.json)
+            notebook.save(chosen.out, program.name or "", quiet=chosen.quiet, overwrite=chosen.overwrite)
+        elif chosen.json:
             result = run_silently(job, interruption)
-            print(json.dumps(result.to_dict()))
         else:
             result = run_live(job, interruption)
+        if chosen.json:
+            print(json.dumps(result.to_dict()))
     except StoppedBySignalError as error:
         if not chosen.quiet:
             say(str(error))

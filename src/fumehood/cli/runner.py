@@ -25,6 +25,7 @@ from fumehood.sandbox.request import RunOptions
 
 if TYPE_CHECKING:
     from fumehood.audit import Trail
+    from fumehood.cli.notebook import Notebook
 
 # Between a signal that the program was handed and its end by force.
 _GRACE_SECONDS = 3.0
@@ -76,6 +77,32 @@ def run_live(job: Job, interruption: Interruption) -> RunResult:
     finally:
         for stream in streams:
             stream.finish()
+
+
+def run_notebook(job: Job, notebook: Notebook, interruption: Interruption, *, is_silent: bool) -> RunResult:
+    """The outputs of its cells appear as they come, unless `is_silent`, and are in the notebook afterwards."""
+    from fumehood.cli.notebook import run_cells
+
+    stdout, stderr = (ProgramOutput(number, interruption) for number in (1, 2))
+
+    async def show(event: Event | Display) -> None:
+        match event:
+            case Stdout(data) if not is_silent:
+                await stdout.write(data)
+            case Stderr(data) if not is_silent:
+                await stderr.write(data)
+            case Display() if not is_silent:
+                await job.artifacts.show(event, stdout, stderr)
+            case _:
+                pass
+
+    async def work(box: AsyncSandbox, code: bytes) -> RunResult:
+        result = await run_cells(notebook, box, show)
+        stdout.finish()
+        stderr.finish()
+        return result
+
+    return _supervise(job, work, interruption)
 
 
 async def _show(
