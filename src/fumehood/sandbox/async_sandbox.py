@@ -45,7 +45,6 @@ from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
 from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, network_hint, wait_for_gateway
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
-from fumehood.sandbox.module_hint import module_hint
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
 from fumehood.sandbox.session import AsyncSession, SessionProcess
@@ -336,7 +335,11 @@ class AsyncSandbox:
         image_digest = self._opened.image_digest if self._opened else None
         result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
         result = network_hint(result, taken.stderr or last_words, is_open=self._egress is not None)
-        return _full_mount_hint(module_hint(result, taken.stderr or last_words), self.policy)
+        if not result.ok and b"ModuleNotFoundError" in (taken.stderr or last_words):
+            from fumehood.sandbox.module_hint import module_hint
+
+            result = module_hint(result, taken.stderr or last_words)
+        return _full_mount_hint(result, self.policy)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
@@ -17,9 +18,11 @@ from fumehood.sandbox.files.entries import FileEntry, Transfer
 from fumehood.sandbox.files.errors import Converse, explained
 from fumehood.sandbox.files.paths import AnyPath, joined, names_folder, sandbox_path, shown
 from fumehood.sandbox.files.protocol import MemorySink, MemorySource
-from fumehood.sandbox.files.tree_copy import TreeCopy
 from fumehood.sandbox.files.upload import Upload, own_name
 from fumehood.sandbox.files.walk import TooManyError
+
+if TYPE_CHECKING:
+    from fumehood.sandbox.files.tree_copy import TreeCopy
 
 MAX_READ_BYTES = 64 * MIB
 _MAX_LISTED = 100_000
@@ -125,6 +128,8 @@ class AsyncFiles:
 
     def copy_of_tree(self) -> TreeCopy:
         """A copy of a folder of the host's in the workspace, empty at first; it knows later what has changed in it."""
+        from fumehood.sandbox.files.tree_copy import TreeCopy
+
         return TreeCopy(self._policy, self._converse, self._audit, self._artifacts)
 
     def _place(self, path: AnyPath) -> str:
