@@ -44,6 +44,8 @@ class AsyncFiles:
         self._audit, self._artifacts = audit, artifacts
         self._keeps_tmp = keeps_tmp
         self._outputs = artifacts.outputs
+        # For the command line alone: not a method, which the blocking API would have to have, too.
+        self.copy_of_tree = self._make_tree_copy
 
     async def write(
         self, path: AnyPath, data: bytes | str, *, executable: bool = False, as_program: bool = False
@@ -126,7 +128,7 @@ class AsyncFiles:
             download = Download(conversation, self._outputs, place, audit, git=git, limit=limit)
             return await download.into(os.fspath(local))
 
-    def copy_of_tree(self) -> TreeCopy:
+    def _make_tree_copy(self) -> TreeCopy:
         """A copy of a folder of the host's in the workspace, empty at first; it knows later what has changed in it."""
         from fumehood.sandbox.files.tree_copy import TreeCopy
 
