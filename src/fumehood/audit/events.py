@@ -230,6 +230,16 @@ class FileOut(AuditEvent):
 
 
 @frozen
+class FileRemoved(AuditEvent):
+    """A file of the host's is deleted because programs deleted their copy of it, and a person agreed."""
+
+    kind = "file.removed"
+
+    path: str
+    target: str
+
+
+@frozen
 class ArtifactsFound(AuditEvent):
     """What a run has made that may leave. Nothing has left by that: `file.out` says when it does."""
 

@@ -49,7 +49,12 @@ class ArtifactSaver:
         if self._folder is None:
             self._tell(f"picture {self._pictures}: {media_type}, {format_size(len(data))}; --out DIR saves it")
             return
-        path = self._folder / f"picture-{self._pictures}{suffix}"
+        self.save(f"picture-{self._pictures}{suffix}", data)
+
+    def save(self, name: str, data: bytes) -> None:
+        """A file of ours, in the folder."""
+        assert self._folder is not None
+        path = self._folder / name
         draft = self._draft_of(path)
         with draft.open("xb") as file:
             file.write(data)
@@ -59,6 +64,8 @@ class ArtifactSaver:
         if self._folder is None:
             return
         for artifact in artifacts:
+            if "__pycache__" in artifact.path.split("/"):
+                continue  # what Python makes of modules, beside the files that a program writes
             path = self._folder / artifact.path
             draft = self._draft_of(path)
             await box.files.download(artifact.path, draft)
@@ -89,6 +96,15 @@ class ArtifactSaver:
             say(text)
 
 
+def is_notebook_file(out: str | None) -> bool:
+    """Whether --out names the file of a notebook instead of a folder."""
+    return out is not None and out.lower().endswith(".ipynb") and not os.path.isdir(out)
+
+
+def folder_of(out: str | None) -> str | None:
+    return os.path.dirname(out) or "." if out is not None and is_notebook_file(out) else out
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,12 +112,12 @@ def _make_folder(folder: Path) -> None:
         raise UsageError(f"--out: {str(folder)!r} cannot be made: {error.strerror}") from error
 
 
-def let_out(policy: Policy, folder: str | None, *, has_file: bool) -> Policy:
+def let_out(policy: Policy, folder: str | None, *, has_file: bool, option: str = "--out") -> Policy:
     """Who asks for files on the command line and has no policy means all of them."""
     if folder is None or policy.filesystem.outputs:
         return policy
     if has_file:
-        raise UsageError("--out has nothing to save: the policy names no filesystem.outputs, such as ['out/**']")
+        raise UsageError(f"{option} has nothing to save: the policy names no filesystem.outputs, such as ['out/**']")
     return policy.override({"filesystem": {"outputs": ["**"]}})
 
 

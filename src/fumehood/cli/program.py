@@ -12,8 +12,8 @@ from fumehood.frozen import frozen
 _MAX_READ_BYTES = 64 * 1024 * 1024
 _DEFAULT_LANGUAGE = "python"
 _LONGEST_FIRST_LINE = 256
+NOTEBOOK = ".ipynb"
 _NO_PROGRAMS = {
-    ".ipynb": "a notebook; make a script of it first: jupyter nbconvert --to script",
     ".ts": "TypeScript; compile it to JavaScript first",
     ".csv": "data, not a program; show it to one with --mount",
     ".json": "data, not a program; show it to one with --mount",
@@ -29,6 +29,7 @@ class ProgramSource:
     name: str | None
     """The file name in tracebacks; None for the language's own default."""
     used_stdin: bool = False
+    is_notebook: bool = False
 
 
 def check_program(file: str | None, code: str | None, language: str | None) -> None:
@@ -54,7 +55,9 @@ def read_program(file: str | None, code: str | None, language: str | None) -> Pr
     if file is None or file == "-":
         return ProgramSource(_read(0, "standard input"), chosen, None, used_stdin=True)
     source = _read(file, repr(file))
-    return ProgramSource(source, language or _language_of(file, source), os.path.basename(file))
+    found = language or _language_of(file, source)
+    is_notebook = language is None and file.lower().endswith(NOTEBOOK)
+    return ProgramSource(source, found, os.path.basename(file), is_notebook=is_notebook)
 
 
 def _language_of(file: str, source: bytes) -> str:
@@ -64,6 +67,8 @@ def _language_of(file: str, source: bytes) -> str:
         return found.name
     if source.startswith(b"#!"):
         return _language_of_interpreter(file, source)
+    if suffix == NOTEBOOK:
+        return _DEFAULT_LANGUAGE
     if suffix in _NO_PROGRAMS:
         raise UsageError(f"{file!r} is {_NO_PROGRAMS[suffix]}")
     if suffix:

@@ -51,6 +51,10 @@ class Arguments(overrides.Arguments):
     json: bool
     quiet: bool
     learn: bool
+    project: str | None
+    sync_back: bool
+    install: bool
+    yes: bool
 
 
 @cache
@@ -64,9 +68,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("-c", dest="code", metavar="CODE", help="the program itself")
     add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     overrides.add_options(parser)
+    add("--install", action="store_true", help="install the packages that the script's own header (PEP 723) asks for")
     add("--session", action="store_true", help="show the last expression's value and figures (python only)")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
     add("--overwrite", action="store_true", help="let --out replace files; without it the folder must be new or empty")
+    add("--project", metavar="DIR", help="work on a copy of this folder, without .git, .venv and what is ignored")
+    add("--sync-back", action="store_true", help="show what the program changed in the copy, and write it to DIR")
+    add("--yes", action="store_true", help="let --sync-back write without asking")
     add("--json", action="store_true", help="print the result as JSON instead of the output")
     add("--quiet", action="store_true", help="say nothing about how the program ended and what it was denied")
     add(
@@ -114,10 +122,16 @@ def parse(arguments: list[str]) -> tuple[Arguments, list[str]]:
         parser.error(f"a session runs python, not {chosen.language!r}; leave --session or --language out")
     if chosen.session and words:
         parser.error("a session has no arguments; leave --session or the arguments out")
+    if (chosen.sync_back and chosen.project is None) or (chosen.yes and not chosen.sync_back):
+        parser.error("--yes is for --sync-back, and --sync-back for --project DIR")
     return chosen, words
 
 
 def load_policy(chosen: Arguments) -> Policy:
-    from fumehood.cli.artifacts import let_out
+    from fumehood.cli.artifacts import is_notebook_file, let_out
 
-    return let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
+    folder, has_file = None if is_notebook_file(chosen.out) else chosen.out, chosen.policy is not None
+    policy = let_out(overrides.load_policy(chosen), folder, has_file=has_file)
+    if not chosen.sync_back:
+        return policy
+    return let_out(policy, chosen.project, has_file=has_file, option="--sync-back")

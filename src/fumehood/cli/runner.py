@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -25,10 +25,23 @@ from fumehood.sandbox.request import RunOptions
 
 if TYPE_CHECKING:
     from fumehood.audit import Trail
+    from fumehood.cli.notebook import Notebook
 
 # Between a signal that the program was handed and its end by force.
 _GRACE_SECONDS = 3.0
 Work = Callable[[AsyncSandbox, bytes], Awaitable[RunResult]]
+
+
+class Inputs(Protocol):
+    """Files of the host's that belong to the program."""
+
+    async def put_into(self, box: AsyncSandbox) -> None:
+        """Copies them to the workspace, before the program starts."""
+        ...
+
+    async def take_back(self, box: AsyncSandbox, result: RunResult) -> None:
+        """What is to be done with them once it has ended."""
+        ...
 
 
 @frozen
@@ -40,6 +53,7 @@ class Job:
     artifacts: ArtifactSaver
     learn: bool = False
     """Nothing gets out, and what was tried is recorded. Standard output is not the program's then."""
+    inputs: Inputs | None = None
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
@@ -63,6 +77,32 @@ def run_live(job: Job, interruption: Interruption) -> RunResult:
     finally:
         for stream in streams:
             stream.finish()
+
+
+def run_notebook(job: Job, notebook: Notebook, interruption: Interruption, *, is_silent: bool) -> RunResult:
+    """The outputs of its cells appear as they come, unless `is_silent`, and are in the notebook afterwards."""
+    from fumehood.cli.notebook import run_cells
+
+    stdout, stderr = (ProgramOutput(number, interruption) for number in (1, 2))
+
+    async def show(event: Event | Display) -> None:
+        match event:
+            case Stdout(data) if not is_silent:
+                await stdout.write(data)
+            case Stderr(data) if not is_silent:
+                await stderr.write(data)
+            case Display() if not is_silent:
+                await job.artifacts.show(event, stdout, stderr)
+            case _:
+                pass
+
+    async def work(box: AsyncSandbox, code: bytes) -> RunResult:
+        result = await run_cells(notebook, box, show)
+        stdout.finish()
+        stderr.finish()
+        return result
+
+    return _supervise(job, work, interruption)
 
 
 async def _show(
@@ -140,9 +180,13 @@ def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
                     job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True
                 )
                 async with box:
+                    if job.inputs:
+                        await job.inputs.put_into(box)
                     with stop.through(box):
                         result = await work(box, code)
                     await job.artifacts.gather(box, result.artifacts)
+                    if job.inputs:
+                        await job.inputs.take_back(box, result)
                     return result
         raise StoppedBySignalError(interruption.signal or 0)
 

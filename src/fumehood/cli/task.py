@@ -6,20 +6,26 @@ import fcntl
 import json
 import os
 import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fumehood.backends.native.prestart import Prestart
 from fumehood.backends.selection import use_prestart
 from fumehood.cli import exitcodes, overrides, policy_choice
-from fumehood.cli.artifacts import ArtifactSaver, check_folder
+from fumehood.cli.artifacts import ArtifactSaver, check_folder, folder_of, is_notebook_file
 from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import say
 from fumehood.cli.program import ProgramSource, read_program
 from fumehood.cli.run import Arguments, load_policy, parse
-from fumehood.cli.runner import Job, run_live, run_silently
+from fumehood.cli.runner import Inputs, Job, run_live, run_notebook, run_silently
+from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.request import RunOptions
+
+if TYPE_CHECKING:
+    from fumehood.cli.notebook import Notebook
 
 
 @frozen
@@ -38,30 +44,25 @@ def read_task(arguments: list[str]) -> Task:
 
 
 def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
-    chosen, policy = task.chosen, task.policy
+    chosen = task.chosen
     program = read_program(chosen.file, chosen.code, chosen.language)
-    check_folder(chosen.out, may_hold_files=chosen.overwrite)
+    policy = _with_header(task, program)
+    notebook = _open_notebook(task, program)
+    if notebook:
+        program = replace(program, code=notebook.code)
+    check_folder(folder_of(chosen.out), may_hold_files=chosen.overwrite or is_notebook_file(chosen.out))
     if not chosen.quiet:
         policy_choice.tell(chosen)
     use_prestart(policy, prestart)
-    options: RunOptions = {"language": program.language}
-    if not chosen.session:
-        options |= {"args": task.words, "name": program.name, "stdin": _stdin(program)}
-        options |= {"env": overrides.environment(chosen.env, os.environ)}
-    job = Job(
-        policy,
-        program.code,
-        options,
-        chosen.session,
-        ArtifactSaver(chosen.out, quiet=chosen.quiet, overwrite=chosen.overwrite),
-        chosen.learn,
-    )
+    job = _make_job(task, policy, program, is_session=chosen.session or notebook is not None)
     try:
-        if chosen.json:
-            result = run_silently(job, interruption)
-            print(json.dumps(result.to_dict()))
+        if notebook:
+            result = run_notebook(job, notebook, interruption, is_silent=chosen.json)
+            notebook.save(chosen.out, program.name or "", quiet=chosen.quiet, overwrite=chosen.overwrite)
         else:
-            result = run_live(job, interruption)
+            result = (run_silently if chosen.json else run_live)(job, interruption)
+        if chosen.json:
+            print(json.dumps(result.to_dict()))
     except StoppedBySignalError as error:
         if not chosen.quiet:
             say(str(error))
@@ -71,6 +72,55 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     if not chosen.quiet and not chosen.json:
         _explain(chosen, result, interruption.signal)
     return exitcodes.for_result(result)
+
+
+def _make_job(task: Task, policy: Policy, program: ProgramSource, *, is_session: bool) -> Job:
+    chosen = task.chosen
+    options: RunOptions = {"language": program.language}
+    if not is_session:
+        options |= {"args": task.words, "name": program.name, "stdin": _stdin(program)}
+        options |= {"env": overrides.environment(chosen.env, os.environ)}
+    if chosen.project is None:
+        inputs = _modules(task, program)
+    else:
+        from fumehood.cli.project.copy import open_project
+
+        inputs, options = open_project(chosen, policy, program, options)
+    folder = None if is_notebook_file(chosen.out) else chosen.out
+    saver = ArtifactSaver(folder, quiet=chosen.quiet, overwrite=chosen.overwrite)
+    return Job(policy, program.code, options, is_session, saver, chosen.learn, inputs)
+
+
+def _with_header(task: Task, program: ProgramSource) -> Policy:
+    """The policy with the packages that the script's own header asks for."""
+    if program.language != "python" or b"# /// script" not in program.code:
+        return task.policy
+    from fumehood.cli.script_header import with_header
+
+    return with_header(task.policy, program.code, program.name or "the program", install=task.chosen.install)
+
+
+def _open_notebook(task: Task, program: ProgramSource) -> Notebook | None:
+    if program.is_notebook:
+        from fumehood.cli.notebook import open_notebook
+
+        return open_notebook(task, program)
+    if is_notebook_file(task.chosen.out):
+        raise UsageError(f"--out {task.chosen.out!r} is for notebooks; name a folder for other programs")
+    return None
+
+
+def _modules(task: Task, program: ProgramSource) -> Inputs | None:
+    """The modules beside a script, which belong to it."""
+    file = task.chosen.file
+    if program.language != "python" or file is None or program.used_stdin:
+        return None
+    from fumehood.cli.modules import find_modules
+
+    found = find_modules(file, program.code, is_asked_for=bool(task.policy.approvals))
+    for note in () if task.chosen.quiet else found.notes:
+        say(note)
+    return found if found.files else None
 
 
 def _stdin(program: ProgramSource) -> int | None:

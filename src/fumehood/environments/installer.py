@@ -59,7 +59,7 @@ class InstallRunner(Protocol):
 
 
 _STEP = "building the environment"
-_INSTALL_UV = "pip install 'fumehood[environments]'"
+_INSTALL_UV = "pip install uv"
 
 # As uv sees them.
 _UV = "/opt/installer/uv"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import overload
 
-from fumehood.errors import UsageError
+from fumehood.errors import PolicyError, UsageError
 from fumehood.policy.model import Policy
 from fumehood.policy.quantities import parse_duration, parse_size
 
@@ -49,6 +49,19 @@ def read_policy(policy: AnyPolicy | None, argument: str = "policy") -> Policy | 
             raise UsageError(
                 f"{argument} must be a Policy, a mapping, the path of a policy file or the name of one; this is {kind}"
             )
+
+
+def add_packages(policy: Policy, packages: Sequence[str], argument: str = "packages") -> Policy:
+    """The policy with more packages. UsageError names the `argument`."""
+    if isinstance(packages, str) or not isinstance(packages, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"{argument} {packages!r} must be a list of packages, such as ['pandas', 'numpy==2.*']")
+    if not packages:
+        return policy
+    try:
+        return policy.override({"environment": {"packages": [*policy.environment.packages, *packages]}})
+    except PolicyError as error:
+        problems = "; ".join(problem.partition(": ")[2] for problem in error.problems)
+        raise UsageError(f"{argument}: {problems}") from None
 
 
 def read_seconds(value: Seconds, argument: str = "timeout") -> float:

@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,7 @@ from fumehood.errors import DangerousPolicyWarning, DeniedError, UnenforceableEr
 from fumehood.events import Event, Finished, Stderr
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, deny_all, read_policy
+from fumehood.policy.arguments import add_packages
 from fumehood.results import Cause, RunOutput, RunResult, Status
 from fumehood.sandbox.audit import AuditChoice, RunAudit, SandboxAudit
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
@@ -60,8 +61,8 @@ class AsyncSandbox:
     """`async with AsyncSandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
     `files` reads and writes files of the workspace. With `session`, Python code runs in one session of the sandbox's;
-    commands and other languages do not. Opening the first sandbox with new packages installs them; `progress` is called
-    with a line for each step, from another thread.
+    commands and other languages do not. `packages` of Python are added to the policy's, such as ["pandas"]. Opening the
+    first sandbox with new packages installs them; `progress` is called with a line for each step, from another thread.
     With `learn`, nothing gets out whatever the policy allows, and `denials` of results have all that was tried.
     `audit` is where events are recorded: a log, a trail in one that names the actor and its tenant, a log's folder, or
     False for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
@@ -76,6 +77,7 @@ class AsyncSandbox:
         self,
         policy: AnyPolicy | None = None,
         *,
+        packages: Sequence[str] = (),
         session: bool = False,
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
@@ -83,7 +85,7 @@ class AsyncSandbox:
         gated: bool = False,
         keep_tmp: bool = False,
     ) -> None:
-        self.policy = read_policy(policy) or deny_all()
+        self.policy = add_packages(read_policy(policy) or deny_all(), packages)
         self._audit = SandboxAudit(audit)
         self._artifacts = ArtifactTracker(self.policy, self._converse)
         self.files = AsyncFiles(self.policy, self._converse, self._audit, self._artifacts, keeps_tmp=keep_tmp)
@@ -333,6 +335,10 @@ class AsyncSandbox:
         image_digest = self._opened.image_digest if self._opened else None
         result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
         result = network_hint(result, taken.stderr or last_words, is_open=self._egress is not None)
+        if not result.ok and b"ModuleNotFoundError" in (taken.stderr or last_words):
+            from fumehood.sandbox.module_hint import module_hint
+
+            result = module_hint(result, taken.stderr or last_words)
         return _full_mount_hint(result, self.policy)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:

@@ -5,7 +5,7 @@ Works inside a running event loop too, because all blocking sandboxes share one 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from types import TracebackType
 from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
@@ -134,6 +134,7 @@ class Sandbox:
         self,
         policy: AnyPolicy | None = None,
         *,
+        packages: Sequence[str] = (),
         session: bool = False,
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
@@ -142,7 +143,14 @@ class Sandbox:
         keep_tmp: bool = False,
     ) -> None:
         self.target = AsyncSandbox(
-            policy, session=session, progress=progress, learn=learn, audit=audit, gated=gated, keep_tmp=keep_tmp
+            policy,
+            packages=packages,
+            session=session,
+            progress=progress,
+            learn=learn,
+            audit=audit,
+            gated=gated,
+            keep_tmp=keep_tmp,
         )
         self._loop: SharedLoop | None = None
         self._process = process_key()
@@ -207,12 +215,19 @@ class Sandbox:
 
 
 @options_of_runs()
-def run(code: str | bytes | None = None, policy: AnyPolicy | None = None, **options: Unpack[RunOptions]) -> RunResult:
+def run(
+    code: str | bytes | None = None,
+    policy: AnyPolicy | None = None,
+    *,
+    packages: Sequence[str] = (),
+    **options: Unpack[RunOptions],
+) -> RunResult:
     """Run code in a fresh sandbox and wait for it. Without a policy everything is denied.
 
     A program that fails is a result with its exit code; `result.check()` raises instead.
 
     policy    a Policy, a mapping of its keys, or the path of a policy file
+    packages  Python packages, such as ["pandas"], besides the policy's
     argv      a command instead of code, such as ["ls", "-l"]
     language  python, sh, bash, javascript, c, c++, rust, go or java
     args      what the program finds in sys.argv, or $1, $2 and so on
@@ -222,4 +237,4 @@ def run(code: str | bytes | None = None, policy: AnyPolicy | None = None, **opti
     cwd       where it starts: relative to the workspace, or absolute
     timeout   seconds, or text such as "500ms"; shortens the policy's limit
     """
-    return shared_loop().call(partial(run_once, OneRunSandbox(policy), code, options))
+    return shared_loop().call(partial(run_once, OneRunSandbox(policy, packages=packages), code, options))

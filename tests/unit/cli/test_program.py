@@ -42,7 +42,6 @@ def test_the_first_line_decides_where_the_suffix_does_not(name: str, line: str, 
 @pytest.mark.parametrize(
     ("name", "source", "reason"),
     [
-        ("x.ipynb", "{}", "is a notebook; make a script of it first"),
         ("x.csv", "a,b", "is data, not a program; show it to one with --mount"),
         ("x.ts", "let x: number", "is TypeScript; compile it to JavaScript first"),
         ("x.txt", "1", "no language has the suffix .txt; say which with --language (known: .py .sh"),

@@ -135,5 +135,5 @@ def test_a_limit_is_told_before_anything_that_the_installer_says() -> None:
 
 def test_a_missing_installer_is_an_error_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
-    with pytest.raises(UsageError, match=r"pip install 'fumehood\[environments\]'"):
+    with pytest.raises(UsageError, match=r"pip install uv"):
         find_uv()

@@ -129,6 +129,8 @@ def _summary(record: Shown) -> str:
             return _finished(data)
         case "file.in" | "file.out":
             return f"{data.get('path')}, {_size(data.get('size'))}, {_short(data.get('sha256'))}"
+        case "file.removed":
+            return f"{data.get('path')}, at {data.get('target')}"
         case "artifacts.found":
             found = cast("list[dict[str, Any]]", data.get("artifacts", []))
             return data.get("problem") or ", ".join(str(artifact.get("path")) for artifact in found)

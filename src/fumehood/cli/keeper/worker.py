@@ -101,6 +101,8 @@ def _reason_against(task: Task | None, arguments: list[str]) -> str | None:
     """Why the client has to do it itself; None if it does not."""
     if task and task.chosen.learn:
         return "--learn"
+    if task and task.chosen.sync_back:
+        return "--sync-back asks at the client's terminal"
     if task and task.policy.approvals:
         return "an approval is asked for at the client's terminal"
     if task and task.policy.backend in _CONTAINERS:

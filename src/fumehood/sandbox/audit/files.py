@@ -8,7 +8,7 @@ from typing import Self
 
 import anyio
 
-from fumehood.audit.events import AuditEvent, FileIn, FileOut
+from fumehood.audit.events import AuditEvent, FileIn, FileOut, FileRemoved
 from fumehood.audit.records import Entry
 from fumehood.audit.trail import Trail
 from fumehood.errors import AuditError
@@ -49,6 +49,10 @@ class FileAudit:
         """A file was read, and the caller does not have it yet; `target` is its path on the host."""
         absolute = None if target is None else printable(os.path.abspath(target))
         self._add(FileOut(printable(path), size, sha256, absolute))
+
+    def removed(self, path: str, target: str) -> None:
+        """A file that programs deleted is about to be deleted at `target` on the host, too."""
+        self._add(FileRemoved(printable(path), printable(os.path.abspath(target))))
 
     def _add(self, event: AuditEvent) -> None:
         if self._trail.is_on:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
@@ -19,6 +20,9 @@ from fumehood.sandbox.files.paths import AnyPath, joined, names_folder, sandbox_
 from fumehood.sandbox.files.protocol import MemorySink, MemorySource
 from fumehood.sandbox.files.upload import Upload, own_name
 from fumehood.sandbox.files.walk import TooManyError
+
+if TYPE_CHECKING:
+    from fumehood.sandbox.files.tree_copy import TreeCopy
 
 MAX_READ_BYTES = 64 * MIB
 _MAX_LISTED = 100_000
@@ -40,6 +44,8 @@ class AsyncFiles:
         self._audit, self._artifacts = audit, artifacts
         self._keeps_tmp = keeps_tmp
         self._outputs = artifacts.outputs
+        # For the command line alone: not a method, which the blocking API would have to have, too.
+        self.copy_of_tree = self._make_tree_copy
 
     async def write(
         self, path: AnyPath, data: bytes | str, *, executable: bool = False, as_program: bool = False
@@ -121,6 +127,12 @@ class AsyncFiles:
         async with self._audit.files() as audit, self._talk("download", place) as conversation:
             download = Download(conversation, self._outputs, place, audit, git=git, limit=limit)
             return await download.into(os.fspath(local))
+
+    def _make_tree_copy(self) -> TreeCopy:
+        """A copy of a folder of the host's in the workspace, empty at first; it knows later what has changed in it."""
+        from fumehood.sandbox.files.tree_copy import TreeCopy
+
+        return TreeCopy(self._policy, self._converse, self._audit, self._artifacts)
 
     def _place(self, path: AnyPath) -> str:
         return sandbox_path(path, keeps_tmp=self._keeps_tmp)

@@ -30,9 +30,10 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class LocalSource:
     """`with LocalSource(path) as source`: a file of the host's, on its way in."""
 
-    def __init__(self, path: str, *, follow: bool) -> None:
+    def __init__(self, path: str | int, *, follow: bool = False) -> None:
+        """`path` may be a descriptor of the file, which is closed at the end."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-        self._file = os.open(path, flags)
+        self._file = path if isinstance(path, int) else os.open(path, flags)
         self._digest = hashlib.sha256()
         details = os.fstat(self._file)
         self.is_regular = stat.S_ISREG(details.st_mode)

@@ -117,6 +117,25 @@ class TerminalPrompt:
             return ApprovalAnswer(approved=False, reason=f"the terminal failed: {error.strerror}")
 
 
+async def ask_yes(question: str, path: str = "/dev/tty") -> bool:
+    """Whether a person presses `y` once the question stands there; False where there is no terminal."""
+    try:
+        with _opened(path) as screen, screen.reading_keys():
+            while True:
+                screen.ask(f"{question}   y = yes   n = no")
+                match await screen.key():
+                    case b"y":
+                        return True
+                    case b"n":
+                        return False
+                    case key if key in _ENDING:
+                        return False
+                    case _:
+                        screen.line("one key, please")
+    except OSError:
+        return False
+
+
 class _Conversation:
     """About one request, until there is an answer."""
 

@@ -1,0 +1,109 @@
+"""Which files of a project stay out: rules as in `.gitignore`, and those that hold for every project.
+
+Git itself is not asked: in a folder that strangers wrote, its configuration can name programs that it starts.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from fumehood.errors import UsageError
+from fumehood.host.folder_tree import Names
+
+FILES = (".gitignore", ".hoodignore")
+"""In the order in which they count: the last rule that matches decides."""
+MAX_FILE_BYTES = 64 * 1024
+_MOST_RULES = 2000
+_DEFAULT = """
+.git
+.hg
+.svn
+.venv/
+venv/
+node_modules/
+__pycache__/
+*.pyc
+.env
+"""
+_ANY_DEPTH = "**"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    folder: Names
+    """Where the file with the rule lies: it is for what is below."""
+    segments: tuple[re.Pattern[str] | None, ...]
+    """One for each name of a path; None stands for any number of names."""
+    only_folders: bool
+    is_negated: bool
+
+    def matches(self, place: Names, *, is_folder: bool) -> bool:
+        if self.only_folders and not is_folder:
+            return False
+        below = place[len(self.folder) :]
+        return place[: len(self.folder)] == self.folder and self._accepts(below)
+
+    def _accepts(self, names: Names) -> bool:
+        """All ways to match at once, so that no rule takes longer than it and the path are long."""
+        states = self._with_skipped({0})
+        for name in names:
+            states = self._with_skipped({after for state in states for after in self._step(state, name)})
+        return len(self.segments) in states
+
+    def _step(self, state: int, name: str) -> tuple[int, ...]:
+        if state == len(self.segments):
+            return ()
+        segment = self.segments[state]
+        if segment is None:
+            # At the end of a rule, as in `out/**`, it stands for something.
+            return (state, state + 1) if state + 1 == len(self.segments) else (state,)
+        return (state + 1,) if segment.match(name) else ()
+
+    def _with_skipped(self, states: set[int]) -> set[int]:
+        """With the states behind each `**`, which may stand for nothing if something follows."""
+        reached, last = set(states), len(self.segments) - 1
+        for state in range(last):
+            if state in reached and self.segments[state] is None:
+                reached.add(state + 1)
+        return reached
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRules:
+    rules: tuple[_Rule, ...]
+
+    @classmethod
+    def default(cls) -> Self:
+        return cls(()).with_file((), _DEFAULT)
+
+    def with_file(self, folder: Names, text: str) -> Self:
+        """With the rules of a file in this folder on top."""
+        added = [rule for line in text.splitlines() if (rule := _parse(folder, line))]
+        if len(self.rules) + len(added) > _MOST_RULES:
+            raise UsageError(f"the project has more than {_MOST_RULES} rules in {' and '.join(FILES)}; use fewer")
+        return type(self)((*self.rules, *added))
+
+    def leave_out(self, place: Names, *, is_folder: bool) -> bool:
+        for rule in reversed(self.rules):
+            if rule.matches(place, is_folder=is_folder):
+                return not rule.is_negated
+        return False
+
+
+def _parse(folder: Names, line: str) -> _Rule | None:
+    text = line.rstrip(" \t")
+    if not text or text.startswith("#"):
+        return None
+    is_negated = text.startswith("!")
+    text = text.removeprefix("!").replace("\\", "")
+    bare = text.strip("/")
+    if not bare:
+        return None
+    parts = bare.split("/")
+    if "/" not in text.rstrip("/"):
+        parts = [_ANY_DEPTH, *parts]
+    segments = tuple(None if part == _ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts)
+    return _Rule(folder, segments, text.endswith("/"), is_negated)

@@ -1,0 +1,127 @@
+"""Writes what a program changed to the host's folder: file by file, each as a whole or not at all.
+
+The folder is the host's and may have changed meanwhile; the names are the program's. Every step goes by descriptors
+and through no link, and a file is replaced only if it still is what went into the sandbox.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fumehood.guest.contract.paths import hidden_name
+from fumehood.host.folder_tree import FolderTree, Names, names_in
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Folders whose content tools execute without being asked, and files that Python executes instead of their sources.
+_NEVER = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules"})
+_CHANGED = "it has changed on the host since it was copied"
+_THERE = "it exists on the host, and was not copied into the sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    path: str
+    before: str | None
+    """The digest of the file that went into the sandbox; None if there was none."""
+    content: bytes | None
+    """None if it is to be deleted."""
+
+    def is_nothing(self) -> bool:
+        """Whether it was written with what was there."""
+        return self.content is not None and hashlib.sha256(self.content).hexdigest() == self.before
+
+
+class ConflictError(Exception):
+    """A change that is not written; says why."""
+
+
+def reason_against(path: str) -> str | None:
+    """Why a path is never written back, whatever the policy says."""
+    if not _NEVER.isdisjoint(path.lower().split("/")) or is_compiled_python(path):
+        return "tools execute what lies there, so it is never written back"
+    return None
+
+
+def is_compiled_python(path: str) -> bool:
+    """What Python makes by itself when a program imports its modules."""
+    return "__pycache__" in path.lower().split("/") or path.lower().endswith(".pyc")
+
+
+def current(tree: FolderTree, path: str) -> bytes | None:
+    """What the host has there now; None if nothing. ConflictError for anything but a file."""
+    place = names_in(path)
+    details = tree.look_at(place)
+    if details is None:
+        return None
+    if not stat.S_ISREG(details.st_mode):
+        raise ConflictError("on the host it is not a file")
+    try:
+        with open(tree.open_file(place), "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise ConflictError(f"on the host it cannot be read: {error.strerror or error}") from error
+
+
+def check(tree: FolderTree, change: FileChange) -> bytes | None:
+    """The content that would be replaced. ConflictError if it is not what went into the sandbox."""
+    content = current(tree, change.path)
+    digest = None if content is None else hashlib.sha256(content).hexdigest()
+    if digest != change.before:
+        raise ConflictError(_THERE if change.before is None else _CHANGED)
+    return content
+
+
+def write(tree: FolderTree, change: FileChange) -> None:
+    """Carries out one change. ConflictError if the host's file is no longer what it was."""
+    place = names_in(change.path)
+    try:
+        folder = tree.open_folder(place[:-1], make=change.content is not None)
+    except OSError as error:
+        raise ConflictError(f"its folder on the host cannot be used: {error.strerror or error}") from error
+    try:
+        _write_in(tree, folder, place, change)
+    except OSError as error:
+        raise ConflictError(f"it cannot be written: {error.strerror or error}") from error
+    finally:
+        os.close(folder)
+
+
+def _write_in(tree: FolderTree, folder: int, place: Names, change: FileChange) -> None:
+    name, draft = place[-1], hidden_name()
+    if change.content is None:
+        check(tree, change)
+        os.unlink(name, dir_fd=folder)
+        return
+    try:
+        _make_draft(folder, draft, change.content, None if change.before is None else tree.look_at(place))
+        check(tree, change)
+        if change.before is None:
+            _publish_new(folder, draft, name)
+        else:
+            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+
+
+def _make_draft(folder: int, draft: str, content: bytes, like: os.stat_result | None) -> None:
+    """A file replaces one with the same mode and owner. A new one is data: nothing executable."""
+    with open(os.open(draft, _NEW_FILE, 0o644 if like is None else 0o600, dir_fd=folder), "wb") as stream:
+        stream.write(content)
+        if like is not None:
+            if like.st_uid != os.geteuid() or like.st_gid != os.getegid():
+                with suppress(PermissionError):
+                    os.fchown(stream.fileno(), like.st_uid, like.st_gid)
+            os.fchmod(stream.fileno(), like.st_mode & 0o777)
+
+
+def _publish_new(folder: int, draft: str, name: str) -> None:
+    """Never over anything."""
+    try:
+        os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        raise ConflictError(_THERE) from None
