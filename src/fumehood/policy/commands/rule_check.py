@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from fumehood.policy.commands import programs
 from fumehood.policy.commands.decision import RefusalError
 from fumehood.policy.commands.exec_options import find_script_problem
+from fumehood.policy.commands.harmless_subcommands import HARMLESS_SUBCOMMANDS, has_subcommands
 from fumehood.policy.commands.options import find_unsafe_word
 from fumehood.policy.commands.program_name import ResolvedCommand, is_known_tool
 from fumehood.policy.commands.rule_files import RuleFiles, files_to_run, is_local
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from fumehood.policy.command_rules import Commands
 
 _ANYTHING = parse_rule("*")
+_WORD = re.compile(r"[\w-]+")
 _SPELLED_ONLY = frozenset({"source", "."})
 
 
@@ -124,6 +127,8 @@ class RuleChecker:
     def _lack(self, command: NamedCommand) -> tuple[str, str]:
         program, resolved = command.program, command.resolved
         rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
+        if has_subcommands(resolved.name, resolved.subcommand or "") and _WORD.fullmatch(resolved.following or ""):
+            rule = f"{rule} {resolved.following}"
         if program.startswith("-") or "=" in program:
             return f"{program} is not the name of a program", "write the name of the program in its place"
         if command.scope.moves and self._matching(command, self._allow):
@@ -131,6 +136,11 @@ class RuleChecker:
             return why, "leave cd (or cwd) out, or write the whole path, in the rule too"
         if resolved.runs_code and resolved.name == "git":
             return f"{rule} may start hooks, an editor or another program", f"add {rule!r} to commands.allow"
+        if resolved.runs_code and resolved.name in HARMLESS_SUBCOMMANDS:
+            return (
+                f"{rule} may run code or write files, and is not known to be harmless",
+                f"add {rule!r} to commands.allow",
+            )
         if resolved.runs_code:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:

@@ -16,12 +16,34 @@ from fumehood.policy.commands.exec_options import find_script_problem
 from fumehood.policy.commands.options import find_unsafe_word
 from fumehood.policy.commands.program_name import is_known_tool, known_name, resolve
 from fumehood.policy.commands.rules import CommandRule
+from fumehood.policy.commands.runners import is_harmless_option
 from fumehood.policy.commands.syntax import known
 from fumehood.policy.commands.tools import TOOLS
+from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.write_targets import WriteTargets
 
+_LETTERS = re.compile(r"-[A-Za-z]+")
 # Within a word: the values of options and variables, lists, and the commands of a text.
 _BETWEEN = re.compile(r"[\s;&|<>()'\"`$:,=@]+")
+# After these stands a file of code or of orders, whatever its name: `make -f rules`, `gdb -x commands`.
+_NAMING_FILES = names(
+    """
+    -f -x -file -init -buildfile --file --makefile --command --script --source --init-file --rcfile --init-script
+    --build-file --justfile --rakefile --noxfile --snakefile --sconstruct --gemfile --from-file --load --config
+    """
+)
+_NAMING_FILES_TOO = {
+    **dict.fromkeys(names("vi vim nvim view ex rvim vimdiff"), names("-S -s -u")),
+    **dict.fromkeys(names("tox pytest screen"), names("-c")),
+    **dict.fromkeys(names("snakemake lldb"), names("-s")),
+    "cmake": names("-P -C"),
+    "emacs": names("-l"),
+    "gradle": names("-b -I -c"),
+    "parallel": names("-a"),
+}
+_NAMING_NONE = {"pytest": names("-f -x")}
+# In one word with others, too: `sed -nfscript`.
+_WITH_LETTERS = programs.AWK | programs.SED | names("make gmake gdb just ninja psql")
 _EXECUTING_OF_FIND = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
@@ -56,9 +78,26 @@ def paths_of(rule: CommandRule) -> tuple[str, ...]:
         return program
     takes_any, found = rule.program in programs.RUNNING_FILES, list[str]()
     for before, word in zip(rule.words, rule.words[1:], strict=False):
-        may_be_file = takes_any and before != "-m" and not word.startswith("-") and word.strip("*")
+        is_meant = (takes_any and before != "-m") or _names_file(rule.program, before)
+        may_be_file = is_meant and not word.startswith("-") and word.strip("*")
+        found += _attached(rule.program, word)
         found += [part for part in _parts(word) if may_be_file or "." in part or "/" in part]
     return (*program, *found)
+
+
+def _names_file(program: str, option: str) -> bool:
+    if option in _NAMING_NONE.get(program, ()) or is_harmless_option(program, option):
+        return False
+    return option in _NAMING_FILES or option in _NAMING_FILES_TOO.get(program, ())
+
+
+def _attached(program: str, word: str) -> Iterator[str]:
+    """Files in one word with the option that names them."""
+    option, _, value = word.partition("=")
+    if value.strip("*") and _names_file(program, option):
+        yield value
+    if program in _WITH_LETTERS and (letters := _LETTERS.match(word)):
+        yield from (word[at + 1 :] for at in range(1, letters.end()) if word[at] in "fx" and word[at + 1 :].strip("*"))
 
 
 def _starts_nothing(rule: CommandRule) -> bool:
