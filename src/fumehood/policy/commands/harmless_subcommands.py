@@ -30,7 +30,7 @@ HARMLESS_SUBCOMMANDS = {
         repo:list,update
         """
     ),
-    "uv": _read("help cache:clean,dir,prune,size"),
+    "uv": _read("help cache:dir,size"),
     "gh": _read(
         """
         api status auth:status cache:list,delete gist:list,view,delete org:list secret:list release:list,view

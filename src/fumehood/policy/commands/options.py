@@ -135,6 +135,9 @@ class _ArgumentReader:
             if option in self.tool.takes_value and attached.pieces and attached.may_be_empty:
                 why = f"{word.raw} may have no value, and would take the next word for it"
                 return UnsafeWord(self.at - 1, option, why, f"put a space after {option}")
+            if option in self.tool.written | self.tool.paths and attached.prefix.startswith("="):
+                why = f"some programs take {word.raw} for {option} and the name without ="
+                return UnsafeWord(self.at - 1, option, why, f"put a space after {option}")
             if found := self._named(word, option, attached if is_last and attached.pieces else None):
                 return found
             if is_last or (option in self.granted and option not in self.tool.flags):

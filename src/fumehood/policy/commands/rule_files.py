@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from fumehood.policy.commands import programs
 from fumehood.policy.commands.exec_options import find_script_problem
@@ -59,8 +60,8 @@ def files_to_run(rules: Iterable[CommandRule], writable: Sequence[str]) -> RuleF
     """By paths that a line could write."""
     paths = [found for rule in rules for path in paths_of(rule) if (found := _below(path, writable))]
     parts = [[part for part in path.split("/") if part.strip(".")] for path in paths]
-    names = frozenset(part[-1] for part in parts if part)
-    return RuleFiles(names, frozenset(folder for part in parts for folder in part[:-1]))
+    last = frozenset(part[-1] for part in parts if part)
+    return RuleFiles(last, frozenset(folder for part in parts for folder in part[:-1]))
 
 
 def is_local(rule: CommandRule) -> bool:
@@ -73,16 +74,18 @@ def is_local(rule: CommandRule) -> bool:
 @lru_cache(maxsize=1024)
 def paths_of(rule: CommandRule) -> tuple[str, ...]:
     """Every word that may be a path. Shells and their like run files whose names have no ending, too."""
-    program = (rule.program,) if "/" in rule.program else ()
+    own, name = (rule.program,) if "/" in rule.program else (), known_name(rule.program)
     if _starts_nothing(rule):
-        return program
-    takes_any, found = rule.program in programs.RUNNING_FILES, list[str]()
-    for before, word in zip(rule.words, rule.words[1:], strict=False):
-        is_meant = (takes_any and before != "-m") or _names_file(rule.program, before)
+        return own
+    resolved = resolve(name, [known(word) for word in rule.words[1:]])
+    is_shown = resolved.subcommand is not None and not resolved.runs_code  # -f of `docker logs` names no file
+    takes_any, found = name in programs.RUNNING_FILES, list[str]()
+    for before, word in pairwise(rule.words):
+        is_meant = (takes_any and before != "-m") or (not is_shown and _names_file(name, before))
         may_be_file = is_meant and not word.startswith("-") and word.strip("*")
-        found += _attached(rule.program, word)
         found += [part for part in _parts(word) if may_be_file or "." in part or "/" in part]
-    return (*program, *found)
+        found += () if is_shown else _attached(name, word)
+    return (*own, *found)
 
 
 def _names_file(program: str, option: str) -> bool:

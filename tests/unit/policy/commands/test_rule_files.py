@@ -16,7 +16,13 @@ def allows(line: str, *rules: str, cwd: str = "") -> bool:
     ("rule", "file"),
     [
         *(("bash build.sh", "build.sh"), ("bash -e build.sh", "build.sh"), ("bash -x -e build.sh", "build.sh")),
-        *(("sh build", "build"), ("python3 -u main.py", "main.py"), ("python tool", "tool"), ("perl -w x.pl", "x.pl")),
+        *(
+            ("sh build", "build"),
+            ("python3 -u main.py", "main.py"),
+            ("python3.11 tool", "tool"),
+            ("python tool", "tool"),
+            ("perl -w x.pl", "x.pl"),
+        ),
         *(("node --test t.js", "t.js"), ("deno run main.ts", "main.ts"), ("go run main.go", "main.go")),
         *(("uv run main.py", "main.py"), ("npx ts-node main.ts", "main.ts"), ("make -f build.mk", "build.mk")),
         *(("make -fbuild.mk", "build.mk"), ("make -sfbuild.mk", "build.mk"), ("make --file=build.mk", "build.mk")),
@@ -79,6 +85,7 @@ def test_words_that_start_nothing_are_not_protected() -> None:
         "npm install -f tests",
         "cargo build -p tests",
         "sort -f tests",
+        "docker logs -f tests",
     )
     for line in ("echo a > notes.txt", "tee out.txt", "echo a > test_x.py", "mkdir tests", "tar xf a.tar"):
         assert allows(line, "*", *rules), line

@@ -44,6 +44,7 @@ def test_a_sub_command_of_a_sub_command_has_to_be_known(line: str) -> None:
     "line",
     [
         *("docker save -o .git/config img", "docker save --output=.bashrc img", "docker export -o .git/hooks/x c"),
+        *("docker save -o=.bashrc img", "docker export -o=/etc/x c", "podman save -o=.bashrc img"),
         *("docker export -o/etc/x c", 'docker save -o "$x" img', "docker save -o build.sh img", "docker save -x img"),
         *("podman save -o .git/config img", "podman export -o ../x c", "podman save --format oci-dir -o x img"),
         *(
