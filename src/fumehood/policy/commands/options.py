@@ -67,15 +67,22 @@ _HARMLESS_SETTINGS = (
 
 
 def find_unsafe_word(
-    name: str, arguments: Sequence[Word], targets: WriteTargets, granted: frozenset[str]
+    name: str,
+    arguments: Sequence[Word],
+    targets: WriteTargets,
+    granted: frozenset[str],
+    passed: frozenset[int] = frozenset(),
 ) -> UnsafeWord | None:
-    """`name` is a program, or a program and its sub-command; `granted` are options that rules spell."""
+    """`name` is a program, or a program and its sub-command.
+
+    `granted` are options that rules spell, and `passed` the places of values that they spell.
+    """
     if name in COMPILERS:
         return find_unsafe_word_of_compiler(name, arguments, targets, granted)
     tool = TOOLS.get(name)
     if tool is None:
         return find_unsafe_word_of_family(name, arguments, granted)
-    return _ArgumentReader(name, tool, targets, granted, list(arguments)).unsafe_word()
+    return _ArgumentReader(name, tool, targets, granted, passed, list(arguments)).unsafe_word()
 
 
 @dataclass(slots=True)
@@ -84,6 +91,7 @@ class _ArgumentReader:
     tool: ToolOptions
     targets: WriteTargets
     granted: frozenset[str]
+    passed: frozenset[int]
     words: list[Word]
     at: int = 0
     operands: list[Word] = field(default_factory=list[Word])
@@ -109,7 +117,7 @@ class _ArgumentReader:
                 if "-" in self.tool.marks and word.may_begin_with("+"):
                     return self._operand(word, f"{self.name} may take {word.raw} for an option", "write ./ before it")
                 self.operands.append(word)
-            elif "*" not in self.tool.marks and (found := self._option(word)):
+            elif "*" not in self.tool.marks and (found := self._option(word)) and found.position not in self.passed:
                 return found
         return self._of_operands()
 

@@ -81,11 +81,14 @@ class RuleChecker:
             return granted
         for tool, given, offset in _parts(name, resolved):
             spelled = arguments if offset == 0 else resolved.arguments
-            while found := find_unsafe_word(tool, given, targets, granted):
+            passed = frozenset[int]()
+            while found := find_unsafe_word(tool, given, targets, granted, passed):
                 if not any(_spells(rule, program, spelled, found.position + offset) for rule in matching):
                     raise RefusalError(*command.span, found.why, found.fix)
-                if not found.option:
+                if not found.option or found.position in passed:
                     break
+                # An option that is granted already has a value that the rule spells.
+                passed |= {found.position} if found.option in granted else passed
                 granted |= {found.option}
         if name in RUNNERS and (resolved.runs_code or command.runs_code):
             self._check_runner(command, matching, granted)
@@ -174,7 +177,8 @@ def _is_about(rule: CommandRule, command: NamedCommand) -> bool:
     """Whether a rule such as `sort -o` or `git log --output` is about this program and its sub-command."""
     if not replace(rule, words=rule.words[:1]).allows(command.program, []):
         return False
-    return len(rule.words) < 3 or command.resolved.subcommand == rule.words[1]
+    first = command.arguments[0].text if command.name in RUNNERS and command.arguments else None
+    return len(rule.words) < 3 or (command.resolved.subcommand or first) == rule.words[1]
 
 
 def _grants(rule: CommandRule, command: NamedCommand) -> bool:

@@ -141,7 +141,7 @@ _LINES = {
     **dict.fromkeys((f"podman {kind} rm" for kind in ("volume", "network")), "a f all force"),
     "systemctl": "t= type= n= lines= o= output= user system no-pager q quiet now",
     "uv": "q v n V quiet verbose offline no-cache",
-    "uv version": "q v n quiet verbose offline no-cache short output-format= <0",
+    "uv version": "q v n quiet verbose offline no-cache short output-format= ^bump= <0",
     "file": "b i L h k 0 brief mime mime-type mime-encoding dereference no-dereference",
     "git": "P no-pager no-optional-locks literal-pathspecs version v C=",
     "git add": "A u n f v N all update dry-run force verbose intent-to-add chmod= ignore-errors",

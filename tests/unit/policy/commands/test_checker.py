@@ -410,6 +410,16 @@ def test_nothing_is_written_outside_of_the_places_for_it(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "rule", ["curl -o .bashrc x", "tar -cf h:x a", "curl -s --output=.npmrc x", "git commit -t .x -mx"]
+)
+def test_a_value_that_a_rule_spells_is_allowed_and_no_other(rule: str) -> None:
+    """The judgement ends: it went on for ever once."""
+    assert allows(rule, rule)
+    for more in ("-K evil", "--to-command=evil", "-o .npmrc", "--output .git/config", "--unknown"):
+        assert not allows(f"{rule} {more}", rule), more
+
+
+@pytest.mark.parametrize(
     ("rule", "line"),
     [
         *(("npm run test*", "npm run test --script-shell=evil"), ("npm run test*", "npm run test --script-sh evil")),

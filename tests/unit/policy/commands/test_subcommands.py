@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fumehood.policy import Commands
 from fumehood.policy.commands import judge
+
+_QUOTED = re.compile(r"`([^`]+)`")
 
 
 def allows(line: str, *rules: str) -> bool:
@@ -141,6 +146,26 @@ def test_words_of_a_harmless_sub_command_are_judged(line: str) -> None:
 def test_harmless_ones_stay_allowed(line: str) -> None:
     decision = judge(Commands(allow=(line.split()[0], "gzip")), line)
     assert decision.allowed, str(decision)
+
+
+def test_rules_that_spell_more_are_enough() -> None:
+    assert allows("uv version --bump patch", "uv version --bump")
+    assert allows("uv version 1.2.3", "uv version 1.2.3")
+    assert allows("docker save -o .git/config img", "docker save -o .git/config")
+    assert allows("brew info ./x.rb", "brew info ./x.rb")
+    assert allows("cargo doc --open", "cargo doc --open")
+    assert not allows("docker system dial-stdio", "docker system df")
+
+
+def test_the_docs_say_which_lines_are_refused_under_a_rule_for_the_program() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "commands.md").read_text(encoding="utf-8")
+    rows = [
+        row.split(" | ")
+        for row in page.partition("| rule | line | why | instead |")[2].split("\n\n")[0].split("\n")[2:]
+    ]
+    refused = [(_QUOTED.findall(rules), line) for rules, lines, *_ in rows for line in _QUOTED.findall(lines)]
+    assert len(refused) >= 20
+    assert [line for rules, line in refused if allows(line, *rules)] == []
 
 
 def test_without_a_name_they_are_not_covered() -> None:
