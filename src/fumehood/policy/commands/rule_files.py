@@ -19,7 +19,7 @@ from fumehood.policy.commands.program_name import is_known_tool, known_name, res
 from fumehood.policy.commands.rules import CommandRule
 from fumehood.policy.commands.runners import is_harmless_option
 from fumehood.policy.commands.syntax import known
-from fumehood.policy.commands.tools import TOOLS
+from fumehood.policy.commands.tools import COMPILERS, TOOLS
 from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.write_targets import WriteTargets
 
@@ -37,12 +37,16 @@ _NAMING_FILES_TOO = {
     **dict.fromkeys(names("vi vim nvim view ex rvim vimdiff"), names("-S -s -u")),
     **dict.fromkeys(names("tox pytest screen"), names("-c")),
     **dict.fromkeys(names("snakemake lldb"), names("-s")),
+    **dict.fromkeys(programs.AWK, names("-E -i -l --exec --include")),
+    **dict.fromkeys(names("pip pip3"), names("-r -c --requirement --constraint")),
     "cmake": names("-P -C"),
     "emacs": names("-l"),
     "gradle": names("-b -I -c"),
     "parallel": names("-a"),
 }
 _NAMING_NONE = {"pytest": names("-f -x")}
+# Of these a rule spells options that are not known, which may name a file of orders: `curl -K`.
+_WITH_FILES_OF_OPTIONS = (TOOLS.keys() | COMPILERS) - programs.FAMILIES.keys()
 # In one word with others, too: `sed -nfscript`.
 _WITH_LETTERS = programs.AWK | programs.SED | names("make gmake gdb just ninja psql")
 _EXECUTING_OF_FIND = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
@@ -91,6 +95,8 @@ def paths_of(rule: CommandRule) -> tuple[str, ...]:
 def _names_file(program: str, option: str) -> bool:
     if option in _NAMING_NONE.get(program, ()) or is_harmless_option(program, option):
         return False
+    if option.startswith("-") and program in _WITH_FILES_OF_OPTIONS:
+        return True
     return option in _NAMING_FILES or option in _NAMING_FILES_TOO.get(program, ())
 
 

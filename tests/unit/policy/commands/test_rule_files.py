@@ -38,6 +38,13 @@ def allows(line: str, *rules: str, cwd: str = "") -> bool:
             ("make -skfrules", "rules"),
             ("awk -fprog", "prog"),
         ),
+        *(
+            ("curl -K cfg", "cfg"),
+            ("wget -i urls", "urls"),
+            ("pip install -r wanted", "wanted"),
+            ("gawk -E prog", "prog"),
+        ),
+        *(("curl --config=cfg", "cfg"), ("gcc -T layout", "layout"), ("tar -I packer", "packer")),
         *(("make --makefile rules", "rules"), ("just --justfile tasks", "tasks"), ("psql -f dump", "dump")),
         *(
             ("gdb --command=cmds", "cmds"),
