@@ -42,7 +42,7 @@ _NAMES = names(
 )
 _PREFIXES_OF_SMALL_LETTERS = ("npm_", "pnpm_", "yarn_")
 # Before an underscore may stand the name of a program, whose setting it is then: `yarn_rc_filename`.
-_BELONGS_TO_NOBODY = re.compile(r"[a-z][a-z0-9]*")
+_WITHOUT_PROGRAM = re.compile(r"[a-z][a-z0-9]*")
 _OWN_OF_SMALL_LETTERS = names("auto_resume histchars")
 # In others a byte of a letter may be a backslash, so that the shell reads another line than was judged.
 _LOCALE = re.compile(r"(?:C|POSIX|(?:C|[a-z]{2,3}(?:_[A-Z]{2})?)\.(?:UTF|utf)-?8)?")
@@ -240,7 +240,7 @@ def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int]
             return
         raise RefusalError(*shown, f"{name} changes how the shell reads letters", "use C.UTF-8 or another UTF-8 locale")
     check_name(name, shown)
-    if is_exported and not (_BELONGS_TO_NOBODY.fullmatch(name) and _are_all(_SWITCH, values)):
+    if is_exported and not (_WITHOUT_PROGRAM.fullmatch(name) and _are_all(_SWITCH, values)):
         why = f"programs may take orders from {name}, which is exported"
         fix = "set it where the run is started (-e, or env= in Python), or do not export it"
         raise RefusalError(*shown, why, f"{fix}; variables such as CI, DEBUG, NO_COLOR and TZ may be exported")
