@@ -10,7 +10,7 @@ How a line is judged, top to bottom:
     rule_check    what the rules say of one command  (rules: what an allow rule and a deny rule match; patterns;
                   rule_files: what no line may write; runners: options behind what a rule names)
     tools         what is known to be harmless, a line for each tool  (options: words; exec_options: awk, sed;
-                  families; made_files: what they write by themselves)
+                  families, harmless_subcommands; made_files, clone_names: what they write by themselves)
     programs      which run code, which run other programs  (program_name, wrappers: what is inside of them)
     builtins, variables, redirections, write_targets   what the shell does without a program
 

@@ -39,16 +39,19 @@ def find_unsafe_word_of_family(name: str, arguments: Sequence[Word], granted: fr
         if word.text is None and word.may_be_option:
             why = f"{word.raw} may turn out to be an option of {program}, and not all of those are harmless"
             return UnsafeWord(position, "", why, "write -- before it, or set it to a plain word in the line itself")
-        if found := _taken(word.text or "", refused):
+        if found := _taken(word.text or "", refused, tool.flags | tool.takes_value):
             why = f"{found} of {program} is not known to be harmless"
             return UnsafeWord(position, found, why, FIX.format(f"{name} {found}"))
     return None
 
 
-def _taken(text: str, options: frozenset[str]) -> str | None:
-    """The option that a word gives, alone, with a value, or as a letter among others."""
-    if not text.startswith("-") or text.startswith("--"):
-        return text.partition("=")[0] if text.partition("=")[0] in options else None
+def _taken(text: str, options: frozenset[str], harmless: set[str]) -> str | None:
+    """The option that a word gives, alone, with a value, as a letter among others, or by the beginning of its name."""
+    if not text.startswith("-") or text == "-":
+        return None
+    if text.startswith("--"):
+        name = text.partition("=")[0]
+        return None if name in harmless else next((found for found in sorted(options) if found.startswith(name)), None)
     return next((f"-{letter}" for letter in text[1:] if f"-{letter}" in options), None)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from fumehood.policy.commands.clone_names import CLONING, cloned_folders
 from fumehood.policy.commands.syntax import GLOB, ONE, PLAIN, Word, joined, known
 from fumehood.policy.commands.variables import names
 from fumehood.policy.commands.write_targets import without_packing
@@ -41,8 +42,8 @@ def made_files(name: str, operands: Sequence[Word], values: Mapping[str, Word | 
         yield replace(prefix, pieces=(*prefix.pieces, GLOB), raw=f"{prefix.raw}00")
     elif name == "git format-patch":
         yield Word((GLOB, ".patch"), 0, 0, "0001-....patch")
-    elif name == "git clone" and len(operands) == 1:
-        yield _cloned(operands[0])
+    elif name in CLONING and len(operands) == 1:
+        yield from cloned_folders(operands[0])
     elif (name in _TO_OUTPUT and is_unpacking(name, values)) or any(contents(name, operands, values)):
         yield _ANY
 
@@ -95,10 +96,3 @@ def last_part(word: Word, *, is_folder: bool) -> Word:
 
 def _with(word: Word, ending: str) -> Word:
     return replace(word, pieces=joined([*word.pieces, ending]), raw=f"{word.raw}{ending}")
-
-
-def _cloned(remote: Word) -> Word:
-    if remote.text is None:
-        return _ANY
-    path = remote.text.rstrip("/").removesuffix("/.git").removesuffix(".git").removesuffix(".bundle")
-    return known(path.rpartition("/")[2].rpartition(":")[2], remote.start, remote.end)

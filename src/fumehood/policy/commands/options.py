@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from fumehood.policy.commands.clone_names import CLONING, cloned_folders
 from fumehood.policy.commands.families import (
     FIX,
     UnsafeWord,
@@ -30,7 +31,7 @@ _MAKING_ARCHIVES = frozenset({"-c", "-r", "-u", "--create", "--append", "--updat
 # With fewer operands they make files in the folder where they run, unless one of these options is given.
 _WRITING_HERE = {
     "csplit": (1_000_000, names("-f --prefix")),
-    "git clone": (2, frozenset[str]()),
+    **dict.fromkeys(CLONING, (2, frozenset[str]())),
     "split": (2, frozenset[str]()),
     "git format-patch": (1_000_000, names("-o --output-directory --stdout")),
     "unzip": (1_000_000, names("-d -l -v -t -p -Z")),
@@ -41,11 +42,12 @@ _KEEPING_LINKS = {
     "rsync": names("-a -l --archive --links"),
 }
 # What these make may be a folder, with all that is in it.
-_MAKING_PLACES = frozenset({"mv", "ln", "git mv", "git clone", "git worktree"})
+_MAKING_PLACES = CLONING | {"mv", "ln", "git mv", "git worktree"}
 _COPYING = names("cp rsync")
 _OPERANDS_OF_DD = names("if of bs ibs obs cbs count skip seek iseek oseek conv iflag oflag status")
 _LISTS_OF_ZIP = names("-x -i --exclude")
 _LIKE_OPTION = re.compile(r"-[^0-9]")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@+_-]*(?:\.[0-9]+)*")
 _FORMATS = frozenset({"--format", "--pretty", "--sort"})
 _SIGNED = re.compile(r"%[-+ ]?G|signature")
 _PRINTED = re.compile(r"(?:[^%@]|%\{\w+\})*")
@@ -65,15 +67,22 @@ _HARMLESS_SETTINGS = (
 
 
 def find_unsafe_word(
-    name: str, arguments: Sequence[Word], targets: WriteTargets, granted: frozenset[str]
+    name: str,
+    arguments: Sequence[Word],
+    targets: WriteTargets,
+    granted: frozenset[str],
+    passed: frozenset[int] = frozenset(),
 ) -> UnsafeWord | None:
-    """`name` is a program, or a program and its sub-command; `granted` are options that rules spell."""
+    """`name` is a program, or a program and its sub-command.
+
+    `granted` are options that rules spell, and `passed` the places of values that they spell.
+    """
     if name in COMPILERS:
         return find_unsafe_word_of_compiler(name, arguments, targets, granted)
     tool = TOOLS.get(name)
     if tool is None:
         return find_unsafe_word_of_family(name, arguments, granted)
-    return _ArgumentReader(name, tool, targets, granted, list(arguments)).unsafe_word()
+    return _ArgumentReader(name, tool, targets, granted, passed, list(arguments)).unsafe_word()
 
 
 @dataclass(slots=True)
@@ -82,6 +91,7 @@ class _ArgumentReader:
     tool: ToolOptions
     targets: WriteTargets
     granted: frozenset[str]
+    passed: frozenset[int]
     words: list[Word]
     at: int = 0
     operands: list[Word] = field(default_factory=list[Word])
@@ -98,6 +108,8 @@ class _ArgumentReader:
         while self.at < len(self.words):
             word = self.words[self.at]
             self.at += 1
+            if word.text == "--" and "--" in self.tool.marks:
+                return self._operand(word, f"{self.name} gives what follows -- to git, and may so start any program")
             if word.text == "--" or (word.text == "--end-of-options" and self.name.startswith("git ")):
                 self.operands += self.words[self.at :]
                 break
@@ -105,7 +117,7 @@ class _ArgumentReader:
                 if "-" in self.tool.marks and word.may_begin_with("+"):
                     return self._operand(word, f"{self.name} may take {word.raw} for an option", "write ./ before it")
                 self.operands.append(word)
-            elif "*" not in self.tool.marks and (found := self._option(word)):
+            elif "*" not in self.tool.marks and (found := self._option(word)) and found.position not in self.passed:
                 return found
         return self._of_operands()
 
@@ -130,6 +142,9 @@ class _ArgumentReader:
             attached = Word(tuple(piece for piece in rest if piece != ""), word.start, word.end, word.raw)
             if option in self.tool.takes_value and attached.pieces and attached.may_be_empty:
                 why = f"{word.raw} may have no value, and would take the next word for it"
+                return UnsafeWord(self.at - 1, option, why, f"put a space after {option}")
+            if option in self.tool.written | self.tool.paths and attached.prefix.startswith("="):
+                why = f"some programs take {word.raw} for {option} and the name without ="
                 return UnsafeWord(self.at - 1, option, why, f"put a space after {option}")
             if found := self._named(word, option, attached if is_last and attached.pieces else None):
                 return found
@@ -249,6 +264,11 @@ class _ArgumentReader:
             for word in operands:
                 if word.may_begin_with("@"):
                     return self._operand(word, f"{self.name} reads options from {word.raw}", "write ./ before it")
+        if "=" in marks:
+            for word in operands:
+                if not _PLAIN_NAME.fullmatch(word.text or ""):
+                    why = f"{word.raw} may be a file or a folder of code, which {self.name} would run"
+                    return self._operand(word, why, "write the plain name of a package")
         if remote := next((mark[1:] for mark in marks if mark[0] == "!"), None):
             for word in operands:
                 if remote in (word.text if word.text is not None else remote):
@@ -271,6 +291,8 @@ class _ArgumentReader:
         ):
             why = f"{link.raw} may be a link, or hold links, by which a later command would write elsewhere"
             return self._operand(link, why, "copy without -a, -d and -P, and with -L")
+        if self.name in CLONING and (found := self._of_cloned(operands)):
+            return found
         if found := self._of_made(operands) or (self._of_copied(operands) if self.name in _COPYING else None):
             return found
         is_counted = bool(marks & {">second", ">prefix", ">first"})
@@ -306,6 +328,13 @@ class _ArgumentReader:
         if made := next(filter(self.targets.may_be_place, made_files(self.name, operands, self.given)), None):
             why = f"{self.name} makes {made.raw}, by which it may write what a rule lets be run"
             return UnsafeWord(max(len(self.words) - 1, 0), "", why, _spelled(self.name, self.words))
+        return None
+
+    def _of_cloned(self, operands: list[Word]) -> UnsafeWord | None:
+        """The folder that git names after the URL is written as one that is named beside it."""
+        for name in cloned_folders(operands[0]) if len(operands) == 1 else ():
+            if found := self.targets.problem(name):
+                return self._operand(operands[0], found[0], "write a plain name for the folder after it")
         return None
 
     def _of_copied(self, operands: list[Word]) -> UnsafeWord | None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fumehood.policy.commands.decision import RefusalError
+from fumehood.policy.commands.harmless_subcommands import HARMLESS_SUBCOMMANDS, is_harmless
 from fumehood.policy.commands.programs import (
     AWK,
     FAMILIES,
-    HARMLESS_SUBCOMMANDS,
     SED,
     SUBCOMMAND_WRAPPERS,
     WRAPPERS,
@@ -18,13 +18,13 @@ from fumehood.policy.commands.programs import (
 )
 from fumehood.policy.commands.rules import plain_name
 from fumehood.policy.commands.syntax import Word
-from fumehood.policy.commands.tools import COMPILERS, TOOLS, WITH_SUBCOMMANDS
+from fumehood.policy.commands.tools import COMPILERS, TOOLS
 
 _MOST_BYTES = 16 * 1024
 _NAME = re.compile(r"[!-~]+")
 _VERSIONED = re.compile(r"(python|perl|ruby|lua|php|node|pip|gcc|g\+\+|clang)[0-9.-]+")
-# Of families without a line for each sub-command, only a few options are known.
-_KNOWN = frozenset({*TOOLS, *COMPILERS, *WRAPPERS, *AWK, *SED, "find"}) - (FAMILIES.keys() - WITH_SUBCOMMANDS)
+# Of families without a line for each sub-command, only a few options are known: these have to be named.
+_KNOWN = frozenset({*TOOLS, *COMPILERS, *WRAPPERS, *AWK, *SED, "find"}) - HARMLESS_SUBCOMMANDS.keys()
 
 
 def check_characters(text: str) -> None:
@@ -84,14 +84,17 @@ class ResolvedCommand:
         """Whether it runs code, or may do so."""
         if self.subcommand is None:
             return False
-        is_harmless = self.subcommand in HARMLESS_SUBCOMMANDS.get(self.name, ())
-        return not is_harmless and self.tool not in TOOLS
+        return self.tool not in TOOLS and not is_harmless(self.name, self.subcommand, self.following)
+
+    @property
+    def following(self) -> str | None:
+        """The word after the sub-command."""
+        return self.arguments[1].text if len(self.arguments) > 1 else None
 
     @property
     def tool(self) -> str:
         """By which the table knows it: the sub-command, or one of that, `git remote get-url`."""
-        following = self.arguments[1].text if len(self.arguments) > 1 else None
-        longest = f"{self.name} {self.subcommand} {following}"
+        longest = f"{self.name} {self.subcommand} {self.following}"
         return longest if longest in TOOLS else f"{self.name} {self.subcommand}"
 
     @property

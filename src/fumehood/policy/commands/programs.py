@@ -172,9 +172,10 @@ _FAMILIES = {
         "--directory --project --config-file --cache-dir --python",
         "-q -v --quiet --verbose --offline --no-cache -n -V",
     ),
-    "gh": _family("-R --repo --hostname", "--version"),
+    # The browser and the editor are programs.
+    "gh": _family("-R --repo --hostname", "--version -w --web -e --editor"),
     "systemctl": _family(
-        "-H --host -M --machine -t --type -n --lines -o --output",
+        "-H --host -M --machine -t --type -n --lines -o --output --root --image",
         "--user --system --no-pager -q --quiet --now",
     ),
     "apt-get": _family("-o -c -t", "-y -q -qq -s -f --yes --quiet --assume-yes --no-install-recommends"),
@@ -184,36 +185,11 @@ _FAMILIES = {
         "--profile --region --output --endpoint-url --query",
         "--debug --no-cli-pager --no-verify-ssl --no-paginate",
     ),
-    "gcloud": _family("--project --account --configuration --format", "-q --quiet"),
+    "gcloud": _family("--project --account --configuration --format --flags-file", "-q --quiet"),
 }
 
 FAMILIES = {**_FAMILIES, "pip3": _FAMILIES["pip"]}
 
-# Sub-commands of programs without tables of their options, by which these run neither code nor plugins. Any other one
-# may: an image, a file or an argument says what it runs, or it is the name of a plugin or an alias.
-HARMLESS_SUBCOMMANDS = {
-    **dict.fromkeys(
-        ("docker", "podman"),
-        names(
-            """
-            ps images logs inspect info version stats top events diff history port search rm rmi stop kill pause unpause
-            wait tag pull push login logout rename network volume system load save export import commit
-            """
-        ),
-    ),
-    "helm": names("list ls status history get show search version lint repo"),
-    "uv": names("version help cache"),
-    "gh": names("api auth cache gist issue label org pr project release repo run search secret status workflow"),
-    "systemctl": names(
-        """
-        status show list-units list-unit-files list-timers list-sockets list-jobs list-dependencies is-active is-enabled
-        is-failed is-system-running get-default stop disable mask daemon-reload reset-failed
-        """
-    ),
-    "brew": names("list ls info search outdated deps uses leaves desc config doctor update"),
-    "aws": names("cloudformation cloudwatch dynamodb ec2 ecr iam kms lambda logs rds route53 s3 s3api sns sqs sts"),
-    "gcloud": names("auth functions iam info logging projects services storage version"),
-}
 # Sub-commands that run a command somewhere else.
 SUBCOMMAND_WRAPPERS = {
     "docker exec": _wrapper(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from fumehood.policy.commands import programs
 from fumehood.policy.commands.decision import RefusalError
 from fumehood.policy.commands.exec_options import find_script_problem
+from fumehood.policy.commands.harmless_subcommands import HARMLESS_SUBCOMMANDS, has_subcommands
 from fumehood.policy.commands.options import find_unsafe_word
 from fumehood.policy.commands.program_name import ResolvedCommand, is_known_tool
 from fumehood.policy.commands.rule_files import RuleFiles, files_to_run, is_local
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from fumehood.policy.command_rules import Commands
 
 _ANYTHING = parse_rule("*")
+_WORD = re.compile(r"[\w-]+")
 _SPELLED_ONLY = frozenset({"source", "."})
 
 
@@ -78,11 +81,14 @@ class RuleChecker:
             return granted
         for tool, given, offset in _parts(name, resolved):
             spelled = arguments if offset == 0 else resolved.arguments
-            while found := find_unsafe_word(tool, given, targets, granted):
+            passed = frozenset[int]()
+            while found := find_unsafe_word(tool, given, targets, granted, passed):
                 if not any(_spells(rule, program, spelled, found.position + offset) for rule in matching):
                     raise RefusalError(*command.span, found.why, found.fix)
-                if not found.option:
+                if not found.option or found.position in passed:
                     break
+                # An option that is granted already has a value that the rule spells.
+                passed |= {found.position} if found.option in granted else passed
                 granted |= {found.option}
         if name in RUNNERS and (resolved.runs_code or command.runs_code):
             self._check_runner(command, matching, granted)
@@ -124,6 +130,8 @@ class RuleChecker:
     def _lack(self, command: NamedCommand) -> tuple[str, str]:
         program, resolved = command.program, command.resolved
         rule = f"{program} {resolved.subcommand}" if resolved.subcommand else program
+        if has_subcommands(resolved.name, resolved.subcommand or "") and _WORD.fullmatch(resolved.following or ""):
+            rule = f"{rule} {resolved.following}"
         if program.startswith("-") or "=" in program:
             return f"{program} is not the name of a program", "write the name of the program in its place"
         if command.scope.moves and self._matching(command, self._allow):
@@ -131,6 +139,11 @@ class RuleChecker:
             return why, "leave cd (or cwd) out, or write the whole path, in the rule too"
         if resolved.runs_code and resolved.name == "git":
             return f"{rule} may start hooks, an editor or another program", f"add {rule!r} to commands.allow"
+        if resolved.runs_code and resolved.name in HARMLESS_SUBCOMMANDS:
+            return (
+                f"{rule} may run code or write files, and is not known to be harmless",
+                f"add {rule!r} to commands.allow",
+            )
         if resolved.runs_code:
             return f"{rule} runs code that cannot be read here", f"add {rule!r} to commands.allow"
         if command.runs_code:
@@ -164,7 +177,8 @@ def _is_about(rule: CommandRule, command: NamedCommand) -> bool:
     """Whether a rule such as `sort -o` or `git log --output` is about this program and its sub-command."""
     if not replace(rule, words=rule.words[:1]).allows(command.program, []):
         return False
-    return len(rule.words) < 3 or command.resolved.subcommand == rule.words[1]
+    first = command.arguments[0].text if command.name in RUNNERS and command.arguments else None
+    return len(rule.words) < 3 or (command.resolved.subcommand or first) == rule.words[1]
 
 
 def _grants(rule: CommandRule, command: NamedCommand) -> bool:

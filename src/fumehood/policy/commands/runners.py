@@ -28,7 +28,7 @@ _HARMLESS = {
         """
         release r all-features no-default-features features F workspace all p package exclude lib bins bin tests test
         examples example benches bench all-targets j jobs v vv verbose q quiet offline locked frozen no-run
-        no-fail-fast message-format color profile doc keep-going no-deps open check edition
+        no-fail-fast message-format color profile doc keep-going no-deps check edition
         """
     ),
     "go": names(
@@ -43,8 +43,14 @@ _HARMLESS["gmake"] = _HARMLESS["make"]
 RUNNERS = frozenset(_HARMLESS)
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z-]*?)(?:=.*|[0-9]+)?", re.DOTALL)
 _COUNT = re.compile(r"[0-9]+")
+_COUNTED = frozenset({"-j", "-l", "--jobs"})
 # Of these every other word is something more to be made, or a variable.
 _WITH_TARGETS = frozenset({"make", "gmake"})
+
+
+def is_harmless_option(program: str, option: str) -> bool:
+    found = _OPTION.fullmatch(option)
+    return found is not None and found[1] in _HARMLESS.get(program, ())
 
 
 def words_left_free(rule: CommandRule) -> int | None:
@@ -59,8 +65,9 @@ def find_unsafe_word_of_runner(
 ) -> UnsafeWord | None:
     """From that position on, where the words of its rule end."""
     for number in range(len(arguments) if position is None else position, len(arguments)):
-        word = arguments[number]
-        if name in _WITH_TARGETS and not word.may_be_option and not _COUNT.fullmatch(word.text or ""):
+        word, before = arguments[number], arguments[number - 1].text if number else None
+        is_count = before in _COUNTED and _COUNT.fullmatch(word.text or "") is not None
+        if name in _WITH_TARGETS and not word.may_be_option and not is_count:
             why = f"{word.raw} is another target or a variable of {name}, and the rule does not name it"
             return UnsafeWord(number, "", why, FIX.format(" ".join((name, *(other.raw for other in arguments)))))
         if word.text == "--" and name not in _WITH_TARGETS:

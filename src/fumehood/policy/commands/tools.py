@@ -15,6 +15,7 @@ is judged by the rules alone: who allows it answers for what it does.
     +               operands begin with +                    !: !::      operands with a colon, or two, start a program
     -               operands that begin with + are options
     ^s=             only by a rule that spells it: `date -s`  @           an operand such as @file holds more options
+    =               operands are plain names, no paths       --          what follows -- goes to another program
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _KUBECTL = (
     "n= namespace= A all-namespaces l= selector= o= output= w watch context= c= container= tail= f follow "
     "since= p previous show-labels sort-by= no-headers field-selector= wide "
 )
+_PODMAN = "a q f= all quiet filter= format= latest no-trunc"
+_BREW = "v q verbose quiet formula cask formulae casks"
 _ZIPPERS = (
     "d k f v c l t q n # decompress uncompress keep force verbose stdout to-stdout list test quiet best fast >unpacked "
 )
@@ -76,6 +79,8 @@ _LINES = {
     "date": "^s= ^set= u R I? d= r= utc universal rfc-email iso-8601? rfc-3339= date= reference= debug +",
     "dd": "",
     "docker": "D debug l= log-level= v version",
+    **dict.fromkeys(("docker save", "podman save"), "o> output>"),
+    **dict.fromkeys(("docker export", "podman export"), "o> output>"),
     "docker compose ps": "a all q quiet format= services filter= status= no-trunc orphans",
     "docker compose logs": "f follow n= tail= t timestamps since= until= no-color no-log-prefix",
     "docker compose images": "q quiet format=",
@@ -93,12 +98,50 @@ _LINES = {
     ),
     "aws": "profile= region= output= query= debug no-cli-pager no-paginate",
     "brew": "v q d verbose quiet debug",
+    **dict.fromkeys(("brew list", "brew ls"), _BREW + " 1 l r t versions multiple pinned full-name ="),
+    "brew info": _BREW + " json? installed analytics =",
+    "brew desc": _BREW + " s search n name d description =",
+    "brew deps": _BREW + " n 1 tree installed topological direct union full-name include-build include-test =",
+    "brew uses": _BREW + " installed recursive include-build include-test missing =",
+    "brew outdated": _BREW + " json? greedy =",
+    "brew search": _BREW + " desc =",
     "gcloud": "project= account= format= q quiet",
     "gh": "R= repo= version",
+    "gh repo clone": "u= upstream-remote-name= !:: >second <2 --",
+    "gh gist clone": "!:: >second <2 --",
     "helm": "n= namespace= debug",
+    # A plugin fetches what begins with a scheme of its own.
+    **dict.fromkeys(
+        (f"helm show {part}" for part in ("all", "chart", "crds", "readme", "values")), "version= devel debug !://"
+    ),
     "podman": "log-level= v version",
+    "podman ps": _PODMAN + " a l s n= last= size noheading external pod p sort=",
+    "podman images": _PODMAN + " n noheading digests sort=",
+    "podman logs": "f t n l follow timestamps names latest since= until= tail= color",
+    "podman inspect": _PODMAN + " l s size t= type=",
+    "podman info": _PODMAN,
+    "podman version": _PODMAN,
+    "podman stats": _PODMAN + " l no-stream no-reset i= interval=",
+    "podman events": _PODMAN + " since= until= stream:",
+    "podman diff": _PODMAN + " l",
+    "podman history": _PODMAN + " H human",
+    "podman port": "a l all latest",
+    "podman search": _PODMAN + " limit= list-tags",
+    "podman rm": "a f i l v t= all force ignore latest volumes time= filter=",
+    "podman rmi": "a f i all force ignore",
+    "podman stop": "a i l t= all ignore latest time= filter=",
+    "podman kill": "a l s= all latest signal=",
+    **dict.fromkeys(("podman pause", "podman unpause"), "a l all latest"),
+    "podman wait": "i= l interval= latest condition=",
+    "podman system df": _PODMAN + " v verbose",
+    **dict.fromkeys((f"podman {kind} prune" for kind in ("system", "volume", "network")), "a f all force filter="),
+    **dict.fromkeys(
+        (f"podman {kind} {shown}" for kind in ("volume", "network") for shown in ("ls", "inspect")), _PODMAN
+    ),
+    **dict.fromkeys((f"podman {kind} rm" for kind in ("volume", "network")), "a f all force"),
     "systemctl": "t= type= n= lines= o= output= user system no-pager q quiet now",
     "uv": "q v n V quiet verbose offline no-cache",
+    "uv version": "q v n quiet verbose offline no-cache short output-format= ^bump= <0",
     "file": "b i L h k 0 brief mime mime-type mime-encoding dereference no-dereference",
     "git": "P no-pager no-optional-locks literal-pathspecs version v C=",
     "git add": "A u n f v N all update dry-run force verbose intent-to-add chmod= ignore-errors",
@@ -278,7 +321,7 @@ _FIND_FLAGS = """
 FIND_VALUED = frozenset(f"-{name}" for name in _FIND_VALUED.split())
 FIND_FLAGS = frozenset({"!", "(", ")", ",", *(f"-{name}" for name in _FIND_FLAGS.split())})
 _COMPILER = re.compile(
-    r"-W(?![lap],)[\w=+-]*|-O\w?|-g\w*|-(?:ansi|std=[\w+]+)|-[ILlDU].*|-[cESvwxs]|-f(?!plugin|dump|use-ld)[\w-]+|-f(?:visibility|sanitize|diagnostics-color|max-errors|lto|cf-protection|fp-contract|abi-version)=\w+|-m[\w=.-]+|-MM?D?|-MP"
+    r"-W(?![lap],)[\w=+-]*|-O\w?|-g\w*|-(?:ansi|std=[\w+]+)|-[ILlDU].*|-[cESvwxs]|-f(?!plugin|dump|use-ld)[\w-]+|-f(?:visibility|sanitize|diagnostics-color|max-errors|lto|cf-protection|fp-contract|abi-version)=\w+|-m(?:arch|tune|cpu|fpu|abi|float-abi|cmodel|fpmath|branch-protection|stack-alignment|preferred-stack-boundary|macosx-version-min)=[\w.+-]+|-m(?:16|32|64|x32|thumb|arm)|-m(?:no-)?(?:sse[\d.]*[a-z]?|ssse3|avx[\w.]*|fma4?|f16c|bmi2?|aes|pclmul|popcnt|lzcnt|rdrnd|sha|sve2?|neon|red-zone|omit-leaf-frame-pointer|unaligned-access|outline-atomics|ms-bitfields|windows|console)|-MM?D?|-MP"
     r"|-pthread|-shared|-static|-pedantic(?:-errors)?|-pipe|-rdynamic|-nostdlib|-isystem|-include|-print-[\w-]+"
     r"|--version|-dumpversion"
 )
@@ -308,7 +351,7 @@ def _read(line: str) -> ToolOptions:
     tool = ToolOptions()
     kinds = {"=": tool.valued, ">": tool.written, "~": tool.paths, "?": tool.optional, ":": tool.attached}
     for token in line.split():
-        if token in "*#+@.-" or token[0] in "<>" or token[0] == "!":
+        if token in (*"*#+@.-=", "--") or token[0] in "<>" or token[0] == "!":
             tool.marks.add(token)
             continue
         needed, spelled, token = token.endswith("!"), token[0] == "^", token.strip("!^")
@@ -326,8 +369,6 @@ TOOLS = {name: _read(line) for name, line in _LINES.items()}
 TOOLS.update(
     dict.fromkeys(("pip3", *(f"pip3 {sub}" for sub in ("list", "show", "freeze", "check"))), TOOLS["pip list"])
 )
-# Of these a sub-command without a line may run code: a rule has to name it.
-WITH_SUBCOMMANDS = frozenset(name.split()[0] for name in TOOLS if name.count(" ") == 1)
 
 
 def is_option_of_compiler(text: str) -> bool:

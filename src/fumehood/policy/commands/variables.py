@@ -25,8 +25,8 @@ _PREFIXES = tuple(
         """
     GTK_ GIO_ QT_ R_ JULIA_ LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY NODE_ NPM_ JAVA_ JDK_ _JAVA LESS GCONV_ CARGO_
     RUSTC RUSTUP GOROOT GOENV GOTOOL LUA_ PHP_ SSH_ SUDO_ DOCKER_ KUBE XDG_ AWK GAWK TAR_ GREP_ RIPGREP_ CURL_
-    RSYNC_ PIP_ UV_ PROMPT_ HIST GLIBC_ MALLOC_ OPENSSL_ READLINE_ COMP COPROC EPOCH APT_ AWS_ GH_ HELM_ CLOUDSDK_
-    KRB5 TERMINFO GCC_ VALGRIND_
+    RSYNC_ PIP_ UV_ YARN_ PNPM_ PROMPT_ HIST GLIBC_ MALLOC_ OPENSSL_ READLINE_ COMP COPROC EPOCH APT_ AWS_ GH_
+    HELM_ CLOUDSDK_ KRB5 TERMINFO GCC_ VALGRIND_
     """
     )
 )
@@ -40,6 +40,9 @@ _NAMES = names(
     ZDOTDIR DISPLAY EXECIGNORE PIPESTATUS DIRSTACK GROUPS HOSTFILE IGNOREEOF CHILD_MAX SHLVL REPLY
     """
 )
+_PREFIXES_OF_SMALL_LETTERS = ("npm_", "pnpm_", "yarn_")
+# Before an underscore may stand the name of a program, whose setting it is then: `yarn_rc_filename`.
+_WITHOUT_PROGRAM = re.compile(r"[a-z][a-z0-9]*")
 _OWN_OF_SMALL_LETTERS = names("auto_resume histchars")
 # In others a byte of a letter may be a backslash, so that the shell reads another line than was judged.
 _LOCALE = re.compile(r"(?:C|POSIX|(?:C|[a-z]{2,3}(?:_[A-Z]{2})?)\.(?:UTF|utf)-?8)?")
@@ -68,7 +71,8 @@ _EXPORTED = {
             PYTHONDONTWRITEBYTECODE PYTHONUTF8 PYTHONFAULTHANDLER GOMAXPROCS CGO_ENABLED GIT_TERMINAL_PROMPT
             GIT_PAGER_IN_USE GIT_OPTIONAL_LOCKS PIP_NO_INPUT PIP_DISABLE_PIP_VERSION_CHECK CCACHE_DISABLE
             OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS TOKENIZERS_PARALLELISM TF_CPP_MIN_LOG_LEVEL
-            CUDA_VISIBLE_DEVICES NODE_NO_WARNINGS
+            CUDA_VISIBLE_DEVICES NODE_NO_WARNINGS npm_config_audit npm_config_fund npm_config_progress npm_config_color
+            npm_config_yes yarn_enable_colors yarn_enable_progress_bars yarn_enable_telemetry
             """
         ),
         _SWITCH,
@@ -236,7 +240,7 @@ def check_assignment(name: str, values: tuple[Word, ...], shown: tuple[int, int]
             return
         raise RefusalError(*shown, f"{name} changes how the shell reads letters", "use C.UTF-8 or another UTF-8 locale")
     check_name(name, shown)
-    if is_exported and not (name.islower() and _are_all(_SWITCH, values)):
+    if is_exported and not (_WITHOUT_PROGRAM.fullmatch(name) and _are_all(_SWITCH, values)):
         why = f"programs may take orders from {name}, which is exported"
         fix = "set it where the run is started (-e, or env= in Python), or do not export it"
         raise RefusalError(*shown, why, f"{fix}; variables such as CI, DEBUG, NO_COLOR and TZ may be exported")
@@ -255,7 +259,7 @@ def _are_all(allowed: re.Pattern[str], values: tuple[Word, ...]) -> bool:
 
 def _is_influential(name: str) -> bool:
     if name.islower():
-        return name.endswith("_proxy") or name.startswith("npm_") or name in _OWN_OF_SMALL_LETTERS
+        return name.endswith("_proxy") or name.startswith(_PREFIXES_OF_SMALL_LETTERS) or name in _OWN_OF_SMALL_LETTERS
     upper = name.upper()
     return upper in _NAMES or upper.startswith(_PREFIXES)
 

@@ -410,6 +410,16 @@ def test_nothing_is_written_outside_of_the_places_for_it(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "rule", ["curl -o .bashrc x", "tar -cf h:x a", "curl -s --output=.npmrc x", "git commit -t .x -mx"]
+)
+def test_a_value_that_a_rule_spells_is_allowed_and_no_other(rule: str) -> None:
+    """The judgement ends: it went on for ever once."""
+    assert allows(rule, rule)
+    for more in ("-K evil", "--to-command=evil", "-o .npmrc", "--output .git/config", "--unknown"):
+        assert not allows(f"{rule} {more}", rule), more
+
+
+@pytest.mark.parametrize(
     ("rule", "line"),
     [
         *(("npm run test*", "npm run test --script-shell=evil"), ("npm run test*", "npm run test --script-sh evil")),
@@ -423,6 +433,12 @@ def test_nothing_is_written_outside_of_the_places_for_it(line: str) -> None:
         *(("cargo test", "cargo test --config target.x.runner=evil"), ("cargo build", "cargo build --manifest-path x")),
         *(("cargo run", "cargo run -Zx"), ("go build", "go build -toolexec=evil"), ("go vet", "go vet -vettool=x")),
         *(("make test", "make test SHELL=evil"), ("make test", "make test deploy"), ("make test", "make test -f x.mk")),
+        *(("make test", "make test 5"), ("make test", "make test -k 5"), ("make test", "make test -j 4 5")),
+        *(
+            ("make test", "make test -j4 5"),
+            ("cargo doc", "cargo doc --open"),
+            ("cargo doc", "cargo doc --no-deps --open"),
+        ),
         *(("make test", "make test --eval=x"), ("make test", "make test -- CC=evil"), ("make test", "make test -C x")),
     ],
 )
@@ -432,6 +448,11 @@ def test_options_of_what_runs_a_script_are_not_those_of_the_script(rule: str, li
         *(("npm run test*", "npm run test:unit -- --script-shell=x"), ("npm run *", "npm run lint --silent -- --fix")),
         *(("npm test", "npm test --workspace=a x"), ("npm ci", "npm ci --no-audit"), ("make", "make test CC=gcc")),
         *(("cargo test", "cargo test --release name -- --nocapture"), ("go test", "go test ./... -run TestParse -v")),
+        *(
+            ("make test", "make test --jobs 4 -k"),
+            ("make test", "make test -l 2"),
+            ("cargo doc", "cargo doc --no-deps"),
+        ),
         *(("make test", "make test -j4"), ("make *", "make test deploy"), ("make test", "make test -j 4")),
         *(("npm run --prefix", "npm run build --prefix=x"), ("cargo", "cargo test --config x")),
     ):

@@ -16,10 +16,42 @@ def allows(line: str, *rules: str, cwd: str = "") -> bool:
     ("rule", "file"),
     [
         *(("bash build.sh", "build.sh"), ("bash -e build.sh", "build.sh"), ("bash -x -e build.sh", "build.sh")),
-        *(("sh build", "build"), ("python3 -u main.py", "main.py"), ("python tool", "tool"), ("perl -w x.pl", "x.pl")),
+        *(
+            ("sh build", "build"),
+            ("python3 -u main.py", "main.py"),
+            ("python3.11 tool", "tool"),
+            ("python tool", "tool"),
+            ("perl -w x.pl", "x.pl"),
+        ),
         *(("node --test t.js", "t.js"), ("deno run main.ts", "main.ts"), ("go run main.go", "main.go")),
         *(("uv run main.py", "main.py"), ("npx ts-node main.ts", "main.ts"), ("make -f build.mk", "build.mk")),
         *(("make -fbuild.mk", "build.mk"), ("make -sfbuild.mk", "build.mk"), ("make --file=build.mk", "build.mk")),
+        *(
+            ("awk -f prog", "prog"),
+            ("sed -f script", "script"),
+            ("make -f rules all", "rules"),
+            ("sed -nfscript", "script"),
+        ),
+        *(
+            ("gdb -batch -x cmds", "cmds"),
+            ("make --file=rules", "rules"),
+            ("make -skfrules", "rules"),
+            ("awk -fprog", "prog"),
+        ),
+        *(
+            ("curl -K cfg", "cfg"),
+            ("wget -i urls", "urls"),
+            ("pip install -r wanted", "wanted"),
+            ("gawk -E prog", "prog"),
+        ),
+        *(("curl --config=cfg", "cfg"), ("gcc -T layout", "layout"), ("tar -I packer", "packer")),
+        *(("make --makefile rules", "rules"), ("just --justfile tasks", "tasks"), ("psql -f dump", "dump")),
+        *(
+            ("gdb --command=cmds", "cmds"),
+            ("vim -S session", "session"),
+            ("mvn -f pom all", "pom"),
+            ("tox -c ini", "ini"),
+        ),
         *(("sed -f s.sed", "s.sed"), ("awk -f p.awk", "p.awk"), ("source env.sh", "env.sh"), (". env", "env")),
         *(("bash -c ./t.sh", "t.sh"), ("bash -c 'cd x && ./t.sh a'", "t.sh"), ("git rebase -x ./t.sh", "t.sh")),
         *(("find -exec ./t.sh", "t.sh"), ("tar --to-command=./x.sh", "x.sh"), ("gcc @opts.txt", "opts.txt")),
@@ -56,6 +88,11 @@ def test_words_that_start_nothing_are_not_protected() -> None:
         "python -m pytest",
         "npm run test*",
         "go test ./...",
+        "pytest -x tests",
+        "npm install -f tests",
+        "cargo build -p tests",
+        "sort -f tests",
+        "docker logs -f tests",
     )
     for line in ("echo a > notes.txt", "tee out.txt", "echo a > test_x.py", "mkdir tests", "tar xf a.tar"):
         assert allows(line, "*", *rules), line
@@ -140,6 +177,7 @@ def test_ordinary_lines_stay_allowed_where_a_rule_names_a_file() -> None:
             ("make -f build.mk", "make -f build.mk"),
             ("./build.sh", "./build.sh"),
         ),
+        *(("awk -f prog", "awk -f prog x"), ("make -f rules all", "make -f rules all")),
         *(("uv run main.py", "uv run main.py"), ("awk -f p.awk", "awk -f p.awk x"), ("node .", "node .")),
     ],
 )
