@@ -43,6 +43,8 @@ class Cell:
         self._fork_hooks = hooks
         self._standbys: list[Run] = []
         self._runs: list[Run] = []
+        self._ended: list[Run] = []
+        """Runs that are over and answered, and not cleaned up yet."""
         self._by_descriptor: dict[int, Run] = {}
         self._waiting: list[tuple[wire.Message, list[int]]] = []
         self._workspaces: set[int] = set()
@@ -105,8 +107,9 @@ class Cell:
                 self._handle_event(descriptor)
         self._end_overdue()
         self._dispatch()
-        # A run that was just handed over should have the processors; the next standby can wait a moment.
+        # A run that was just handed over, or a host with a new answer, should have the processors; the rest can wait.
         if not events or not any(run.is_ready for run in self._standbys):
+            self._clean_up()
             self._refill()
         if not events:
             self._attach_ahead()
@@ -115,7 +118,7 @@ class Cell:
 
     def _patience_ms(self) -> float | None:
         limits = [at - time.monotonic() for run in self._runs if (at := run.clock.wakes_at) is not None]
-        if len(self._standbys) < self._spec["standbys"]:
+        if len(self._standbys) < self._spec["standbys"] or self._ended:
             limits.append(_BUSY_SECONDS if self._runs else _QUIET_SECONDS)
         if not self._workspaces and not self._waiting:
             limits.append(self._spec["idle_seconds"])
@@ -187,6 +190,11 @@ class Cell:
         self._forget(run.reply.fileno())
         self._runs.remove(run)
         run.end(ended_by)
+        self._ended.append(run)
+
+    def _clean_up(self) -> None:
+        while self._ended:
+            self._ended.pop().clean_up()
 
     def _dispatch(self) -> None:
         while self._waiting:

@@ -241,7 +241,7 @@ class Run:
             self.reply.send(json.dumps({"usage": usage}).encode())
 
     def end(self, ended_by: str) -> None:
-        """Kill what is left, wait for the proof, and tell the host."""
+        """Kill what is left, wait for the proof, and tell the host. What belongs to us is left to `clean_up`."""
         others = self._count_others() if ended_by == "exit" else 0
         is_alone = ended_by == "exit" and others == 0
         status, used = self._bury_program() if is_alone else self._kill_namespace()
@@ -256,13 +256,19 @@ class Run:
         with suppress(OSError):  # the host is gone, and with it everyone who could want to know
             self.reply.send(json.dumps(outcome).encode())
         self.reply.close()
-        if is_alone:
+        self._close_network()
+        self._has_reaper = is_alone
+
+    def clean_up(self) -> None:
+        """After `end`: the reaper, if it is still there, and what we hold. No caller waits for it."""
+        if self._has_reaper:
             self._kill_reaper()
         self._close()
 
     def abandon(self) -> None:
         """A standby that never ran."""
         self._kill_namespace()
+        self._close_network()
         self._close()
 
     def _kill_namespace(self) -> tuple[int, resource.struct_rusage]:
@@ -287,10 +293,12 @@ class Run:
         if self.is_ready:
             os.close(self._run_folder)
             os.close(self._mounts)
+        self._cgroups.remove()
+
+    def _close_network(self) -> None:
         self._close_listeners()
         if self._gateway is not None:
             self._gateway.close()
-        self._cgroups.remove()
 
     def _trouble(self, others: int | None) -> dict[str, Any]:
         """Everything that can tell why a program failed."""
