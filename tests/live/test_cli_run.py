@@ -258,7 +258,16 @@ def test_no_file_is_written_through_a_link_of_the_folder(tmp_path: Path) -> None
 def test_words_after_the_file_are_its_arguments(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import sys; print(sys.argv[1:])")
     done = hood("run", tmp_path / "x.py", "a", "--memory", "256M", "b", "--", "--memory", "c")
-    assert done.stdout == b"['a', 'b', '--memory', 'c']\n"
+    assert done.stdout == b"['a', '--memory', '256M', 'b', '--', '--memory', 'c']\n"
+
+
+@pytest.mark.parametrize("words", [["--mount=/etc:/host"], ["--mount", "/etc:/host"], ["--policy", "wide.yaml"]])
+def test_words_after_the_file_open_nothing(tmp_path: Path, words: list[str]) -> None:
+    """A model may have chosen them, or a pattern of a shell in a folder of an attacker's."""
+    (tmp_path / "wide.yaml").write_text("filesystem: {mounts: [{source: /etc, target: /host}]}\n")
+    (tmp_path / "x.py").write_text("import os, sys; print(os.path.exists('/host'), sys.argv[1:])")
+    done = hood("run", tmp_path / "x.py", *words, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"False {words}\n".encode(), b"")
 
 
 def test_a_dangerous_policy_is_named_before_it_runs(tmp_path: Path) -> None:

@@ -57,7 +57,10 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         ([__file__], f"hood: unknown command {__file__!r} (did you mean `hood run {__file__}`?)"),
         (["env"], "hood: the following arguments are required: VERB, one of list, build, prune; see `hood env"),
         (["run", "--polcy", "x"], "hood: unknown option --polcy (did you mean '--policy'?); see `hood run --help`\n"),
-        (["run", "x.py", "--frob"], "hood: unknown option --frob (the program's own options come after `--`)"),
+        (
+            ["run", "--frob", "x.py"],
+            "hood: unknown option --frob (the program's own options come after FILE, or after `--`)",
+        ),
         (["run", "-c", "1", "-c", "2"], "hood: -c is given twice; give it once"),
         (["run", "--memory", "1G", "--memory=2G", "x.py"], "hood: --memory is given twice"),
         (["run", "--session", "x.py", "a"], "hood: a session has no arguments"),
