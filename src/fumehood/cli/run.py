@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fumehood.backends.native.prestart import Prestart
     from fumehood.policy import Policy
 
-_USAGE = "hood run [options] (FILE | -) [ARGS ...] | hood run [options] -c CODE [-- ARGS ...]"
+_USAGE = "hood run [options] (FILE | - | -c CODE) [--] [ARGS ...]"
 _DETAILS = """\
 exit code: the program's own, or
   124  it ran out of time
@@ -32,7 +32,8 @@ exit code: the program's own, or
   130  Ctrl-C ended it (128 + the number of any signal)
 
 Everything after FILE is the program's, options too: hood's own stand before
-it. With -c, the program's arguments come after `--`.
+it. With -c, the program's arguments come after `--`; directly after FILE a
+`--` may stand as well.
 Output to a file or pipe is the program's, byte for byte. On a terminal
 everything but text, line ends, tabs and colours is shown as harmless text.
 The program reads standard input through hood; `< /dev/null` gives it none.
@@ -113,7 +114,7 @@ def parse(arguments: list[str]) -> tuple[Arguments, list[str]]:
     chosen = parser.parse_args(ours, namespace=Arguments())
     if chosen.file is None and chosen.code is None and theirs:
         chosen.file, *theirs = theirs
-    elif chosen.file is not None and len(ours) < len(arguments):
+    elif chosen.words and len(ours) < len(arguments):
         theirs = ["--", *theirs]
     words = [*chosen.words, *theirs]
     if chosen.learn and chosen.json:

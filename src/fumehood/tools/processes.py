@@ -36,7 +36,7 @@ Wait = Annotated[
 ]
 
 
-class StartArguments(Arguments):
+class StartProcessArguments(Arguments):
     command: Annotated[str, Field(min_length=1, description="A command line for bash.")]
     cwd: Annotated[str, Field(description="The folder to run it in; the workspace by default.")] = ""
     terminal: Annotated[
@@ -45,19 +45,19 @@ class StartArguments(Arguments):
     wait: Wait = 1
 
 
-class ReadArguments(Arguments):
+class ReadProcessArguments(Arguments):
     process: ProcessNumber
     wait: Wait = 5
 
 
-class WriteArguments(Arguments):
+class WriteProcessArguments(Arguments):
     process: ProcessNumber
     text: Annotated[str, Field(description="Written as it is: a line ends with a line feed.")]
     end_input: Annotated[bool, Field(description="Close its standard input after the text.")] = False
     wait: Wait = 1
 
 
-class StopArguments(Arguments):
+class StopProcessArguments(Arguments):
     process: ProcessNumber
     signal: Annotated[
         Literal["KILL", "TERM", "INT", "HUP", "USR1", "USR2"],
@@ -80,7 +80,7 @@ class _Processes:
     def __init__(self) -> None:
         self._started: WeakKeyDictionary[AsyncSandbox, _Started] = WeakKeyDictionary()
 
-    async def start(self, context: ToolContext, given: StartArguments) -> ToolOutput:
+    async def start(self, context: ToolContext, given: StartProcessArguments) -> ToolOutput:
         started = self._started.setdefault(context.sandbox, _Started())
         await _forget_ended(started)
         if len(started.runs) >= MOST_PROCESSES:
@@ -91,10 +91,10 @@ class _Processes:
         started.runs[started.last] = run
         return await self._show(context, started.last, given.wait)
 
-    async def read(self, context: ToolContext, given: ReadArguments) -> ToolOutput:
+    async def read(self, context: ToolContext, given: ReadProcessArguments) -> ToolOutput:
         return await self._show(context, given.process, given.wait)
 
-    async def write(self, context: ToolContext, given: WriteArguments) -> ToolOutput:
+    async def write(self, context: ToolContext, given: WriteProcessArguments) -> ToolOutput:
         run = self._find(context, given.process)
         with anyio.move_on_after(max(given.wait, 1)) as scope:
             await run.write(given.text)
@@ -104,7 +104,7 @@ class _Processes:
             await run.close_stdin()
         return await self._show(context, given.process, given.wait)
 
-    async def stop(self, context: ToolContext, given: StopArguments) -> ToolOutput:
+    async def stop(self, context: ToolContext, given: StopProcessArguments) -> ToolOutput:
         run = self._find(context, given.process)
         if given.signal == "KILL":
             await run.kill()
@@ -165,7 +165,7 @@ def process_tools() -> tuple[Tool, ...]:
             "start_process",
             "Start a command line with bash in the background: a server, a watcher, a program to talk to. It goes on "
             "between calls. Gives its number and what it printed first.",
-            StartArguments,
+            StartProcessArguments,
             SHELL.risk,
             processes.start,
             about=about_shell,
@@ -175,14 +175,14 @@ def process_tools() -> tuple[Tool, ...]:
         Tool(
             "read_process",
             "See what a process in the background has printed since the last look, and whether it has ended.",
-            ReadArguments,
+            ReadProcessArguments,
             Risk.LOW,
             processes.read,
         ),
         Tool(
             "write_process",
             "Write to the standard input, or the terminal, of a process in the background, and see what it answers.",
-            WriteArguments,
+            WriteProcessArguments,
             Risk.HIGH,
             processes.write,
             counts_as=SHELL.name,
@@ -190,7 +190,7 @@ def process_tools() -> tuple[Tool, ...]:
         Tool(
             "stop_process",
             "End a process in the background with everything that it started, or send it a signal.",
-            StopArguments,
+            StopProcessArguments,
             Risk.MEDIUM,
             processes.stop,
         ),

@@ -96,7 +96,7 @@ class Failure(NamedTuple):
     """What it returned. The C library's own error number is in ctypes.get_errno()."""
 
 
-class Row(ctypes.Structure):
+class CallRow(ctypes.Structure):
     """One call, as the machine code reads it."""
 
     _fields_ = (
@@ -111,7 +111,7 @@ class CallTable:
     """Made once from calls that are prepared for ctypes, and executed in the process of every run."""
 
     def __init__(self, calls: Sequence[tuple[Callable[..., int], tuple[Any, ...], ctypes.c_int | None]]) -> None:
-        self._rows = (Row * (len(calls) + 1))()
+        self._rows = (CallRow * (len(calls) + 1))()
         self._kept = calls
         for row, call in zip(self._rows, calls, strict=False):
             _fill(row, *call)
@@ -121,7 +121,7 @@ class CallTable:
         failed: int | None = self._run(self._rows)
         if not failed:
             return None
-        place = (failed - ctypes.addressof(self._rows)) // ctypes.sizeof(Row)
+        place = (failed - ctypes.addressof(self._rows)) // ctypes.sizeof(CallRow)
         return Failure(place, ctypes.c_int(self._rows[place].arguments[0]).value)
 
 
@@ -139,7 +139,7 @@ def _machine_code() -> Callable[..., int | None]:
     return ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, use_errno=True)(address)
 
 
-def _fill(row: Row, function: Callable[..., int], arguments: tuple[Any, ...], result: ctypes.c_int | None) -> None:
+def _fill(row: CallRow, function: Callable[..., int], arguments: tuple[Any, ...], result: ctypes.c_int | None) -> None:
     if len(arguments) > _MOST_ARGUMENTS:
         raise ValueError(f"a call of a table has at most {_MOST_ARGUMENTS} arguments, and not {len(arguments)}")
     row.function = ctypes.cast(function, ctypes.c_void_p)  # pyright: ignore[reportArgumentType]

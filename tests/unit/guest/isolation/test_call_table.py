@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fumehood.guest.isolation.call_table import CODE, CallTable, Failure, Row
+from fumehood.guest.isolation.call_table import CODE, CallTable, Failure, CallRow
 from fumehood.guest.isolation.kernel import libc
 from fumehood.guest.isolation.plan import IsolationPlan
 from fumehood.guest.isolation.steps import StepError
@@ -68,7 +68,7 @@ def test_a_call_that_the_code_cannot_make_is_refused(arguments: tuple[Any, ...])
 
 
 def test_the_code_reads_rows_of_this_size() -> None:
-    assert ctypes.sizeof(Row) == 80
+    assert ctypes.sizeof(CallRow) == 80
     assert all(len(code) < 4096 for code in CODE.values())
 
 
