@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fumehood.guest.isolation.call_table import CODE, CallTable, Failure, CallRow
+from fumehood.guest.isolation.call_table import CODE, CallRow, CallTable, Failure
 from fumehood.guest.isolation.kernel import libc
 from fumehood.guest.isolation.plan import IsolationPlan
 from fumehood.guest.isolation.steps import StepError
