@@ -124,9 +124,16 @@ def _modules(task: Task, program: ProgramSource) -> Inputs | None:
 
 
 def _stdin(program: ProgramSource) -> int | None:
-    if program.used_stdin or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-        return None
-    return 0
+    cannot_be_read = fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+    return None if program.used_stdin or cannot_be_read or _is_job_in_background() else 0
+
+
+def _is_job_in_background() -> bool:
+    """As `hood run x.py &`: what is typed is for the shell, and the kernel would stop us for reading it."""
+    try:
+        return os.isatty(0) and os.tcgetpgrp(0) != os.getpgrp()
+    except OSError:  # a terminal of another session
+        return False
 
 
 def _print_lesson(policy: Policy, result: RunResult) -> None:
