@@ -5,6 +5,7 @@ That takes the host's root: nobody else may read the memory of a cell.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,10 +44,11 @@ def gates() -> list[FoundGate]:
     """Of cells alone. A run that is being set up has one too, but its parent is a cell."""
     code = CODE[os.uname().machine]
     found = {
-        process: FoundGate(process, area[len(code) :][:SECRET_BYTES])
+        process: FoundGate(process, area[place + len(code) :][:SECRET_BYTES])
         for process in descendants()
         for area in memory(process)
-        if area.startswith(code)
+        for place in range(0, len(area), mmap.PAGESIZE)  # the kernel shows neighbours of one kind as one mapping
+        if area.startswith(code, place)
     }
     return [gate for gate in found.values() if parent(gate.process) not in found]
 

@@ -97,6 +97,8 @@ def test_a_policy_is_known_by_what_it_says_and_not_by_what_it_claims() -> None:
     assert not grants.may_open(large)
 
     class Modest(Policy):
+        digest, meaning = property(lambda self: small.digest), property(lambda self: small.meaning)  # type: ignore[assignment]
+
         def model_dump(self, **options: object) -> dict[str, object]:
             return small.model_dump(**options)  # type: ignore[arg-type]
 
