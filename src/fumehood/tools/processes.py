@@ -116,8 +116,9 @@ class _Processes:
         """What is new of it, and whether it goes on. One that has ended is forgotten with that."""
         run = self._find(context, number)
         output = await run.read(wait=wait)
-        with anyio.move_on_after(_BURST_SECONDS if wait and (output.stdout or output.stderr) else 0):
-            await run.wait()
+        if wait and (output.stdout or output.stderr):
+            # Not by waiting for its end: to cut that short could leave the end half recorded.
+            await anyio.sleep(_BURST_SECONDS)
         rest, result = await run.read(), await run.poll()
         texts = output.stdout + rest.stdout, output.stderr + rest.stderr
         if result is None:
