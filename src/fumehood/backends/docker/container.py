@@ -172,7 +172,10 @@ async def _remove(container: Any) -> None:
 
 async def _resume(container: Any) -> None:
     """Lets a paused container go on: until then no signal ends it, and the engine waits ten seconds for gVisor's."""
+    import aiohttp
     from aiodocker import DockerError
 
-    with suppress(DockerError):  # almost always: it is not paused
+    # Almost always an error, since it is not paused; and after a restart of the engine the connection may be stale,
+    # which only the request to delete survives.
+    with suppress(DockerError, aiohttp.ClientError, OSError):
         await container.unpause()
