@@ -249,12 +249,14 @@ def test_descriptors_of_the_client_keep_their_flags(keeper: int) -> None:
     reading, writing = os.pipe()
     try:
         before = fcntl.fcntl(writing, fcntl.F_GETFL)
-        with open_hood("run", "-c", "print('up', flush=True); input()", stdout=writing) as process:
-            assert os.read(reading, 100) == b"up\n"
+        with (
+            open(reading, "rb") as output,
+            open_hood("run", "-c", "print('up', flush=True); input()", stdout=writing) as process,
+        ):
+            wait_for_line(output, b"up\n")
             assert fcntl.fcntl(writing, fcntl.F_GETFL) == before
             process.communicate(b"\n", timeout=60)
     finally:
-        os.close(reading)
         os.close(writing)
 
 
@@ -426,9 +428,9 @@ def test_a_keeper_that_dies_ends_the_run_which_is_not_done_again(keeper: int, tm
         wait_for_line(process.stdout, b"up\n")
         family = descendants(keeper)
         os.kill(keeper, signal.SIGKILL)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 125
-        assert said.startswith(b"hood: the keeper died, and the program with it.")
+        # Its standard input stays open until then: a program that reads the end of it would have an end of its own.
+        assert process.wait(60) == 125
+        assert process.communicate()[1].startswith(b"hood: the keeper died, and the program with it.")
     wait_until(lambda: not any(map(is_alive, family)), 10, "everything of it is dead")
     assert (tmp_path / "runs").read_text() == "x"
     assert hood("run", "-c", "print(1)").stdout == b"1\n"
