@@ -85,6 +85,20 @@ def test_what_tools_execute_is_not_written_back(path: str, project: Path) -> Non
     assert "evil" not in "".join(content(project).values()).replace(attack, "")
 
 
+def test_a_hidden_file_is_written_back_only_after_a_question(project: Path) -> None:
+    attack = "import os; os.mkdir('.vscode'); open('.vscode/tasks.json', 'w').write('evil'); open('new', 'w')\n"
+    code, told = sync_back(project, attack, "--yes")
+    assert code == 0
+    assert "hood: not written back: .vscode/tasks.json: tools read hidden files unasked" in told
+    assert not (project / ".vscode").exists()
+    assert (project / "new").exists()
+    with open_terminal("run", "--project", str(project), "--sync-back", str(project / "main.py")) as terminal:
+        terminal.wait_for(b"y = yes   n = no")
+        terminal.type(b"y")
+        assert terminal.process.wait(60) == 0
+    assert (project / ".vscode/tasks.json").read_text() == "evil"
+
+
 def test_a_link_that_the_program_made_leads_nowhere(project: Path, tmp_path: Path) -> None:
     """A folder of the host's by a link of the program's: written through, it would be any file of the user's."""
     (tmp_path / "victim").mkdir()
@@ -117,10 +131,12 @@ def test_a_file_that_changed_on_the_host_meanwhile_is_kept(project: Path) -> Non
 
 
 def test_an_ignored_file_of_the_hosts_is_not_replaced(project: Path) -> None:
-    code, told = sync_back(project, "open('.env', 'w').write('TOKEN=evil')", "--yes")
+    (project / ".gitignore").write_text("local.cfg\n")
+    (project / "local.cfg").write_text("mine\n")
+    code, told = sync_back(project, "open('local.cfg', 'w').write('evil')", "--yes")
     assert code == 2
-    assert "not written back: .env: it exists on the host, and was not copied into the sandbox" in told
-    assert content(project)[".env"] == "TOKEN=private\n"
+    assert "not written back: local.cfg: it exists on the host, and was not copied into the sandbox" in told
+    assert content(project)["local.cfg"] == "mine\n"
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,9 @@ class ProjectCopy:
         """What may be written back, with its content. What may not is listed."""
         refused = {skipped.path: skipped.reason for skipped in changes.odd}
         for path in (*changes.written, *changes.deleted):
-            if reason := reason_against(path) or (None if self._outputs.match(path) else _NOT_NAMED):
-                refused[path] = reason
+            reason = reason_against(path, is_asked=not self._yes)
+            if reason or not self._outputs.match(path):
+                refused[path] = reason or _NOT_NAMED
         written = {path: size for path, size in sorted(changes.written.items()) if path not in refused}
         self._check_amount(written, [path for path in changes.deleted if path not in refused])
         taken = [

@@ -39,10 +39,13 @@ class ConflictError(Exception):
     """A change that is not written; says why."""
 
 
-def reason_against(path: str) -> str | None:
-    """Why a path is never written back, whatever the policy says."""
-    if not _NEVER.isdisjoint(path.lower().split("/")) or is_compiled_python(path):
+def reason_against(path: str, *, is_asked: bool) -> str | None:
+    """Why a path is not written back, whatever the policy says; `is_asked` if a person sees it first."""
+    names = path.lower().split("/")
+    if not _NEVER.isdisjoint(names) or is_compiled_python(path):
         return "tools execute what lies there, so it is never written back"
+    if not is_asked and any(name.startswith(".") for name in names):
+        return "tools read hidden files unasked, so --yes does not write them; without --yes you are asked"
     return None
 
 
