@@ -127,6 +127,13 @@ def test_a_program_that_wants_more_processes_than_it_may_is_told_so(
     assert box.run("print('on')").stdout == "on\n"
 
 
+def test_a_shell_that_wants_more_processes_than_it_may_is_told_so(open_box: Callable[..., Sandbox]) -> None:
+    """It ends with an error of its own, as any program may; the kernel knows what it was refused."""
+    line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 20 & done; wait"
+    result = open_box(resources={"processes": 10}).run(line, language="sh")
+    assert (result.status, result.cause) == (Status.RESOURCE_EXCEEDED, Cause.PROCESSES)
+
+
 def test_processes_below_the_limit_are_fine(open_box: Callable[..., Sandbox]) -> None:
     source = (
         "import os\nchildren = [os.fork() for _ in range(3)]\n"

@@ -14,7 +14,7 @@ from fumehood.characters import one_line
 from fumehood.cli.audit import words
 from fumehood.cli.audit.choices import Arguments, Verbs, add_filters, place, query
 from fumehood.cli.audit.words import Shown, text_lines
-from fumehood.cli.output import BOLD, DIM, paint
+from fumehood.cli.output import BOLD, DIM, paint, say
 from fumehood.errors import UsageError
 
 _LAST = "last"
@@ -63,6 +63,8 @@ def _search(chosen: Arguments) -> int:
     for record in _newest(open_store(place(chosen)), query(chosen, text=chosen.text, limit=chosen.limit)):
         printer.print(record)
         count += 1
+    if not count:
+        say("no record matches")
     return 0 if count else 1
 
 

@@ -56,7 +56,9 @@ class Isolation:
         switches = _mount_proc(self.before, masks)
         _join_cgroups(self.before, len(spec["hierarchies"]))
         _set_limits(self.before, limits)
-        _become_user(self.before, uid, limits["processes"])
+        # A cgroup counts what it refuses, so that a run's end can name the limit: it has to refuse first.
+        counted = any("pids" in hierarchy["controllers"] for hierarchy in spec["hierarchies"])
+        _become_user(self.before, uid, limits["processes"] + counted)
         _limit_namespace(self.before, switches)
         _drop_privileges(self.before)
         path = spec["environment"]["PATH"]
