@@ -165,8 +165,8 @@ def test_search_finds_by_what_is_asked(hood: Hood, run_id: str) -> None:
         code, out, _ = hood("search", *conditions, "--json")
         assert code == 0
         assert [json.loads(line)["record"]["kind"] for line in out.splitlines()] == ["run.finished"]
-    assert hood("search", "--status", "timeout") == (1, "", "")
-    assert hood("search", "--until", "2020-01-01") == (1, "", "")
+    assert hood("search", "--status", "timeout") == (1, "", "hood: no record matches\n")
+    assert hood("search", "--until", "2020-01-01") == (1, "", "hood: no record matches\n")
     code, _, error = hood("search", "--since", "yesterday")
     assert (code, "'yesterday' is not a time" in error) == (2, True)
 
