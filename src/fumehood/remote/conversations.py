@@ -1,0 +1,257 @@
+"""Conversations on one link, each with a window: a slow reader of one holds up that one, and costs no memory.
+
+A message has a header and a body of any size up to a limit; it travels in parts. Either end begins conversations; the
+other answers in them, and each end says when it has nothing more to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.remote.link import Link, LinkClosedError
+
+WINDOW_BYTES = 256 * 1024
+_PART_BYTES = 60 * 1024
+# A message without a body takes room, too.
+_MESSAGE_BYTES = 512
+
+
+class Message(NamedTuple):
+    header: Header
+    body: bytes = b""
+
+
+class Limits(NamedTuple):
+    """What one end lets the other take of its memory."""
+
+    conversations: int = 256
+    message_bytes: int = 64 * 1024 * 1024
+    assembled_bytes: int = 96 * 1024 * 1024
+    """All messages together whose last part has not come yet."""
+
+
+class Conversation:
+    """One end of it. One task sends and one receives at a time."""
+
+    def __init__(self, conversations: Conversations, number: int) -> None:
+        self._all, self.number = conversations, number
+        self._inbox: deque[tuple[Message, int]] = deque()
+        """Messages, and how much of the window each takes until it is received."""
+        self._news = asyncio.Event()
+        self._credit = asyncio.Event()
+        self._loss = asyncio.Event()
+        self._window = WINDOW_BYTES
+        """What this end may still send."""
+        self._allowance = WINDOW_BYTES
+        """What the other end may still send."""
+        self._owed = 0
+        self._ended_by_us = self._ended_by_them = False
+        self._lost: BaseException | None = None
+
+    async def send(self, header: Header, body: bytes = b"") -> None:
+        """Waits while the other end reads more slowly than this one sends."""
+        start = 0
+        while len(body) - start > _PART_BYTES:
+            await self._send_part({"part": True}, body[start : start + _PART_BYTES])
+            start += _PART_BYTES
+        await self._send_part({"say": header}, body[start:])
+
+    async def _send_part(self, header: Header, body: bytes) -> None:
+        while self._window <= 0:
+            self._check()
+            self._credit.clear()
+            await self._credit.wait()
+        self._check()
+        self._window -= len(body) + _MESSAGE_BYTES
+        await self._all.link.send({"c": self.number, **header}, body)
+
+    async def receive(self) -> Message | None:
+        """The next message; None when the other end has said that there is none."""
+        while not self._inbox:
+            if self._ended_by_them:
+                return None
+            self._check()
+            self._news.clear()
+            await self._news.wait()
+        message, size = self._inbox.popleft()
+        self._owe(size + _MESSAGE_BYTES)
+        return message
+
+    def end(self) -> None:
+        """There is nothing more to say from this end."""
+        if not self._ended_by_us and self._lost is None:
+            self._ended_by_us = True
+            self._post({"end": True})
+            self._all.settle(self)
+
+    def abandon(self) -> None:
+        """Neither listens nor speaks any more; the other end stops what it does for this conversation."""
+        if self._lost is None and not (self._ended_by_us and self._ended_by_them):
+            self._post({"abandon": True})
+            self.lose(LinkClosedError())
+            self._all.drop(self)
+
+    async def wait_for_loss(self) -> None:
+        """Returns when the other end has abandoned it, or is gone."""
+        await self._loss.wait()
+
+    @property
+    def is_over(self) -> bool:
+        return self._lost is not None or (self._ended_by_us and self._ended_by_them)
+
+    def _post(self, header: Header) -> None:
+        try:
+            self._all.link.post({"c": self.number, **header})
+        except LinkClosedError as error:
+            self.lose(error)
+
+    def _owe(self, size: int) -> None:
+        self._owed += size
+        if self._owed * 2 >= WINDOW_BYTES and not self._ended_by_them:
+            self._post({"credit": self._owed})
+            self._allowance += self._owed
+            self._owed = 0
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    # What arrives.
+
+    def charge(self, size: int) -> None:
+        """Each part before it is kept. The last one may go beyond the window, as `_send_part` does."""
+        if self._ended_by_them:
+            raise FrameError("a message after the end of a conversation")
+        if self._allowance <= 0:
+            raise FrameError("more than the window of a conversation lets in")
+        self._allowance -= size + _MESSAGE_BYTES
+
+    def add(self, message: Message, size: int) -> None:
+        self._inbox.append((message, size))
+        self._news.set()
+
+    def add_credit(self, size: int) -> None:
+        self._window = min(WINDOW_BYTES, self._window + size)
+        self._credit.set()
+
+    def end_by_them(self) -> None:
+        self._ended_by_them = True
+        self._news.set()
+        self._all.settle(self)
+
+    def lose(self, error: BaseException) -> None:
+        if self._lost is None:
+            self._lost = error
+            self._loss.set()
+            self._news.set()
+            self._credit.set()
+
+    def give_back(self, size: int) -> None:
+        """A part lies beside its message now, and takes no room in the window."""
+        self._owe(size + _MESSAGE_BYTES)
+
+
+class Conversations:
+    """All of one link. `begun` is called for each that the other end begins, when its first message is there.
+
+    Those of the client have odd numbers, those of the server even ones.
+    """
+
+    def __init__(self, begun: Callable[[Conversation], None], *, is_client: bool, limits: Limits | None = None) -> None:
+        self.link = Link(self._take)
+        self._begun, self._limits = begun, limits or Limits()
+        self._next, self._parity = (1, 1) if is_client else (2, 0)
+        self._last_of_theirs = 0
+        self._open: dict[int, Conversation] = {}
+        self._greeted: set[int] = set()
+        """Those of the other end whose first message has come."""
+        self._parts: dict[int, bytearray] = {}
+        self._assembled = 0
+
+    async def begin(self, header: Header, body: bytes = b"") -> Conversation:
+        """A new conversation, with its first message."""
+        conversation = self._open[self._next] = Conversation(self, self._next)
+        self._next += 2
+        await conversation.send(header, body)
+        return conversation
+
+    def settle(self, conversation: Conversation) -> None:
+        if conversation.is_over:
+            self.drop(conversation)
+
+    def drop(self, conversation: Conversation) -> None:
+        self._open.pop(conversation.number, None)
+        self._greeted.discard(conversation.number)
+        self._assembled -= len(self._parts.pop(conversation.number, b""))
+
+    def lose(self, error: BaseException) -> None:
+        """The other end is gone for good."""
+        self.link.close()
+        for conversation in list(self._open.values()):
+            conversation.lose(error)
+        self._open.clear()
+        self._parts.clear()
+        self._assembled = 0
+
+    def _take(self, header: Header, body: bytes) -> None:
+        number = header.get("c")
+        if type(number) is not int or number < 1:
+            raise FrameError("a message that belongs to no conversation")
+        conversation = self._open.get(number)
+        if conversation is None:
+            conversation = self._admit(number)
+            if conversation is None:
+                return
+        if "part" in header:
+            self._keep_part(conversation, body)
+        elif "say" in header:
+            self._complete(conversation, header["say"], body)
+        elif "credit" in header:
+            conversation.add_credit(_checked_size(header["credit"]))
+        elif "abandon" in header:
+            conversation.lose(LinkClosedError("the other end has abandoned it"))
+            self.drop(conversation)
+        else:
+            conversation.end_by_them()
+
+    def _admit(self, number: int) -> Conversation | None:
+        """A new one of theirs; None for what still arrives of one that is over."""
+        if number % 2 == self._parity or number <= self._last_of_theirs:
+            return None
+        if len(self._open) >= self._limits.conversations:
+            raise FrameError(f"more than {self._limits.conversations} conversations at once")
+        self._last_of_theirs = number
+        conversation = self._open[number] = Conversation(self, number)
+        return conversation
+
+    def _keep_part(self, conversation: Conversation, body: bytes) -> None:
+        conversation.charge(len(body))
+        parts = self._parts.setdefault(conversation.number, bytearray())
+        self._assembled += len(body)
+        if len(parts) + len(body) > self._limits.message_bytes or self._assembled > self._limits.assembled_bytes:
+            raise FrameError("a message that is larger than the protocol allows")
+        parts += body
+        conversation.give_back(len(body))
+
+    def _complete(self, conversation: Conversation, header: object, body: bytes) -> None:
+        if not isinstance(header, dict):
+            raise FrameError("a message without a header")
+        conversation.charge(len(body))
+        parts = self._parts.pop(conversation.number, bytearray())
+        self._assembled -= len(parts)
+        is_new = conversation.number % 2 != self._parity and conversation.number not in self._greeted
+        message = Message(header, bytes(parts) + body)  # pyright: ignore[reportUnknownArgumentType] - keys are text
+        conversation.add(message, len(body))
+        if is_new:
+            self._greeted.add(conversation.number)
+            self._begun(conversation)
+
+
+def _checked_size(size: object) -> int:
+    if type(size) is not int or size < 0:
+        raise FrameError("a credit that is no number")
+    return size

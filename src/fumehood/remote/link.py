@@ -1,0 +1,155 @@
+"""Numbered messages over one carrier after another.
+
+A message is kept until the other end has confirmed it, and sent again on the next carrier if it had not. So each
+arrives once and in order, however often a connection breaks, as long as both ends live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from fumehood.guest.contract import frames
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.remote.carrier import Carrier, CarrierLostError
+
+Deliver = Callable[[Header, bytes], None]
+
+MOST_UNCONFIRMED_BYTES = 4 * 1024 * 1024
+_CONFIRM_BYTES = 256 * 1024
+_CONFIRM_MESSAGES = 64
+_MAX_HEADER_BYTES = 256 * 1024
+_MAX_BODY_BYTES = 64 * 1024
+
+
+class LinkClosedError(Exception):
+    """The link is over: what was not delivered by now never will be."""
+
+
+class _Kept(NamedTuple):
+    number: int
+    data: bytes
+
+
+class Link:
+    """One end. `deliver` gets each message of the other end once, in order."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._kept: deque[_Kept] = deque()
+        self._kept_bytes = 0
+        self._last_sent = 0
+        """The number of the newest message of ours."""
+        self.received = 0
+        """The number of the newest message of the other end."""
+        self._confirmed_to_them = 0
+        self._unconfirmed_bytes = 0
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._is_closed = False
+
+    async def send(self, header: Header, body: bytes = b"") -> None:
+        """Returns when it is kept for sending. Waits while the other end is far behind."""
+        while not self._room.is_set() and not self._is_closed:
+            await self._room.wait()
+        self.post(header, body)
+
+    def post(self, header: Header, body: bytes = b"") -> None:
+        """Likewise without waiting, for short messages that flow control itself needs."""
+        if self._is_closed:
+            raise LinkClosedError
+        self._last_sent += 1
+        data = frames.encode({**header, "n": self._last_sent}, body)
+        self._kept.append(_Kept(self._last_sent, data))
+        self._kept_bytes += len(data)
+        if self._kept_bytes > MOST_UNCONFIRMED_BYTES:
+            self._room.clear()
+        self._news.set()
+
+    async def use(self, carrier: Carrier, received_by_them: int) -> None:
+        """Carries messages until the carrier is lost, or the link is closed and everything is sent.
+
+        `received_by_them` is what the other end said when the carrier was made.
+        """
+        if not self._first_kept() - 1 <= received_by_them <= self._last_sent:
+            raise FrameError(f"the other end has {received_by_them} messages of {self._last_sent}, which cannot be")
+        self._forget(received_by_them)
+        reader = asyncio.ensure_future(self._read(carrier))
+        writer = asyncio.ensure_future(self._write(carrier, received_by_them))
+        try:
+            await asyncio.wait([reader, writer], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (reader, writer):
+                task.cancel()
+            ends = await asyncio.gather(reader, writer, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception) and not isinstance(end, CarrierLostError):
+                raise end
+
+    def close(self) -> None:
+        """Nothing more is accepted; what was is sent by a carrier that is in use."""
+        self._is_closed = True
+        self._news.set()
+        self._room.set()
+
+    def _first_kept(self) -> int:
+        return self._kept[0].number if self._kept else self._last_sent + 1
+
+    def _forget(self, confirmed: int) -> None:
+        while self._kept and self._kept[0].number <= confirmed:
+            self._kept_bytes -= len(self._kept.popleft().data)
+        if self._kept_bytes <= MOST_UNCONFIRMED_BYTES:
+            self._room.set()
+
+    async def _write(self, carrier: Carrier, sent: int) -> None:
+        while True:
+            self._news.clear()
+            for kept in [kept for kept in self._kept if kept.number > sent]:
+                await carrier.send(kept.data)
+                sent = kept.number
+            if self._owes_confirmation():
+                await carrier.send(frames.encode(self._confirmation()))
+            if self._is_closed and sent == self._last_sent:
+                return
+            await self._news.wait()
+
+    def _owes_confirmation(self) -> bool:
+        messages = self.received - self._confirmed_to_them
+        return messages >= _CONFIRM_MESSAGES or self._unconfirmed_bytes >= _CONFIRM_BYTES
+
+    def _confirmation(self) -> Header:
+        self._confirmed_to_them, self._unconfirmed_bytes = self.received, 0
+        return {"received": self.received}
+
+    async def _read(self, carrier: Carrier) -> None:
+        decoder = frames.Decoder(_MAX_BODY_BYTES, _MAX_HEADER_BYTES)
+        with suppress(CarrierLostError):
+            while True:
+                decoder.feed(await carrier.receive())
+                while (message := decoder.next()) is not None:
+                    self._take(*message)
+
+    def _take(self, header: Header, body: bytes) -> None:
+        number = header.pop("n", None)
+        if number is None:
+            self._take_confirmation(header)
+            return
+        if type(number) is not int or number > self.received + 1:
+            raise FrameError("a message is missing")
+        if number <= self.received:
+            return
+        self.received = number
+        self._unconfirmed_bytes += len(body)
+        self._deliver(header, body)
+        if self._owes_confirmation():
+            self._news.set()
+
+    def _take_confirmation(self, header: Header) -> None:
+        confirmed = header.get("received")
+        if type(confirmed) is not int or confirmed > self._last_sent:
+            raise FrameError("a confirmation of what was not sent")
+        self._forget(confirmed)

@@ -1,0 +1,141 @@
+"""Results, events and entries as a header and bytes, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
+from fumehood.sandbox.files.entries import FileEntry, FileKind, Skipped, Transfer
+
+_BYTES = "bytes"
+_DIRECT = (
+    *(
+        "exit_code",
+        "truncated",
+        "duration_ms",
+        "cpu_ms",
+        "peak_memory_bytes",
+        "run_id",
+        "policy_digest",
+        "image_digest",
+    ),
+    *("signal", "detail", "restarted"),
+)
+
+
+class _Body:
+    """The bytes of a message, of which its header has places."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> list[int]:
+        self._pieces.append(data)
+        self._size += len(data)
+        return [self._size - len(data), self._size]
+
+    def content(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+def pack_result(result: RunResult) -> tuple[Header, bytes]:
+    body = _Body()
+    return _result_header(result, body), body.content()
+
+
+def _result_header(result: RunResult, body: _Body) -> Header:
+    header: Header = {name: getattr(result, name) for name in _DIRECT}
+    return header | {
+        "status": result.status,
+        "cause": result.cause,
+        "stdout": body.add(result.stdout_bytes),
+        "stderr": body.add(result.stderr_bytes),
+        "displays": [_display_header(display, body) for display in result.displays],
+        "artifacts": [asdict(artifact) for artifact in result.artifacts],
+        "denials": [asdict(denial) for denial in result.denials],
+        "compilation": _result_header(result.compilation, body) if result.compilation else None,
+    }
+
+
+def unpack_result(header: Header, body: bytes) -> RunResult:
+    """FrameError if it is none."""
+    try:
+        return _result(header, body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FrameError(f"a result that is not complete: {error}") from error
+
+
+def _result(header: Header, body: bytes) -> RunResult:
+    compilation = header["compilation"]
+    return RunResult(
+        status=Status(header["status"]),
+        cause=Cause(header["cause"]),
+        stdout_bytes=_piece(header["stdout"], body),
+        stderr_bytes=_piece(header["stderr"], body),
+        displays=tuple(_display(each, body) for each in header["displays"]),
+        artifacts=tuple(Artifact(**each) for each in header["artifacts"]),
+        denials=tuple(Denial(**each) for each in header["denials"]),
+        compilation=_result(compilation, body) if compilation else None,
+        **{name: header[name] for name in _DIRECT},
+    )
+
+
+def pack_display(display: Display) -> tuple[Header, bytes]:
+    body = _Body()
+    return _display_header(display, body), body.content()
+
+
+def _display_header(display: Display, body: _Body) -> Header:
+    data = {
+        kind: {_BYTES: body.add(value)} if isinstance(value, bytes) else {"plain": value}
+        for kind, value in display.data.items()
+    }
+    return {"data": data, "metadata": dict(display.metadata)}
+
+
+def unpack_display(header: Header, body: bytes) -> Display:
+    try:
+        return _display(header, body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FrameError(f"a display that is not complete: {error}") from error
+
+
+def _display(header: Header, body: bytes) -> Display:
+    given = cast("Mapping[str, Mapping[str, Any]]", header["data"])
+    data = {kind: _piece(value[_BYTES], body) if _BYTES in value else value["plain"] for kind, value in given.items()}
+    return Display(data, header["metadata"])
+
+
+def _piece(place: list[int], body: bytes) -> bytes:
+    start, end = place
+    if not 0 <= start <= end <= len(body):
+        raise ValueError("a piece that is not there")
+    return body[start:end]
+
+
+def pack_entry(entry: FileEntry) -> Header:
+    return asdict(entry)
+
+
+def unpack_entry(header: Header) -> FileEntry:
+    try:
+        inode, changed = header["version"]
+        return FileEntry(**{**header, "kind": FileKind(header["kind"]), "version": (inode, changed)})
+    except (KeyError, TypeError, ValueError) as error:
+        raise FrameError(f"an entry that is not complete: {error}") from error
+
+
+def pack_transfer(transfer: Transfer) -> Header:
+    return asdict(transfer)
+
+
+def unpack_transfer(header: Header) -> Transfer:
+    try:
+        skipped = tuple(Skipped(**each) for each in header["skipped"])
+        return Transfer(header["files"], header["bytes"], skipped, header["skipped_count"])
+    except (KeyError, TypeError) as error:
+        raise FrameError(f"a transfer that is not complete: {error}") from error
