@@ -1,0 +1,50 @@
+"""What the server needs of a database, whichever it is: transactions, each on behalf of one tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+Value = str | int | float | bytes | None
+Row = Mapping[str, Value]
+
+EVERYTHING = "*"
+"""In the place of a tenant: for the server's own work, never for a request of a tenant's."""
+
+
+class StorageError(Exception):
+    """The database did not do what it was asked; nothing of the transaction has happened."""
+
+
+class DuplicateError(StorageError):
+    """There is such a row already."""
+
+
+class Transaction(Protocol):
+    """Statements have `?` for each value."""
+
+    async def execute(self, statement: str, *values: Value) -> int:
+        """How many rows it changed."""
+        ...
+
+    async def rows(self, statement: str, *values: Value) -> Sequence[Row]: ...
+
+    async def row(self, statement: str, *values: Value) -> Row | None:
+        """The first, if there is one."""
+        ...
+
+
+class Database(Protocol):
+    def transaction(self, tenant: str) -> AbstractAsyncContextManager[Transaction]:
+        """All of the block or nothing, one after another with others of the same tenant that write.
+
+        StorageError if the database is gone.
+        """
+        ...
+
+    async def prepare(self) -> None:
+        """Makes the tables, unless they are there."""
+        ...
+
+    async def close(self) -> None: ...

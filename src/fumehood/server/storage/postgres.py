@@ -1,0 +1,96 @@
+"""PostgreSQL: for several servers. The tables belong to one role, the server works as another, for which every row of
+another tenant than the transaction's does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from fumehood.server.storage import schema
+from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+_ROLE = "fumehood_server"
+_VISIBLE = f"tenant = current_setting('fumehood.tenant', true) OR current_setting('fumehood.tenant', true) = '{EVERYTHING}'"
+
+
+class PostgresDatabase:
+    def __init__(self, url: str, *, connections: int = 8) -> None:
+        from psycopg.rows import dict_row
+        from psycopg_pool import AsyncConnectionPool
+
+        self._pool = AsyncConnectionPool(
+            url, min_size=1, max_size=connections, open=False, kwargs={"row_factory": dict_row}
+        )
+
+    async def prepare(self) -> None:
+        await self._pool.open(wait=True, timeout=30)
+        async with self._connection() as connection, connection.transaction():
+            # One server at a time makes the tables.
+            await connection.execute("SELECT pg_advisory_xact_lock(7035221)")
+            for statement in (*schema.statements(), *_separation()):
+                await connection.execute(statement)
+
+    @asynccontextmanager
+    async def transaction(self, tenant: str) -> AsyncIterator[_PostgresTransaction]:
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute(f"SET LOCAL ROLE {_ROLE}")
+            await connection.execute("SELECT set_config('fumehood.tenant', %s, true)", (tenant,))
+            # Counting and inserting is one step for a tenant, whatever server does it.
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (tenant,))
+            yield _PostgresTransaction(connection)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        from psycopg import Error
+        from psycopg.errors import UniqueViolation
+        from psycopg_pool import PoolTimeout
+
+        try:
+            async with self._pool.connection(timeout=5) as connection:
+                yield connection
+        except UniqueViolation as error:
+            raise DuplicateError(str(error)) from error
+        except (Error, PoolTimeout) as error:
+            raise StorageError(f"the database failed: {error}") from error
+
+
+def _separation() -> list[str]:
+    """Row-level security, which a table's owner is free of: hence the second role."""
+    made = [
+        f"DO $$ BEGIN CREATE ROLE {_ROLE} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+        f"GRANT {_ROLE} TO CURRENT_USER",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {_ROLE}",
+    ]
+    for table in schema.OF_TENANTS:
+        made += [
+            f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+            f"DROP POLICY IF EXISTS of_tenant ON {table}",
+            f"CREATE POLICY of_tenant ON {table} TO {_ROLE} USING ({_VISIBLE}) WITH CHECK ({_VISIBLE})",
+        ]
+    return made
+
+
+class _PostgresTransaction:
+    def __init__(self, connection: AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def execute(self, statement: str, *values: Value) -> int:
+        return (await self._connection.execute(_own_marks(statement), values)).rowcount
+
+    async def rows(self, statement: str, *values: Value) -> Sequence[Row]:
+        return await (await self._connection.execute(_own_marks(statement), values)).fetchall()
+
+    async def row(self, statement: str, *values: Value) -> Row | None:
+        return await (await self._connection.execute(_own_marks(statement), values)).fetchone()
+
+
+def _own_marks(statement: str) -> Any:
+    return statement.replace("%", "%%").replace("?", "%s")

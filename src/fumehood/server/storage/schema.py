@@ -1,0 +1,57 @@
+"""The tables. Times are seconds since 1970, durations seconds, sizes bytes; JSON is text."""
+
+from __future__ import annotations
+
+VERSION = 1
+
+TABLES: dict[str, str] = {
+    "tenants": "tenant TEXT PRIMARY KEY, created DOUBLE PRECISION NOT NULL",
+    "keys": (
+        "tenant TEXT NOT NULL, id TEXT NOT NULL, sha256 TEXT NOT NULL, name TEXT NOT NULL, scopes TEXT NOT NULL, "
+        "networks TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION, "
+        "revoked DOUBLE PRECISION, PRIMARY KEY (tenant, id)"
+    ),
+    "policies": (
+        "tenant TEXT NOT NULL, name TEXT NOT NULL, version BIGINT NOT NULL, text TEXT NOT NULL, digest TEXT NOT NULL, "
+        "author TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, name, version)"
+    ),
+    "quotas": (
+        "tenant TEXT NOT NULL, name TEXT NOT NULL, value DOUBLE PRECISION NOT NULL, author TEXT NOT NULL, "
+        "PRIMARY KEY (tenant, name)"
+    ),
+    "sandboxes": (
+        "tenant TEXT NOT NULL, id TEXT NOT NULL, instance TEXT NOT NULL, policy TEXT NOT NULL, "
+        "policy_digest TEXT NOT NULL, principal TEXT NOT NULL, token_sha256 TEXT NOT NULL, metadata TEXT NOT NULL, "
+        "opened DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, cause TEXT, "
+        "PRIMARY KEY (tenant, id)"
+    ),
+    "runs": (
+        "tenant TEXT NOT NULL, id TEXT NOT NULL, sandbox TEXT NOT NULL, started DOUBLE PRECISION NOT NULL, "
+        "ended DOUBLE PRECISION, status TEXT, cause TEXT, PRIMARY KEY (tenant, id)"
+    ),
+    "usage": (
+        "tenant TEXT NOT NULL, minute BIGINT NOT NULL, name TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL, "
+        "PRIMARY KEY (tenant, minute, name)"
+    ),
+    "answers": (
+        "tenant TEXT NOT NULL, key TEXT NOT NULL, request_sha256 TEXT NOT NULL, status BIGINT NOT NULL, "
+        "body TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, key)"
+    ),
+    "secrets": "tenant TEXT NOT NULL, name TEXT NOT NULL, sealed TEXT NOT NULL, PRIMARY KEY (tenant, name)",
+    "instances": (
+        "instance TEXT PRIMARY KEY, started DOUBLE PRECISION NOT NULL, seen DOUBLE PRECISION NOT NULL, "
+        "ended DOUBLE PRECISION"
+    ),
+}
+INDEXES = (
+    "CREATE UNIQUE INDEX IF NOT EXISTS keys_by_id ON keys (id)",
+    "CREATE INDEX IF NOT EXISTS sandboxes_open ON sandboxes (tenant) WHERE ended IS NULL",
+    "CREATE INDEX IF NOT EXISTS sandboxes_of_instances ON sandboxes (instance) WHERE ended IS NULL",
+    "CREATE INDEX IF NOT EXISTS runs_of_sandboxes ON runs (tenant, sandbox)",
+)
+OF_TENANTS = tuple(name for name in TABLES if name != "instances")
+"""Tables whose rows belong to one tenant each."""
+
+
+def statements() -> list[str]:
+    return [*(f"CREATE TABLE IF NOT EXISTS {name} ({columns})" for name, columns in TABLES.items()), *INDEXES]

@@ -1,0 +1,100 @@
+"""SQLite: one file, one server process. Statements run in one thread, so that the event loop never waits for a disk."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from fumehood.server.storage import schema
+from fumehood.server.storage.database import DuplicateError, Row, StorageError, Value
+
+T = TypeVar("T")
+
+
+class SqliteDatabase:
+    """Holds a lock as long as it is open: a second server with the same file would count quotas by itself."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _locked(path)
+        self._thread = ThreadPoolExecutor(1, "fumehood-storage")
+        self._turn = asyncio.Lock()
+        self._connection = self._thread.submit(_connect, path).result()
+
+    async def prepare(self) -> None:
+        async with self.transaction("*") as transaction:
+            for statement in schema.statements():
+                await transaction.execute(statement)
+
+    @asynccontextmanager
+    async def transaction(self, tenant: str) -> AsyncIterator[_SqliteTransaction]:
+        async with self._turn:
+            await self._do(partial(self._connection.execute, "BEGIN IMMEDIATE"))
+            try:
+                yield _SqliteTransaction(self)
+            except BaseException:
+                await asyncio.shield(self._do(partial(self._connection.execute, "ROLLBACK")))
+                raise
+            await self._do(partial(self._connection.execute, "COMMIT"))
+
+    async def close(self) -> None:
+        await self._do(self._connection.close)
+        self._thread.shutdown()
+        os.close(self._lock)
+
+    async def run(self, statement: str, values: Sequence[Value]) -> tuple[list[Row], int]:
+        return await self._do(partial(self._run, statement, values))
+
+    def _run(self, statement: str, values: Sequence[Value]) -> tuple[list[Row], int]:
+        cursor = self._connection.execute(statement, values)
+        return [dict(row) for row in cursor.fetchall()], cursor.rowcount
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.IntegrityError as error:
+            raise DuplicateError(str(error)) from error
+        except sqlite3.Error as error:
+            raise StorageError(f"the database failed: {error}") from error
+
+
+class _SqliteTransaction:
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def execute(self, statement: str, *values: Value) -> int:
+        return (await self._database.run(statement, values))[1]
+
+    async def rows(self, statement: str, *values: Value) -> Sequence[Row]:
+        return (await self._database.run(statement, values))[0]
+
+    async def row(self, statement: str, *values: Value) -> Row | None:
+        found = await self.rows(statement, *values)
+        return found[0] if found else None
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise StorageError(f"another server uses {path}; several servers need PostgreSQL") from None
+    return lock
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    os.chmod(path, 0o600)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "busy_timeout = 5000"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection

@@ -1,0 +1,1 @@
+"""What belongs to a tenant: its policies, its quotas, what it has used, its secrets."""
