@@ -1,0 +1,112 @@
+"""The rows of sandboxes: a sandbox is admitted, lives, and has one end, which is kept for a day."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+
+from fumehood.frozen import frozen
+from fumehood.server.storage.database import EVERYTHING, Database, Row, Transaction
+from fumehood.server.tenants.quotas import Limits, Quota, QuotaExceededError, read_limits
+from fumehood.server.tenants.usage import add_usage, start_of_day, used_since
+
+KEPT_SECONDS = 86400
+_OPENINGS = "openings"
+_MINUTE_SECONDS = 60
+
+
+@frozen
+class SandboxRecord:
+    id: str
+    policy: str
+    policy_digest: str
+    principal: str
+    metadata: Mapping[str, str]
+    opened: float
+    expires: float
+    ended: float | None
+    cause: str | None
+    """Why it has ended: closed, expired, idle, lost, drained."""
+
+
+async def admit(database: Database, tenant: str, instance: str, record: SandboxRecord, token: str) -> Limits:
+    """Counts, compares and inserts in one step. QuotaExceededError if the tenant has no room for another."""
+    async with database.transaction(tenant) as transaction:
+        limits = await read_limits(transaction, tenant)
+        await _check(transaction, tenant, limits, record.opened)
+        await transaction.execute(
+            "INSERT INTO sandboxes (tenant, id, instance, policy, policy_digest, principal, token_sha256, metadata, "
+            "opened, expires) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            *(tenant, record.id, instance, record.policy, record.policy_digest, record.principal, digest(token)),
+            *(json.dumps(dict(record.metadata)), record.opened, record.expires),
+        )
+        await add_usage(transaction, tenant, record.opened, **{_OPENINGS: 1})
+    return limits
+
+
+async def _check(transaction: Transaction, tenant: str, limits: Limits, now: float) -> None:
+    row = await transaction.row("SELECT COUNT(*) AS n FROM sandboxes WHERE tenant = ? AND ended IS NULL", tenant)
+    is_open = float(row["n"] or 0) if row else 0.0
+    if is_open >= limits[Quota.SANDBOXES].value:
+        raise QuotaExceededError(Quota.SANDBOXES, limits[Quota.SANDBOXES], is_open)
+    minute = now - now % _MINUTE_SECONDS
+    lately = await used_since(transaction, tenant, _OPENINGS, minute)
+    if lately >= limits[Quota.OPENINGS].value:
+        raise QuotaExceededError(Quota.OPENINGS, limits[Quota.OPENINGS], lately, minute + _MINUTE_SECONDS)
+    spent = await used_since(transaction, tenant, "cpu_seconds", start_of_day(now))
+    if spent >= limits[Quota.CPU].value:
+        raise QuotaExceededError(Quota.CPU, limits[Quota.CPU], spent, start_of_day(now) + 86400)
+
+
+async def end(database: Database, tenant: str, identifier: str, cause: str) -> bool:
+    """The first end counts; False if it had one."""
+    async with database.transaction(tenant) as transaction:
+        statement = "UPDATE sandboxes SET ended = ?, cause = ? WHERE tenant = ? AND id = ? AND ended IS NULL"
+        return bool(await transaction.execute(statement, time.time(), cause, tenant, identifier))
+
+
+async def find(database: Database, tenant: str, identifier: str) -> SandboxRecord | None:
+    async with database.transaction(tenant) as transaction:
+        row = await transaction.row("SELECT * FROM sandboxes WHERE tenant = ? AND id = ?", tenant, identifier)
+    return _record(row) if row else None
+
+
+async def list_open(database: Database, tenant: str) -> list[SandboxRecord]:
+    async with database.transaction(tenant) as transaction:
+        rows = await transaction.rows(
+            "SELECT * FROM sandboxes WHERE tenant = ? AND ended IS NULL ORDER BY opened", tenant
+        )
+    return [_record(row) for row in rows]
+
+
+async def lose_all(database: Database, instance: str) -> int:
+    """What a server that is gone had open is lost with it."""
+    async with database.transaction(EVERYTHING) as transaction:
+        statement = "UPDATE sandboxes SET ended = ?, cause = 'lost' WHERE instance = ? AND ended IS NULL"
+        return await transaction.execute(statement, time.time(), instance)
+
+
+async def forget_ended(database: Database) -> int:
+    async with database.transaction(EVERYTHING) as transaction:
+        return await transaction.execute("DELETE FROM sandboxes WHERE ended < ?", time.time() - KEPT_SECONDS)
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _record(row: Row) -> SandboxRecord:
+    ended, cause = row["ended"], row["cause"]
+    return SandboxRecord(
+        str(row["id"]),
+        str(row["policy"]),
+        str(row["policy_digest"]),
+        str(row["principal"]),
+        json.loads(str(row["metadata"])),
+        float(row["opened"] or 0),
+        float(row["expires"] or 0),
+        None if ended is None else float(ended),
+        None if cause is None else str(cause),
+    )

@@ -1,0 +1,74 @@
+"""What a tenant may have and use. Each number is compared where it is counted, in one transaction or by the kernel."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fumehood.errors import FumehoodError, UsageError
+from fumehood.frozen import frozen
+from fumehood.policy.quantities import GIB
+from fumehood.server.storage.database import Database, Transaction
+
+_OF_THE_SERVER = "default"
+
+
+class Quota(StrEnum):
+    SANDBOXES = "sandboxes"
+    """Open at once."""
+    OPENINGS = "openings_per_minute"
+    RUNS = "runs"
+    """Under way at once."""
+    CPU = "cpu_seconds_per_day"
+    MEMORY = "memory"
+    """Bytes of all sandboxes of the tenant together; the kernel holds it."""
+    EGRESS = "egress_bytes_per_day"
+    REQUESTS = "requests_per_second"
+
+
+DEFAULTS: dict[Quota, float] = {
+    Quota.SANDBOXES: 20,
+    Quota.OPENINGS: 120,
+    Quota.RUNS: 20,
+    Quota.CPU: 4 * 3600,
+    Quota.MEMORY: 4 * GIB,
+    Quota.EGRESS: 1 * GIB,
+    Quota.REQUESTS: 50,
+}
+
+
+@frozen
+class Limit:
+    value: float
+    author: str
+    """Who set it, or `default`."""
+
+
+Limits = dict[Quota, Limit]
+
+
+class QuotaExceededError(FumehoodError):
+    """The tenant is at a limit. `resets` is when it has room again, as far as that is known."""
+
+    def __init__(self, quota: Quota, limit: Limit, used: float, resets: float | None = None) -> None:
+        super().__init__(
+            f"the quota {quota.value} is used up: {used:g} of {limit.value:g} (set by {limit.author}); "
+            "try again later, or ask who runs the server for more"
+        )
+        self.quota, self.limit, self.used, self.resets = quota, limit, used, resets
+
+
+async def read_limits(transaction: Transaction, tenant: str) -> Limits:
+    rows = await transaction.rows("SELECT name, value, author FROM quotas WHERE tenant = ?", tenant)
+    own = {str(row["name"]): Limit(float(row["value"] or 0), str(row["author"])) for row in rows}
+    return {quota: own.get(quota, Limit(value, _OF_THE_SERVER)) for quota, value in DEFAULTS.items()}
+
+
+async def set_limit(database: Database, tenant: str, quota: Quota, value: float, author: str) -> None:
+    if not value >= 0:
+        raise UsageError(f"{quota.value}: {value} is not a quota; give a number from 0")
+    async with database.transaction(tenant) as transaction:
+        await transaction.execute(
+            "INSERT INTO quotas (tenant, name, value, author) VALUES (?,?,?,?) "
+            "ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value, author = excluded.author",
+            *(tenant, quota.value, value, author),
+        )

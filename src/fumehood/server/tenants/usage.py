@@ -1,0 +1,31 @@
+"""What a tenant has used, in minutes: added up from what the records of its runs say."""
+
+from __future__ import annotations
+
+from fumehood.server.storage.database import Transaction
+
+_MINUTE_SECONDS = 60
+_DAY_SECONDS = 86400
+
+
+async def add_usage(transaction: Transaction, tenant: str, now: float, **amounts: float) -> None:
+    minute = int(now) // _MINUTE_SECONDS
+    for name, amount in amounts.items():
+        await transaction.execute(
+            "INSERT INTO usage (tenant, minute, name, amount) VALUES (?,?,?,?) "
+            "ON CONFLICT (tenant, minute, name) DO UPDATE SET amount = usage.amount + excluded.amount",
+            *(tenant, minute, name, amount),
+        )
+
+
+async def used_since(transaction: Transaction, tenant: str, name: str, moment: float) -> float:
+    row = await transaction.row(
+        "SELECT COALESCE(SUM(amount), 0) AS total FROM usage WHERE tenant = ? AND name = ? AND minute >= ?",
+        *(tenant, name, int(moment) // _MINUTE_SECONDS),
+    )
+    return float(row["total"] or 0) if row else 0.0
+
+
+def start_of_day(now: float) -> float:
+    """In universal time."""
+    return now - now % _DAY_SECONDS
