@@ -7,6 +7,7 @@ holds here: the policy, the gateway, the audit log, limits. A client that is gon
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from itertools import count
@@ -49,6 +50,11 @@ class SandboxService:
         self.sessions: dict[int, AsyncSession] = {}
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._last_call = time.monotonic()
+
+    def is_idle_for(self, seconds: float) -> bool:
+        """Whether no call is under way, and none has ended in this time."""
+        return not self._tasks and time.monotonic() - self._last_call >= seconds
 
     def number(self, table: dict[int, T], part: T) -> int:
         if len(table) >= _MOST_PARTS:
@@ -67,7 +73,11 @@ class SandboxService:
     def _begun(self, conversation: Conversation) -> None:
         task = asyncio.ensure_future(self._serve(conversation))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._last_call = time.monotonic()
 
     async def _serve(self, conversation: Conversation) -> None:
         call = asyncio.ensure_future(self._answer(conversation))

@@ -1,0 +1,118 @@
+"""All sandboxes that this server process has open, of all tenants."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+
+from fumehood.audit.trail import Trail
+from fumehood.errors import FumehoodError
+from fumehood.frozen import frozen
+from fumehood.policy import Policy
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.server.identity.principals import Principal
+from fumehood.server.sandboxes import records
+from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
+from fumehood.server.sandboxes.records import SandboxRecord
+from fumehood.server.storage.database import Database
+
+
+class NoSuchSandboxError(FumehoodError):
+    """The tenant has none with this id, and never had: the same words for every id."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such sandbox")
+
+
+class EndedError(FumehoodError):
+    """It was there, and has ended."""
+
+    def __init__(self, record: SandboxRecord) -> None:
+        super().__init__(f"the sandbox has ended: {record.cause}")
+        self.record = record
+
+
+class DrainingError(FumehoodError):
+    """The server is about to end and opens nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is about to end and opens no more sandboxes; try another one")
+
+
+@frozen
+class Opening:
+    policy_name: str
+    policy: Policy
+    times: Times
+    metadata: Mapping[str, str]
+    session: bool = False
+    keep_tmp: bool = False
+
+
+class Registry:
+    def __init__(self, database: Database, instance: str) -> None:
+        self._database, self.instance = database, instance
+        self._open: dict[tuple[str, str], OpenSandbox] = {}
+        self._is_draining = False
+
+    async def open(self, principal: Principal, opening: Opening, trail: Trail) -> tuple[OpenSandbox, str]:
+        """An open sandbox, and the token for those who come back to it."""
+        if self._is_draining:
+            raise DrainingError
+        identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
+        record = _record(identifier, principal, opening)
+        await records.admit(self._database, principal.tenant, self.instance, record, token)
+        box = AsyncSandbox(opening.policy, session=opening.session, keep_tmp=opening.keep_tmp, audit=trail)
+        opened = OpenSandbox(identifier, principal.tenant, token, box, opening.times, self._forget)
+        try:
+            await opened.open()
+        except BaseException:
+            await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
+            raise
+        self._open[principal.tenant, identifier] = opened
+        return opened, token
+
+    async def find(self, tenant: str, identifier: str) -> OpenSandbox:
+        if found := self._open.get((tenant, identifier)):
+            return found
+        record = await records.find(self._database, tenant, identifier)
+        if record is None:
+            raise NoSuchSandboxError
+        raise EndedError(record)
+
+    async def close(self, tenant: str, identifier: str) -> None:
+        """Works in every state; one that has ended stays as it ended."""
+        try:
+            opened = await self.find(tenant, identifier)
+        except EndedError:
+            return
+        await opened.close("closed")
+
+    async def drain(self, seconds: float) -> None:
+        """No more openings; what is open may go on for so long."""
+        self._is_draining = True
+        end = time.monotonic() + seconds
+        while self._open and time.monotonic() < end:
+            await asyncio.sleep(0.1)
+        await asyncio.gather(*(opened.close("drained") for opened in list(self._open.values())))
+
+    async def _forget(self, opened: OpenSandbox, cause: str) -> None:
+        self._open.pop((opened.tenant, opened.id), None)
+        await records.end(self._database, opened.tenant, opened.id, cause)
+
+
+def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxRecord:
+    now = time.time()
+    return SandboxRecord(
+        identifier,
+        opening.policy_name,
+        opening.policy.digest,
+        principal.name,
+        opening.metadata,
+        now,
+        now + opening.times.lifetime,
+        None,
+        None,
+    )
