@@ -1,0 +1,74 @@
+"""A WebSocket as a carrier, at the client's end."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+from fumehood.remote.carrier import CarrierLostError
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+_MAX_MESSAGE_BYTES = 512 * 1024
+_OPEN_SECONDS = 10
+_PING_SECONDS = 20
+
+
+class RefusedError(Exception):
+    """The server answered with a status instead of a WebSocket."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"the server answered {status}")
+        self.status, self.body = status, body
+
+
+class WebSocketCarrier:
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    async def send(self, data: bytes) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await self._socket.send(data)
+        except ConnectionClosed as error:
+            raise CarrierLostError(str(error)) from error
+
+    async def receive(self) -> bytes:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            data = await self._socket.recv(decode=False)
+        except ConnectionClosed as error:
+            raise CarrierLostError(str(error)) from error
+        return data
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+
+async def dial(url: str, key: str, context: ssl.SSLContext | None) -> WebSocketCarrier:
+    """CarrierLostError if the server cannot be reached now, RefusedError if it does not want this client."""
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import InvalidHandshake, InvalidStatus
+
+    address = url.replace("http", "ws", 1).rstrip("/") + "/v1/channel"
+    try:
+        socket = await connect(
+            address,
+            additional_headers={"Authorization": f"Bearer {key}"},
+            compression=None,
+            max_size=_MAX_MESSAGE_BYTES,
+            max_queue=16,
+            open_timeout=_OPEN_SECONDS,
+            ping_interval=_PING_SECONDS,
+            ping_timeout=_PING_SECONDS,
+            ssl=context,
+            proxy=None,
+        )
+    except InvalidStatus as error:
+        raise RefusedError(error.response.status_code, bytes(error.response.body or b"")) from error
+    except (OSError, TimeoutError, InvalidHandshake) as error:
+        raise CarrierLostError(f"{url} cannot be reached: {error}") from error
+    return WebSocketCarrier(socket)
