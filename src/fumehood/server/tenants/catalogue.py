@@ -1,0 +1,119 @@
+"""A tenant's policies, by name and version. A sandbox of the tenant has one of them, narrowed or as it is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+
+from fumehood.errors import DeniedError, PolicyError, UsageError
+from fumehood.frozen import frozen
+from fumehood.policy import Policy
+from fumehood.policy.decisions import run_tests
+from fumehood.server.storage.database import Database, Row, Transaction
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_NARROWED = frozenset({"timeout", "memory", "cpus", "disk", "processes", "output"})
+
+
+@frozen
+class CatalogueEntry:
+    name: str
+    version: int
+    text: str
+    digest: str
+    author: str
+    created: float
+
+
+class FailedTestsError(UsageError):
+    """A policy whose own tests fail is not accepted."""
+
+    def __init__(self, failures: Sequence[str]) -> None:
+        super().__init__("the tests of the policy fail:\n" + "\n".join(failures))
+        self.failures = list(failures)
+
+
+async def put_policy(database: Database, tenant: str, name: str, text: str, author: str) -> CatalogueEntry:
+    """A new version, unless it is what the newest one says already."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is not the name of a policy: small letters, digits, `.`, `_` and `-`, up to 63")
+    policy = read_tenant_policy(text, name)
+    failures = [str(result) for result in run_tests(policy) if not result.ok]
+    if failures:
+        raise FailedTestsError(failures)
+    async with database.transaction(tenant) as transaction:
+        newest = await _newest(transaction, tenant, name)
+        if newest is not None and newest.text == text:
+            return newest
+        version = 1 if newest is None else newest.version + 1
+        entry = CatalogueEntry(name, version, text, policy.digest, author, time.time())
+        await transaction.execute(
+            "INSERT INTO policies (tenant, name, version, text, digest, author, created) VALUES (?,?,?,?,?,?,?)",
+            *(tenant, name, version, text, policy.digest, author, entry.created),
+        )
+    return entry
+
+
+async def find_policy(database: Database, tenant: str, name: str) -> Policy | None:
+    async with database.transaction(tenant) as transaction:
+        entry = await _newest(transaction, tenant, name)
+    return None if entry is None else read_tenant_policy(entry.text, name)
+
+
+async def list_policies(database: Database, tenant: str) -> list[CatalogueEntry]:
+    """All versions, the newest of each name first."""
+    async with database.transaction(tenant) as transaction:
+        rows = await transaction.rows("SELECT * FROM policies WHERE tenant = ? ORDER BY name, version DESC", tenant)
+    return [_entry(row) for row in rows]
+
+
+def read_tenant_policy(text: str, name: str) -> Policy:
+    """PolicyError for what would reach beyond the tenant: files, engines and secrets of the server's host."""
+    policy = Policy.loads(text, name, "/nonexistent")
+    problems = [f"{name}: {key}: a policy of a tenant cannot have it: {why}" for key, why in _beyond(policy)]
+    if problems:
+        raise PolicyError(problems)
+    return policy
+
+
+def _beyond(policy: Policy) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if policy.filesystem.mounts:
+        found.append(("filesystem.mounts", "they are files of the server; upload what programs need"))
+    if policy.docker != type(policy.docker)():
+        found.append(("docker", "which engine a tenant has is configured by those who run the server"))
+    if any(secret.from_file is not None for secret in policy.secrets):
+        found.append(("secrets", "a file of the server; `from_env` names a secret of the tenant's"))
+    if policy.environment.requirements is not None:
+        found.append(("environment.requirements", "it is a file of the server; write `packages`"))
+    return found
+
+
+def narrow(policy: Policy, resources: Mapping[str, object], *, network: bool) -> Policy:
+    """Lower limits and no network, for one sandbox: nothing else can be said to be narrower in every case."""
+    if unknown := sorted(set(resources) - _NARROWED):
+        raise UsageError(f"{unknown[0]} cannot be narrowed; {', '.join(sorted(_NARROWED))} can")
+    narrowed = policy.override({"resources": dict(resources)}) if resources else policy
+    for name in resources:
+        if getattr(narrowed.resources, name) > getattr(policy.resources, name):
+            raise DeniedError(f"resources.{name} is more than the policy's; a sandbox can have less, not more")
+    return narrowed if network else narrowed.override({"network": {"allow": []}, "secrets": []})
+
+
+async def _newest(transaction: Transaction, tenant: str, name: str) -> CatalogueEntry | None:
+    row = await transaction.row(
+        "SELECT * FROM policies WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1", tenant, name
+    )
+    return _entry(row) if row else None
+
+
+def _entry(row: Row) -> CatalogueEntry:
+    return CatalogueEntry(
+        str(row["name"]),
+        int(row["version"] or 0),
+        str(row["text"]),
+        str(row["digest"]),
+        str(row["author"]),
+        float(row["created"] or 0),
+    )
