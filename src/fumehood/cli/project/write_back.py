@@ -18,6 +18,10 @@ from fumehood.host.folder_tree import FolderTree, Names, names_in
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Folders whose content tools execute without being asked, and files that Python executes instead of their sources.
 _NEVER = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules"})
+# What makes such a folder of one with any name: to git a folder with HEAD is a repository, whose `config` can name
+# programs; to Python one with pyvenv.cfg is an environment.
+_MARKS = ("HEAD", "pyvenv.cfg")
+_EXECUTED = "tools execute what lies there, so it is never written back"
 _CHANGED = "it has changed on the host since it was copied"
 _THERE = "it exists on the host, and was not copied into the sandbox"
 
@@ -42,11 +46,32 @@ class ConflictError(Exception):
 def reason_against(path: str, *, is_asked: bool) -> str | None:
     """Why a path is not written back, whatever the policy says; `is_asked` if a person sees it first."""
     names = path.lower().split("/")
-    if not _NEVER.isdisjoint(names) or is_compiled_python(path):
-        return "tools execute what lies there, so it is never written back"
-    if not is_asked and any(name.startswith(".") for name in names):
+    is_mark = names[-1] in map(str.lower, _MARKS) or names[-1].endswith(".pth")
+    if is_mark or not _NEVER.isdisjoint(names) or is_compiled_python(path):
+        return _EXECUTED
+    if is_asked:
+        return None
+    if any(name.startswith(".") for name in names):
         return "tools read hidden files unasked, so --yes does not write them; without --yes you are asked"
+    if names[-1].endswith(".so"):
+        return "Python imports it in place of a source, so --yes does not write it; without --yes you are asked"
     return None
+
+
+class ExecutedFolders:
+    """Folders of the host that are repositories or environments, whatever they are called."""
+
+    def __init__(self, tree: FolderTree) -> None:
+        self._tree, self._known = tree, dict[Names, bool]()
+
+    def reason_against(self, path: str) -> str | None:
+        names = names_in(path)
+        return _EXECUTED if any(self._is_marked(names[:count]) for count in range(len(names))) else None
+
+    def _is_marked(self, folder: Names) -> bool:
+        if folder not in self._known:
+            self._known[folder] = any(self._tree.look_at((*folder, mark)) for mark in _MARKS)
+        return self._known[folder]
 
 
 def is_compiled_python(path: str) -> bool:
