@@ -79,28 +79,31 @@ def is_compiled_python(path: str) -> bool:
     return "__pycache__" in path.lower().split("/") or path.lower().endswith(".pyc")
 
 
-def current(tree: FolderTree, path: str) -> bytes | None:
-    """What the host has there now; None if nothing. ConflictError for anything but a file."""
-    place = names_in(path)
+def check(tree: FolderTree, change: FileChange) -> bytes | None:
+    """The content that would be replaced. ConflictError if it is not what went into the sandbox.
+
+    What did not go in is not read: the program chose the name, and the file may be larger than our memory.
+    """
+    place = names_in(change.path)
     details = tree.look_at(place)
-    if details is None:
-        return None
-    if not stat.S_ISREG(details.st_mode):
+    if details is not None and not stat.S_ISREG(details.st_mode):
         raise ConflictError("on the host it is not a file")
+    if change.before is None:
+        if details is not None:
+            raise ConflictError(_THERE)
+        return None
+    content = None if details is None else _content(tree, place)
+    if content is None or hashlib.sha256(content).hexdigest() != change.before:
+        raise ConflictError(_CHANGED)
+    return content
+
+
+def _content(tree: FolderTree, place: Names) -> bytes:
     try:
         with open(tree.open_file(place), "rb") as stream:
             return stream.read()
     except OSError as error:
         raise ConflictError(f"on the host it cannot be read: {error.strerror or error}") from error
-
-
-def check(tree: FolderTree, change: FileChange) -> bytes | None:
-    """The content that would be replaced. ConflictError if it is not what went into the sandbox."""
-    content = current(tree, change.path)
-    digest = None if content is None else hashlib.sha256(content).hexdigest()
-    if digest != change.before:
-        raise ConflictError(_THERE if change.before is None else _CHANGED)
-    return content
 
 
 def write(tree: FolderTree, change: FileChange) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.cli.project.write_back import ConflictError, ExecutedFolders, FileChange, reason_against, write
+from fumehood.cli.project.write_back import ConflictError, ExecutedFolders, FileChange, check, reason_against, write
 from fumehood.host.folder_tree import FolderTree
 
 
@@ -65,6 +65,13 @@ def test_a_file_that_was_not_copied_in_is_not_replaced(folder: Path, tree: Folde
     with pytest.raises(ConflictError, match="exists on the host, and was not copied"):
         write(tree, FileChange("a.txt", None, b"new"))
     assert (folder / "a.txt").read_bytes() == b"old"
+
+
+def test_a_file_that_was_not_copied_in_is_not_even_read(folder: Path, tree: FolderTree) -> None:
+    """It may be larger than memory, and the program chose its name."""
+    os.truncate(folder / "a.txt", 1 << 40)
+    with pytest.raises(ConflictError, match="exists on the host, and was not copied"):
+        check(tree, FileChange("a.txt", None, b"new"))
 
 
 @pytest.mark.parametrize("content", [b"new", None])
