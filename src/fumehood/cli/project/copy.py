@@ -98,9 +98,10 @@ class ProjectCopy:
                 refused[path] = reason or _NOT_NAMED
         written = {path: size for path, size in sorted(changes.written.items()) if path not in refused}
         self._check_amount(written, [path for path in changes.deleted if path not in refused])
+        # No more than was counted: threads of a session go on, and may let a file grow meanwhile.
         taken = [
-            FileChange(path, self._copy.digests.get(path), await box.files.read(path, max_bytes=_MOST_BYTES_BACK))
-            for path in written
+            FileChange(path, self._copy.digests.get(path), await box.files.read(path, max_bytes=max(size, 1)))
+            for path, size in written.items()
         ]
         taken += [FileChange(path, self._copy.digests[path], None) for path in changes.deleted if path not in refused]
         told = {path: reason for path, reason in sorted(refused.items()) if not is_compiled_python(path)}
