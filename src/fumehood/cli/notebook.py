@@ -7,6 +7,7 @@ executed, bounded, and never marked as trusted.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import os
 import re
@@ -38,6 +39,8 @@ _MEDIA_TYPES = frozenset(
 _ERROR_LINE = re.compile(r"([A-Za-z_][\w.]{0,99})(?:: (.*))?")
 _CUT = "(more output was left out: it is larger than a notebook may be)\n"
 
+_STREAMS = ("stdout", "stderr")
+
 _Object = dict[str, Any]
 
 
@@ -47,6 +50,9 @@ class Notebook:
     cells: list[_Object]
     """The code cells, which are parts of `content`."""
     _left: int = field(default=_MOST_OUTPUT_BYTES)
+    _decoders: dict[str, codecs.IncrementalDecoder] = field(
+        default_factory=lambda: {name: codecs.getincrementaldecoder("utf-8")("replace") for name in _STREAMS}
+    )
 
     def source_of(self, cell: _Object) -> str:
         source = cell.get("source", "")
@@ -57,9 +63,10 @@ class Notebook:
         """All of it, as one text."""
         return "\n\n".join(map(self.source_of, self.cells)).encode("utf-8", "surrogatepass")
 
-    def add_text(self, cell: _Object, name: str, data: bytes) -> None:
-        outputs, text = cell["outputs"], data.decode("utf-8", "replace")
-        if not self._pay(cell, len(data)):
+    def add_text(self, cell: _Object, name: str, data: bytes, *, is_last: bool = False) -> None:
+        """A character may come in two pieces."""
+        outputs, text = cell["outputs"], self._decoders[name].decode(data, is_last)
+        if not self._pay(cell, len(data)) or not text:
             return
         if outputs and outputs[-1].get("output_type") == "stream" and outputs[-1]["name"] == name:
             outputs[-1]["text"] += text
@@ -194,6 +201,8 @@ async def _run_cell(
         async for event in events:
             match event:
                 case Finished(result):
+                    for name in _STREAMS:
+                        notebook.add_text(cell, name, b"", is_last=True)
                     return result
                 case Stdout(data):
                     notebook.add_text(cell, "stdout", data)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.cli.project.write_back import ConflictError, FileChange, reason_against, write
+from fumehood.cli.project.write_back import ConflictError, ExecutedFolders, FileChange, check, reason_against, write
 from fumehood.host.folder_tree import FolderTree
 
 
@@ -67,6 +67,13 @@ def test_a_file_that_was_not_copied_in_is_not_replaced(folder: Path, tree: Folde
     assert (folder / "a.txt").read_bytes() == b"old"
 
 
+def test_a_file_that_was_not_copied_in_is_not_even_read(folder: Path, tree: FolderTree) -> None:
+    """It may be larger than memory, and the program chose its name."""
+    os.truncate(folder / "a.txt", 1 << 40)
+    with pytest.raises(ConflictError, match="exists on the host, and was not copied"):
+        check(tree, FileChange("a.txt", None, b"new"))
+
+
 @pytest.mark.parametrize("content", [b"new", None])
 @pytest.mark.parametrize("before", [sha256(b"old"), None])
 @pytest.mark.parametrize("path", ["link", "folder/a.txt", "folder/new.txt"])
@@ -97,14 +104,34 @@ def test_a_folder_is_not_replaced_by_a_file(folder: Path, tree: FolderTree) -> N
         write(tree, FileChange("a.txt/b", None, b"new"))
 
 
+@pytest.mark.parametrize("is_asked", [True, False])
 @pytest.mark.parametrize(
-    "path", [".git/hooks/x", "a/.GIT/config", ".venv/bin/python", "node_modules/x.js", "a/__pycache__/x", "x.PYC"]
+    "path",
+    [
+        *(".git/hooks/x", "a/.GIT/config", ".venv/bin/python", "node_modules/x.js", "a/__pycache__/x", "x.PYC"),
+        *("docs/HEAD", "env/pyvenv.cfg", "env/lib/python3.13/site-packages/x.pth"),
+    ],
 )
-def test_what_tools_execute_is_never_written_back(path: str) -> None:
-    assert reason_against(path) is not None
+def test_what_tools_execute_is_never_written_back(path: str, is_asked: bool) -> None:
+    assert reason_against(path, is_asked=is_asked) is not None
 
 
 def test_names_that_only_look_like_it_are_written() -> None:
-    assert [reason_against(path) for path in (".gitignore", "x.git/a", "venvs/a", "a/pycache", ".github/x")] == [
-        None
-    ] * 5
+    names = ("x.git/a", "venvs/a", "a/pycache", "docs/HEADER", "head/a", "config")
+    assert [reason_against(path, is_asked=False) for path in names] == [None] * len(names)
+
+
+@pytest.mark.parametrize("path", [".gitignore", ".github/x", "helper.so", "a/helper.abi3.so"])
+def test_what_tools_use_unasked_is_written_only_after_a_question(path: str) -> None:
+    assert reason_against(path, is_asked=True) is None
+    assert reason_against(path, is_asked=False) is not None
+
+
+@pytest.mark.parametrize("mark", ["HEAD", "pyvenv.cfg"])
+def test_a_repository_or_environment_is_known_by_what_is_in_it(mark: str, folder: Path, tree: FolderTree) -> None:
+    (folder / "fixture" / "sub").mkdir(parents=True)
+    (folder / "fixture" / mark).touch()
+    executed = ExecutedFolders(tree)
+    assert executed.reason_against("fixture/config") is not None
+    assert executed.reason_against("fixture/sub/new/x") is not None
+    assert [executed.reason_against(path) for path in ("a.txt", "fixture", "other/config")] == [None] * 3
