@@ -57,7 +57,7 @@ class Cell:
 
     def serve(self) -> NoReturn:
         self._open()
-        self._refill()
+        self._refill(least=1)
         failure = self._standbys[0].wait_ready()
         if failure:
             # A cell whose runs cannot start is not ready; better to report that now than at the first run.
@@ -266,9 +266,9 @@ class Cell:
             self._tmps.add(identifier)
         return {**folders, TMP: rootfs.tmp_place(identifier)}
 
-    def _refill(self) -> None:
+    def _refill(self, least: int = 0) -> None:
         starting = sum(not run.is_ready for run in self._standbys)
-        wanted = self._spec["standbys"] + len(self._waiting)
+        wanted = max(least, self._spec["standbys"] + len(self._waiting))
         while len(self._standbys) < wanted and starting < _MAX_STARTING:
             try:
                 with step("starting a run's processes"):
