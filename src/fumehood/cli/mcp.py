@@ -16,6 +16,7 @@ import anyio
 from fumehood.backends.selection import select_backend
 from fumehood.cli import overrides, policy_choice
 from fumehood.cli.arguments import Parser
+from fumehood.cli.commands import UncollectedImports
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.output import say
 from fumehood.errors import UsageError
@@ -81,7 +82,8 @@ def execute(arguments: list[str]) -> int:
 
 
 def _serve(chosen: Arguments, policy: Policy, idle_seconds: float) -> int:
-    from fumehood.integrations.mcp import ServerSettings, serve_http, serve_stdio
+    with UncollectedImports():
+        from fumehood.integrations.mcp import ServerSettings, serve_http, serve_stdio
 
     settings = ServerSettings(
         policy,

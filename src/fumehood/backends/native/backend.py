@@ -44,6 +44,7 @@ class NativeBackend:
         """In a thread, while the caller imports what opens a sandbox; `open` waits for the cell.
 
         Only where the cell depends on the policy alone. What fails here is tried again by `open`, and raised there.
+        The cell is for a command with one run, and keeps none on standby after that.
         """
         if policy.environment.has_packages or policy.network.allow or policy.filesystem.mounts:
             return
@@ -54,7 +55,7 @@ class NativeBackend:
         with suppress(FumehoodError, OSError):
             self._decide(policy)
             key, build_spec = self._cell_of(policy, None, ())
-            self._pool.acquire(key, self._facts, build_spec)
+            self._pool.acquire(key, self._facts, lambda: {**build_spec(), "standbys": 0})
 
     def _cell_of(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...]

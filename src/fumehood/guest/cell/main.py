@@ -19,14 +19,14 @@ from typing import Any, NoReturn
 from ..contract import wire
 from ..contract.cell_spec import CellSpec
 from ..contract.limits import NO_CORE_DUMP, PRESTART_SECONDS, UID_RANGE
-from ..contract.preload import ASK_THE_MACHINE, USUAL_MODULES
+from ..contract.preload import ASK_NOTHING, ASK_THE_MACHINE, USUAL_MODULES
 from ..isolation import kernel, rootfs
 from ..isolation.steps import StepError, step
 from ..isolation.users import map_own_user, user_namespace
 from ..program import start
 from ..program.fork_hooks import ForkHooks
 from .machine_code import WAITER, executable
-from .service import Cell
+from .service import Cell, cell_filter
 
 # No cgroup namespace: from inside of one, the cell could not move runs into the groups beside its own.
 _NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
@@ -66,6 +66,10 @@ def _import_ahead() -> None:
     for name in USUAL_MODULES:
         if name not in ASK_THE_MACHINE:
             start.import_module(name)
+    for name in ASK_NOTHING:
+        with suppress(start.PreloadError):
+            start.import_module(name)
+    cell_filter(executes_files_only=False)
     gc.collect()
     gc.freeze()
 

@@ -11,6 +11,7 @@ import select
 import socket
 import time
 from contextlib import suppress
+from functools import cache
 from typing import NoReturn
 
 from ..contract import wire
@@ -56,7 +57,7 @@ class Cell:
 
     def serve(self) -> NoReturn:
         self._open()
-        self._refill()
+        self._refill(least=1)
         failure = self._standbys[0].wait_ready()
         if failure:
             # A cell whose runs cannot start is not ready; better to report that now than at the first run.
@@ -93,8 +94,7 @@ class Cell:
         """Once, for the cell and all its runs: to compile one for every run costs time, and memory of the host."""
         executes_files_only = self._spec["executables"] is not None
         with step("installing the system call filter"):
-            program = build_filter(os.uname().machine, executes_files_only=executes_files_only, is_gated=True)
-            install_filter(program, gate)
+            install_filter(cell_filter(executes_files_only=executes_files_only), gate)
 
     def _turn(self) -> None:
         events = self._poll.poll(self._patience_ms())
@@ -266,9 +266,9 @@ class Cell:
             self._tmps.add(identifier)
         return {**folders, TMP: rootfs.tmp_place(identifier)}
 
-    def _refill(self) -> None:
+    def _refill(self, least: int = 0) -> None:
         starting = sum(not run.is_ready for run in self._standbys)
-        wanted = self._spec["standbys"] + len(self._waiting)
+        wanted = max(least, self._spec["standbys"] + len(self._waiting))
         while len(self._standbys) < wanted and starting < _MAX_STARTING:
             try:
                 with step("starting a run's processes"):
@@ -289,6 +289,12 @@ class Cell:
     def _forget(self, descriptor: int) -> None:
         del self._by_descriptor[descriptor]
         self._poll.unregister(descriptor)
+
+
+@cache
+def cell_filter(*, executes_files_only: bool) -> bytes:
+    """The filter before the cell's secret is in it: made ahead, because the usual one depends on no policy."""
+    return build_filter(os.uname().machine, executes_files_only=executes_files_only, is_gated=True)
 
 
 def _refuse(descriptors: list[int], failure: StepError) -> None:
