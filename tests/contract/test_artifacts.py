@@ -10,6 +10,8 @@ import sampling
 
 from fumehood import Cause, Sandbox, Status
 
+pytestmark = pytest.mark.one_container
+
 OpenBox = Callable[..., Sandbox]
 
 
