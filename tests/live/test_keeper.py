@@ -286,7 +286,8 @@ def test_ctrl_z_stops_the_run_and_it_goes_on_when_the_client_does(keeper: int) -
     def state(process: int) -> str:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
-    with open_hood("run", "-c", "print('up', flush=True); print(input())") as process:
+    # A group of its own: the kernel stops none whose parents are all of another session, as ours may be.
+    with open_hood("run", "-c", "print('up', flush=True); print(input())", process_group=0) as process:
         wait_for_line(process.stdout, b"up\n")
         process.send_signal(signal.SIGTSTP)
         wait_until(lambda: state(process.pid) == "T", 30, "the client has stopped")
