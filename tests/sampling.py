@@ -3,7 +3,8 @@
 The native backend runs with all of them. Elsewhere most parameters repeat a mechanism that the first has shown already.
 On containers, and in the second run as an ordinary user (PARAMETERS=first), a test runs with the first of its
 parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all, for tests in
-which each parameter meets another mechanism. PARAMETERS=all (`make test-all`) leaves nothing out.
+which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host does, with the
+same code for docker and gVisor: they run on docker. PARAMETERS=all (`make test-all`) leaves nothing out.
 
 Tests that try many times, at random or against a clock, try fewer times than `make test-all` (`amount`).
 """
@@ -37,7 +38,8 @@ def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str
     dropped: list[pytest.Item] = []
     for item in items:
         is_sampled = extent != "all" and (extent == "first" or _repeats(item, on_native)) and not _keeps_all(item)
-        (dropped if is_sampled and _kind(item) in seen else kept).append(item)
+        is_repeated = _is_of_host(item) and extent != "all"
+        (dropped if is_repeated or (is_sampled and _kind(item) in seen) else kept).append(item)
         seen.add(_kind(item))
     config.hook.pytest_deselected(items=dropped)
     items[:] = kept
@@ -58,6 +60,10 @@ def _repeats(item: pytest.Item, on_native: set[str]) -> bool:
 
 def _keeps_all(item: pytest.Item) -> bool:
     return differences.backend_of(item) != "gvisor" and item.get_closest_marker("every_parameter") is not None
+
+
+def _is_of_host(item: pytest.Item) -> bool:
+    return differences.backend_of(item) == "gvisor" and item.get_closest_marker("one_container") is not None
 
 
 def _kind(item: pytest.Item) -> tuple[object, ...]:

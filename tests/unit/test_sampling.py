@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_one_that_differs_runs_beside_one_that_does_not(extent: Callable[[str], 
 def test_what_containers_alone_have_runs_there_with_all_parameters(extent: Callable[[str], None]) -> None:
     extent("")
     assert ran([item("test_x", "docker", word) for word in WORDS]) == ["docker a", "docker b", "docker c"]
+
+
+@pytest.mark.parametrize(("text", "kept"), [("", 4), ("all", 9)])
+def test_what_the_host_does_runs_on_one_kind_of_container(extent: Callable[[str], None], text: str, kept: int) -> None:
+    extent(text)
+    assert len(ran(everywhere("one_container"))) == kept
+
+
+def test_every_attack_runs_on_every_backend() -> None:
+    attacks = (Path(__file__).parents[1] / "escape").glob("test_*.py")
+    assert [path.name for path in attacks if "one_container" in path.read_text()] == []
 
 
 def test_what_is_tried_many_times_is_tried_less_often(extent: Callable[[str], None]) -> None:
