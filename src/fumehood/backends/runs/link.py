@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Protocol
 
@@ -52,6 +53,10 @@ class GuestLink(Protocol):
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         """Changes the ports of the listeners of running programs."""
+        ...
+
+    async def connect(self, port: int) -> socket.socket:
+        """A connection to a port of the sandbox's loopback; ConnectionError if no program listens there."""
         ...
 
     async def is_lost(self, overdue_seconds: float) -> bool:
