@@ -92,7 +92,7 @@ class Access:
         given = values_of(headers, TOKEN_HEADER.lower())
         if has_cookie:
             given += [value for name, value in _cookies(headers) if name == TOKEN_NAME]
-        return any([self._is_token(each) for each in given])
+        return any(map(self._is_token, given))
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("latin-1", "replace"), self._token.encode())

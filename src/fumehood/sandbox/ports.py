@@ -63,7 +63,8 @@ class AsyncExposedPort:
     async def wait_ready(self, timeout: Seconds = 30) -> None:
         """Until a program listens on the port; TimeoutError if none does in time."""
         with anyio.fail_after(read_seconds(timeout, "timeout")):
-            while not await self._is_ready():
+            # The kernel reports it to no process outside, so there is nothing to wait for but the next look.
+            while not await self._is_ready():  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_SECONDS)
 
     async def _is_ready(self) -> bool:

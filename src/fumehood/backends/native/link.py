@@ -15,7 +15,7 @@ from fumehood.backends.interface import EgressEndpoint
 from fumehood.backends.native.cells import CellPool, CellProcess
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.runs.descriptors import RunDescriptors
-from fumehood.backends.runs.link import GuestBusyError, GuestGoneError
+from fumehood.backends.runs.link import GuestBusyError, GuestGoneError, receive_socket
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
 
@@ -72,13 +72,7 @@ class CellLink:
         with ours:
             with theirs:
                 await self._send_patiently({"do": "reach", "workspace": self._workspace, "version": version}, theirs)
-            await anyio.wait_readable(ours)
-            _, descriptors = wire.receive(ours)
-        if not descriptors:
-            raise ConnectionRefusedError("no program of the sandbox has run yet")
-        made = socket.socket(fileno=descriptors[0])
-        made.setblocking(False)
-        return made
+            return await receive_socket(ours)
 
     async def _send_patiently(self, message: wire.Message, descriptor: socket.socket) -> None:
         while True:

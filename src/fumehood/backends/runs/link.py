@@ -6,6 +6,8 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
+import anyio
+
 from fumehood.backends.interface import EgressEndpoint, TerminalSize
 from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.guest.contract import wire
@@ -79,3 +81,19 @@ class GuestLink(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+async def receive_socket(channel: socket.socket) -> socket.socket:
+    """The socket that a guest, or what carries for it, sends as the answer to a request for one."""
+    channel.setblocking(False)
+    await anyio.wait_readable(channel)
+    try:
+        _, descriptors = wire.receive(channel)
+    except (OSError, ValueError):
+        descriptors = []
+    if not descriptors:
+        raise ConnectionRefusedError("no program of the sandbox listens there")
+    wire.close_all(descriptors[1:])
+    received = socket.socket(fileno=descriptors[0])
+    received.setblocking(False)
+    return received
