@@ -49,15 +49,17 @@ class CountedStream(PlainStream):
 
     def __init__(self, connection: socket.socket, memory: SandboxMemory) -> None:
         super().__init__(connection, self._add, memory)
-        self._moved = self.bytes_out = 0
+        self._moved = self._written = 0
 
-    @property
-    def bytes_in(self) -> int:
-        return self._moved - self.bytes_out
+    def take_counts(self) -> tuple[int, int]:
+        """The bytes in and out since the last call."""
+        moved, written = self._moved, self._written
+        self._moved = self._written = 0
+        return moved - written, written
 
     async def write(self, data: bytes) -> None:
         await super().write(data)
-        self.bytes_out += len(data)
+        self._written += len(data)
 
     def _add(self, moved: int) -> None:
         self._moved += moved
@@ -123,7 +125,6 @@ class PortExchange:
         await self._stream.farewell(_own_answer(status, _REFUSAL))
 
     async def _serve(self, request: HttpRequest, admitted: Admitted) -> bool:
-        before = self._stream.bytes_in, self._stream.bytes_out
         status = 502
         try:
             status, goes_on = await self._forward(request, admitted)
@@ -136,8 +137,7 @@ class PortExchange:
         finally:
             self._leave()
             method = "WEBSOCKET" if status == 101 else request.method
-            counted = self._stream.bytes_in - before[0], self._stream.bytes_out - before[1]
-            self._log.served(method, admitted.target, status, *counted)
+            self._log.served(method, admitted.target, status, *self._stream.take_counts())
 
     async def _forward(self, request: HttpRequest, admitted: Admitted) -> tuple[int, bool]:
         server = MessageReader(await self._reach())

@@ -60,9 +60,9 @@ class AsyncExposedPort:
     def is_open(self) -> bool:
         return not self._is_closed
 
-    async def wait_ready(self, timeout: Seconds = 30) -> None:
+    async def wait_ready(self, timeout: Seconds | None = 30) -> None:
         """Until a program listens on the port; TimeoutError if none does in time."""
-        with anyio.fail_after(read_seconds(timeout, "timeout")):
+        with anyio.fail_after(None if timeout is None else read_seconds(timeout, "timeout")):
             # The kernel reports it to no process outside, so there is nothing to wait for but the next look.
             while not await self._is_ready():  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_SECONDS)

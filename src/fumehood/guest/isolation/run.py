@@ -85,8 +85,10 @@ def _enter_namespaces(plan: IsolationPlan, *, shares_loopback: bool) -> None:
     plan.step("making the run's namespaces")
     # A session of its own: `kill(0, ...)` inside must reach only the run.
     plan.call("setsid")
-    network = 0 if shares_loopback else kernel.CLONE_NEWNET
-    plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | network)
+    if shares_loopback:
+        plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
+    else:
+        plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
     plan.step("raising the loopback device")
     descriptor = ctypes.c_int()
     plan.call("socket", 2, 2 | os.O_CLOEXEC, 0, result=descriptor)
