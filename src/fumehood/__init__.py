@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from fumehood.results import Artifact, Cause, Denial, Display, RunFailedError, RunResult, Status
     from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
-    from fumehood.sandbox.blocking import BackgroundRun, Files, Sandbox, Session, run
+    from fumehood.sandbox.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
+    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.sandbox.session import AsyncSession
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
-    "sandbox.blocking": ("BackgroundRun", "Files", "Sandbox", "Session", "run"),
+    "sandbox.blocking": ("BackgroundRun", "ExposedPort", "Files", "Sandbox", "Session", "run"),
     "errors": (
         "AuditError",
         "DangerousPolicyWarning",
@@ -57,6 +58,7 @@ _HOMES = {
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
+    "sandbox.ports": ("AsyncExposedPort",),
     "sandbox.session": ("AsyncSession",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -64,6 +66,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Artifact",
     "AsyncBackgroundRun",
+    "AsyncExposedPort",
     "AsyncFiles",
     "AsyncSandbox",
     "AsyncSession",
@@ -75,6 +78,7 @@ __all__ = [
     "DeniedError",
     "Display",
     "Event",
+    "ExposedPort",
     "FileEntry",
     "FileKind",
     "Files",

@@ -239,6 +239,13 @@ class BackendSandbox(Protocol):
         """Leaving the block ends the session and everything in it."""
         ...
 
+    async def connect(self, port: int) -> socket.socket:
+        """A connection to a port of the loopback that its runs share, which does not block.
+
+        ConnectionError when no program listens there, TimeoutError when the guest or the program does not answer.
+        """
+        ...
+
     def change_ports(self, ports: tuple[int, ...]) -> None:
         """Runs under way that have a endpoint get listeners at these ports too."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fumehood.cli.output import print_denials
@@ -22,6 +22,7 @@ _FLAGS = {
     "resources.processes": "--processes",
     "environment.packages": "--with",
     "network.allow": "--allow",
+    "network.publish": "--publish",
     "backend": "--backend",
     "filesystem.mounts": "--mount",
 }
@@ -53,6 +54,7 @@ class Arguments(argparse.Namespace):
     processes: int | None
     packages: list[str]
     hosts: list[str]
+    publish: Sequence[int] = ()
     mount: list[str]
     env: list[str]
 
@@ -100,11 +102,20 @@ def _wanted(chosen: Arguments, policy: Policy) -> dict[str, object]:
         changes["filesystem"] = {"mounts": [*mounts, *map(parse_mount, chosen.mount)]}
     if chosen.backend is not None:
         changes["backend"] = chosen.backend
-    if chosen.hosts:
-        rules = [rule.model_dump() for rule in policy.network.allow]
-        changes["network"] = {"allow": [*rules, *map(parse_host, chosen.hosts)]}
+    if network := _wanted_network(chosen, policy):
+        changes["network"] = network
     if chosen.packages:
         changes["environment"] = {"packages": [*policy.environment.packages, *chosen.packages]}
+    return changes
+
+
+def _wanted_network(chosen: Arguments, policy: Policy) -> dict[str, object]:
+    changes: dict[str, object] = {}
+    if chosen.hosts:
+        rules = [rule.model_dump() for rule in policy.network.allow]
+        changes["allow"] = [*rules, *map(parse_host, chosen.hosts)]
+    if chosen.publish:
+        changes["publish"] = list(dict.fromkeys([*policy.network.publish, *chosen.publish]))
     return changes
 
 

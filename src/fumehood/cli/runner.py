@@ -6,8 +6,8 @@ import asyncio
 import math
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -21,6 +21,7 @@ from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.results import Display, RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.sandbox.request import RunOptions
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Job:
     learn: bool = False
     """Nothing gets out, and what was tried is recorded. Standard output is not the program's then."""
     inputs: Inputs | None = None
+    publish: tuple[int, ...] = ()
+    """Ports of the program whose addresses are printed when it listens there."""
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
@@ -132,6 +135,25 @@ def _tell(line: str) -> None:
         say(line)
 
 
+@asynccontextmanager
+async def _publishing(box: AsyncSandbox, ports: tuple[int, ...]) -> AsyncIterator[None]:
+    """Addresses that answer during the block; each is printed as soon as the program listens there."""
+    if not ports:
+        yield
+        return
+    async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
+        for port in ports:
+            exposed = await stack.enter_async_context(await box.expose(port))
+            tasks.start_soon(_tell_address, exposed)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _tell_address(exposed: AsyncExposedPort) -> None:
+    await exposed.wait_ready(timeout=None)
+    say(f"port {exposed.port} is at {exposed.url}")
+
+
 async def _admitted(job: Job) -> tuple[bytes, Trail | None]:
     """The code that may run, and the audit trail that ties it to its approval."""
     if not job.policy.approvals:
@@ -182,8 +204,9 @@ def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
                 async with box:
                     if job.inputs:
                         await job.inputs.put_into(box)
-                    with stop.through(box):
-                        result = await work(box, code)
+                    async with _publishing(box, job.publish):
+                        with stop.through(box):
+                            result = await work(box, code)
                     await job.artifacts.gather(box, result.artifacts)
                     if job.inputs:
                         await job.inputs.take_back(box, result)

@@ -46,6 +46,7 @@ from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.output import as_event, record
+from fumehood.sandbox.ports import AsyncExposedPort, check_port, expose
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
 from fumehood.sandbox.session import AsyncSession, SessionProcess
 
@@ -97,6 +98,7 @@ class AsyncSandbox:
         self._network: SandboxNetwork | None = None
         self._stack = AsyncExitStack()
         self._executions: set[LiveExecution] = set()
+        self._ports: list[AsyncExposedPort] = []
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -141,7 +143,7 @@ class AsyncSandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._opened = self._egress = self._network = None
-        if parts := (*self._background, *([self._session] if self._session else [])):
+        if parts := (*self._ports, *self._background, *([self._session] if self._session else [])):
             with anyio.CancelScope(shield=True):
                 for part in parts:
                     await part.close()
@@ -207,6 +209,9 @@ class AsyncSandbox:
             await wait_for_gateway(partial(self._egress.change, policy))
             box.change_ports(self._egress.ports)
         self.policy = policy
+        for exposed in self._ports:
+            if exposed.port not in policy.network.publish:
+                await exposed.close()
         await self._audit.policy_changed(policy)
 
     async def _run(self, request: RunRequest, *, is_last: bool = False) -> RunResult:
@@ -327,6 +332,19 @@ class AsyncSandbox:
             run = AsyncBackgroundRun(execution, stack.pop_all(), audit, partial(self._report, network=network))
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
+
+    async def expose(self, port: int) -> AsyncExposedPort:
+        """Publishes a port of the programs inside at an address of this machine's loopback, which wants a token.
+
+        The policy must list it in `network.publish`. It is the port of the loopback that all runs of this sandbox
+        share. It answers until it is closed, or the sandbox is.
+        """
+        box = self._backend_sandbox()
+        async with self._audit.denials("expose"):
+            check_port(self.policy, port, self._egress.ports if self._egress else ())
+        exposed = await expose(port, box.connect, self._audit.trail)
+        self._ports = [*(other for other in self._ports if other.is_open), exposed]
+        return exposed
 
     async def _report(self, taken: RunOutput, run_id: str, network: RunNetwork) -> RunResult:
         return await self._with_artifacts(self._result(taken, run_id, network))
@@ -449,6 +467,8 @@ def _is_full(path: str) -> bool:
 def _check_change(old: Policy, new: Policy) -> None:
     if not old.network.allow and new.network.allow:
         raise UsageError("this sandbox was opened without network rules, and gets none; open another one with them")
+    if old.network.shares_loopback != new.network.shares_loopback:
+        raise UsageError("whether runs share a loopback is decided when a sandbox is opened; open another one")
     changes = old.model_copy(update={"network": new.network}).diff(new)
     if changes:
         raise UsageError(f"an open sandbox can get other network rules and nothing else; this {'; '.join(changes)}")

@@ -21,6 +21,7 @@ from fumehood.sandbox.async_sandbox import AsyncSandbox, OneRunSandbox, run_once
 from fumehood.sandbox.audit import AuditChoice
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.files import AsyncFiles
+from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
 from fumehood.sandbox.session import AsyncSession
 
@@ -110,6 +111,44 @@ class Session(_Part[AsyncSession]):
     stream = _blocking_iterator(AsyncSession.stream)
     interrupt = _blocking(AsyncSession.interrupt)
     restart = _blocking(AsyncSession.restart)
+
+
+class ExposedPort(_Part[AsyncExposedPort]):
+    """An `AsyncExposedPort` whose methods block."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.port} at {self.address})"
+
+    @property
+    def port(self) -> int:
+        return self.target.port
+
+    @property
+    def url(self) -> str:
+        return self.target.url
+
+    @property
+    def address(self) -> str:
+        return self.target.address
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.target.headers
+
+    @property
+    def is_open(self) -> bool:
+        return self.target.is_open
+
+    wait_ready = _blocking(AsyncExposedPort.wait_ready)
+    close = _blocking(AsyncExposedPort.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.loop.call(self.target.close)
 
 
 class Files(_Part[AsyncFiles]):
@@ -212,6 +251,7 @@ class Sandbox:
         return Session(self.loop, self.target.session())
 
     start = _blocking_part(AsyncSandbox.start, BackgroundRun)
+    expose = _blocking_part(AsyncSandbox.expose, ExposedPort)
 
 
 @options_of_runs()

@@ -94,7 +94,7 @@ class NativeBackend:
         report = self._decide(policy, packages, mounts_are_searched=are_searched)
         link = CellLink(self._pool, self._facts, *self._cell_of(policy, packages, ports))
         await link.open()
-        sandbox = GuestSandbox(link, policy, report)
+        sandbox = GuestSandbox(link, policy, report, shares_listeners=policy.network.shares_loopback)
         try:
             yield sandbox
         finally:

@@ -97,6 +97,7 @@ def build_cell_spec(
         "module_path": [PACKAGES_PLACE] if packages else [],
         "environment": _environment(policy, facts, packages),
         "ports": list(ports),
+        "shares_loopback": policy.network.shares_loopback,
         "standbys": STANDBYS,
         "idle_seconds": IDLE_SECONDS,
     }

@@ -67,6 +67,8 @@ class CellSpec(TypedDict):
     environment: dict[str, str]
     ports: list[int]
     """Where runs usually have a listener to the gateway; none without network rules."""
+    shares_loopback: bool
+    """Whether runs in one workspace share a network namespace."""
     standbys: int
     idle_seconds: float
     """A cell without a request for so long ends by itself."""
