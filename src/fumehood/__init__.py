@@ -16,11 +16,13 @@ TYPE_CHECKING = False  # as type checkers read it; typing itself would be most o
 if TYPE_CHECKING:
     from fumehood.errors import (
         AuditError,
+        DamagedSnapshotError,
         DangerousPolicyWarning,
         DeniedError,
         FumehoodError,
         NotApprovedError,
         PolicyError,
+        SandboxBusyError,
         SandboxError,
         StepFailedError,
         UnenforceableError,
@@ -35,17 +37,20 @@ if TYPE_CHECKING:
     from fumehood.sandbox.blocking import BackgroundRun, Files, Sandbox, Session, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
     from fumehood.sandbox.session import AsyncSession
+    from fumehood.snapshots import Snapshot
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
     "sandbox.blocking": ("BackgroundRun", "Files", "Sandbox", "Session", "run"),
     "errors": (
         "AuditError",
+        "DamagedSnapshotError",
         "DangerousPolicyWarning",
         "DeniedError",
         "FumehoodError",
         "NotApprovedError",
         "PolicyError",
+        "SandboxBusyError",
         "SandboxError",
         "StepFailedError",
         "UnenforceableError",
@@ -58,6 +63,7 @@ _HOMES = {
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
     "sandbox.session": ("AsyncSession",),
+    "snapshots": ("Snapshot",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -70,6 +76,7 @@ __all__ = [
     "AuditError",
     "BackgroundRun",
     "Cause",
+    "DamagedSnapshotError",
     "DangerousPolicyWarning",
     "Denial",
     "DeniedError",
@@ -87,8 +94,10 @@ __all__ = [
     "RunFailedError",
     "RunResult",
     "Sandbox",
+    "SandboxBusyError",
     "SandboxError",
     "Session",
+    "Snapshot",
     "Status",
     "Stderr",
     "Stdout",
