@@ -16,11 +16,13 @@ TYPE_CHECKING = False  # as type checkers read it; typing itself would be most o
 if TYPE_CHECKING:
     from fumehood.errors import (
         AuditError,
+        DamagedSnapshotError,
         DangerousPolicyWarning,
         DeniedError,
         FumehoodError,
         NotApprovedError,
         PolicyError,
+        SandboxBusyError,
         SandboxError,
         StepFailedError,
         UnenforceableError,
@@ -36,17 +38,20 @@ if TYPE_CHECKING:
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
     from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.sandbox.session import AsyncSession
+    from fumehood.snapshots import Snapshot
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
     "sandbox.blocking": ("BackgroundRun", "ExposedPort", "Files", "Sandbox", "Session", "run"),
     "errors": (
         "AuditError",
+        "DamagedSnapshotError",
         "DangerousPolicyWarning",
         "DeniedError",
         "FumehoodError",
         "NotApprovedError",
         "PolicyError",
+        "SandboxBusyError",
         "SandboxError",
         "StepFailedError",
         "UnenforceableError",
@@ -60,6 +65,7 @@ _HOMES = {
     "sandbox.async_sandbox": ("AsyncSandbox",),
     "sandbox.ports": ("AsyncExposedPort",),
     "sandbox.session": ("AsyncSession",),
+    "snapshots": ("Snapshot",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -73,6 +79,7 @@ __all__ = [
     "AuditError",
     "BackgroundRun",
     "Cause",
+    "DamagedSnapshotError",
     "DangerousPolicyWarning",
     "Denial",
     "DeniedError",
@@ -91,8 +98,10 @@ __all__ = [
     "RunFailedError",
     "RunResult",
     "Sandbox",
+    "SandboxBusyError",
     "SandboxError",
     "Session",
+    "Snapshot",
     "Status",
     "Stderr",
     "Stdout",

@@ -53,6 +53,9 @@ from fumehood.sandbox.session import AsyncSession, SessionProcess
 if TYPE_CHECKING:
     from fumehood.egress import SandboxEgress
     from fumehood.environments import EnvironmentLease, InstallRunner
+    from fumehood.sandbox.files.errors import Converse
+    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.snapshots import Snapshot
 
 # A disk with less room than this may have refused a write.
 _ROOM_BYTES = 64 * 1024
@@ -68,7 +71,8 @@ class AsyncSandbox:
     `audit` is where events are recorded: a log, a trail in one that names the actor and its tenant, a log's folder, or
     False for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
     A policy with `approvals` opens only if it is `gated`: the caller asks for them (`fumehood.tools.approvals`) before
-    anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace.
+    anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace. `snapshot` is one of a
+    workspace (or its name, or its id) that this one begins with.
     """
 
     _is_for_one_run = False
@@ -85,6 +89,7 @@ class AsyncSandbox:
         audit: AuditChoice = None,
         gated: bool = False,
         keep_tmp: bool = False,
+        snapshot: Snapshot | str | None = None,
     ) -> None:
         self.policy = add_packages(read_policy(policy) or deny_all(), packages)
         self._audit = SandboxAudit(audit)
@@ -99,11 +104,48 @@ class AsyncSandbox:
         self._stack = AsyncExitStack()
         self._executions: set[LiveExecution] = set()
         self._ports: list[AsyncExposedPort] = []
+        self._state = None if snapshot is None else _make_state(snapshot)
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        policy: AnyPolicy | None = None,
+        *,
+        create: bool = False,
+        wait: bool = False,
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+        audit: AuditChoice = None,
+        gated: bool = False,
+        keep_tmp: bool = False,
+    ) -> Self:
+        """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
+
+        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
+        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
+        if there is none.
+        """
+        from fumehood.sandbox.snapshots import policy_of
+
+        wanted = None if policy is None else read_policy(policy)
+        box = cls(
+            policy_of(name, wanted, create=create),
+            session=session,
+            progress=progress,
+            audit=audit,
+            gated=gated,
+            keep_tmp=keep_tmp,
+        )
+        box._state = _make_state(name=name, wait=wait, create=create, changes_policy=wanted is not None)
+        return box
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("this sandbox is open already; make another AsyncSandbox for a second place")
         async with self._audit.opening(self.policy) as trail, AsyncExitStack() as stack:
+            if self._state is not None:
+                await self._state.acquire(stack, self.policy, trail)
             backend = select_backend(self.policy)
             _refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
             backend.check(self.policy)
@@ -117,6 +159,8 @@ class AsyncSandbox:
             if self._egress:
                 self._network = SandboxNetwork(self._egress, is_shared=opened.shares_listeners)
             await self._audit.opened(self.policy, backend.name, opened, packages, is_held=self._is_for_one_run)
+            if self._state is not None:
+                await self._state.restore(opened.files, self.policy, self._audit, self._artifacts)
             self._opened, self._stack = opened, stack.pop_all()
         return self
 
@@ -142,12 +186,17 @@ class AsyncSandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._opened = self._egress = self._network = None
+        opened, self._opened = self._opened, None
+        self._egress = self._network = None
         if parts := (*self._ports, *self._background, *([self._session] if self._session else [])):
             with anyio.CancelScope(shield=True):
                 for part in parts:
                     await part.close()
-        await self._stack.aclose()
+        try:
+            if error is None and opened is not None and self._state is not None and self._state.is_named:
+                await self._state.save(opened.files, self.policy, self._audit)
+        finally:
+            await self._stack.aclose()
         await self._audit.closed(is_failing=error is not None)
 
     @property
@@ -164,6 +213,45 @@ class AsyncSandbox:
     def enforcement(self) -> Mapping[str, str]:
         """Control -> the mechanism that enforces it here."""
         return self._backend_sandbox().report.mechanisms()
+
+    async def snapshot(self, name: str | None = None) -> Snapshot:
+        """The workspace as it is now, kept on disk until it is removed or too old. No program may be running."""
+        converse = self._at_rest("a snapshot")
+        self._state = self._state or _make_state()
+        return await self._state.snapshot(name, converse, self.policy, self._audit)
+
+    async def save(self) -> Snapshot:
+        """Keeps the state of a named sandbox now, and not only when the block ends."""
+        converse = self._at_rest("saving")
+        self._state = self._state or _make_state()
+        return await self._state.save(converse, self.policy, self._audit)
+
+    async def fork(self, count: int = 1) -> list[AsyncSandbox]:
+        """Sandboxes with the same policy that begin with this workspace, each to be opened with `async with`.
+
+        On disk they share all of it; each gets a workspace of its own when it opens.
+        """
+        converse = self._at_rest("forking")
+        self._state = self._state or _make_state()
+        return [self._copy(state) for state in await self._state.fork(count, converse, self.policy, self._audit)]
+
+    def _copy(self, state: WorkspaceState) -> AsyncSandbox:
+        box = AsyncSandbox(
+            self.policy,
+            progress=self._progress,
+            learn=self._learn,
+            audit=self._audit.choice,
+            gated=self._is_gated,
+            keep_tmp=self._keeps_tmp,
+            session=self._session is not None,
+        )
+        box._state = state
+        return box
+
+    def _at_rest(self, what: str) -> Converse:
+        if self._executions:
+            raise UsageError(f"{what} needs a workspace that no program is writing to; wait for the runs under way")
+        return self._backend_sandbox().files
 
     @options_of_runs()
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:
@@ -402,6 +490,19 @@ def _refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
             reason="a sandbox alone does not ask for them",
             remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and AsyncSandbox(policy, gated=True).",
         )
+
+
+def _make_state(
+    snapshot: Snapshot | str | None = None,
+    *,
+    name: str | None = None,
+    wait: bool = False,
+    create: bool = False,
+    changes_policy: bool = False,
+) -> WorkspaceState:
+    from fumehood.sandbox.snapshots import WorkspaceState
+
+    return WorkspaceState(snapshot, name=name, wait=wait, create=create, changes_policy=changes_policy)
 
 
 def warn_of_dangers(policy: Policy) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from types import TracebackType
-from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from fumehood.audit import Trail
 from fumehood.concurrency.process import process_key
@@ -24,6 +24,9 @@ from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
 from fumehood.sandbox.session import AsyncSession
+
+if TYPE_CHECKING:
+    from fumehood.snapshots import Snapshot
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -180,19 +183,55 @@ class Sandbox:
         audit: AuditChoice = None,
         gated: bool = False,
         keep_tmp: bool = False,
+        snapshot: Snapshot | str | None = None,
     ) -> None:
-        self.target = AsyncSandbox(
+        self._drive(
+            AsyncSandbox(
+                policy,
+                packages=packages,
+                session=session,
+                progress=progress,
+                learn=learn,
+                audit=audit,
+                gated=gated,
+                keep_tmp=keep_tmp,
+                snapshot=snapshot,
+            )
+        )
+
+    def _drive(self, target: AsyncSandbox) -> Self:
+        self.target = target
+        self._loop: SharedLoop | None = None
+        self._process = process_key()
+        return self
+
+    @classmethod
+    @wraps(AsyncSandbox.open)
+    def open(
+        cls,
+        name: str,
+        policy: AnyPolicy | None = None,
+        *,
+        create: bool = False,
+        wait: bool = False,
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+        audit: AuditChoice = None,
+        gated: bool = False,
+        keep_tmp: bool = False,
+    ) -> Self:
+        target = AsyncSandbox.open(
+            name,
             policy,
-            packages=packages,
+            create=create,
+            wait=wait,
             session=session,
             progress=progress,
-            learn=learn,
             audit=audit,
             gated=gated,
             keep_tmp=keep_tmp,
         )
-        self._loop: SharedLoop | None = None
-        self._process = process_key()
+        return cls.__new__(cls)._drive(target)
 
     def __enter__(self) -> Self:
         if self._loop is not None:
@@ -245,6 +284,12 @@ class Sandbox:
     stream = _blocking_iterator(AsyncSandbox.stream)
     send_signal = _blocking(AsyncSandbox.send_signal)
     change_policy = _blocking(AsyncSandbox.change_policy)
+    snapshot = _blocking(AsyncSandbox.snapshot)
+    save = _blocking(AsyncSandbox.save)
+
+    @wraps(AsyncSandbox.fork)
+    def fork(self, count: int = 1) -> list[Sandbox]:
+        return [Sandbox.__new__(Sandbox)._drive(box) for box in self.loop.call(partial(self.target.fork, count))]
 
     @wraps(AsyncSandbox.session)
     def session(self) -> Session:

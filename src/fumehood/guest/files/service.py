@@ -15,7 +15,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
@@ -59,6 +59,7 @@ class _Service:
             "link": self._link,
             "read": self._read,
             "digest": self._digest,
+            "mode": self._mode,
         }
 
     def answer_next(self) -> None:
@@ -95,7 +96,7 @@ class _Service:
     def _list(self, header: frames.Header) -> frames.Header:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._find(header, Follow.ALL) as spot, _opened(spot, flags) as folder:
-            for batch in entries.batches(folder, header["limit"]):
+            for batch in entries.batches(folder, header["limit"], header.get("most_digested")):
                 self._host.send({"entries": True}, batch)
         return {}
 
@@ -137,6 +138,14 @@ class _Service:
                 raise
         return {}
 
+    def _mode(self, header: frames.Header) -> frames.Header:
+        """Of a folder, as it was saved; what was to be put into it is there."""
+        with self._find(header, Follow.NONE) as spot:
+            times = (header["modified_ns"], header["modified_ns"])
+            os.utime(spot.name, ns=times, dir_fd=spot.folder, follow_symlinks=False)
+            os.chmod(spot.name, header["mode"] & 0o777, dir_fd=spot.folder)
+        return {}
+
     def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
         mode = 0o755 if header["executable"] else 0o644
         digest, size = sha256(), 0
@@ -152,6 +161,8 @@ class _Service:
                     digest.update(chunk)
                     size += len(chunk)
                 incoming.check(digest.hexdigest())
+                if "mode" in header:
+                    draft.restore(header["mode"] & 0o777, header["modified_ns"])
                 draft.publish(spot.name)
                 version = draft.version()
         return {"size": size, "sha256": digest.hexdigest(), "version": version}
@@ -164,7 +175,11 @@ class _Service:
 
     def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
         """Reads as much as the file has at the start: one that grows faster must not be read for ever."""
-        with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
+        saves: bool = header.get("saves", False)
+        with (
+            self._find(header, Follow.ALL) as spot,
+            (_opened_for_saving if saves else _opened_for_reading)(spot) as file,
+        ):
             left = os.fstat(file).st_size
             if left > header["limit"]:
                 raise FileRefusedError("too large", size=left)
@@ -196,6 +211,12 @@ def _opened_for_reading(spot: Spot) -> Iterator[int]:
     with _opened(spot, flags) as descriptor:
         _check_regular(os.fstat(descriptor))
         yield descriptor
+
+
+def _opened_for_saving(spot: Spot) -> AbstractContextManager[int]:
+    details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+    _check_regular(details)
+    return entries.opened_for_saving(spot.folder, spot.name, stat.S_IMODE(details.st_mode))
 
 
 def _check_regular(details: os.stat_result) -> None:

@@ -15,6 +15,7 @@ _MOST_NAMED = 1000
 _MAX_NAME_BYTES = 255
 _MAX_TARGET_CHARACTERS = 4096
 _MAX_DEPTH = 4
+_DIGEST_CHARACTERS = 64
 
 
 class FileKind(StrEnum):
@@ -40,6 +41,10 @@ class FileEntry:
     """The target of a link, as it is written in it."""
     version: tuple[int, int]
     """Changes, or the size does, when a program writes to the file."""
+    modified_ns: int = 0
+    """`modified`, as exact as the file system keeps it."""
+    sha256: str | None = None
+    """Of a file, where it was asked for."""
 
 
 @frozen
@@ -110,7 +115,15 @@ def parse_entry(item: object) -> FileEntry:
         raise _broken("an entry with a number that makes no sense")
     if not is_name(name) or (target is not None and not _is_target(target)):
         raise _broken("a name that no file can have")
-    return FileEntry(name, kind, numbers[0], numbers[1], numbers[2] / 1e9, target, (inode, changed_ns))
+    digest = fields.get("sha256")
+    if digest is not None and not _is_digest(digest):
+        raise _broken("a digest that is none")
+    size, mode, modified_ns = numbers[:3]
+    return FileEntry(name, kind, size, mode, modified_ns / 1e9, target, (inode, changed_ns), modified_ns, digest)
+
+
+def _is_digest(digest: object) -> bool:
+    return isinstance(digest, str) and len(digest) == _DIGEST_CHARACTERS and not set(digest) - set("0123456789abcdef")
 
 
 def is_name(name: object) -> bool:
