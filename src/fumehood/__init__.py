@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
     from fumehood.sandbox.blocking import BackgroundRun, Files, Sandbox, Session, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
+    from fumehood.sandbox.installation import Installation
     from fumehood.sandbox.session import AsyncSession
 
 _HOMES = {
@@ -57,6 +58,7 @@ _HOMES = {
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
+    "sandbox.installation": ("Installation",),
     "sandbox.session": ("AsyncSession",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -80,6 +82,7 @@ __all__ = [
     "Files",
     "Finished",
     "FumehoodError",
+    "Installation",
     "NewOutput",
     "NotApprovedError",
     "Policy",
