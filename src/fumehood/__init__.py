@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fumehood.sandbox.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
     from fumehood.sandbox.ports import AsyncExposedPort
+    from fumehood.sandbox.installation import Installation
     from fumehood.sandbox.session import AsyncSession
     from fumehood.snapshots import Snapshot
 
@@ -64,6 +65,7 @@ _HOMES = {
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
     "sandbox.ports": ("AsyncExposedPort",),
+    "sandbox.installation": ("Installation",),
     "sandbox.session": ("AsyncSession",),
     "snapshots": ("Snapshot",),
 }
@@ -91,6 +93,7 @@ __all__ = [
     "Files",
     "Finished",
     "FumehoodError",
+    "Installation",
     "NewOutput",
     "NotApprovedError",
     "Policy",

@@ -61,7 +61,7 @@ def test_packages_are_there_for_the_program_and_for_what_it_starts() -> None:
         assert (
             box.run("python3 -c 'import greeter; greeter.main()'; greeter-tool", language="sh").stdout == "hello\n" * 2
         )
-        assert box.run("import sys; print(sys.path[-1], 'greeter' in sys.modules)").stdout == "/opt/environment False\n"
+        assert box.run("import sys; print(sys.path[-2], 'greeter' in sys.modules)").stdout == "/opt/environment False\n"
         assert "read-only mount of a folder with the digest sha256:" in box.enforcement["environment.packages"]
 
 

@@ -36,7 +36,7 @@ _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 _NEW_RULE = re.compile(
     r"add (a rule such as )?\{host: ([^ ,]+), ports: \[(\d+)\](?:, private: true)?\} to network\.allow"
 )
-_PACKAGE = re.compile(r"add packages=\['([\w.-]+)'\]")
+_PACKAGE = re.compile(r"add packages=\['([\w.-]+)'\](?:, or box\.install\('[\w.-]+'\))?")
 _ANOTHER_PORT = re.compile(r"add \d+ to ports of network\.allow\[\d+\]")
 _SETTING = re.compile(r"set (\w+: \w+) in network\.allow\[\d+\]")
 

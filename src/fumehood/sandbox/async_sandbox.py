@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from fumehood.sandbox.files.errors import Converse
     from fumehood.sandbox.snapshots import WorkspaceState
     from fumehood.snapshots import Snapshot
+    from fumehood.sandbox.installation import Installation
 
 # A disk with less room than this may have refused a write.
 _ROOM_BYTES = 64 * 1024
@@ -284,6 +285,20 @@ class AsyncSandbox:
         await self._audit.denied(result)
         return result
 
+    async def install(
+        self, *packages: str, allow_sdists: bool = False, progress: Callable[[str], None] | None = None
+    ) -> Installation:
+        """Installs packages of Python, such as "pandas==2.3.*", for every later run and the sessions under way.
+
+        The sandbox's own pip does it, in HOME and through the sandbox's own network: `network.allow` has to open the
+        package index. Wheels only, unless `allow_sdists`. `progress` is called with the installer's lines.
+        """
+        from fumehood.sandbox.installation import install
+
+        self._backend_sandbox()
+        shown, is_open = progress or self._progress, self._egress is not None
+        return await install(self, packages, is_open=is_open, allow_sdists=allow_sdists, progress=shown)
+
     async def change_policy(self, policy: AnyPolicy) -> None:
         """Other network rules from now on, for runs under way too: what they no longer allow is closed at once.
 
@@ -444,7 +459,7 @@ class AsyncSandbox:
         if not result.ok and b"ModuleNotFoundError" in (taken.stderr or last_words):
             from fumehood.sandbox.module_hint import module_hint
 
-            result = module_hint(result, taken.stderr or last_words)
+            result = module_hint(result, taken.stderr or last_words, can_install=self._egress is not None)
         return _full_mount_hint(result, self.policy)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:

@@ -283,6 +283,7 @@ class Sandbox:
     run = _blocking(AsyncSandbox.run)
     stream = _blocking_iterator(AsyncSandbox.stream)
     send_signal = _blocking(AsyncSandbox.send_signal)
+    install = _blocking(AsyncSandbox.install)
     change_policy = _blocking(AsyncSandbox.change_policy)
     snapshot = _blocking(AsyncSandbox.snapshot)
     save = _blocking(AsyncSandbox.save)

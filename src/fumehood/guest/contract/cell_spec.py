@@ -50,9 +50,11 @@ class CellSpec(TypedDict):
     binds: list[BindSpec]
     folders: list[str]
     files: dict[str, str]
+    programs: dict[str, str]
+    """Scripts, like `files`, that can be executed."""
     symlinks: dict[str, str]
-    hidden: list[str]
-    """Folders inside a bind that are covered with an empty one."""
+    covered: dict[str, str]
+    """Folders inside a bind -> the folder of the new root that is shown in their place."""
     writable: dict[str, bool]
     """Targets of writable binds, and whether programs may make sockets in them."""
     executables: list[str] | None
