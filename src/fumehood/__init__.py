@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
     from fumehood.sandbox.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
-    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.sandbox.installation import Installation
+    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.sandbox.session import AsyncSession
     from fumehood.snapshots import Snapshot
 

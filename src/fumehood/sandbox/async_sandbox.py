@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from fumehood.egress import SandboxEgress
     from fumehood.environments import EnvironmentLease, InstallRunner
     from fumehood.sandbox.files.errors import Converse
+    from fumehood.sandbox.installation import Installation
     from fumehood.sandbox.snapshots import WorkspaceState
     from fumehood.snapshots import Snapshot
-    from fumehood.sandbox.installation import Installation
 
 # A disk with less room than this may have refused a write.
 _ROOM_BYTES = 64 * 1024
