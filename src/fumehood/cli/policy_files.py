@@ -51,7 +51,7 @@ def _trust(chosen: Arguments) -> int:
     policy = Policy.load_content(content, path)
     project_policy.refuse_links_out(policy, path)
     lines = project_policy.changes(policy, trust.trusted_content(path), path)
-    trust.trust(path, content)
+    project_policy.trust(path, content, policy)
     print(f"{neutralise(path)} is trusted as it is now{'. It' if lines else '; it opens nothing new'}")
     for line in lines:
         print(f"  {one_line(line)}")

@@ -87,7 +87,8 @@ def _make_job(task: Task, policy: Policy, program: ProgramSource, *, is_session:
 
         inputs, options = open_project(chosen, policy, program, options)
     folder = None if is_notebook_file(chosen.out) else chosen.out
-    saver = ArtifactSaver(folder, quiet=chosen.quiet, overwrite=chosen.overwrite)
+    own = program.name if program.is_notebook else None
+    saver = ArtifactSaver(folder, quiet=chosen.quiet, overwrite=chosen.overwrite, own=own)
     publish = tuple(dict.fromkeys(chosen.publish))
     return Job(policy, program.code, options, is_session, saver, chosen.learn, inputs, publish)
 
