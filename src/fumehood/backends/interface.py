@@ -109,7 +109,11 @@ class Enforcement:
 
 @frozen
 class EnforcementReport:
+    """Of one policy. Equal to itself alone: it is the key of what is made of it, at each opening of a sandbox."""
+
     entries: tuple[Enforcement, ...] = field(default=())
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
     def mechanisms(self) -> dict[str, str]:
         return {entry.control: entry.mechanism for entry in self.entries}

@@ -10,13 +10,14 @@ import os
 import select
 import socket
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from typing import NoReturn
 
 from ..contract import wire
 from ..contract.cell_spec import CellSpec
 from ..contract.paths import RUN_FOLDER, TMP, WORKSPACE
+from ..contract.preload import USUAL_MODULES
 from ..isolation import kernel, rootfs
 from ..isolation.gate import SyscallGate
 from ..isolation.run import Isolation, inner_uid
@@ -78,7 +79,8 @@ class Cell:
             rootfs.write_executable(_REAPER, executable(os.uname().machine, REAPER))
         interpreter = start.GuestInterpreter(self._spec["environment"], self._spec["module_path"], self._fork_hooks)
         self._ours = take_out_of_sight()
-        with rootfs.scratch():
+        # The usual modules write nothing when they are imported, and most of them have been.
+        with rootfs.scratch() if set(self._spec["preload"]) - set(USUAL_MODULES) else nullcontext():
             preload(interpreter, self._spec["preload"])
         with step("preparing the isolation of runs"):
             gate = SyscallGate()
@@ -96,7 +98,8 @@ class Cell:
         """Once, for the cell and all its runs: to compile one for every run costs time, and memory of the host."""
         executes_files_only = self._spec["executables"] is not None
         with step("installing the system call filter"):
-            install_filter(cell_filter(executes_files_only=executes_files_only), gate)
+            program = cell_filter(executes_files_only=executes_files_only)
+            install_filter(program, gate)
 
     def _turn(self) -> None:
         events = self._poll.poll(self._patience_ms())

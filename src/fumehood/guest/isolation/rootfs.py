@@ -47,8 +47,9 @@ class Bind:
 
     def _show_as_owned_by(self, owner: int, details: os.stat_result) -> None:
         """Let the sandbox's user own what the source's owner owns. Without kernel support it stays a stranger's."""
-        namespace = user_namespace(f"{details.st_uid} {owner} 1", f"{details.st_gid} {owner} 1")
+        namespace, holder = user_namespace(f"{details.st_uid} {owner} 1", f"{details.st_gid} {owner} 1")
         try:
+            os.waitpid(holder, 0)
             kernel.add_mount_attributes(self._tree, 0, idmap=namespace)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP):
