@@ -95,30 +95,30 @@ def _server(*, is_mcp: bool) -> socket.socket:
     """The connection to the server, which ends with us. It is no descendant of ours: tests count those."""
     ours, theirs = socket.socketpair()
     with theirs:
-        command = [sys.executable, __file__, str(theirs.fileno()), *([mcp_address()] if is_mcp else [])]
+        command = [sys.executable, __file__, str(theirs.fileno()), address(is_mcp=is_mcp), *(["mcp"] if is_mcp else [])]
         subprocess.run(command, pass_fds=[theirs.fileno()], check=True)
     return ours
 
 
 @cache
-def mcp_address() -> str:
-    """Where programs reach the server of `hood mcp`; in a folder that nobody else may enter."""
-    return str(Path(tempfile.mkdtemp(prefix="hood-loaded-")) / "socket")
+def address(*, is_mcp: bool) -> str:
+    """Where programs reach the server; in a folder that nobody else may enter."""
+    return str(Path(tempfile.mkdtemp(prefix="hood-mcp-" if is_mcp else "hood-loaded-")) / "socket")
 
 
-def use_mcp() -> str:
-    """The same, once the server listens there."""
-    _server(is_mcp=True)
-    return mcp_address()
+def handover(*, is_mcp: bool = False) -> list[str]:
+    """The command that hands over to the server; what `hood` is to be given comes behind it."""
+    _server(is_mcp=is_mcp)
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("handover.py")), address(is_mcp=is_mcp)]
 
 
-def serve(requests: socket.socket, listener: socket.socket | None) -> None:
+def serve(requests: socket.socket, listener: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps those that wait for a command
     while True:
-        ready, _, _ = select.select([requests, *([listener] if listener else [])], [], [])
+        ready, _, _ = select.select([requests, listener], [], [])
         if requests in ready and not _serve_one(requests):
             return
-        if listener in ready and listener:
+        if listener in ready:
             connection, _ = listener.accept()
             with connection:
                 _serve_one(connection)
@@ -204,19 +204,17 @@ def listen(address: str) -> socket.socket:
     return listener
 
 
-def main(descriptor: str, address: str = "") -> None:
-    requests = socket.socket(fileno=int(descriptor))
-    listener = listen(address) if address else None
+def main(descriptor: str, address: str, kind: str = "") -> None:
+    requests, listener = socket.socket(fileno=int(descriptor)), listen(address)
     if os.fork() == 0:
         load()
-        if address:
+        if kind == "mcp":
             import fumehood.integrations.mcp.http
             import fumehood.integrations.mcp.stdio
 
             assert fumehood
         serve(requests, listener)
-        if address:
-            shutil.rmtree(Path(address).parent)
+        shutil.rmtree(Path(address).parent)
     os._exit(0)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 from live.cli_host import HOOD
-from live.loaded_hood import LoadedHood, use_mcp
+from live.loaded_hood import LoadedHood, handover
 from live.traces import cgroups_of, descendants, wait_until
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -21,7 +21,6 @@ from mcp_types import CallToolResult, ImageContent, ResourceLink, TextContent
 
 from fumehood.audit import AuditLog, Query
 
-HANDOVER = Path(__file__).with_name("handover.py")
 ERAS = ("legacy", "2026-07-28")
 
 
@@ -39,8 +38,8 @@ def parameters(*arguments: str | Path) -> StdioServerParameters:
 
 def quick_parameters(*arguments: str | Path) -> StdioServerParameters:
     """The same without the second that the imports take."""
-    front = ["-I", "-S", str(HANDOVER), use_mcp(), "mcp"]
-    return StdioServerParameters(command=sys.executable, args=[*front, *map(str, arguments)], env=environment())
+    command, *front = handover(is_mcp=True)
+    return StdioServerParameters(command=command, args=[*front, "mcp", *map(str, arguments)], env=environment())
 
 
 @asynccontextmanager
