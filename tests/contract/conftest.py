@@ -91,6 +91,7 @@ def box(backend: str, make_policy: Callable[..., Policy], containers: dict[str, 
 def _is_emptied(box: Sandbox) -> bool:
     """Not one that the test has closed, lost or filled with what cannot be removed."""
     try:
-        return box.run(argv=["find", "/workspace", "-mindepth", "1", "-delete"]).ok
+        # Most tests leave nothing, and to look costs a tenth of a run.
+        return not box.files.list() or box.run(argv=["find", "/workspace", "-mindepth", "1", "-delete"]).ok
     except FumehoodError:
         return False

@@ -70,6 +70,14 @@ def test_one_that_differs_runs_beside_one_that_does_not(extent: Callable[[str], 
     assert ran([item("test_x", "native", "a"), *marked]) == ["native a", "docker a", "docker b"]
 
 
+def test_sessions_with_ipython_run_the_first_and_those_with_the_plain_shell_all(extent: Callable[[str], None]) -> None:
+    extent("")
+    items = [item("test_x", "", word) for _ in range(2) for word in WORDS]
+    for number, each in enumerate(items):
+        each.callspec.params["session"] = ("plain", "ipython")[number // 3]
+    assert ran(items) == [" a", " b", " c", " a"]
+
+
 def test_what_containers_alone_have_runs_there_with_all_parameters(extent: Callable[[str], None]) -> None:
     extent("")
     assert ran([item("test_x", "docker", word) for word in WORDS]) == ["docker a", "docker b", "docker c"]
