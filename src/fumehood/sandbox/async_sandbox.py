@@ -143,7 +143,7 @@ class AsyncSandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._opened = self._egress = self._network = None
-        if parts := (*self._ports, *self._background, *([self._session] if self._session else [])):
+        if parts := (*self._background, *([self._session] if self._session else [])):
             with anyio.CancelScope(shield=True):
                 for part in parts:
                     await part.close()
@@ -344,6 +344,7 @@ class AsyncSandbox:
             check_port(self.policy, port, self._egress.ports if self._egress else ())
         exposed = await expose(port, box.connect, self._audit.trail)
         self._ports = [*(other for other in self._ports if other.is_open), exposed]
+        self._stack.push_async_callback(exposed.close)
         return exposed
 
     async def _report(self, taken: RunOutput, run_id: str, network: RunNetwork) -> RunResult:
