@@ -1,7 +1,7 @@
 """The facade: `AsyncSandbox`, where the caller's wishes meet a policy and a backend.
 
 A sandbox is one place with one policy and one workspace. Every run in it is a fresh process in fresh namespaces; what
-runs of one sandbox share is the workspace, and nothing else.
+runs of one sandbox share is the workspace, a loopback if the policy says so, and nothing else.
 """
 
 from __future__ import annotations
