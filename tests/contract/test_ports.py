@@ -81,3 +81,19 @@ def test_a_port_that_the_policy_does_not_list_is_denied(box: Sandbox) -> None:
     for wrong in (0, 65536, True, "8000"):
         with pytest.raises(UsageError, match="is not a port"):
             box.expose(wrong)  # type: ignore[arg-type]
+
+
+def test_runs_that_share_a_loopback_share_the_way_out(make_policy: MakePolicy) -> None:
+    """A run that begins beside others, one that outlives the first, and one that begins when all have ended."""
+    rules = {"shared_loopback": True, "allow": [{"host": "allowed.example", "ports": [443]}]}
+    look_up = "import socket\nprint(socket.gethostbyname('allowed.example')[:3])"
+    wait = f"{look_up}\nimport sys\nsys.stdout.flush()\nsys.stdin.read()"
+    with Sandbox(make_policy(network=rules)) as box:
+        first = box.start(wait)
+        assert first.read(wait=30).stdout == b"127\n"
+        second = box.start(wait)
+        assert second.read(wait=30).stdout == b"127\n"
+        first.kill()
+        assert box.run(look_up).stdout == "127\n"
+        second.kill()
+        assert box.run(look_up).stdout == "127\n"

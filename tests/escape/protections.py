@@ -51,6 +51,9 @@ PROTECTIONS: dict[str, list[Patch]] = {
     "port-origin": [Patch(ACCESS, "if reason := _from_elsewhere(request.headers, host):", "if reason := '':")],
     "port-token-stripped": [Patch(ACCESS, "def _admitted(self, request: HttpRequest, path: str)", _ADMIT_AS_IT_IS)],
     "port-cookies-kept-apart": [Patch(ACCESS, "if not _is_token_cookie(value)", "")],
+    "port-framing-strict": [
+        Patch("egress/http1.py", 'raise MalformedMessageError("it says more than once how long', 'print("twice')
+    ],
     "loopbacks-apart": [
         Patch(f"{GUEST}/cell/loopbacks.py", "if not self._are_shared:\n            return True", "return True")
     ],

@@ -8,7 +8,7 @@
 | a server inside that reads the token out of requests | everything that holds it is taken out | `port-token-stripped` |
 | a server inside that sets the cookie of the token | such cookies are dropped | `port-cookies-kept-apart` |
 | a run that wants the loopback of another sandbox | a network namespace for each | `loopbacks-apart` |
-| a server inside that breaks the protocol | the parser of the gateway | |
+| a request in a request; a server inside that breaks the protocol | the parser of the gateway | `port-framing-strict` |
 
 The host's part is the same on every backend, so most of it is attacked on one.
 """
@@ -20,6 +20,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import closing
 
+import anyio
 import anyio.to_thread
 import pytest
 import web_server
@@ -100,6 +101,15 @@ async def test_the_server_inside_cannot_set_the_cookie_of_the_token(port: AsyncE
     _, headers, _ = await ask(port, "/cookies", cookie(port))
     assert "app=1" in headers
     assert "fumehood-token" not in headers.lower()
+
+
+async def test_a_request_that_can_be_read_in_two_ways_does_not_get_in(port: AsyncExposedPort) -> None:
+    host = port.address.removeprefix("http://")
+    token = port.headers["X-Fumehood-Token"]
+    head = f"POST / HTTP/1.1\r\nHost: {host}\r\nX-Fumehood-Token: {token}\r\nContent-Length: 2\r\n"
+    async with await anyio.connect_tcp("127.0.0.1", int(host.partition(":")[2])) as line:
+        await line.send(f"{head}Content-Length: 0\r\n\r\nab".encode())
+        assert (await line.receive()).split()[1] == b"400"
 
 
 async def test_a_server_that_breaks_the_protocol_breaks_nothing_else(port: AsyncExposedPort) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fumehood.cli.output import print_denials
@@ -54,7 +54,7 @@ class Arguments(argparse.Namespace):
     processes: int | None
     packages: list[str]
     hosts: list[str]
-    publish: Sequence[int] = ()
+    publish: list[int]
     mount: list[str]
     env: list[str]
 
@@ -62,6 +62,7 @@ class Arguments(argparse.Namespace):
 def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> None:
     """Adds the options of every command that opens a sandbox; `variables` where one program is run in it."""
     add = parser.add_argument
+    parser.set_defaults(publish=[])  # an option of commands that run one program
     add("--policy", metavar="FILE", help=_POLICY_HELP)
     add("--no-config", action="store_true", help="do not look for hood.yaml here and in the folders above")
     add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")

@@ -45,6 +45,7 @@ class PortServer:
         self._trail = Trail()
         self._connections: dict[asyncio.Task[None], _Client] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._recording = asyncio.Lock()
         self._is_closed = False
 
     def open(self, trail: Trail) -> None:
@@ -76,7 +77,8 @@ class PortServer:
 
     async def _close(self) -> None:
         tasks = list(self._connections)
-        self.cut()
+        async with self._recording:
+            self.cut()
         if tasks:
             await asyncio.wait(tasks)
 
@@ -86,6 +88,7 @@ class PortServer:
             return
         self._is_closed = True
         asyncio.get_running_loop().remove_reader(self._listener)
+        silence(self._listener)  # for a forked child too, which has a copy
         self._listener.close()
         self._gateway.ports.discard(self)
         if self._writing is not None:
@@ -98,12 +101,13 @@ class PortServer:
         """A port whose use cannot be recorded is closed."""
         while True:
             await asyncio.sleep(_WRITE_SECONDS)
-            try:
-                await self._trail.write(*self._log.take())
-            except AuditError as error:
-                _log.error("published port %d is closed, because the audit log cannot be written: %s", self.port, error)
-                self.cut()
-                return
+            async with self._recording:
+                try:
+                    await self._trail.write(*self._log.take())
+                except AuditError as error:
+                    _log.error("published port %d is closed: the audit log cannot be written: %s", self.port, error)
+                    self.cut()
+                    return
 
     def _accept(self) -> None:
         for _ in range(_MOST_AT_ONCE):

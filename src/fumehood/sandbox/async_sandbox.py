@@ -1,7 +1,7 @@
 """The facade: `AsyncSandbox`, where the caller's wishes meet a policy and a backend.
 
 A sandbox is one place with one policy and one workspace. Every run in it is a fresh process in fresh namespaces; what
-runs of one sandbox share is the workspace, and nothing else.
+runs of one sandbox share is the workspace, a loopback if the policy says so, and nothing else.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class AsyncSandbox:
     ) -> None:
         opened, self._opened = self._opened, None
         self._egress = self._network = None
-        if parts := (*self._ports, *self._background, *([self._session] if self._session else [])):
+        if parts := (*self._background, *([self._session] if self._session else [])):
             with anyio.CancelScope(shield=True):
                 for part in parts:
                     await part.close()
@@ -447,6 +447,7 @@ class AsyncSandbox:
             check_port(self.policy, port, self._egress.ports if self._egress else ())
         exposed = await expose(port, box.connect, self._audit.trail)
         self._ports = [*(other for other in self._ports if other.is_open), exposed]
+        self._stack.push_async_callback(exposed.close)
         return exposed
 
     async def _report(self, taken: RunOutput, run_id: str, network: RunNetwork) -> RunResult:
