@@ -30,7 +30,7 @@ def execute(arguments: list[str]) -> int:
     builds = remove_abandoned()
     containers, volumes = remove_ownerless()
     snapshots = collect(SnapshotStore.open_default())
-    found: dict[str, Sequence[str]] = {
+    found: dict[str, Sequence[object]] = {
         "cgroups": remove_stale_everywhere(),
         "containers": containers,
         "volumes": volumes,

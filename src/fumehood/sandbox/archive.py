@@ -10,14 +10,14 @@ import io
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 from zlib import error as ZlibError
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.policy import Policy, format_size
 from fumehood.sandbox.files.paths import stays_inside
 from fumehood.snapshots.blobs import CHUNK_BYTES, BlobDraft
-from fumehood.snapshots.manifest import EntryError, SnapshotEntry, SnapshotManifest
+from fumehood.snapshots.manifest import EntryError, SnapshotEntry, SnapshotManifest, check_path
 from fumehood.snapshots.store import SnapshotStore, StoreWriter
 
 _GZIP = b"\x1f\x8b"
@@ -71,7 +71,7 @@ class _Reading:
             path = _path(info)
             if path != "":
                 self._take(archive, info, path)
-            archive.members.clear()  # it would keep every header for a search that a stream does not allow
+            _forget(archive)
         self._add_folders()
         return SnapshotManifest.of(self._entries.values())
 
@@ -91,6 +91,7 @@ class _Reading:
             _refuse(path, "it is neither a file nor a folder nor a link")
 
     def _check(self, info: tarfile.TarInfo, path: str) -> None:
+        check_path(path)
         if info.mode & 0o6000:
             _refuse(path, f"its mode {info.mode:o} has a set-uid or set-gid bit")
         if any(key.startswith(("GNU.sparse", "SCHILY.realsize")) for key in info.pax_headers):
@@ -111,7 +112,7 @@ class _Reading:
             _refuse(path, f"with it there are more than {room}, as filesystem.workspace.size of the policy has it")
 
     def _take_file(self, archive: tarfile.TarFile, info: tarfile.TarInfo, path: str) -> SnapshotEntry:
-        content, batch = archive.extractfile(info), self._writer.batch
+        content, batch, modified_ns = archive.extractfile(info), self._writer.batch, _time(info)
         assert content is not None
         draft = batch.begin()
         try:
@@ -122,7 +123,7 @@ class _Reading:
         except BaseException:
             batch.drop(draft)
             raise
-        return SnapshotEntry(path, "file", info.mode & 0o777, _time(info), info.size, batch.finish(draft))
+        return SnapshotEntry(path, "file", info.mode & 0o777, modified_ns, info.size, batch.finish(draft))
 
     def _take_hard_link(self, info: tarfile.TarInfo, path: str) -> SnapshotEntry:
         """Another name of a file that is in the archive already; it becomes a file of its own, which is charged."""
@@ -139,6 +140,11 @@ class _Reading:
             while above and above not in self._entries:
                 self._entries[above] = SnapshotEntry(above, "folder", 0o755)
                 above = above.rpartition("/")[0]
+
+
+def _forget(archive: Any) -> None:
+    """A TarFile keeps every header for a search that a stream does not allow."""
+    archive.members.clear()
 
 
 def _store(draft: BlobDraft, data: bytes) -> None:
@@ -178,6 +184,10 @@ def _refused(path: str, why: str) -> ArchiveError:
     return ArchiveError(f"the archive is not taken because of {path[:200]!r}: {why}")
 
 
+class ByteSink(Protocol):
+    def write(self, data: bytes, /) -> int: ...
+
+
 class ArchiveWriter:
     """Writes chosen entries of a snapshot: the same bytes each time."""
 
@@ -186,13 +196,13 @@ class ArchiveWriter:
         self.entries = tuple(_with_folders(manifest, is_chosen))
         self.skipped = [entry.path for entry in manifest.entries if _leads_out(entry) and is_chosen(entry.path)]
 
-    def write(self, target: IO[bytes]) -> None:
+    def write(self, target: ByteSink) -> None:
         options: dict[str, Any] = {"format": tarfile.PAX_FORMAT, "encoding": "utf-8", "errors": "surrogateescape"}
-        with tarfile.open(fileobj=target, mode="w|", **options) as archive:
+        with tarfile.open(fileobj=target, mode="w|", **options) as archive:  # pyright: ignore[reportArgumentType]  # a stream of tarfile's calls `write` alone
             for entry in self.entries:
                 content = io.BytesIO(self._store.read(entry, self._manifest.id)) if entry.kind == "file" else None
                 archive.addfile(_info(entry), content)
-                archive.members.clear()
+                _forget(archive)
 
 
 def _with_folders(manifest: SnapshotManifest, is_chosen: Callable[[str], bool]) -> Iterable[SnapshotEntry]:

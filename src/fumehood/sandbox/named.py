@@ -6,7 +6,6 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -29,9 +28,6 @@ from fumehood.sandbox.snapshots import created, described, make_room, new_record
 from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, SnapshotStore
 from fumehood.snapshots.records import checked_name
 from fumehood.snapshots.store import StoreWriter
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 Fill = Callable[[StoreWriter], SnapshotManifest]
 """Writes the contents that a new sandbox begins with."""
@@ -139,18 +135,15 @@ class NamedSandboxes:
                 self.store.abandon(name, lock)
 
 
-class _Digest(io.RawIOBase):
+class _Digest:
     """Where an archive is written to know its digest."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Buffer, /) -> int:
+    def write(self, data: bytes, /) -> int:
         self._digest.update(data)
-        return memoryview(data).nbytes
+        return len(data)
 
     def sha256(self) -> str:
         return self._digest.hexdigest()

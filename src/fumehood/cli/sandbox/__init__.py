@@ -156,14 +156,12 @@ def _call(module: str, function: str) -> Callable[[Arguments], int]:
 
 def execute(arguments: list[str]) -> int:
     ours, theirs = split(arguments)
-    parser, name = build_parser(), None
-    match ours:
-        case ["exec", str(name), str(option), *rest] if option.startswith("-") and not name.startswith("-"):
-            ours = ["exec", option, *rest, name]  # `exec NAME -c CODE`, as people write it
-        case _:
-            pass
+    parser, name = build_parser(), ""
+    if ours[:1] == ["exec"] and len(ours) > 2 and not ours[1].startswith("-") and ours[2].startswith("-"):
+        _, name, *options = ours
+        ours = ["exec", *options, name]  # `exec NAME -c CODE`, as people write it
     chosen = parser.parse_args(ours, namespace=Arguments())
-    if name is not None and chosen.name != name:
+    if name and chosen.name != name:
         parser.error("a command after options stands behind `--`, such as `hood sandbox exec NAME -e A=1 -- ls -l`")
     if theirs:
         chosen.words = [*getattr(chosen, "words", []), *theirs]
