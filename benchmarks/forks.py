@@ -1,4 +1,4 @@
-"""A fork of a workspace with many files, against `cp -a` of the same tree and `docker commit` of a container with it."""
+"""A fork of a workspace with many files, against `cp -a` of the same tree and `docker commit` of a container."""
 
 from __future__ import annotations
 

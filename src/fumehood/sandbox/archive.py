@@ -197,8 +197,9 @@ class ArchiveWriter:
         self.skipped = [entry.path for entry in manifest.entries if _leads_out(entry) and is_chosen(entry.path)]
 
     def write(self, target: ByteSink) -> None:
+        stream: Any = target  # a stream of tarfile's calls `write` alone
         options: dict[str, Any] = {"format": tarfile.PAX_FORMAT, "encoding": "utf-8", "errors": "surrogateescape"}
-        with tarfile.open(fileobj=target, mode="w|", **options) as archive:  # pyright: ignore[reportArgumentType]  # a stream of tarfile's calls `write` alone
+        with tarfile.open(fileobj=stream, mode="w|", **options) as archive:
             for entry in self.entries:
                 content = io.BytesIO(self._store.read(entry, self._manifest.id)) if entry.kind == "file" else None
                 archive.addfile(_info(entry), content)

@@ -6,6 +6,7 @@ import io
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,9 @@ def member(name: str, data: bytes = b"", **fields: object) -> tuple[tarfile.TarI
     return info, data
 
 
-def archive(*members: tuple[tarfile.TarInfo, bytes], mode: str = "w", kind: int = tarfile.PAX_FORMAT) -> bytes:
+def archive(*members: tuple[tarfile.TarInfo, bytes], mode: Any = "w", kind: int = tarfile.PAX_FORMAT) -> bytes:
     target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode=mode, format=kind) as made:  # pyright: ignore[reportCallIssue, reportArgumentType]
+    with tarfile.open(fileobj=target, mode=mode, format=kind) as made:
         for info, data in members:
             made.addfile(info, io.BytesIO(data) if data else None)
     return target.getvalue()
