@@ -71,7 +71,8 @@ def test_a_policy_stays_until_another_one_is_given(place: Path) -> None:
     assert ok("exec", "work", "--policy", "more.yaml", "-c", count) == "88\n"
     assert ok("exec", "work", "-c", count) == "88\n"
     kinds = [
-        json.loads(line)["kind"] for line in hood("audit", "search", "--json", "--since", "1h").stdout.splitlines()
+        json.loads(line)["record"]["kind"]
+        for line in hood("audit", "search", "--json", "--since", "1h").stdout.splitlines()
     ]
     assert kinds.count("sandbox.policy") >= 1
     assert {"sandbox.created", "snapshot.restored", "sandbox.saved"} <= set(kinds)

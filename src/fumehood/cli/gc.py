@@ -14,8 +14,7 @@ from fumehood.backends.native.cgroups import remove_stale_everywhere
 from fumehood.cli.arguments import Parser
 from fumehood.cli.output import say
 from fumehood.images.build_dir import remove_abandoned
-from fumehood.snapshots import SnapshotStore
-from fumehood.snapshots.garbage import collect
+from fumehood.sandbox.named import NamedSandboxes
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,14 +28,14 @@ def execute(arguments: list[str]) -> int:
     build_parser().parse_args(arguments)
     builds = remove_abandoned()
     containers, volumes = remove_ownerless()
-    snapshots = collect(SnapshotStore.open_default())
+    snapshots = NamedSandboxes().collect()
     found: dict[str, Sequence[object]] = {
         "cgroups": remove_stale_everywhere(),
         "containers": containers,
         "volumes": volumes,
         "builds": builds,
-        "sandboxes": snapshots.sandboxes,
-        "snapshots": snapshots.snapshots,
+        "sandboxes": [record.name for record in snapshots.sandboxes],
+        "snapshots": [record.key for record in snapshots.snapshots],
     }
     for names in found.values():
         for name in names:

@@ -26,6 +26,7 @@ from fumehood.sandbox.audit.snapshots import (
 from fumehood.sandbox.files.workspace_copy import check_room
 from fumehood.sandbox.snapshots import created, described, make_room, new_record, snapshot_record
 from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, SnapshotStore
+from fumehood.snapshots.garbage import Collected, collect
 from fumehood.snapshots.records import checked_name
 from fumehood.snapshots.store import StoreWriter
 
@@ -115,8 +116,15 @@ class NamedSandboxes:
         record = self.store.remove_snapshot(wanted)
         self._record(SnapshotRemoved(record.snapshot, record.name))
 
+    def collect(self) -> Collected:
+        """Removes what is too old, and contents that nothing needs."""
+        found = collect(self.store)
+        removed = [SandboxRemoved(each.name, each.snapshot) for each in found.sandboxes]
+        self._record(*removed, *(SnapshotRemoved(each.snapshot, each.name) for each in found.snapshots))
+        return found
+
     def _record(self, *events: AuditEvent) -> None:
-        if self._trail.is_on:
+        if self._trail.is_on and events:
             anyio.run(self._trail.write, *events)
 
     @contextmanager
