@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import sampling
 from live.cli_host import HOOD, hood
 
 from fumehood.snapshots import SnapshotStore
@@ -100,7 +101,7 @@ def test_a_kill_at_any_moment_leaves_the_old_state_or_the_new_one() -> None:
     ok("create", "work")
     ok("exec", "work", "-c", _STEP % ("0", "0"))
     state, chance = 0, random.Random(17)
-    for attempt in range(1, 16):
+    for attempt in range(1, 1 + sampling.amount(8, whole=30)):
         value = str(attempt % 10)
         with subprocess.Popen([*HOOD, "sandbox", "exec", "work", "-c", _STEP % (value, value)], stdout=-1) as process:
             assert process.stdout is not None
