@@ -46,6 +46,7 @@ class UncollectedImports:
 COMMANDS = (
     Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
+    Command("sandbox", "fumehood.cli.sandbox", "sandboxes that last: create, exec, list, snapshot, fork, export, rm"),
     Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
     Command("init", "fumehood.cli.init", "write hood.yaml, the policy of the project in this folder"),

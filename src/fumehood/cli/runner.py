@@ -57,13 +57,19 @@ class Job:
     inputs: Inputs | None = None
     publish: tuple[int, ...] = ()
     """Ports of the program whose addresses are printed when it listens there."""
+    sandbox: str | None = None
+    """A named sandbox instead of a fresh one, which keeps what the program leaves."""
+    waits: bool = False
+    """Whether it waits for a named sandbox that is in use."""
+    changes_policy: bool = False
+    """Whether `policy` is one that the named sandbox does not have yet."""
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
     """The output is in the result."""
 
     async def work(box: AsyncSandbox, code: bytes) -> RunResult:
-        return await box.run(code, **job.options)
+        return await box.run(_source(job, code), **job.options)
 
     return _supervise(job, work, interruption)
 
@@ -73,7 +79,7 @@ def run_live(job: Job, interruption: Interruption) -> RunResult:
     streams = (ProgramOutput(2 if job.learn else 1, interruption), ProgramOutput(2, interruption))
 
     async def work(box: AsyncSandbox, code: bytes) -> RunResult:
-        return await _show(box.stream(code, **job.options), job.artifacts, *streams)
+        return await _show(box.stream(_source(job, code), **job.options), job.artifacts, *streams)
 
     try:
         return _supervise(job, work, interruption)
@@ -192,15 +198,24 @@ class _Stop:
         self._sending = asyncio.get_running_loop().create_task(self._box.send_signal(number))
 
 
+def _source(job: Job, code: bytes) -> bytes | None:
+    return None if job.options.get("argv") else code
+
+
+def _sandbox(job: Job, audit: Trail | None) -> AsyncSandbox:
+    if job.sandbox is not None:
+        policy = job.policy if job.changes_policy else None
+        return AsyncSandbox.open(job.sandbox, policy, wait=job.waits, progress=_tell, audit=audit)
+    return AsyncSandbox(job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True)
+
+
 def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
         with anyio.CancelScope() as scope:
             stop = _Stop(job, scope)
             with interruption.handing_to(stop.receive):
                 code, audit = await _admitted(job)
-                box = AsyncSandbox(
-                    job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True
-                )
+                box = _sandbox(job, audit)
                 async with box:
                     if job.inputs:
                         await job.inputs.put_into(box)

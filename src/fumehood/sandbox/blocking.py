@@ -206,7 +206,6 @@ class Sandbox:
         return self
 
     @classmethod
-    @wraps(AsyncSandbox.open)
     def open(
         cls,
         name: str,
@@ -220,6 +219,12 @@ class Sandbox:
         gated: bool = False,
         keep_tmp: bool = False,
     ) -> Self:
+        """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
+
+        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
+        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
+        if there is none.
+        """
         target = AsyncSandbox.open(
             name,
             policy,
@@ -288,8 +293,11 @@ class Sandbox:
     snapshot = _blocking(AsyncSandbox.snapshot)
     save = _blocking(AsyncSandbox.save)
 
-    @wraps(AsyncSandbox.fork)
     def fork(self, count: int = 1) -> list[Sandbox]:
+        """Sandboxes with the same policy that begin with this workspace, each to be opened with `with`.
+
+        On disk they share all of it; each gets a workspace of its own when it opens.
+        """
         return [Sandbox.__new__(Sandbox)._drive(box) for box in self.loop.call(partial(self.target.fork, count))]
 
     @wraps(AsyncSandbox.session)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,8 +13,11 @@ from fumehood.audit.events import AuditEvent
 from fumehood.errors import UsageError
 from fumehood.host.locks import Lock
 from fumehood.policy import Policy
+from fumehood.policy.filesystem import Outputs
+from fumehood.sandbox.archive import ArchiveWriter, read_archive
 from fumehood.sandbox.audit import AuditChoice
 from fumehood.sandbox.audit.snapshots import (
+    SandboxExported,
     SandboxRemoved,
     SnapshotMade,
     SnapshotRemoved,
@@ -21,6 +26,7 @@ from fumehood.sandbox.audit.snapshots import (
 from fumehood.sandbox.files.workspace_copy import check_room
 from fumehood.sandbox.snapshots import created, described, make_room, new_record, snapshot_record
 from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, SnapshotStore
+from fumehood.snapshots.garbage import Collected, collect
 from fumehood.snapshots.records import checked_name
 from fumehood.snapshots.store import StoreWriter
 
@@ -71,6 +77,36 @@ class NamedSandboxes:
         self._record(SnapshotMade(made.id, snapshot_name, made.files, made.size_bytes, 0))
         return made
 
+    def create_from_snapshot(self, name: str, policy: Policy, wanted: str) -> NamedSandbox:
+        def fill(writer: StoreWriter) -> SnapshotManifest:
+            return self.store.manifest(self.store.find_snapshot(wanted).snapshot)
+
+        return self.create(name, policy, fill, f"snapshot {wanted}")
+
+    def create_from_archive(self, name: str, policy: Policy, stream: io.BufferedReader, source: str) -> NamedSandbox:
+        return self.create(name, policy, lambda writer: read_archive(stream, writer, policy), f"archive {source}")
+
+    def export(self, name: str, target: str, write: Callable[[ArchiveWriter], None], *, everything: bool) -> list[str]:
+        """Calls `write` once it is recorded what leaves; returns links that are left out because they lead out.
+
+        What leaves is what `filesystem.outputs` of its policy names, unless it is `everything`.
+        """
+        record = self.store.find(name)
+        outputs = Outputs(record.read_policy().filesystem.outputs)
+        manifest = self.store.manifest(record.snapshot)
+        archive = ArchiveWriter(self.store, manifest, (lambda path: True) if everything else outputs.match)
+        if not archive.entries and manifest.entries and not everything:
+            raise UsageError(
+                f"the policy of sandbox {name!r} lets nothing out that is there: filesystem.outputs names no file; "
+                "--all exports everything"
+            )
+        digest = _Digest()
+        archive.write(digest)
+        files = sum(entry.kind == "file" for entry in archive.entries)
+        self._record(SandboxExported(name, record.snapshot, target, files, digest.sha256(), everything))
+        write(archive)
+        return archive.skipped
+
     def remove(self, name: str) -> None:
         record = self.store.find(name)
         self.store.remove(name)
@@ -80,8 +116,15 @@ class NamedSandboxes:
         record = self.store.remove_snapshot(wanted)
         self._record(SnapshotRemoved(record.snapshot, record.name))
 
+    def collect(self) -> Collected:
+        """Removes what is too old, and contents that nothing needs."""
+        found = collect(self.store)
+        removed = [SandboxRemoved(each.name, each.snapshot) for each in found.sandboxes]
+        self._record(*removed, *(SnapshotRemoved(each.snapshot, each.name) for each in found.snapshots))
+        return found
+
     def _record(self, *events: AuditEvent) -> None:
-        if self._trail.is_on:
+        if self._trail.is_on and events:
             anyio.run(self._trail.write, *events)
 
     @contextmanager
@@ -98,6 +141,20 @@ class NamedSandboxes:
         finally:
             for name, lock in taken:
                 self.store.abandon(name, lock)
+
+
+class _Digest:
+    """Where an archive is written to know its digest."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def write(self, data: bytes, /) -> int:
+        self._digest.update(data)
+        return len(data)
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
 
 
 def empty(writer: StoreWriter) -> SnapshotManifest:

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from fumehood.errors import DamagedSnapshotError
 from fumehood.host import locks
 from fumehood.snapshots.limits import DAY_SECONDS
+from fumehood.snapshots.records import NamedSandbox, SnapshotRecord
 from fumehood.snapshots.store import SnapshotStore, now
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    sandboxes: tuple[str, ...] = ()
-    snapshots: tuple[str, ...] = ()
-    """Names, or ids, of those that were too old."""
+    sandboxes: tuple[NamedSandbox, ...] = ()
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    """Those that were too old."""
     files: int = 0
     bytes: int = 0
     problem: str | None = None
@@ -41,7 +42,7 @@ def _is_old(store: SnapshotStore, used: float) -> bool:
     return store.limits.days > 0 and now() - used > store.limits.days * DAY_SECONDS
 
 
-def _remove_old_sandboxes(store: SnapshotStore) -> Iterator[str]:
+def _remove_old_sandboxes(store: SnapshotStore) -> Iterator[NamedSandbox]:
     for record in store.sandboxes():
         if not _is_old(store, record.used):
             continue
@@ -50,14 +51,14 @@ def _remove_old_sandboxes(store: SnapshotStore) -> Iterator[str]:
             with closing(lock):
                 store.path("sandboxes", record.name).unlink()
                 lock.remove()
-            yield record.name
+            yield record
 
 
-def _remove_old_snapshots(store: SnapshotStore) -> Iterator[str]:
+def _remove_old_snapshots(store: SnapshotStore) -> Iterator[SnapshotRecord]:
     for record in store.snapshots():
         if _is_old(store, record.created):
             store.path("snapshots", record.key).unlink()
-            yield record.key
+            yield record
 
 
 def _live(store: SnapshotStore) -> dict[str, set[str]]:

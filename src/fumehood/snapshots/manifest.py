@@ -112,7 +112,7 @@ class SnapshotManifest:
 def _check(entries: tuple[SnapshotEntry, ...]) -> None:
     folders, seen = {""}, set[str]()
     for entry in entries:
-        _check_path(entry.path)
+        check_path(entry.path)
         if entry.path in seen:
             raise EntryError(entry.path, "it is there twice")
         seen.add(entry.path)
@@ -123,7 +123,8 @@ def _check(entries: tuple[SnapshotEntry, ...]) -> None:
         _check_values(entry)
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
+    """EntryError for one that is not plainly below the workspace."""
     names = path.split("/")
     if len(names) > _MAX_DEPTH:
         raise EntryError(path[:200], f"it is more than {_MAX_DEPTH} folders deep")

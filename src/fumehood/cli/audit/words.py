@@ -147,6 +147,13 @@ def _summary(record: Shown) -> str:
             return f"{data.get('tool')}, {told}"
         case kind if kind.startswith("approval."):
             return _approval(data)
+        case "snapshot.made" | "snapshot.restored" | "snapshot.removed":
+            return f"{data.get('name') or data.get('sandbox_name') or 'unnamed'}, {_short(data.get('snapshot'))}"
+        case "sandbox.created" | "sandbox.saved" | "sandbox.removed" | "sandbox.exported":
+            place = data.get("target") or data.get("source")
+            return f"{data.get('name')}, {_short(data.get('snapshot'))}" + (f", {place}" if place else "")
+        case "sandbox.policy":
+            return f"{data.get('name')}, {_short(data.get('old_digest'))} -> {_short(data.get('policy_digest'))}"
         case "log.checkpoint":
             return f"signed by {_short(data.get('key'))}"
         case _:
