@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from fumehood.results import Artifact, Cause, Denial, Display, RunFailedError, RunResult, Status
     from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
-    from fumehood.sandbox.blocking import BackgroundRun, Files, Sandbox, Session, run
+    from fumehood.sandbox.blocking import BackgroundRun, Files, Sandbox, Session, Watch, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
+    from fumehood.sandbox.files.entries import ChangeKind, FileChange
+    from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
     from fumehood.sandbox.session import AsyncSession
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
-    "sandbox.blocking": ("BackgroundRun", "Files", "Sandbox", "Session", "run"),
+    "sandbox.blocking": ("BackgroundRun", "Files", "Sandbox", "Session", "Watch", "run"),
     "errors": (
         "AuditError",
         "DangerousPolicyWarning",
@@ -55,6 +57,8 @@ _HOMES = {
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
     "sandbox.files": ("AsyncFiles", "FileEntry", "FileKind", "Transfer"),
+    "sandbox.files.entries": ("ChangeKind", "FileChange"),
+    "sandbox.files.watch": ("AsyncWatch",),
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
@@ -69,14 +73,17 @@ __all__ = [
     "AsyncFiles",
     "AsyncSandbox",
     "AsyncSession",
+    "AsyncWatch",
     "AuditError",
     "BackgroundRun",
     "Cause",
+    "ChangeKind",
     "DangerousPolicyWarning",
     "Denial",
     "DeniedError",
     "Display",
     "Event",
+    "FileChange",
     "FileEntry",
     "FileKind",
     "Files",
@@ -100,6 +107,7 @@ __all__ = [
     "UnenforceableError",
     "UnknownKeywordError",
     "UsageError",
+    "Watch",
     "run",
 ]
 
