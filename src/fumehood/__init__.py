@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from fumehood.results import Artifact, Cause, Denial, Display, RunFailedError, RunResult, Status
     from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
-    from fumehood.sandbox.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, run
+    from fumehood.sandbox.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, Watch, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
+    from fumehood.sandbox.files.entries import ChangeKind, FileChange
+    from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
     from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.sandbox.session import AsyncSession
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
-    "sandbox.blocking": ("BackgroundRun", "ExposedPort", "Files", "Sandbox", "Session", "run"),
+    "sandbox.blocking": ("BackgroundRun", "ExposedPort", "Files", "Sandbox", "Session", "Watch", "run"),
     "errors": (
         "AuditError",
         "DamagedSnapshotError",
@@ -61,6 +63,8 @@ _HOMES = {
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
     "sandbox.files": ("AsyncFiles", "FileEntry", "FileKind", "Transfer"),
+    "sandbox.files.entries": ("ChangeKind", "FileChange"),
+    "sandbox.files.watch": ("AsyncWatch",),
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
@@ -78,9 +82,11 @@ __all__ = [
     "AsyncFiles",
     "AsyncSandbox",
     "AsyncSession",
+    "AsyncWatch",
     "AuditError",
     "BackgroundRun",
     "Cause",
+    "ChangeKind",
     "DamagedSnapshotError",
     "DangerousPolicyWarning",
     "Denial",
@@ -88,6 +94,7 @@ __all__ = [
     "Display",
     "Event",
     "ExposedPort",
+    "FileChange",
     "FileEntry",
     "FileKind",
     "Files",
@@ -113,6 +120,7 @@ __all__ = [
     "UnenforceableError",
     "UnknownKeywordError",
     "UsageError",
+    "Watch",
     "run",
 ]
 

@@ -36,7 +36,7 @@ from fumehood.errors import DangerousPolicyWarning, DeniedError, UnenforceableEr
 from fumehood.events import Event, Finished, Stderr
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, deny_all, read_policy
-from fumehood.policy.arguments import add_packages
+from fumehood.policy.arguments import Seconds, add_packages, read_seconds
 from fumehood.results import Cause, RunOutput, RunResult, Status
 from fumehood.sandbox.audit import AuditChoice, RunAudit, SandboxAudit
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
@@ -45,6 +45,7 @@ from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
 from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, network_hint, wait_for_gateway
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.paths import sandbox_path
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.ports import AsyncExposedPort, check_port, expose
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from fumehood.egress import SandboxEgress
     from fumehood.environments import EnvironmentLease, InstallRunner
     from fumehood.sandbox.files.errors import Converse
+    from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
     from fumehood.sandbox.snapshots import WorkspaceState
     from fumehood.snapshots import Snapshot
@@ -99,6 +101,7 @@ class AsyncSandbox:
         self._is_gated, self._learn, self._keeps_tmp, self._progress = gated, learn, keep_tmp, progress
         self._session = self.session() if session else None
         self._background: list[AsyncBackgroundRun] = []
+        self._watches: list[AsyncWatch] = []
         self._opened: BackendSandbox | None = None
         self._egress: SandboxEgress | None = None
         self._network: SandboxNetwork | None = None
@@ -189,7 +192,7 @@ class AsyncSandbox:
     ) -> None:
         opened, self._opened = self._opened, None
         self._egress = self._network = None
-        if parts := (*self._background, *([self._session] if self._session else [])):
+        if parts := (*self._background, *self._watches, *([self._session] if self._session else [])):
             with anyio.CancelScope(shield=True):
                 for part in parts:
                     await part.close()
@@ -284,6 +287,23 @@ class AsyncSandbox:
         result = denied_result(refused, self.policy)
         await self._audit.denied(result)
         return result
+
+    def watch(
+        self, path: str | os.PathLike[str] = "", *, recursive: bool = True, timeout: Seconds | None = None
+    ) -> AsyncWatch:
+        """`async for change in box.watch("out")`: what is created, modified, deleted and renamed in a folder.
+
+        Ends with the sandbox, or after `timeout` without a change. `async with` begins before the first one is asked
+        for. What comes and goes within a tenth of a second may not be seen.
+        """
+        from fumehood.sandbox.files.watch import AsyncWatch
+
+        self._backend_sandbox()
+        place = sandbox_path(path, keeps_tmp=self._keeps_tmp)
+        seconds = None if timeout is None else read_seconds(timeout)
+        watch = AsyncWatch(self._converse, place, self.policy, recursive=recursive, timeout_seconds=seconds)
+        self._watches = [*(other for other in self._watches if not other.is_closed), watch]
+        return watch
 
     async def install(
         self, *packages: str, allow_sdists: bool = False, progress: Callable[[str], None] | None = None

@@ -5,6 +5,7 @@ Works inside a running event loop too, because all blocking sandboxes share one 
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from types import TracebackType
@@ -16,6 +17,7 @@ from fumehood.concurrency.shared_loop import SharedLoop, shared_loop
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy
+from fumehood.policy.arguments import Seconds
 from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox, OneRunSandbox, run_once
 from fumehood.sandbox.audit import AuditChoice
@@ -26,6 +28,8 @@ from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_polic
 from fumehood.sandbox.session import AsyncSession
 
 if TYPE_CHECKING:
+    from fumehood.sandbox.files.entries import FileChange
+    from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.snapshots import Snapshot
 
 P = ParamSpec("P")
@@ -168,6 +172,33 @@ class Files(_Part[AsyncFiles]):
     download = _blocking(AsyncFiles.download)
 
 
+class Watch:
+    """An `AsyncWatch` that is an iterator; changes count from its making."""
+
+    def __init__(self, loop: SharedLoop, target: AsyncWatch) -> None:
+        self.loop, self.target = loop, target
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> FileChange:
+        change = self.loop.call(self.target.next)
+        if change is None:
+            raise StopIteration
+        return change
+
+    def close(self) -> None:
+        self.loop.call(self.target.close)
+
+
 class Sandbox:
     """`with Sandbox(policy) as box`: every method blocks and otherwise is that of `AsyncSandbox`."""
 
@@ -303,6 +334,14 @@ class Sandbox:
     @wraps(AsyncSandbox.session)
     def session(self) -> Session:
         return Session(self.loop, self.target.session())
+
+    @wraps(AsyncSandbox.watch)
+    def watch(
+        self, path: str | os.PathLike[str] = "", *, recursive: bool = True, timeout: Seconds | None = None
+    ) -> Watch:
+        watch = self.target.watch(path, recursive=recursive, timeout=timeout)
+        self.loop.call(watch.begin)
+        return Watch(self.loop, watch)
 
     start = _blocking_part(AsyncSandbox.start, BackgroundRun)
     expose = _blocking_part(AsyncSandbox.expose, ExposedPort)

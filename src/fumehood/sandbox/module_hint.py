@@ -47,5 +47,5 @@ def module_hint(result: RunResult, stderr: bytes, *, can_install: bool = False) 
     if not name or name in sys.stdlib_module_names:
         return result
     package = _PACKAGES.get(name, name)
-    here = f", or box.install({package!r})" if can_install else ""
+    here = f", or box.install({package!r}), or `pip install {package}` in it" if can_install else ""
     return replace(result, detail=f"there is no module {name} in the sandbox; add packages=[{package!r}]{here}")

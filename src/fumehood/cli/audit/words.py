@@ -181,6 +181,7 @@ def _everything(data: Mapping[str, Any]) -> str:
 def _approval(data: Mapping[str, Any]) -> str:
     parts = [str(data.get("tool")), str(data.get("request"))[:_ID_CHARACTERS], _short(data.get("digest"))]
     parts += [f"by {data['by']}"] if "by" in data else []
+    parts += [f"{data['verdict']} by reviewer {data.get('reviewer')}"] if "verdict" in data else []
     parts += [f"became {_short(data['approved_digest'])}"] if "approved_digest" in data else []
     return ", ".join([*parts, *([str(data["reason"])] if "reason" in data else [])])
 

@@ -14,7 +14,7 @@ from fumehood.cli.project.folder import ProjectFolder
 from fumehood.cli.project.write_back import (
     ConflictError,
     ExecutedFolders,
-    FileChange,
+    ProjectChange,
     check,
     is_compiled_python,
     reason_against,
@@ -89,7 +89,7 @@ class ProjectCopy:
             elif await self._is_agreed(tree, result, taken):
                 await self._write(tree, taken)
 
-    async def _choose(self, box: AsyncSandbox, changes: TreeChanges, executed: ExecutedFolders) -> list[FileChange]:
+    async def _choose(self, box: AsyncSandbox, changes: TreeChanges, executed: ExecutedFolders) -> list[ProjectChange]:
         """What may be written back, with its content. What may not is listed."""
         refused = {skipped.path: skipped.reason for skipped in changes.odd}
         for path in (*changes.written, *changes.deleted):
@@ -100,10 +100,12 @@ class ProjectCopy:
         self._check_amount(written, [path for path in changes.deleted if path not in refused])
         # No more than was counted: threads of a session go on, and may let a file grow meanwhile.
         taken = [
-            FileChange(path, self._copy.digests.get(path), await box.files.read(path, max_bytes=max(size, 1)))
+            ProjectChange(path, self._copy.digests.get(path), await box.files.read(path, max_bytes=max(size, 1)))
             for path, size in written.items()
         ]
-        taken += [FileChange(path, self._copy.digests[path], None) for path in changes.deleted if path not in refused]
+        taken += [
+            ProjectChange(path, self._copy.digests[path], None) for path in changes.deleted if path not in refused
+        ]
         told = {path: reason for path, reason in sorted(refused.items()) if not is_compiled_python(path)}
         self._tell_some([f"not written back: {one_line(path)}: {reason}" for path, reason in told.items()])
         return [change for change in taken if not change.is_nothing()]
@@ -119,7 +121,7 @@ class ProjectCopy:
         if sum(written.values()) > most:
             raise UsageError(f"--sync-back: what the program changed has more than {format_size(most)}; use --out")
 
-    async def _is_agreed(self, tree: FolderTree, result: RunResult, taken: list[FileChange]) -> bool:
+    async def _is_agreed(self, tree: FolderTree, result: RunResult, taken: list[ProjectChange]) -> bool:
         if not self._quiet or not self._yes:
             self._show(tree, taken)
         if self._yes:
@@ -137,7 +139,7 @@ class ProjectCopy:
             say("nothing was written back")
         return bool(agreed)
 
-    def _show(self, tree: FolderTree, taken: list[FileChange]) -> None:
+    def _show(self, tree: FolderTree, taken: list[ProjectChange]) -> None:
         """On standard error, which is the terminal where the question is asked."""
         differences = Differences()
         for change in taken:
@@ -145,7 +147,7 @@ class ProjectCopy:
                 with suppress(OSError):
                     os.write(2, f"{_paint(text, colour)}\n".encode("utf-8", "backslashreplace"))
 
-    async def _write(self, tree: FolderTree, taken: list[FileChange]) -> None:
+    async def _write(self, tree: FolderTree, taken: list[ProjectChange]) -> None:
         conflicts: list[str] = []
         for change in taken:
             try:
@@ -175,7 +177,7 @@ def _paint(text: str, colour: str) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if is_coloured else text
 
 
-def _picture(tree: FolderTree, change: FileChange, differences: Differences) -> list[Shown]:
+def _picture(tree: FolderTree, change: ProjectChange, differences: Differences) -> list[Shown]:
     name = one_line(change.path)
     try:
         before = check(tree, change)

@@ -27,7 +27,7 @@ _THERE = "it exists on the host, and was not copied into the sandbox"
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class ProjectChange:
     path: str
     before: str | None
     """The digest of the file that went into the sandbox; None if there was none."""
@@ -79,7 +79,7 @@ def is_compiled_python(path: str) -> bool:
     return "__pycache__" in path.lower().split("/") or path.lower().endswith(".pyc")
 
 
-def check(tree: FolderTree, change: FileChange) -> bytes | None:
+def check(tree: FolderTree, change: ProjectChange) -> bytes | None:
     """The content that would be replaced. ConflictError if it is not what went into the sandbox.
 
     What did not go in is not read: the program chose the name, and the file may be larger than our memory.
@@ -106,7 +106,7 @@ def _content(tree: FolderTree, place: Names) -> bytes:
         raise ConflictError(f"on the host it cannot be read: {error.strerror or error}") from error
 
 
-def write(tree: FolderTree, change: FileChange) -> None:
+def write(tree: FolderTree, change: ProjectChange) -> None:
     """Carries out one change. ConflictError if the host's file is no longer what it was."""
     place = names_in(change.path)
     try:
@@ -121,7 +121,7 @@ def write(tree: FolderTree, change: FileChange) -> None:
         os.close(folder)
 
 
-def _write_in(tree: FolderTree, folder: int, place: Names, change: FileChange) -> None:
+def _write_in(tree: FolderTree, folder: int, place: Names, change: ProjectChange) -> None:
     name, draft = place[-1], hidden_name()
     if change.content is None:
         check(tree, change)

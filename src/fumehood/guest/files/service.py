@@ -11,25 +11,30 @@ full disk at once and not when it has sent everything.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
 from ..contract import frames
+from ..contract.limits import WATCH_SECONDS
 from ..contract.paths import hidden_name
 from ..isolation.descriptors import keep_one
 from . import entries
 from .atomic_write import Draft
+from .changes import Watch
 from .conversation import FileRefusedError, Host, HungUpError, Incoming
 from .removal import remove_tree
 from .resolution import ChangedError, Follow, OutsideError, RootFolder, Spot, find
 
 _CHUNK_BYTES = 1024 * 1024
 _TMP = "/tmp"
+_LOOK_SECONDS, _PAUSES_PER_LOOK = 0.1, 10.0
 
 
 def become_service(link: int) -> None:
@@ -60,7 +65,10 @@ class _Service:
             "read": self._read,
             "digest": self._digest,
             "mode": self._mode,
+            "watch": self._watch,
+            "changes": self._changes,
         }
+        self._watched: Watch | None = None
 
     def answer_next(self) -> None:
         header, body = self._host.receive()
@@ -172,6 +180,27 @@ class _Service:
 
     def _digest(self, header: frames.Header) -> frames.Header:
         return self._go_through(header, lambda chunk: None)
+
+    def _watch(self, header: frames.Header) -> frames.Header:
+        """Begins to watch a folder; one for each conversation, until it ends."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._find(header, Follow.ALL) as spot:
+            self._watched = Watch(os.open(spot.name, flags, dir_fd=spot.folder), recursive=header["recursive"])
+        return {}
+
+    def _changes(self, header: frames.Header) -> frames.Header:
+        """The next changes, as soon as there are any; none after a while."""
+        if self._watched is None:
+            raise FileRefusedError("not watched")
+        until = time.monotonic() + min(header["wait"], WATCH_SECONDS)
+        while True:
+            begun = time.monotonic()
+            changes, now = self._watched.next_changes(), time.monotonic()
+            if changes or now >= until:
+                self._host.send({"changes": True}, json.dumps(changes).encode())
+                return {}
+            # A large folder must not cost the sandbox all of its time.
+            self._host.pause(max(_LOOK_SECONDS, _PAUSES_PER_LOOK * (now - begun)))
 
     def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
         """Reads as much as the file has at the start: one that grows faster must not be read for ever."""

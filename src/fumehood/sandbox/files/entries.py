@@ -47,6 +47,31 @@ class FileEntry:
     """Of a file, where it was asked for."""
 
 
+class ChangeKind(StrEnum):
+    CREATED = "created"
+    MODIFIED = "modified"
+    """Its content, its mode or what it is."""
+    DELETED = "deleted"
+    RENAMED = "renamed"
+    OVERFLOW = "overflow"
+    """There was more than can be listed: look at the folder again."""
+
+
+@frozen
+class FileChange:
+    """A change in a folder that is watched; of several changes to one file, the last."""
+
+    kind: ChangeKind
+    path: str
+    """As `files` takes it; of an overflow, the folder that is watched."""
+    old_path: str | None = None
+    """Of what was renamed."""
+
+
+RawChange = tuple[ChangeKind, str, str | None]
+"""Paths below the folder that is watched."""
+
+
 @frozen
 class Skipped:
     """Something that was not copied, and why."""
@@ -99,6 +124,35 @@ def parse_entries(body: bytes) -> list[FileEntry]:
     if not isinstance(items, list):
         raise _broken("no list")
     return [parse_entry(item) for item in cast("list[object]", items)]
+
+
+def parse_changes(body: bytes) -> list[RawChange]:
+    """Parses and validates changes from the file service, which is not trusted."""
+    if not is_shallow(body, _MAX_DEPTH):
+        raise _broken("changes that are nested too deeply")
+    try:
+        items = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _broken("changes that are not JSON") from error
+    if not isinstance(items, list):
+        raise _broken("no list")
+    return [_parse_change(item) for item in cast("list[object]", items)]
+
+
+def _parse_change(item: object) -> RawChange:
+    match item:
+        case ["overflow", ""]:
+            return ChangeKind.OVERFLOW, "", None
+        case ["renamed", str(path), str(old)] if _is_path(path) and _is_path(old):
+            return ChangeKind.RENAMED, path, old
+        case ["created" | "modified" | "deleted" as kind, str(path)] if _is_path(path):
+            return ChangeKind(kind), path, None
+        case _:
+            raise _broken("a change that makes no sense")
+
+
+def _is_path(path: str) -> bool:
+    return all(map(is_name, path.split("/")))
 
 
 def parse_entry(item: object) -> FileEntry:

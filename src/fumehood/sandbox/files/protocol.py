@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
-from fumehood.guest.contract.limits import MAX_LISTING_BYTES
-from fumehood.sandbox.files.entries import FileEntry, parse_entries, parse_entry
+from fumehood.guest.contract.limits import MAX_CHANGES_BYTES, MAX_LISTING_BYTES, MOST_CHANGES
+from fumehood.sandbox.files.entries import FileEntry, RawChange, parse_changes, parse_entries, parse_entry
 from fumehood.sandbox.files.errors import FileRefusal
 
 CHUNK_BYTES = 1024 * 1024
@@ -118,6 +118,22 @@ async def list_folder(
             if len(entries) > limit:
                 raise _broken("it sent more entries than were asked for")
     return sorted(entries, key=lambda entry: entry.name)
+
+
+async def watch(conversation: Conversation, path: str, *, recursive: bool) -> None:
+    await ask(conversation, {"do": "watch", "path": path, "recursive": recursive})
+
+
+async def changes(conversation: Conversation, *, wait: float) -> list[RawChange]:
+    """What has changed since the last answer; empty if nothing has within `wait` seconds, or a little less."""
+    found: list[RawChange] = []
+    with whole(conversation):
+        await conversation.send({"do": "changes", "wait": wait})
+        async for body in _Answers(conversation, "changes", MAX_CHANGES_BYTES):
+            found += parse_changes(body)
+            if len(found) > MOST_CHANGES:
+                raise _broken("it sent more changes than were asked for")
+    return found
 
 
 async def digest(conversation: Conversation, path: str, *, limit: int) -> tuple[int, str]:
