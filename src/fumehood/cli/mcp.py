@@ -22,7 +22,7 @@ from fumehood.cli.output import say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.policy.quantities import parse_duration
-from fumehood.sandbox.async_sandbox import warn_of_dangers
+from fumehood.sandbox.admission import warn_of_dangers
 
 if TYPE_CHECKING:
     from fumehood.integrations.mcp import HttpEndpoint

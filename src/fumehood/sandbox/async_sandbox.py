@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -32,20 +31,22 @@ from fumehood.backends.interface import (
 )
 from fumehood.backends.selection import select_backend
 from fumehood.concurrency.threads import run_whole
-from fumehood.errors import DangerousPolicyWarning, DeniedError, UnenforceableError, UsageError
+from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished, Stderr
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, deny_all, read_policy
 from fumehood.policy.arguments import Seconds, add_packages, read_seconds
 from fumehood.results import Cause, RunOutput, RunResult, Status
+from fumehood.sandbox.admission import check_change, refuse_ungated, warn_of_dangers
 from fumehood.sandbox.audit import AuditChoice, RunAudit, SandboxAudit
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
-from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, network_hint, wait_for_gateway
+from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, wait_for_gateway
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.paths import sandbox_path
+from fumehood.sandbox.hints import with_hint
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.ports import AsyncExposedPort, check_port, expose
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
     from fumehood.sandbox.installation import Installation
     from fumehood.sandbox.snapshots import WorkspaceState
     from fumehood.snapshots import Snapshot
-
-# A disk with less room than this may have refused a write.
-_ROOM_BYTES = 64 * 1024
 
 
 class AsyncSandbox:
@@ -151,7 +149,7 @@ class AsyncSandbox:
             if self._state is not None:
                 await self._state.acquire(stack, self.policy, trail)
             backend = select_backend(self.policy)
-            _refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
+            refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
             backend.check(self.policy)
             warn_of_dangers(self.policy)
             packages = await self._install_packages(backend, stack, trail)
@@ -325,7 +323,7 @@ class AsyncSandbox:
         Everything else of a sandbox is as it was opened.
         """
         box, policy = self._backend_sandbox(), read_policy(policy)
-        _check_change(self.policy, policy)
+        check_change(self.policy, policy)
         if self._egress is not None:
             select_backend(policy).check(policy)
             self._audit.redact_secrets_of(policy)
@@ -476,12 +474,7 @@ class AsyncSandbox:
     def _result(self, taken: RunOutput, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
         result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
-        result = network_hint(result, taken.stderr or last_words, is_open=self._egress is not None)
-        if not result.ok and b"ModuleNotFoundError" in (taken.stderr or last_words):
-            from fumehood.sandbox.module_hint import module_hint
-
-            result = module_hint(result, taken.stderr or last_words, can_install=self._egress is not None)
-        return _full_mount_hint(result, self.policy)
+        return with_hint(result, taken.stderr or last_words, self.policy, is_open=self._egress is not None)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
@@ -517,17 +510,6 @@ async def run_once(box: OneRunSandbox, code: str | bytes | None, options: RunOpt
         return await box.run(code, **options)
 
 
-def _refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
-    """Approvals that are not asked for would be worse than none."""
-    if policy.approvals and not is_gated:
-        raise UnenforceableError(
-            "approvals",
-            backend=backend,
-            reason="a sandbox alone does not ask for them",
-            remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and AsyncSandbox(policy, gated=True).",
-        )
-
-
 def _make_state(
     snapshot: Snapshot | str | None = None,
     *,
@@ -539,13 +521,6 @@ def _make_state(
     from fumehood.sandbox.snapshots import WorkspaceState
 
     return WorkspaceState(snapshot, name=name, wait=wait, create=create, changes_policy=changes_policy)
-
-
-def warn_of_dangers(policy: Policy) -> None:
-    """Emits a Python warning for each danger, which an application can turn into an error, and `hood` shows."""
-    for finding in policy.dangers():
-        # Of this very line, wherever it was called from, so that Python shows each of them once.
-        warnings.warn(f"{finding.key}: {finding.message}", DangerousPolicyWarning, stacklevel=1)
 
 
 def _request(section: Environment) -> str:
@@ -580,35 +555,6 @@ def _equipped(request: RunRequest, network: RunNetwork) -> RunRequest:
 
 def _identifier(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(8)}"
-
-
-def _full_mount_hint(result: RunResult, policy: Policy) -> RunResult:
-    """Says of a program that failed on a full disk when it is the host's, behind a folder that is mounted rw."""
-    if result.cause is not Cause.DISK:
-        return result
-    for mount in policy.filesystem.mounts:
-        if mount.mode == "rw" and _is_full(mount.source):
-            detail = f"the host's disk behind {mount.target} is full; make room where {mount.source} is"
-            return replace(result, detail=detail)
-    return result
-
-
-def _is_full(path: str) -> bool:
-    try:
-        usage = os.statvfs(path)
-    except OSError:  # it is on another machine, or gone
-        return False
-    return usage.f_bavail * usage.f_frsize < _ROOM_BYTES or (usage.f_files > 0 and usage.f_favail == 0)
-
-
-def _check_change(old: Policy, new: Policy) -> None:
-    if not old.network.allow and new.network.allow:
-        raise UsageError("this sandbox was opened without network rules, and gets none; open another one with them")
-    if old.network.shares_loopback != new.network.shares_loopback:
-        raise UsageError("whether runs share a loopback is decided when a sandbox is opened; open another one")
-    changes = old.model_copy(update={"network": new.network}).diff(new)
-    if changes:
-        raise UsageError(f"an open sandbox can get other network rules and nothing else; this {'; '.join(changes)}")
 
 
 async def _finished(result: RunResult) -> AsyncGenerator[Event, None]:
