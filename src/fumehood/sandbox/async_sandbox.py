@@ -229,7 +229,7 @@ class AsyncSandbox:
         return await self._state.save(converse, self.policy, self._audit)
 
     async def fork(self, count: int = 1) -> list[AsyncSandbox]:
-        """Sandboxes with the same policy that begin with this workspace, each to be opened with `async with`.
+        """Sandboxes with the same policy that begin with this workspace, each to be opened like this one.
 
         On disk they share all of it; each gets a workspace of its own when it opens.
         """

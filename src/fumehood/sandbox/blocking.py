@@ -325,7 +325,7 @@ class Sandbox:
     save = _blocking(AsyncSandbox.save)
 
     def fork(self, count: int = 1) -> list[Sandbox]:
-        """Sandboxes with the same policy that begin with this workspace, each to be opened with `with`.
+        """Sandboxes with the same policy that begin with this workspace, each to be opened like this one.
 
         On disk they share all of it; each gets a workspace of its own when it opens.
         """

@@ -30,7 +30,7 @@ _MAX_ENTRIES = 200_000
 _EVERYTHING = Outputs(("**",))
 _NOT_SAVED = (FileKind.PIPE, FileKind.SOCKET, FileKind.DEVICE)
 # Files up to this size travel many at a time: a round trip takes longer than the file.
-_SMALL_BYTES, _TOGETHER_BYTES, _TOGETHER = 64 * 1024, 1024 * 1024, 64
+_SMALL_BYTES, _TOGETHER_BYTES, _TOGETHER = 256 * 1024, 1024 * 1024, 64
 
 
 class WorkspaceSaver:
