@@ -68,6 +68,7 @@ class FileChange:
     """Of what was renamed."""
 
 
+_PLAIN_CHANGES = ("created", "modified", "deleted")
 RawChange = tuple[ChangeKind, str, str | None]
 """Paths below the folder that is watched."""
 
@@ -145,7 +146,7 @@ def _parse_change(item: object) -> RawChange:
             return ChangeKind.OVERFLOW, "", None
         case ["renamed", str(path), str(old)] if _is_path(path) and _is_path(old):
             return ChangeKind.RENAMED, path, old
-        case ["created" | "modified" | "deleted" as kind, str(path)] if _is_path(path):
+        case [str(kind), str(path)] if kind in _PLAIN_CHANGES and _is_path(path):
             return ChangeKind(kind), path, None
         case _:
             raise _broken("a change that makes no sense")
