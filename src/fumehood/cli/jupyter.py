@@ -9,7 +9,10 @@ from collections.abc import Callable
 from fumehood.cli.arguments import Parser
 from fumehood.errors import UsageError
 
-_MAGIC = "For single cells of any other kernel there is a magic, %%hood, after `%load_ext fumehood`."
+_MAGIC = """For single cells of any other kernel there is a magic, %%hood, after
+`%load_ext fumehood`."""
+_INSTALLED = """Notebooks then have the kernel "Python in a sandbox". Without --policy nothing
+is allowed in it."""
 
 
 class Arguments(argparse.Namespace):
@@ -25,9 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     install = verbs.add_parser(
-        "install",
-        help="tell Jupyter of the kernel",
-        description='Notebooks then have the kernel "Python in a sandbox". Without --policy nothing is allowed in it.',
+        "install", help="tell Jupyter of the kernel", description="Tell Jupyter of the kernel.", epilog=_INSTALLED
     )
     install.add_argument("--policy", metavar="FILE", help="a policy file, or the name of a built-in policy")
     install.add_argument("--sys-prefix", action="store_true", help="in this Python environment, not for the user")
