@@ -134,3 +134,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'fumehood' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"fumehood.{_HOME_OF[name]}"), name)
     return value
+
+
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext fumehood` adds the magics `%%hood` and `%hood`."""
+    import_module("fumehood.integrations.jupyter.magic").load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    import_module("fumehood.integrations.jupyter.magic").unload(shell)

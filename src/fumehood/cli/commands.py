@@ -49,6 +49,7 @@ COMMANDS = (
     Command("sandbox", "fumehood.cli.sandbox", "sandboxes that last: create, exec, list, snapshot, fork, export, rm"),
     Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
+    Command("jupyter", "fumehood.cli.jupyter", "a kernel for Jupyter whose cells run in a sandbox"),
     Command("init", "fumehood.cli.init", "write hood.yaml, the policy of the project in this folder"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),

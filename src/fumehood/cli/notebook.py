@@ -1,16 +1,14 @@
 """`hood run x.ipynb`: the code cells of a notebook in one session, and the notebook with their outputs.
 
 The notebook is read strictly, and its outputs are the sandbox's: media types that are known to be shown and not
-executed, bounded, and never marked as trusted.
+executed (`fumehood.notebook_output`), bounded, and never marked as trusted.
 """
 
 from __future__ import annotations
 
-import base64
 import codecs
 import json
 import os
-import re
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fumehood.cli.artifacts import ArtifactSaver, folder_of, is_notebook_file
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.notebook_output import cell_error, media_bundle
 from fumehood.results import Artifact, Display, RunResult
 
 if TYPE_CHECKING:
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 2000
 _MOST_OUTPUT_BYTES = 64 * 1024 * 1024
-# What notebooks show, as far as it is not a program. HTML stays, which no notebook executes that is not trusted.
-_MEDIA_TYPES = frozenset(
-    {
-        *("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg", "image/gif"),
-        *("image/svg+xml", "application/pdf", "application/json"),
-    }
-)
-_ERROR_LINE = re.compile(r"([A-Za-z_][\w.]{0,99})(?:: (.*))?")
 _CUT = "(more output was left out: it is larger than a notebook may be)\n"
 
 _STREAMS = ("stdout", "stderr")
@@ -74,17 +65,15 @@ class Notebook:
             outputs.append({"output_type": "stream", "name": name, "text": text})
 
     def add_display(self, cell: _Object, display: Display) -> None:
-        data = {kind: _encoded(value) for kind, value in display.data.items() if kind in _MEDIA_TYPES}
+        data = media_bundle(display)
         if data and self._pay(cell, len(json.dumps(data))):
             cell["outputs"].append({"output_type": "display_data", "data": data, "metadata": {}})
 
     def add_error(self, cell: _Object, result: RunResult) -> None:
         """The traceback is on standard error already, as the session wrote it."""
-        told = [each["text"] for each in cell["outputs"] if each.get("name") == "stderr"]
-        lines = "".join(told).rstrip("\n").splitlines()
-        match = _ERROR_LINE.fullmatch(lines[-1]) if lines else None
-        name, value = (match[1], match[2] or "") if match else (str(result.cause), result.detail)
-        cell["outputs"].append({"output_type": "error", "ename": name, "evalue": value, "traceback": lines[-100:]})
+        error = cell_error(result, "".join(each["text"] for each in cell["outputs"] if each.get("name") == "stderr"))
+        told = {"ename": error.name, "evalue": error.value, "traceback": error.traceback}
+        cell["outputs"].append({"output_type": "error", **told})
 
     def _pay(self, cell: _Object, size: int) -> bool:
         """Whether there is room for it. The first output for which there is none is replaced by a line that says so."""
@@ -167,10 +156,6 @@ def _is_code(cell: object, name: str) -> bool:
         raise UsageError(f"{name} is not a notebook: the source of a cell in it is not text")
     parts["outputs"], parts["execution_count"] = [], None
     return True
-
-
-def _encoded(value: object) -> object:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 async def run_cells(
