@@ -6,4 +6,5 @@ import sys
 
 from fumehood.integrations.jupyter.kernel import serve
 
-serve(sys.argv[1], sys.argv[2] if sys.argv[2:] else None)
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2] if sys.argv[2:] else None)
