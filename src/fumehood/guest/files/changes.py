@@ -32,12 +32,12 @@ class Seen(NamedTuple):
         return self[:4] == other[:4]
 
 
-Snapshot = dict[str, Seen]
+Look = dict[str, Seen]
 
 
-def look(folder: int, *, recursive: bool) -> Snapshot:
+def look(folder: int, *, recursive: bool) -> Look:
     """Relative paths below the folder. Links are not followed; raises FileRefusedError if there are too many."""
-    found: Snapshot = {}
+    found: Look = {}
     for path, seen in _entries(folder, "", _DEEPEST if recursive else 0):
         if len(found) >= MOST_WATCHED:
             raise FileRefusedError("too many to watch")
@@ -80,7 +80,7 @@ def _seen(details: os.stat_result) -> Seen:
     return Seen(details.st_ino, kind, details.st_size, details.st_mtime_ns, details.st_ctime_ns)
 
 
-def difference(before: Snapshot, after: Snapshot) -> list[list[str]]:
+def difference(before: Look, after: Look) -> list[list[str]]:
     """`[kind, path]`, and for what was renamed the old path, too. Folders come before what is in them."""
     gone: dict[int, list[str]] = {}
     for path in sorted(before.keys() - after.keys()):
@@ -98,12 +98,12 @@ def difference(before: Snapshot, after: Snapshot) -> list[list[str]]:
     return [*changes, *(["deleted", path] for paths in gone.values() for path in paths)]
 
 
-class Watch:
+class FolderWatch:
     """One folder, held open, and what was seen in it last."""
 
     def __init__(self, folder: int, *, recursive: bool) -> None:
         self._folder, self._recursive = folder, recursive
-        self._before: Snapshot | None = look(folder, recursive=recursive)
+        self._before: Look | None = look(folder, recursive=recursive)
         self._pending: list[list[str]] = []
 
     def next_changes(self) -> list[list[str]]:

@@ -27,7 +27,7 @@ from ..contract.paths import hidden_name
 from ..isolation.descriptors import keep_one
 from . import entries
 from .atomic_write import Draft
-from .changes import Watch
+from .changes import FolderWatch
 from .conversation import FileRefusedError, Host, HungUpError, Incoming
 from .removal import remove_tree
 from .resolution import ChangedError, Follow, OutsideError, RootFolder, Spot, find
@@ -68,7 +68,7 @@ class _Service:
             "watch": self._watch,
             "changes": self._changes,
         }
-        self._watched: Watch | None = None
+        self._watched: FolderWatch | None = None
 
     def answer_next(self) -> None:
         header, body = self._host.receive()
@@ -185,7 +185,7 @@ class _Service:
         """Begins to watch a folder; one for each conversation, until it ends."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._find(header, Follow.ALL) as spot:
-            self._watched = Watch(os.open(spot.name, flags, dir_fd=spot.folder), recursive=header["recursive"])
+            self._watched = FolderWatch(os.open(spot.name, flags, dir_fd=spot.folder), recursive=header["recursive"])
         return {}
 
     def _changes(self, header: frames.Header) -> frames.Header:
