@@ -32,7 +32,7 @@ def test_a_link_of_another_site_leads_in_by_a_page_of_ours() -> None:
     assert decision.location == f"http://{NAME}/"
 
 
-@pytest.mark.parametrize("host", [NAME, "127.0.0.1:40000", "localhost:40000"])
+@pytest.mark.parametrize("host", [NAME, "127.0.0.1:40000", "localhost:40000"], ids=["name", "address", "localhost"])
 def test_a_program_shows_the_token_in_a_header(host: str) -> None:
     decision = ACCESS.decide(request("/x?y", f"{TOKEN_HEADER}: {TOKEN}", "Accept: a", host=host))
     assert decision == Admitted("/x?y", [("Host", host), ("Accept", "a")])
@@ -47,7 +47,9 @@ def test_cookies_of_the_application_pass_and_ours_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "header", [f"Referer: http://{NAME}/?{TOKEN_NAME}={TOKEN}", f"X-Else: {TOKEN}", f"Cookie: other={TOKEN}"]
+    "header",
+    [f"Referer: http://{NAME}/?{TOKEN_NAME}={TOKEN}", f"X-Else: {TOKEN}", f"Cookie: other={TOKEN}"],
+    ids=["referer", "another header", "another cookie"],
 )
 def test_no_header_brings_the_token_inside(header: str) -> None:
     decision = ACCESS.decide(request("/", COOKIE, header))
