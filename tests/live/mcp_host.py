@@ -43,10 +43,11 @@ def quick_parameters(*arguments: str | Path) -> StdioServerParameters:
 
 
 @asynccontextmanager
-async def connected(*arguments: str | Path, **options: Any) -> AsyncIterator[Client]:
+async def connected(*arguments: str | Path, is_quick: bool = True, **options: Any) -> AsyncIterator[Client]:
     """A client that starts a server of its own; nothing of it is left afterwards."""
     before = descendants(os.getpid())
-    async with Client(quick_parameters(*arguments), **options) as client:
+    start = quick_parameters if is_quick else parameters
+    async with Client(start(*arguments), **options) as client:
         yield client
     wait_until(lambda: descendants(os.getpid()) <= before, 10.0, "the server and its sandboxes are gone")
 

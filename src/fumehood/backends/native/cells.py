@@ -38,6 +38,8 @@ _MAX_STDERR_BYTES = 4096
 _MOST_IDLE = 4
 # The first run in a new cell needs the processors; what is for other policies begins this much later.
 _FIRST_RUN_SECONDS = 0.02
+# Of all cells of this process: their cgroups have these in their names, whatever pool they are of.
+_NUMBERS = itertools.count(1)
 
 _REMEDIES = {
     "preloading modules": "Check environment.preload of the policy; what it needs has to be in environment.packages."
@@ -256,7 +258,6 @@ class CellPool:
         self._starting: dict[str, threading.Lock] = {}
         self._settling = threading.Lock()
         self._is_closed = False
-        self._numbers = itertools.count(1)
 
     def warm(self, key: str) -> CellProcess | None:
         """A cell that is up, without waiting for anything."""
@@ -273,7 +274,7 @@ class CellPool:
             if cell is None:
                 self.discard(key)
                 self._sweep(facts)
-                cell = start_cell(build_spec(), facts, next(self._numbers), self.prestart)
+                cell = start_cell(build_spec(), facts, next(_NUMBERS), self.prestart)
                 with self._lock:
                     self._cells[key] = cell
                 self._settle_later(key)
