@@ -50,23 +50,30 @@ def print_counts(suite: Suite, backend: str, plugin: SuitePlugin) -> None:
         print(f"{number} not applicable: {reason}")
 
 
+def package_variables(wheels: Path | None, empty: Path) -> dict[str, str]:
+    """No index is asked, whatever this machine has configured: some tests want packages that do not exist."""
+    found = {} if wheels is None else {"UV_FIND_LINKS": str(wheels)}
+    return {"UV_OFFLINE": "1", "UV_DEFAULT_INDEX": empty.as_uri(), **found}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks.suites", description=__doc__)
     parser.add_argument("framework", choices=SUITES)
     parser.add_argument("folder", type=Path, help="has the source archives, unpacked")
     parser.add_argument("--backend", choices=BACKENDS, default="native")
-    parser.add_argument("--wheels", type=Path, help="a folder with wheels of what the tests install in sandboxes")
+    parser.add_argument(
+        "--wheels",
+        type=lambda text: Path(text).resolve(),
+        help="a folder with wheels of what the tests install in sandboxes",
+    )
     options, others = parser.parse_known_args()
     place = archive(SUITES[options.framework], options.folder.resolve())
-    # No index is ever asked, whatever this machine has configured: some tests want packages that do not exist.
-    os.environ["UV_NO_INDEX"] = "1"
-    if options.wheels is not None:
-        os.environ["UV_FIND_LINKS"] = str(options.wheels.resolve())
     # The tests import each other, and some work in the folder that they are started in.
     sys.path.insert(0, str(place))
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as state:
         os.chdir(work)
         os.environ |= {name: os.path.join(state, name.lower()) for name in _STATE}
+        os.environ |= package_variables(options.wheels, Path(state))
         return run(SUITES[options.framework], place, options.backend, others)
 
 
