@@ -12,7 +12,7 @@ from typing import Any
 
 from autogen_core.code_executor import CodeResult
 
-from benchmarks.suites.suite import Suite
+from benchmarks.suites.suite import Difference, Suite
 from fumehood.integrations.autogen import SandboxCodeExecutor
 
 _NOBODY = 65534
@@ -26,6 +26,10 @@ class FolderOfNobody(tempfile.TemporaryDirectory[str]):
         os.chown(self.name, _NOBODY, _NOBODY)
 
 
+def _is_roots_container(backend: str) -> bool:
+    return backend != "native" and os.geteuid() == 0
+
+
 def substitute(module: ModuleType, backend: str, left_open: ExitStack) -> None:
     places: dict[str, object] = {
         "DockerCommandLineCodeExecutor": SandboxCodeExecutor,
@@ -33,7 +37,7 @@ def substitute(module: ModuleType, backend: str, left_open: ExitStack) -> None:
         # Whether there is an engine is of no interest to a native sandbox.
         "docker_tests_enabled": lambda: True,
     }
-    if backend != "native" and os.geteuid() == 0:
+    if _is_roots_container(backend):
         places["tempfile"] = SimpleNamespace(TemporaryDirectory=FolderOfNobody, gettempdir=tempfile.gettempdir)
     for name in places.keys() & vars(module).keys():
         setattr(module, name, places[name])
@@ -41,6 +45,8 @@ def substitute(module: ModuleType, backend: str, left_open: ExitStack) -> None:
 
 def prepare(backend: str) -> None:
     """The class itself, not one made of it, or it could not be loaded from what it stores."""
+    if _is_roots_container(backend):
+        os.chown(os.curdir, _NOBODY, _NOBODY)
     _replace("__init__", partial(_with_backend, backend))
     _replace("execute_code_blocks", _started)
 
@@ -68,6 +74,11 @@ def _started(execute: Callable[..., Awaitable[CodeResult]]) -> Callable[..., Awa
     return execute_code_blocks
 
 
+_FOLDER = Difference(
+    r"'/workspace'|DID NOT RAISE RuntimeError", "without `work_dir` there is no folder of the host's; see below"
+)
+_FUNCTIONS = "functions are set up by `start`, which says that they cannot be"
+
 _VENV = "a virtual environment of the host's for blocks, an option of the executor for the host"
 
 SUITE = Suite(
@@ -91,5 +102,25 @@ SUITE = Suite(
         "test_ps1_script": "for Windows",
         "test_cleanup_temp_files_oserror": "it makes `Path.unlink` fail, by which only theirs removes files",
     },
-    differences={},
+    differences={
+        "test_commandline_code_executor::test_commandline_code_executor_cancellation": Difference(
+            "'Cancelled' in 'Code execution was cancelled.'", "ours has the words of the executor for Docker"
+        ),
+        "test_docker_commandline_code_executor_extra_args": Difference(
+            "OptionError: extra_hosts: a sandbox is in no network of Docker", "`extra_hosts` is refused by name"
+        ),
+        "test_invalid_timeout": Difference(
+            "Actual message: 'timeout: a duration goes from 1ms",
+            "refused in other words: less than a second is allowed",
+        ),
+        "test_python_identifier": Difference(
+            "Actual message: \"functions_module: 'invalid-identifier' cannot", "refused in other words"
+        ),
+        "test_directory_not_initialized": _FOLDER,
+        "test_directory_creation_cleanup": _FOLDER,
+        "test_default_work_dir_is_temp": _FOLDER,
+        "test_create_temp_dir": _FOLDER,
+        "test_fails_for_function_incorrect_import": Difference("OptionError: functions: failed in the", _FUNCTIONS),
+        "test_fails_for_function_incorrect_dep": Difference("not-a-real-package was not found", _FUNCTIONS),
+    },
 )

@@ -9,7 +9,7 @@ from typing import Any
 from agents.sandbox import Manifest
 from agents.sandbox.session import SandboxSession
 
-from benchmarks.suites.suite import Suite
+from benchmarks.suites.suite import Difference, Suite
 from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.openai_agents import FumehoodSandboxClient
 from fumehood.integrations.openai_agents.session import FumehoodSandboxSession
@@ -50,6 +50,9 @@ def substitute(module: ModuleType, backend: str, left_open: ExitStack) -> None:
 
 _HOST_FOLDER = "they look at the workspace as a folder of the host's"
 _INTERNALS = "they replace functions inside the SDK's own client"
+_GRANTS = "a folder of the host's has to be in the policy; refused by name"
+_PORTS = "options open no ports: that is the policy's"
+_ENVIRONMENT = "nothing of the application's environment is there"
 _MACOS = "for macOS"
 
 SUITE = Suite(
@@ -98,5 +101,28 @@ SUITE = Suite(
         "test_unix_local_exec_denies_launch_services": _MACOS,
         "test_case_only_move_to_keeps_the_file": _MACOS,
     },
-    differences={},
+    differences={
+        "test_runner_preserves_unix_local_lifecycle_state_across_pause_and_resume": Difference(
+            "UsageError: manifest.extra_path_grants: .* has to be in filesystem.mounts", _GRANTS
+        ),
+        "test_unix_local_rejects_host_path_before_creating_workspace": Difference(
+            "UsageError: manifest.extra_path_grants: '/mnt/shared-data' has to be", _GRANTS
+        ),
+        "test_runner_rejects_unix_local_manifest_user_and_group_provisioning": Difference(
+            "UsageError: manifest.users and groups are not supported", "refused by `create`, and theirs by `start`"
+        ),
+        "test_unix_local_resolve_exposed_port_uses_wrapper_and_normalizes_state": Difference(
+            "ExposedPortUnavailableError: port 8765 is not configured", _PORTS
+        ),
+        "test_unix_local_resolve_exposed_port_rejects_undeclared_ports": Difference(r"assert \[\] == \[8765\]", _PORTS),
+        "test_python_skill_uses_absolute_root_from_nested_workdir": Difference(
+            "output.txt' does not exist in the sandbox", "it starts the host's interpreter by its path there"
+        ),
+        "test_unix_local_inherits_host_environment_by_default": Difference("assert 'unset", _ENVIRONMENT),
+        "test_unix_local_uses_default_allowlist_when_inheritance_is_disabled": Difference("b'unset\\|", _ENVIRONMENT),
+        "test_unix_local_uses_custom_host_environment_allowlist": Difference(r"assert b'\|unset'", _ENVIRONMENT),
+        "test_pty_terminal_signals_interrupt_even_if_parent_ignores_signal": Difference(
+            "assert 13[01] == -", "what a signal ended has 128 and its number as exit code, as in a shell"
+        ),
+    },
 )
