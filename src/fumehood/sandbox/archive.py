@@ -1,4 +1,4 @@
-"""Snapshots as tar archives. An archive that comes in is from anybody: what is not plainly harmless is refused by name.
+"""Snapshots as tar archives. What of an archive that comes in is not plainly harmless is refused by name.
 
 No archive is unpacked to a folder, and no snapshot either: entries become a manifest and contents by digest, and the
 other way round. So neither links nor names reach the host's own files.

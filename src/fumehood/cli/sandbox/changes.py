@@ -67,7 +67,7 @@ def fork(chosen: Arguments) -> int:
 def export(chosen: Arguments) -> int:
     target = chosen.archive
     if target == "-" and os.isatty(1):
-        raise UsageError("an archive on a terminal helps nobody; name a file, or use `-` in a pipe")
+        raise UsageError("an archive cannot be shown on a terminal; name a file, or use `-` in a pipe")
 
     def write(archive: ArchiveWriter) -> None:
         if target == "-":

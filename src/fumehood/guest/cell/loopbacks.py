@@ -56,7 +56,7 @@ class Loopbacks:
         """Answers with a socket that can connect to ports of a sandbox, or without one if it had no run yet."""
         namespace = self._namespaces.get(message["workspace"])
         family = socket.AF_INET6 if message["version"] == 6 else socket.AF_INET
-        with wire.packet_socket(reply) as line, suppress(OSError, StepError):  # the host has given up, or is told so
+        with wire.packet_socket(reply) as line, suppress(OSError, StepError):  # the host has given up, or gets none
             if namespace is None:
                 wire.send(line, {"reached": False})
                 return
