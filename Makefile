@@ -7,7 +7,7 @@ PACKAGE := .venv/.package
 READY := .venv/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 PINNED := --require-hashes --only-binary :all:
-EXTRAS := docker agents mcp openai-agents pydantic-ai deepagents smolagents inspect agent-framework
+EXTRAS := docker agents mcp jupyter openai-agents pydantic-ai deepagents smolagents inspect agent-framework
 
 # A virtual environment cannot be moved: one that was made for another folder is made anew.
 ifneq ($(shell cat $(PACKAGE) 2>/dev/null),$(CURDIR))
@@ -15,7 +15,7 @@ ifneq ($(shell cat $(PACKAGE) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test test-all check format docs bench lock clean
+.PHONY: help setup demo test test-all check format docs image bench lock clean
 
 help:
 	@echo "make setup    make .venv with the package and all development tools"
@@ -25,6 +25,7 @@ help:
 	@echo "make check    format, lint, types, layers"
 	@echo "make format   rewrite the sources in the project's format"
 	@echo "make docs     build the site of the documents into build/site"
+	@echo "make image    a container image with hood in it, for the engine of DOCKER_HOST (IMAGE=name:tag)"
 	@echo "make bench    measure against plain python and others"
 	@echo "make lock     pin the development environment anew (UPGRADE=1 for the newest releases)"
 	@echo "make clean    remove what these targets made"
@@ -75,6 +76,10 @@ format: $(READY)
 # The theme's makers announce another product with every build.
 docs: $(READY)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "The site is in build/site; open build/site/index.html"
+
+IMAGE ?= hood:latest
+image: $(READY)
+	@sh scripts/image "$(IMAGE)"
 
 bench: setup
 	@$(BIN)/python tests/engine.py with $(BIN)/python -m benchmarks

@@ -27,7 +27,7 @@ def bubblewrap() -> list[str] | None:
 
 def docker(*options: str) -> list[str] | None:
     """Needs an engine that answers and an image that is there already."""
-    found, image = shutil.which("docker"), _image()
+    found, image = shutil.which("docker"), docker_image()
     if not found or not image:
         return None
     return [found, "run", "--rm", "--network", "none", *options, image, "python3", "-I", "-S", "-c", PROGRAM]
@@ -35,7 +35,7 @@ def docker(*options: str) -> list[str] | None:
 
 def autogen() -> Callable[[str], Any] | None:
     """AutoGen's own executor for containers, when it is installed: a folder of the host in, an executor out."""
-    image = _image()
+    image = docker_image()
     try:
         from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
     except ImportError:
@@ -43,7 +43,7 @@ def autogen() -> Callable[[str], Any] | None:
     return None if image is None else lambda folder: DockerCommandLineCodeExecutor(image, work_dir=folder)
 
 
-def _image() -> str | None:
+def docker_image() -> str | None:
     found = shutil.which("docker")
     if not found:
         return None

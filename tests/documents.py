@@ -9,17 +9,25 @@ where the other blocks of that document find it, beside a copy of examples/.
 
 from __future__ import annotations
 
+import atexit
 import doctest
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from live.loaded_hood import handover
+
 ROOT = Path(__file__).parents[1]
+# In these `hood` starts as it does for everybody.
+FROM_NOTHING = ("README.md", "docs/tutorial/", "docs/keeper.md")
 ALIASES = {"sh": "console", "bash": "console", "shell": "console", "py": "python", "python3": "python"}
 FENCE = re.compile(
     r"(?:^[ ]*<!--[ ]*(?P<verb>not executed|file):?(?P<text>.*?)-->[ ]*\n\n?)?"
@@ -100,11 +108,28 @@ def prepare_folder(folder: Path, blocks: list[Block]) -> None:
             target.write_text(block.text, encoding="utf-8")
 
 
-def environment(folder: Path) -> dict[str, str]:
+@cache
+def quick_hood() -> str:
+    """A folder with a `hood` that is forked from a process which has done its imports."""
+    folder = Path(tempfile.mkdtemp(prefix="hood-docs-"))
+    atexit.register(shutil.rmtree, folder)
+    real = Path(sys.executable).with_name("hood")
+    text = f"""#!/bin/sh
+[ "$FUMEHOOD_KEEPER" = off ] && [ "$1" != mcp ] || exec {real} "$@"
+exec {shlex.join(handover())} "$@"
+"""
+    (folder / "hood").write_text(text)
+    (folder / "hood").chmod(0o755)
+    return str(folder)
+
+
+def environment(folder: Path, document: str) -> dict[str, str]:
     """A reader's: the tools on the way, and a log with nothing of anybody else's in it."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    if not document.startswith(FROM_NOTHING):
+        path = f"{quick_hood()}:{path}"
     log = {"FUMEHOOD_AUDIT": f"{folder}.audit", "FUMEHOOD_APPROVALS": f"{folder}.approvals"}
-    log |= {"FUMEHOOD_TRUST": f"{folder}.trust"}
+    log |= {"FUMEHOOD_TRUST": f"{folder}.trust", "FUMEHOOD_SANDBOXES": f"{folder}.sandboxes"}
     # No document asks a model of anybody's for anything.
     kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "FUMEHOOD_MODEL"))}
     return {**kept, **log, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
@@ -119,7 +144,7 @@ def run_python(blocks: list[Block], *, name: str, folder: Path) -> str | None:
         [sys.executable, "-c", RUNNER, name],
         input=source,
         cwd=folder,
-        env=environment(folder),
+        env=environment(folder, name),
         capture_output=True,
         text=True,
         timeout=240,
@@ -152,7 +177,7 @@ def run_console(block: Block, document: str, folder: Path) -> list[str]:
     run = subprocess.run(
         ["sh", "-c", script],
         cwd=folder,
-        env=environment(folder),
+        env=environment(folder, document),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -3,7 +3,9 @@
 The native backend runs with all of them. Elsewhere most parameters repeat a mechanism that the first has shown already.
 On containers, and in the second run as an ordinary user (PARAMETERS=first), a test runs with the first of its
 parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all, for tests in
-which each parameter meets another mechanism. PARAMETERS=all (`make test-all`) leaves nothing out.
+which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host does, with the
+same code for docker and gVisor: they run on docker. Sessions with IPython repeat what those with the plain shell have
+shown, and take the first parameter likewise. PARAMETERS=all (`make test-all`) leaves nothing out.
 
 Tests that try many times, at random or against a clock, try fewer times than `make test-all` (`amount`).
 """
@@ -27,7 +29,8 @@ def is_whole() -> bool:
 
 
 def functions_on_native(items: list[pytest.Item]) -> set[str]:
-    return {_function(item) for item in items if differences.backend_of(item) == "native"}
+    """Those that run with all their parameters somewhere: on the native backend, or with the plain shell."""
+    return {_function(item) for item in items if differences.backend_of(item) == "native" or _shell(item) == "plain"}
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str]) -> None:
@@ -37,7 +40,8 @@ def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str
     dropped: list[pytest.Item] = []
     for item in items:
         is_sampled = extent != "all" and (extent == "first" or _repeats(item, on_native)) and not _keeps_all(item)
-        (dropped if is_sampled and _kind(item) in seen else kept).append(item)
+        is_repeated = _is_of_host(item) and extent != "all"
+        (dropped if is_repeated or (is_sampled and _kind(item) in seen) else kept).append(item)
         seen.add(_kind(item))
     config.hook.pytest_deselected(items=dropped)
     items[:] = kept
@@ -53,16 +57,26 @@ def _extent() -> str:
 def _repeats(item: pytest.Item, on_native: set[str]) -> bool:
     """On containers what the native backend has shown; gVisor is slow under an engine of the tests' own, and always."""
     backend = differences.backend_of(item)
-    return backend == "gvisor" or (backend in engine.BACKENDS and _function(item) in on_native)
+    is_second = backend in engine.BACKENDS or _shell(item) == "ipython"
+    return backend == "gvisor" or (is_second and _function(item) in on_native)
+
+
+def _shell(item: pytest.Item) -> str:
+    """Of a session, where it has one or the other."""
+    return differences.parameter_of(item, "session")
 
 
 def _keeps_all(item: pytest.Item) -> bool:
     return differences.backend_of(item) != "gvisor" and item.get_closest_marker("every_parameter") is not None
 
 
+def _is_of_host(item: pytest.Item) -> bool:
+    return differences.backend_of(item) == "gvisor" and item.get_closest_marker("one_container") is not None
+
+
 def _kind(item: pytest.Item) -> tuple[object, ...]:
     """Equal for the parameters of one test on one backend that are expected to end alike."""
-    return (_function(item), differences.backend_of(item), item.get_closest_marker("xfail") is not None)
+    return (_function(item), differences.backend_of(item), _shell(item), item.get_closest_marker("xfail") is not None)
 
 
 def _function(item: pytest.Item) -> str:

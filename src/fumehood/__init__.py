@@ -16,11 +16,13 @@ TYPE_CHECKING = False  # as type checkers read it; typing itself would be most o
 if TYPE_CHECKING:
     from fumehood.errors import (
         AuditError,
+        DamagedSnapshotError,
         DangerousPolicyWarning,
         DeniedError,
         FumehoodError,
         NotApprovedError,
         PolicyError,
+        SandboxBusyError,
         SandboxError,
         StepFailedError,
         UnenforceableError,
@@ -32,20 +34,27 @@ if TYPE_CHECKING:
     from fumehood.results import Artifact, Cause, Denial, Display, RunFailedError, RunResult, Status
     from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
-    from fumehood.sandbox.blocking import BackgroundRun, Files, Sandbox, Session, run
+    from fumehood.sandbox.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, Watch, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
+    from fumehood.sandbox.files.entries import ChangeKind, FileChange
+    from fumehood.sandbox.files.watch import AsyncWatch
+    from fumehood.sandbox.installation import Installation
+    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.sandbox.session import AsyncSession
+    from fumehood.snapshots import Snapshot
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
-    "sandbox.blocking": ("BackgroundRun", "Files", "Sandbox", "Session", "run"),
+    "sandbox.blocking": ("BackgroundRun", "ExposedPort", "Files", "Sandbox", "Session", "Watch", "run"),
     "errors": (
         "AuditError",
+        "DamagedSnapshotError",
         "DangerousPolicyWarning",
         "DeniedError",
         "FumehoodError",
         "NotApprovedError",
         "PolicyError",
+        "SandboxBusyError",
         "SandboxError",
         "StepFailedError",
         "UnenforceableError",
@@ -54,32 +63,44 @@ _HOMES = {
     ),
     "events": ("Event", "Finished", "Stderr", "Stdout"),
     "sandbox.files": ("AsyncFiles", "FileEntry", "FileKind", "Transfer"),
+    "sandbox.files.entries": ("ChangeKind", "FileChange"),
+    "sandbox.files.watch": ("AsyncWatch",),
     "policy": ("Policy",),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
+    "sandbox.ports": ("AsyncExposedPort",),
+    "sandbox.installation": ("Installation",),
     "sandbox.session": ("AsyncSession",),
+    "snapshots": ("Snapshot",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Artifact",
     "AsyncBackgroundRun",
+    "AsyncExposedPort",
     "AsyncFiles",
     "AsyncSandbox",
     "AsyncSession",
+    "AsyncWatch",
     "AuditError",
     "BackgroundRun",
     "Cause",
+    "ChangeKind",
+    "DamagedSnapshotError",
     "DangerousPolicyWarning",
     "Denial",
     "DeniedError",
     "Display",
     "Event",
+    "ExposedPort",
+    "FileChange",
     "FileEntry",
     "FileKind",
     "Files",
     "Finished",
     "FumehoodError",
+    "Installation",
     "NewOutput",
     "NotApprovedError",
     "Policy",
@@ -87,8 +108,10 @@ __all__ = [
     "RunFailedError",
     "RunResult",
     "Sandbox",
+    "SandboxBusyError",
     "SandboxError",
     "Session",
+    "Snapshot",
     "Status",
     "Stderr",
     "Stdout",
@@ -97,6 +120,7 @@ __all__ = [
     "UnenforceableError",
     "UnknownKeywordError",
     "UsageError",
+    "Watch",
     "run",
 ]
 
@@ -110,3 +134,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'fumehood' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"fumehood.{_HOME_OF[name]}"), name)
     return value
+
+
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext fumehood` adds the magics `%%hood` and `%hood`."""
+    import_module("fumehood.integrations.jupyter.magic").load(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    import_module("fumehood.integrations.jupyter.magic").unload(shell)

@@ -4,6 +4,7 @@ FumehoodError
 ├── UsageError            the caller: an argument, a path, a language that does not exist
 │   ├── PolicyError       the author of a policy: names file, line, key and value
 │   ├── UnknownKeywordError  the caller: a keyword argument that the function does not take (a TypeError too)
+│   ├── SandboxBusyError  the caller: a named sandbox is in use by another process
 │   └── MessageError      the sender of a message: it is unknown, not valid or too large
 ├── DeniedError           the policy: what was asked is not allowed
 │   ├── NotApprovedError    a person has to say yes to this, and has not
@@ -20,6 +21,7 @@ FumehoodError
 ├── ModelError            a model, or the server that runs it: `kind` says how it failed
 └── SandboxError          our machinery: names the step that failed
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
+    ├── DamagedSnapshotError  a stored snapshot is not what was written; names the snapshot and the file
     └── StepFailedError   a kernel or system call inside that step failed
 
 A program that fails is a result, not an exception; `result.check()` makes it one, `fumehood.results.RunFailedError`.
@@ -55,6 +57,14 @@ class UnknownKeywordError(UsageError, TypeError):
 
 class MessageError(UsageError):
     """A message that is not valid: of an unknown type, not as its type defines it, or too large."""
+
+
+class SandboxBusyError(UsageError):
+    """A named sandbox is open in another process, or in another place of this one."""
+
+    def __init__(self, name: str, holder: str) -> None:
+        super().__init__(f"sandbox {name!r} is in use by process {holder}; wait for it, or fork the sandbox")
+        self.name, self.holder = name, holder
 
 
 class DangerousPolicyWarning(UserWarning):
@@ -142,6 +152,17 @@ class SandboxError(FumehoodError):
 
 class AuditError(SandboxError):
     """The audit log cannot be written, or not be trusted; what would have to be recorded does not happen."""
+
+
+class DamagedSnapshotError(SandboxError):
+    """What the disk has is not what was written to it; nothing of it is used."""
+
+    def __init__(self, snapshot: str, what: str) -> None:
+        super().__init__(
+            f"snapshot {snapshot[:12]} is damaged: {what}; restore the folder of snapshots from a backup, "
+            "or begin with another snapshot"
+        )
+        self.snapshot, self.what = snapshot, what
 
 
 class StepFailedError(SandboxError):

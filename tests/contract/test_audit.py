@@ -15,7 +15,7 @@ from fumehood import AsyncSandbox, AuditError, DeniedError, Policy, Unenforceabl
 from fumehood.audit import AuditLog, Digest, Query, Trail
 from fumehood.audit.inspection import check
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.one_container]
 
 MakePolicy = Callable[..., Policy]
 

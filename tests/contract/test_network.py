@@ -115,6 +115,7 @@ def test_what_no_rule_allows_is_refused_at_once_and_told(travelling: Sandbox, ou
     assert "add {host: elsewhere.example" in denial.remedy
 
 
+@pytest.mark.one_container
 def test_the_same_refusal_is_told_once_with_a_count(travelling: Sandbox) -> None:
     result = run(travelling, "for _ in range(3): get('http://elsewhere.example/')")
     (denial,) = result.denials
@@ -133,12 +134,14 @@ def test_a_request_that_the_rule_does_not_list_gets_an_answer_that_says_so(
     assert [(denial.kind, denial.method, denial.path) for denial in result.denials] == [("http", "GET", "/closed")]
 
 
+@pytest.mark.one_container
 def test_each_run_is_told_of_its_own_refusals(travelling: Sandbox) -> None:
     first = run(travelling, "get('http://first.example/')")
     second = run(travelling, "get('http://second.example/')")
     assert (told(first), told(second)) == (["dns first.example"], ["dns second.example"])
 
 
+@pytest.mark.one_container
 def test_a_stream_tells_at_its_end(travelling: Sandbox) -> None:
     *_, last = travelling.stream(TOOLS + "get('http://elsewhere.example/')")
     assert told(last.result) == ["dns elsewhere.example"]  # type: ignore[union-attr]
@@ -267,6 +270,7 @@ def test_a_sandbox_can_be_cut_off(
     assert (result.stdout, told(result)) == ("gaierror\n", ["dns raw.example"])
 
 
+@pytest.mark.one_container
 def test_nothing_but_the_rules_can_change(open_box: Callable[..., Sandbox], make_policy: Callable[..., Policy]) -> None:
     rules = {"allow": [{"host": "open.example", "ports": [443]}]}
     box = open_box(network=rules)
@@ -281,6 +285,7 @@ def test_the_way_out_is_in_the_report(travelling: Sandbox) -> None:
     assert "never enter the sandbox" in travelling.enforcement["secrets"]
 
 
+@pytest.mark.one_container
 def test_a_missing_secret_is_one_clear_error(make_policy: Callable[..., Policy], outside: Outside) -> None:
     secret = {"name": "T", "from_env": "FUMEHOOD_NO_SUCH_VARIABLE", "inject": {"host": "token.example"}}
     policy = make_policy(network={"allow": outside.rules()}, secrets=[secret])
@@ -317,6 +322,7 @@ except OSError:
     }
 
 
+@pytest.mark.one_container
 def test_what_was_learned_works(make_policy: Callable[..., Policy], outside: Outside) -> None:
     code = f"""
 print(len(get("http://open.example:{outside.web.port}/one")), len(get("https://secure.example:{outside.secure.port}/two")))
@@ -383,6 +389,7 @@ MISSES = {
 }
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("code", MISSES.values(), ids=MISSES)
 def test_a_program_that_finds_no_network_is_told_how_to_open_one(open_box: Callable[..., Sandbox], code: str) -> None:
     box = open_box()
@@ -391,6 +398,7 @@ def test_a_program_that_finds_no_network_is_told_how_to_open_one(open_box: Calla
         assert result.detail.startswith("the network is closed; add a rule such as {host: ")
 
 
+@pytest.mark.one_container
 def test_nobody_is_told_of_a_closed_network_who_did_not_fail_for_it(
     open_box: Callable[..., Sandbox], sections: dict[str, object]
 ) -> None:

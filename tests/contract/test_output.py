@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import sampling
 
 from fumehood import Cause, Sandbox, Status
 
 MEGABYTE = 1024 * 1024
+LINES = sampling.amount(40_000, whole=200_000)
 
 
 def test_both_streams_are_kept_apart(box: Sandbox) -> None:
@@ -47,8 +49,8 @@ def test_output_of_children_is_part_of_the_runs(box: Sandbox) -> None:
 
 def test_much_output_arrives_whole(open_box: Callable[..., Sandbox]) -> None:
     box = open_box(resources={"output": "32M"})
-    result = box.run("import sys\nfor n in range(200_000):\n    sys.stdout.write(f'{n:063}\\n')")
-    assert result.stdout == "".join(f"{n:063}\n" for n in range(200_000))
+    result = box.run(f"import sys\nfor n in range({LINES}):\n    sys.stdout.write(f'{{n:063}}\\n')")
+    assert result.stdout == "".join(f"{n:063}\n" for n in range(LINES))
     assert not result.truncated
 
 

@@ -10,6 +10,8 @@ from live.package_index import make_wheel, open_index
 
 from fumehood import Policy, Sandbox, UsageError, run
 
+pytestmark = pytest.mark.one_container
+
 GREETER = make_wheel("greeter", {"greeter.py": "WORD = 'hello'\n"})
 OTHER = make_wheel("other", {"other.py": "WORD = 'there'\n"})
 

@@ -34,6 +34,7 @@ def test_a_control_without_a_mechanism_is_refused_by_name(
     assert isinstance(caught.value, DeniedError)
 
 
+@pytest.mark.one_container
 @pytest.mark.anyio
 async def test_a_refused_sandbox_is_not_open(make_policy: Callable[..., Policy]) -> None:
     box = AsyncSandbox(make_policy(approvals=[{"tool": "shell"}]))
@@ -62,18 +63,21 @@ def test_a_fraction_of_a_processor_is_held_or_refused(make_policy: Callable[...,
     assert said.endswith(": half\n") or said.startswith("resources.cpus: not enforced")
 
 
+@pytest.mark.one_container
 def test_a_module_that_cannot_be_preloaded_is_named(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(environment={"preload": ["no_such_module_here"]})
     with pytest.raises(FumehoodError, match="no_such_module_here"), Sandbox(policy):
         pytest.fail("it opened")
 
 
+@pytest.mark.one_container
 def test_naming_and_testing_a_policy_needs_no_mechanism(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(name="named", tests=[{"read": "/etc/shadow", "expect": "deny"}])
     with Sandbox(policy) as box:
         assert box.run("pass").ok
 
 
+@pytest.mark.one_container
 def test_whoever_opens_a_dangerous_policy_is_warned(make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(network={"allow": [{"host": "*", "ports": [443]}]})
     with pytest.warns(DangerousPolicyWarning, match="opens every host"), Sandbox(policy):

@@ -35,18 +35,21 @@ def test_peak_memory_is_what_the_program_had(box: Sandbox) -> None:
     assert 0 < small < 100 * MIB <= large <= 512 * MIB
 
 
+@pytest.mark.one_container
 def test_every_run_has_an_id_of_its_own(box: Sandbox) -> None:
     ids = [box.run("pass").run_id for _ in range(10)]
     assert len(set(ids)) == 10
     assert all(ids)
 
 
+@pytest.mark.one_container
 def test_a_result_names_the_policy_it_ran_under(open_box: Callable[..., Sandbox]) -> None:
     box, other = open_box(), open_box(resources={"memory": "256M"})
     assert box.run("pass").policy_digest == box.policy.digest
     assert other.run("pass").policy_digest == other.policy.digest != box.policy.digest
 
 
+@pytest.mark.one_container
 def test_a_result_can_be_written_as_json(box: Sandbox) -> None:
     told = json.loads(json.dumps(box.run("import os; print('ü'); os.write(2, b'\\xff')").to_dict()))
     assert (told["status"], told["cause"], told["exit_code"]) == ("success", "exit", 0)

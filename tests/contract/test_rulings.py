@@ -107,6 +107,7 @@ def test_trying_changes_nothing_of_the_hosts(make_policy: Callable[..., Policy],
     assert (folders[1] / "there").stat().st_mtime_ns == before[3][1].st_mtime_ns
 
 
+@pytest.mark.one_container
 def test_what_is_done_is_seen_and_not_only_said_again(
     make_policy: Callable[..., Policy], folders: tuple[Path, Path]
 ) -> None:
@@ -122,6 +123,7 @@ def test_what_is_done_is_seen_and_not_only_said_again(
     assert verdicts == ["deny"] * 3
 
 
+@pytest.mark.one_container
 def test_a_command_that_is_to_be_refused_is_and_no_other_is_run(make_policy: Callable[..., Policy]) -> None:
     attempts = {
         "command: git -C /x push": "deny",

@@ -98,6 +98,7 @@ async def test_a_limit_on_processes_is_each_runs_own(make_policy: Callable[..., 
     assert [(result.stdout, result.stderr) for result in results] == [("all here\n", "")] * 6
 
 
+@pytest.mark.one_container
 @pytest.mark.anyio
 async def test_a_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Policy]) -> None:
     box = AsyncSandbox(make_policy())
@@ -113,6 +114,7 @@ async def test_a_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Pol
         await box.run("pass")
 
 
+@pytest.mark.one_container
 def test_a_blocking_sandbox_that_is_not_open_says_so(make_policy: Callable[..., Policy]) -> None:
     box = Sandbox(make_policy())
     with pytest.raises(UsageError, match="not open"):
@@ -123,6 +125,7 @@ def test_a_blocking_sandbox_that_is_not_open_says_so(make_policy: Callable[..., 
         _ = box.enforcement
 
 
+@pytest.mark.one_container
 def test_a_blocking_sandbox_that_was_closed_says_so(make_policy: Callable[..., Policy]) -> None:
     with Sandbox(make_policy()) as box:
         assert box.run("pass").ok
@@ -130,6 +133,7 @@ def test_a_blocking_sandbox_that_was_closed_says_so(make_policy: Callable[..., P
         box.run("pass")
 
 
+@pytest.mark.one_container
 @pytest.mark.anyio
 async def test_a_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Policy]) -> None:
     async with AsyncSandbox(make_policy()) as box:
@@ -138,6 +142,7 @@ async def test_a_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Polic
         assert (await box.run("print('on')")).stdout == "on\n"
 
 
+@pytest.mark.one_container
 def test_a_blocking_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Policy]) -> None:
     with Sandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="open already"), box:
@@ -145,6 +150,7 @@ def test_a_blocking_sandbox_cannot_be_opened_twice(make_policy: Callable[..., Po
         assert box.run("print('on')").stdout == "on\n"
 
 
+@pytest.mark.one_container
 @pytest.mark.anyio
 async def test_an_exception_in_the_block_closes_the_sandbox_and_propagates(make_policy: Callable[..., Policy]) -> None:
     box = AsyncSandbox(make_policy())
@@ -155,6 +161,7 @@ async def test_an_exception_in_the_block_closes_the_sandbox_and_propagates(make_
         await box.run("pass")
 
 
+@pytest.mark.one_container
 def test_the_blocking_sandbox_works_from_many_threads(box: Sandbox) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -163,6 +170,7 @@ def test_the_blocking_sandbox_works_from_many_threads(box: Sandbox) -> None:
     assert list(outputs) == [f"{n * n}\n" for n in range(40)]
 
 
+@pytest.mark.one_container
 @pytest.mark.anyio
 async def test_the_blocking_sandbox_works_inside_an_event_loop(make_policy: Callable[..., Policy]) -> None:
     with Sandbox(make_policy()) as box:

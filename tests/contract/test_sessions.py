@@ -70,6 +70,7 @@ async def test_a_failure_leaves_the_state_as_it_is(session: AsyncSession) -> Non
     assert (shown(after), after.restarted) == ("2", False)
 
 
+@pytest.mark.one_container
 async def test_output_displays_and_the_result_arrive_in_order(session: AsyncSession) -> None:
     events = [event async for event in session.stream("print('first')\ndisplay('second')\n'third'")]
     # Output comes in as many pieces as the pipe was read in.
@@ -79,6 +80,7 @@ async def test_output_displays_and_the_result_arrive_in_order(session: AsyncSess
     assert [event.data["text/plain"] for event in events if isinstance(event, Display)] == ["'second'", "'third'"]
 
 
+@pytest.mark.one_container
 async def test_rich_results_come_with_all_their_media_types(session: AsyncSession) -> None:
     source = (
         "class Rich:\n"
@@ -212,6 +214,7 @@ async def test_background_work_of_a_session_goes_on_between_runs(session: AsyncS
     assert shown(await session.run("child.communicate(b'still here')[0]")) == "b'still here'"
 
 
+@pytest.mark.one_container
 async def test_what_a_session_cannot_have_is_refused(session: AsyncSession) -> None:
     for options in ({"env": {"A": "1"}}, {"cwd": "x"}, {"args": ["a"]}, {"language": "sh"}, {"stdin": 0}):
         with pytest.raises(UsageError, match=r"session|stdin"):
@@ -220,6 +223,7 @@ async def test_what_a_session_cannot_have_is_refused(session: AsyncSession) -> N
         await session.run("1", timeout=3600)
 
 
+@pytest.mark.one_container
 async def test_a_closed_session_says_so(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy()) as box:
         async with box.session() as session:
@@ -236,6 +240,7 @@ async def test_a_sandbox_can_be_one_session(make_policy: MakePolicy) -> None:
         assert (await box.run("echo no state here", language="sh")).stdout == "no state here\n"
 
 
+@pytest.mark.one_container
 def test_the_blocking_api_has_sessions(open_box: Callable[..., Sandbox], make_policy: MakePolicy) -> None:
     with open_box().session() as session:
         session.run("x = 1")

@@ -9,6 +9,8 @@ import pytest
 
 from fumehood import Cause, Sandbox, Status, UsageError
 
+pytestmark = pytest.mark.one_container
+
 FINE = {
     "text": ("print('grüße 日本 🎉')", "grüße 日本 🎉\n"),
     "bytes": ("print('grüße')".encode(), "grüße\n"),

@@ -10,7 +10,7 @@ import pytest
 
 from fumehood import AsyncSandbox, DeniedError, Finished, Policy, Sandbox, Status, Stderr, Stdout, UsageError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.one_container]
 WORD_THEN_ANSWER = "print('question')\nprint(input())"
 
 

@@ -92,6 +92,9 @@ async def sandbox(
 async def _is_emptied(sandbox: AsyncSandbox) -> bool:
     """Not one that the test has closed, lost or filled with what cannot be removed."""
     try:
+        # Most tests leave nothing, and to look costs a tenth of a run.
+        if not await sandbox.files.list():
+            return True
         return (await sandbox.run(argv=["find", "/workspace", "-mindepth", "1", "-delete"])).ok
     except FumehoodError:
         return False

@@ -21,6 +21,11 @@ HOST_PLACES = (
     *("/root/.bashrc", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl", "/etc/machine-id"),
     *("/etc/hostname", "/dev/kmsg", "/dev/vda", "/dev/kvm", "/dev/fuse", "/dev/net", "/dev/mem"),
 )
+ACCESS = "ingress/access.py"
+_ADMIT_AS_IT_IS = """def _admitted(self, request: HttpRequest, path: str) -> Admitted:
+        return Admitted(request.target, request.headers)
+
+    def _unused(self, request: HttpRequest, path: str)"""
 
 
 class Patch(NamedTuple):
@@ -39,6 +44,18 @@ PROTECTIONS: dict[str, list[Patch]] = {
     # What goes out. Of the gateway's decisions only this one: without the others packets would leave the machine.
     "requests-judged": [
         Patch("policy/egress/rulebook.py", "if not rules:\n            return _ch", "if True:\n            return _ch")
+    ],
+    # What comes in.
+    "port-token": [Patch(ACCESS, "return hmac.compare_digest(", "return True or hmac.compare_digest(")],
+    "port-host": [Patch(ACCESS, "if host not in self._hosts:", "if False:")],
+    "port-origin": [Patch(ACCESS, "if reason := _from_elsewhere(request.headers, host):", "if reason := '':")],
+    "port-token-stripped": [Patch(ACCESS, "def _admitted(self, request: HttpRequest, path: str)", _ADMIT_AS_IT_IS)],
+    "port-cookies-kept-apart": [Patch(ACCESS, "if not _is_token_cookie(value)", "")],
+    "port-framing-strict": [
+        Patch("egress/http1.py", 'raise MalformedMessageError("it says more than once how long', 'print("twice')
+    ],
+    "loopbacks-apart": [
+        Patch(f"{GUEST}/cell/loopbacks.py", "if not self._are_shared:\n            return True", "return True")
     ],
     # System calls and privileges.
     "seccomp": [Patch(SERVICE, "install_filter(program, gate)", "pass")],
@@ -113,7 +130,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "sockets-refused": [Patch("backends/mounts.py", "if search.socket is not None:", "if 0:")],
     "mounts-by-owner": [Patch(ROOTFS, 'if entry["owner"] is not None:', "if 0:")],
-    "hidden-packages": [Patch(CELL_SPEC, "if Path(path).is_dir()]", "if False]")],
+    "hidden-packages": [Patch(CELL_SPEC, "if Path(path).is_dir()},", "if False},")],
     "read-only-root": [
         Patch(ROOTFS, "kernel.MS_BIND | kernel.MS_RDONLY | HARMLESS", "kernel.MS_BIND | HARMLESS"),
     ],

@@ -108,9 +108,12 @@ async def test_fumehood_and_its_repository_are_not_there(sandbox: AsyncSandbox) 
 async def test_the_hosts_packages_are_hidden(sandbox: AsyncSandbox) -> None:
     code = """
         import sysconfig
-        found = [name for kind in ("purelib", "platlib") for name in os.listdir(sysconfig.get_path(kind))]
+        places = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+        found = [os.path.join(*each) for place in places for each in (
+            (name, *sorted(os.listdir(f"{place}/{name}"))) for name in os.listdir(place))]
     """
-    assert await attack(sandbox, code) == []
+    # A pip of ours, which starts the sandbox's own installer.
+    assert set(await attack(sandbox, code)) <= {"pip/__init__.py/__main__.py"}
 
 
 async def test_the_root_holds_nothing_but_the_system(sandbox: AsyncSandbox) -> None:

@@ -173,20 +173,24 @@ async def test_the_service_cannot_be_seen_traced_or_stopped(box: AsyncSandbox) -
         assert answer == b""
 
 
-async def test_a_tree_made_to_exhaust_comes_out_bounded(box: AsyncSandbox, downloads: Path) -> None:
+async def test_a_tree_made_to_exhaust_comes_out_bounded(make_sandbox: MakeSandbox, downloads: Path) -> None:
     code = """
         os.mkdir("out"); os.chdir("out")
         for _ in range(3000):
             os.mkdir("d" * 200); os.chdir("d" * 200)
         os.chdir("/workspace/out")
         with open("holes", "wb") as stream:
-            stream.truncate(200 * 2 ** 20)
+            stream.truncate(60 * 2 ** 20)
         for number in range(200):
             os.link("holes", f"name {number}")
         found = True
     """
-    async with lingering_attack(box, code):
-        with pytest.raises(Exception, match="more than the 256M that the workspace can hold"):
+    limits = {"timeout": 280, "disk": "80M"}
+    async with (
+        make_sandbox(filesystem={"outputs": ["**"]}, resources=limits) as box,
+        lingering_attack(box, code),
+    ):
+        with pytest.raises(Exception, match="more than the 80M that the workspace can hold"):
             await box.files.download("out", downloads / "copy")
         assert os.listdir(downloads) == []
         await box.files.remove("out", recursive=True)

@@ -5,6 +5,7 @@
 | a link in place of a file or folder | entries are listed without links, and links are never taken | |
 | a folder that hides its files, so that they seem deleted | what was below something unreadable is not deleted | |
 | very many files, very large files, deep folders | a bounded walk, limits of artifacts | |
+| a file that grows between being counted and being read | no more is read than was counted | |
 | names with line ends and escape sequences | shown by number | |
 """
 
@@ -18,6 +19,7 @@ import pytest
 from escape.conftest import MakeSandbox
 
 from fumehood import AsyncSandbox, UsageError
+from fumehood.cli.project.copy import ProjectCopy
 from fumehood.host.folder_tree import FolderTree
 from fumehood.sandbox.files.entries import FileKind
 from fumehood.sandbox.files.tree_copy import TreeChanges, TreeCopy, TreeEntry
@@ -107,6 +109,25 @@ async def test_a_program_that_moves_a_time_back_is_seen(box: AsyncSandbox, proje
         "s = os.stat('a.txt'); open('a.txt', 'r+').write('B'); os.utime('a.txt', ns=(s.st_atime_ns, s.st_mtime_ns))"
     )
     assert (await changes_after(box, project, attack)).written == {"a.txt": 5}
+
+
+async def test_a_file_that_grows_after_it_was_counted_is_not_taken(
+    box: AsyncSandbox, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a thread of a session could let it: what the host reads would be bounded by nothing."""
+    copy, count = ProjectCopy(str(project), box.policy, sync_back=True, yes=True, quiet=True), TreeCopy.changes
+    await copy.put_into(box)
+    result = await box.run("open('new', 'w').write('x')")
+
+    async def changes(counted: TreeCopy) -> TreeChanges:
+        found = await count(counted)
+        await box.run("import os; os.truncate('new', 1 << 20)")
+        return found
+
+    monkeypatch.setattr(TreeCopy, "changes", changes)
+    with pytest.raises(UsageError, match="'new' has 1M, too much to read"):
+        await copy.take_back(box, result)
+    assert not (project / "new").exists()
 
 
 async def test_names_are_what_they_are(box: AsyncSandbox, project: Path) -> None:

@@ -138,7 +138,7 @@ async def test_no_answer_comes_before_the_last_process_has_ended(sandbox: AsyncS
         sandbox,
         """
         ready = os.pipe()
-        for _ in range(40):
+        for _ in range(25):
             if os.fork() == 0:
                 libc.prctl(15, name.encode(), 0, 0, 0)
                 pages = bytearray(1 << 21)

@@ -85,6 +85,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
+def visiting(address: str, profile: Path) -> Iterator[None]:
+    """A browser that shows this page, while the block lasts."""
+    command = [BROWSER, *_OPTIONS, f"--user-data-dir={profile}", address]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+@contextmanager
 def site() -> Iterator[Site]:
     with Site() as opened:
         thread = threading.Thread(target=opened.serve_forever)

@@ -3,6 +3,9 @@
 A command is a process of its own all the same, with its own streams, variables, folder and session, and does what
 `python -m fumehood` does from its first line on. That is started as it is (`cli_host.HOOD`) where variables would make
 another interpreter of it, and where a keeper does the run, whose clients import next to nothing.
+
+`hood mcp` has a process of its own to fork from, which has imported the protocol's SDK as well. `Client` of that SDK
+starts its server by a command: `handover.py`, which gives its streams to such a process and ends as the server does.
 """
 
 from __future__ import annotations
@@ -11,16 +14,21 @@ import fcntl
 import inspect
 import json
 import os
+import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+START = b"start"
 _STREAMS = 3
 _STATUS_BYTES = 32
 # With other values of these, an interpreter starts as another one.
@@ -49,7 +57,8 @@ class LoadedHood(subprocess.Popen[bytes]):
         with theirs, open(os.memfd_create("request"), "w+b") as file:
             file.write(json.dumps(request).encode())
             file.flush()
-            socket.send_fds(_server(), [b"start"], [theirs.fileno(), file.fileno(), *streams])
+            loaded = _server(is_mcp=given["args"][:1] == ["mcp"])
+            socket.send_fds(loaded, [START], [theirs.fileno(), file.fileno(), *streams])
         self.pid = int(self._status.recv(_STATUS_BYTES))
         self._child_created = True
         self._close_pipe_fds(*pipes)
@@ -82,26 +91,48 @@ def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @cache
-def _server() -> socket.socket:
+def _server(*, is_mcp: bool) -> socket.socket:
     """The connection to the server, which ends with us. It is no descendant of ours: tests count those."""
     ours, theirs = socket.socketpair()
     with theirs:
-        subprocess.run([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], check=True)
+        command = [sys.executable, __file__, str(theirs.fileno()), address(is_mcp=is_mcp), *(["mcp"] if is_mcp else [])]
+        subprocess.run(command, pass_fds=[theirs.fileno()], check=True)
     return ours
 
 
-def serve(requests: socket.socket) -> None:
+@cache
+def address(*, is_mcp: bool) -> str:
+    """Where programs reach the server; in a folder that nobody else may enter."""
+    return str(Path(tempfile.mkdtemp(prefix="hood-mcp-" if is_mcp else "hood-loaded-")) / "socket")
+
+
+def handover(*, is_mcp: bool = False) -> list[str]:
+    """The command that hands over to the server; what `hood` is to be given comes behind it."""
+    _server(is_mcp=is_mcp)
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("handover.py")), address(is_mcp=is_mcp)]
+
+
+def serve(requests: socket.socket, listener: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps those that wait for a command
     while True:
-        message, descriptors, _, _ = socket.recv_fds(requests, len("start"), 2 + _STREAMS)
-        if not message:
+        ready, _, _ = select.select([requests, listener], [], [])
+        if requests in ready and not _serve_one(requests):
             return
-        if os.fork() == 0:
-            requests.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _start_and_wait(*descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        if listener in ready:
+            connection, _ = listener.accept()
+            with connection:
+                _serve_one(connection)
+
+
+def _serve_one(requests: socket.socket) -> bool:
+    message, descriptors, _, _ = socket.recv_fds(requests, len(START), 2 + _STREAMS)
+    if message and os.fork() == 0:
+        requests.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _start_and_wait(*descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return bool(message)
 
 
 def _start_and_wait(status: int, request: int, *streams: int) -> NoReturn:
@@ -114,7 +145,12 @@ def _start_and_wait(status: int, request: int, *streams: int) -> NoReturn:
     for stream in streams:
         os.close(stream)
     os.write(status, b"%d" % process)
-    os.write(status, b"%d" % os.waitpid(process, 0)[1])
+    end = os.pidfd_open(process)
+    if end not in select.select([end, status], [], [])[0]:
+        os.kill(process, signal.SIGKILL)  # who wanted to know how it ends has ended
+    ended = os.waitpid(process, 0)[1]
+    with suppress(OSError):
+        os.write(status, b"%d" % ended)
     os._exit(0)
 
 
@@ -161,9 +197,26 @@ def load() -> None:
         command.load()
 
 
-if __name__ == "__main__":
-    requests = socket.socket(fileno=int(sys.argv[1]))
+def listen(address: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    return listener
+
+
+def main(descriptor: str, address: str, kind: str = "") -> None:
+    requests, listener = socket.socket(fileno=int(descriptor)), listen(address)
     if os.fork() == 0:
         load()
-        serve(requests)
+        if kind == "mcp":
+            import fumehood.integrations.mcp.http
+            import fumehood.integrations.mcp.stdio
+
+            assert fumehood
+        serve(requests, listener)
+        shutil.rmtree(Path(address).parent)
     os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

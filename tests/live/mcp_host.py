@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 from live.cli_host import HOOD
+from live.loaded_hood import LoadedHood, handover
 from live.traces import cgroups_of, descendants, wait_until
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -35,11 +36,18 @@ def parameters(*arguments: str | Path) -> StdioServerParameters:
     return StdioServerParameters(command=command, args=[*front, "mcp", *map(str, arguments)], env=environment())
 
 
+def quick_parameters(*arguments: str | Path) -> StdioServerParameters:
+    """The same without the second that the imports take."""
+    command, *front = handover(is_mcp=True)
+    return StdioServerParameters(command=command, args=[*front, "mcp", *map(str, arguments)], env=environment())
+
+
 @asynccontextmanager
-async def connected(*arguments: str | Path, **options: Any) -> AsyncIterator[Client]:
+async def connected(*arguments: str | Path, is_quick: bool = True, **options: Any) -> AsyncIterator[Client]:
     """A client that starts a server of its own; nothing of it is left afterwards."""
     before = descendants(os.getpid())
-    async with Client(parameters(*arguments), **options) as client:
+    start = quick_parameters if is_quick else parameters
+    async with Client(start(*arguments), **options) as client:
         yield client
     wait_until(lambda: descendants(os.getpid()) <= before, 10.0, "the server and its sandboxes are gone")
 
@@ -80,8 +88,8 @@ class Server:
 @contextmanager
 def listening(*arguments: str | Path, token: str = "") -> Iterator[Server]:
     """A server that listens at a port of its own; ended as people end it, and then nothing of it is left."""
-    command = [*HOOD, "mcp", "--http", "127.0.0.1:0", *map(str, arguments)]
-    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    command = ["mcp", "--http", "127.0.0.1:0", *map(str, arguments)]
+    with LoadedHood(command, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stderr is not None
             address = process.stderr.readline().decode().removeprefix("hood: listening at ").strip()

@@ -90,6 +90,58 @@ async def test_the_framework_probes_its_environment(shell: SandboxShell) -> None
     assert found.tool_versions["no-such-tool"] is None
 
 
+@pytest.fixture
+async def kept(backend: str) -> AsyncIterator[SandboxShell]:
+    async with SandboxShell(Policy(backend=backend), mode="persistent") as opened:
+        yield opened
+
+
+async def test_a_persistent_shell_keeps_folder_variables_and_jobs(kept: SandboxShell) -> None:
+    first = await kept.run(
+        "mkdir -p /tmp/there; cd /tmp/there; kept=42; f() { echo f $kept; }; sleep 1000 & cat; false"
+    )
+    assert (first.stdout, first.stderr, first.exit_code) == ("", "", 1)
+    second = await kept.run("f; pwd; jobs -r | wc -l; echo no >&2; printf open")
+    assert (second.stdout, second.stderr, second.exit_code) == ("f 42\n/tmp/there\n1\nopen", "no\n", 0)
+    broken = await kept.run("echo 'open")
+    assert broken.exit_code != 0
+    assert "unexpected EOF" in broken.stderr
+    await kept.run("exec > log 2>&1")
+    assert (await kept.run("echo logged; f")).stdout == ""
+    assert (await kept.run("grep -q 'f 42' log")).exit_code == 0
+
+
+async def test_a_persistent_shell_that_ended_is_followed_by_a_new_one(kept: SandboxShell) -> None:
+    await kept.run("kept=42")
+    late = await kept.run("echo begun; sleep 1000", timeout=1)
+    assert (late.stdout, late.timed_out, late.exit_code) == ("begun\n", True, 124)
+    assert "it ran longer than 1s; the shell has ended" in late.stderr
+    ended = await kept.run("echo new $kept; exit 3")
+    assert (ended.stdout, ended.exit_code) == ("new\n", 3)
+    assert "the shell has ended" in ended.stderr
+    with anyio.move_on_after(0.5):
+        await kept.run("sleep 1000")
+    with pytest.raises(ShellCommandError, match="NUL character"):
+        await kept.run("a\0b")
+    assert (await kept.run("echo again")).stdout == "again\n"
+
+
+async def test_a_program_in_a_persistent_shell_cannot_pass_for_its_end(kept: SandboxShell) -> None:
+    """Neither by words that look like a mark nor by the descriptors that marks come and go on."""
+    tries = "echo fumehood-00 0; env | grep MARK; echo fumehood 7 >&7; read -t 0 -u 9 || echo closed"
+    done = await kept.run(f"{tries}; exit_code() {{ return 5; }}; exit_code")
+    assert done.stdout == "fumehood-00 0\nclosed\n"
+    assert done.exit_code == 5
+
+
+async def test_a_persistent_shell_has_no_policy_with_commands() -> None:
+    """`f() { rm x; }` and later `f`: each line is harmless for those who judge lines."""
+    with pytest.raises(UsageError, match="cannot be judged by itself"):
+        SandboxShell({"commands": {"allow": ["echo"]}}, mode="persistent")
+    with pytest.raises(UsageError, match="must be one of stateless, persistent"):
+        SandboxShell(mode="keep")  # pyright: ignore[reportArgumentType]
+
+
 class Script(FunctionInvocationLayer, BaseChatClient):
     """A chat client that answers one step after the other: a command, or a text."""
 

@@ -28,7 +28,8 @@ from live.traces import cells_of, has_process, is_alive, wait_until
 from ordinary import own
 from requirements import require
 
-from fumehood import Cause, FumehoodError, Policy, Status
+from fumehood import Cause, FumehoodError, Policy, Status, UnenforceableError
+from fumehood.audit import AuditLog, Query
 from fumehood.integrations.autogen import (
     DockerCommandLineCodeExecutor,
     ExecutorError,
@@ -524,6 +525,45 @@ async def test_autogens_agent_runs_what_others_wrote(each_executor: SandboxCodeE
     team = RoundRobinGroupChat([agent], termination_condition=TextMentionTermination("hello from"), max_turns=2)
     outcome = await team.run(task=TextMessage(content="```python\nprint('hello', 'from')\n```", source="user"))
     assert outcome.messages[-1].to_text() == "hello from\n"
+
+
+async def test_blocks_that_the_policy_asks_about_run_after_a_yes_for_each() -> None:
+    asked: list[str] = []
+
+    def decide(request: ApprovalRequest) -> ApprovalResponse:
+        asked.append(request.code)
+        return ApprovalResponse(approved="rm" not in request.code, reason="it removes files")
+
+    policy = {"approvals": [{"tool": "shell"}]}
+    async with SandboxCodeExecutor(policy=policy, approval_func=decide) as executor:
+        agent = CodeExecutorAgent("runner", executor, approval_func=approve)
+        text = "```python\nopen('n', 'w').write('1')\n```\n```sh\ncat n\n```\n```sh\nrm n\n```\n```sh\nls\n```"
+        told = await agent.run(task=TextMessage(content=text, source="user"))
+        kinds = [record.kind for record in AuditLog.default().find(Query(kind="approval"))][-5:]
+    assert [code.strip() for code in asked] == ["cat n", "rm n"]
+    assert (
+        told.messages[-1]
+        .to_text()
+        .endswith("shell: not approved: denied by AutoGen's approval_func: it removes files\n")
+    )
+    assert kinds == ["approval.asked", "approval.given", "approval.used", "approval.asked", "approval.denied"]
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("broken"), None, ApprovalResponse(approved=False, reason="no")])
+async def test_a_block_without_a_yes_leaves_no_trace(answer: object) -> None:
+    async def decide(request: ApprovalRequest) -> ApprovalResponse:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[return-value]
+
+    async with SandboxCodeExecutor(policy={"approvals": [{"tool": "*"}]}, approval_func=decide) as executor:
+        told = await executor.execute_code_blocks([CodeBlock(code="print(1)", language="python")], CancellationToken())
+        assert (told.exit_code, told.status) == (126, "denied")
+        assert await executor.sandbox.files.list() == []
+    with pytest.raises(OptionError, match="approval_func"):
+        executor.dump_component()
+    with pytest.raises(UnenforceableError, match="approvals"):
+        await SandboxCodeExecutor(policy={"approvals": [{"tool": "*"}]}).start()
 
 
 async def test_autogens_agent_is_cancelled_in_the_middle(tmp_path: Path) -> None:

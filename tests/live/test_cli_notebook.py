@@ -41,6 +41,17 @@ def test_the_notebook_is_saved_with_its_outputs_beside_other_files(tmp_path: Pat
     assert json.loads(book.read_text())["cells"][0]["outputs"] == []
 
 
+def test_no_file_of_a_cell_takes_the_place_of_the_notebook(tmp_path: Path) -> None:
+    """It could hold what is left out of outputs, and whoever opens it takes it for ours."""
+    book = write(tmp_path / "x.ipynb", "open('x.ipynb', 'w').write('evil'); open('y', 'w'); print('a')")
+    done = hood("run", "--out", tmp_path / "out", book)
+    assert done.returncode == 0
+    assert b"hood: x.ipynb of the program is not saved: the notebook has that name" in done.stderr
+    (saved,) = json.loads((tmp_path / "out" / "x.ipynb").read_text())["cells"]
+    assert saved["outputs"][0]["text"] == "a\n"
+    assert (tmp_path / "out" / "y").exists()
+
+
 def test_the_notebook_is_saved_as_a_file_and_nothing_else_is(tmp_path: Path) -> None:
     book = write(tmp_path / "x.ipynb", "open('made.txt', 'w').write('made')")
     (tmp_path / "p.yaml").write_text("filesystem: {outputs: ['**']}\n")

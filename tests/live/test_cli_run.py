@@ -203,6 +203,17 @@ def test_closed_standard_streams_do_no_harm() -> None:
 
 
 @pytest.mark.plain_only("it looks at the imports of a cold start")
+def test_modules_in_the_current_folder_are_not_imported(tmp_path: Path) -> None:
+    """A cloned repository may hold files that are called like what we import."""
+    for name in ("fumehood_client", "pydantic", "yaml", "anyio", "uv"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w')\n")
+    command = [sys.executable, "-m", "fumehood", "run", "-c", "print(1)"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+    assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.plain_only("it looks at the imports of a cold start")
 def test_a_cold_run_does_not_import_what_it_does_not_need() -> None:
     unneeded = "('typer', 'click', 'rich', 'yaml', 'cryptography', 'difflib')"
     program = (

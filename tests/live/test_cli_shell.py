@@ -28,9 +28,9 @@ def test_ctrl_c_is_the_shells_and_ctrl_d_leaves() -> None:
         terminal.wait_for(b"started\r\n")
         terminal.type(b"\x03")
         terminal.wait_for(b"^C")
-        terminal.type(b"echo code $?\n")
+        terminal.type(b"echo code $?; PS1=ag''ain\n")
         terminal.wait_for(b"code 130\r\n")
-        terminal.wait_for(PROMPT)  # before it the terminal is not the shell's yet, and would swallow the end
+        terminal.wait_for(b"again")  # before the prompt the terminal is not the shell's yet, and would swallow the end
         terminal.type(b"\x04")
         assert terminal.wait_for_end() == 0
     assert_nothing_is_left(terminal.process.pid)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from live.cli_host import hood, open_terminal
 from live.test_cli_project import CHANGE, content, program, project
+from requirements import require
 
 __all__ = ["project"]
 
@@ -76,13 +79,33 @@ def test_a_policy_that_lets_nothing_out_is_refused_before_anything_runs(project:
     assert "--sync-back has nothing to save: the policy names no filesystem.outputs" in told
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".GIT/config", ".venv/bin/python", "x/node_modules/y.js"])
+@pytest.mark.parametrize(
+    "path", [".git/hooks/pre-commit", ".GIT/config", ".venv/bin/python", "x/node_modules/y.js", "docs/HEAD"]
+)
 def test_what_tools_execute_is_not_written_back(path: str, project: Path) -> None:
     attack = f"import os\nos.makedirs(os.path.dirname({path!r}))\nopen({path!r}, 'w').write('evil')\n"
     code, told = sync_back(project, attack, "--yes")
     assert code == 0
     assert f"hood: not written back: {path}: tools execute what lies there" in told
     assert "evil" not in "".join(content(project).values()).replace(attack, "")
+
+
+def test_a_folder_does_not_become_a_repository_whose_configuration_git_obeys(project: Path) -> None:
+    require(shutil.which("git"), "needs git")
+    config = (
+        f'[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "touch {project}/evil; false"\n'
+    )
+    attack = f"""import os
+for folder in ("docs/objects", "docs/refs"):
+    os.makedirs(folder)
+    open(f"{{folder}}/x", "w").close()
+open("docs/HEAD", "w").write("ref: refs/heads/main")
+open("docs/config", "w").write({config!r})
+"""
+    assert sync_back(project, attack, "--yes")[0] == 0
+    assert (project / "docs" / "config").exists()
+    subprocess.run(["git", "status"], cwd=project / "docs", capture_output=True, check=False)
+    assert not (project / "evil").exists()
 
 
 def test_a_hidden_file_is_written_back_only_after_a_question(project: Path) -> None:

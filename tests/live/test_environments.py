@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -50,7 +51,14 @@ def write_policy(folder: Path, index: PackageIndex) -> Path:
 
 def installers_of(process: int) -> set[int]:
     """Descendants that are, or are about to become, the installer."""
-    return {pid for pid in descendants(process) if b"pip\0install" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    return {pid for pid in descendants(process) if b"pip\0install" in _command_of(pid)}
+
+
+def _command_of(process: int) -> bytes:
+    """Nothing, if it has ended meanwhile."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
 
 
 def test_packages_are_there_for_the_program_and_for_what_it_starts() -> None:
@@ -61,7 +69,7 @@ def test_packages_are_there_for_the_program_and_for_what_it_starts() -> None:
         assert (
             box.run("python3 -c 'import greeter; greeter.main()'; greeter-tool", language="sh").stdout == "hello\n" * 2
         )
-        assert box.run("import sys; print(sys.path[-1], 'greeter' in sys.modules)").stdout == "/opt/environment False\n"
+        assert box.run("import sys; print(sys.path[-2], 'greeter' in sys.modules)").stdout == "/opt/environment False\n"
         assert "read-only mount of a folder with the digest sha256:" in box.enforcement["environment.packages"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from fumehood import AsyncSandbox, Policy
 
 HOLDS = """
-import os, socket
+import os, socket, time
 with socket.socket(socket.AF_UNIX) as listener:
     listener.bind("meeting")
     listener.listen()
@@ -17,7 +17,10 @@ with socket.socket(socket.AF_UNIX) as listener:
     _, held, _, _ = socket.recv_fds(line, 1, 2)
 input()
 try:
-    os.write(held[0], b"written by another run")
+    # A child of the host's has a copy of every descriptor from its birth until it executes its program.
+    for _ in range(100):
+        os.write(held[0], b"written by another run")
+        time.sleep(0.02)
     print("written")
 except BrokenPipeError:
     print("closed")

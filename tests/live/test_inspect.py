@@ -15,6 +15,7 @@ import anyio.lowlevel
 import engine
 import pytest
 from inspect_ai.model import ModelUsage
+from inspect_ai.tool import bash_session, text_editor
 from inspect_ai.tool._sandbox_tools_utils.sandbox import sandbox_with_injected_tools
 from inspect_ai.util import (
     OutputLimitExceededError,
@@ -22,12 +23,19 @@ from inspect_ai.util import (
     SandboxEnvironmentSpec,
     SandboxUnavailableError,
     SandboxUserUnsupportedError,
+    Store,
 )
 from inspect_ai.util._sandbox import self_check
 from inspect_ai.util._sandbox._cli import SANDBOX_CLI, SANDBOX_TOOLS_DIR
+from inspect_ai.util._sandbox.context import (
+    sandbox_default_context_var,
+    sandbox_environments_context_var,
+    sandbox_with_environments_context_var,
+)
 from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
+from inspect_ai.util._store import init_subtask_store
 from requirements import require
 
 from fumehood import Policy, PolicyError, Status, UsageError
@@ -164,6 +172,26 @@ async def test_inspects_tool_server_outlives_its_command_and_keeps_state(
     assert await environment.read_file("/workspace/made") == "text"
     remote = SandboxEnvironmentProxy(environment).exec_remote(["sh", "-c", "echo out"], stream=False)
     assert (await remote).stdout == "out\n"
+
+
+async def test_inspects_text_editor_and_bash_session_work_as_a_task_has_them(
+    environment: FumehoodSandboxEnvironment,
+) -> None:
+    sandbox_environments_context_var.set({"default": environment})
+    sandbox_with_environments_context_var.set({})
+    sandbox_default_context_var.set("default")
+    init_subtask_store(Store())
+    edit, shell = text_editor(), bash_session()
+    made = await edit(command="create", path="/workspace/a.sh", file_text="sum=$((6 * 7))\n")
+    assert "created successfully" in made
+    assert "7))" in await edit(command="view", path="/workspace/a.sh")
+    told = await shell(action="type_submit", input=". /workspace/a.sh; echo it is $sum")
+    while "it is 42" not in told:
+        told += await shell(action="read")
+    await shell(action="restart")
+    told = await shell(action="type_submit", input="echo it is ${sum:-forgotten}")
+    while "it is forgotten" not in told:
+        told += await shell(action="read")
 
 
 async def test_a_tool_server_that_ran_out_of_time_is_started_anew(backend: str) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pydantic
 import pytest
+import sampling
 from live.cli_host import HOOD, UP_AND_WAITING, hood, open_hood, open_terminal, wait_for_line
 from live.keepers import is_gone, lock_of_keeper, start_keeper, status, stop_keeper
 from live.traces import descendants, is_alive, processes_with, wait_until
@@ -84,8 +85,8 @@ def test_a_keeper_that_is_stopped_lets_its_runs_end(own_place: Path) -> None:
 
 @pytest.mark.serial
 @pytest.mark.timeout(300)
-def test_fifty_clients_at_once_start_one_keeper(own_place: Path) -> None:
-    run_fifty()
+def test_many_clients_at_once_start_one_keeper(own_place: Path) -> None:
+    run_many()
     wait_until(lambda: command.ask("status"), 60, "it serves")
     folder = str(own_place / "fumehood")
     found = {each for each in processes_with("resident.main") if os.readlink(f"/proc/{each}/cwd") == folder}
@@ -94,15 +95,15 @@ def test_fifty_clients_at_once_start_one_keeper(own_place: Path) -> None:
 
 @pytest.mark.serial
 @pytest.mark.timeout(300)
-def test_fifty_clients_at_once_are_all_served_or_serve_themselves(keeper: int) -> None:
-    assert is_served(run_fifty)
+def test_many_clients_at_once_are_all_served_or_serve_themselves(keeper: int) -> None:
+    assert is_served(run_many)
     assert status()["process"] == keeper
 
 
-def run_fifty() -> None:
+def run_many() -> None:
     clients = [
         subprocess.Popen([*HOOD, "run", "-c", f"print({number})"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for number in range(50)
+        for number in range(sampling.amount(24, whole=50))
     ]
     for number, client in enumerate(clients):
         assert client.communicate(timeout=240) == (b"%d\n" % number, b"")
@@ -285,7 +286,8 @@ def test_ctrl_z_stops_the_run_and_it_goes_on_when_the_client_does(keeper: int) -
     def state(process: int) -> str:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
-    with open_hood("run", "-c", "print('up', flush=True); print(input())") as process:
+    # A group of its own: the kernel stops none whose parents are all of another session, as ours may be.
+    with open_hood("run", "-c", "print('up', flush=True); print(input())", process_group=0) as process:
         wait_for_line(process.stdout, b"up\n")
         process.send_signal(signal.SIGTSTP)
         wait_until(lambda: state(process.pid) == "T", 30, "the client has stopped")

@@ -44,7 +44,7 @@ def containers_of(owners: set[str]) -> set[str]:
 
 
 async def test_a_client_uses_every_tool_in_a_container(policy: Path) -> None:
-    async with connected("--policy", policy) as client:
+    async with connected("--policy", policy, is_quick=False) as client:
         servers = own_servers()
         assert len(await use_every_tool(client)) == len((await client.list_tools()).tools)
         made = await call(client, "python", code="import os; os.mkdir('out'); open('out/x', 'w').write('1')")
@@ -54,7 +54,7 @@ async def test_a_client_uses_every_tool_in_a_container(policy: Path) -> None:
 
 
 async def test_a_container_that_is_killed_costs_one_call_and_what_was_in_it(policy: Path) -> None:
-    async with connected("--policy", policy) as client:
+    async with connected("--policy", policy, is_quick=False) as client:
         await call(client, "write_file", path="x", content="1")
         for container in containers_of(own_servers()):
             engine.docker(engine.folder(), "kill", container)

@@ -19,6 +19,7 @@ from agents.sandbox.entries import File
 from agents.sandbox.errors import (
     ExecTimeoutError,
     InvalidManifestPathError,
+    PtySessionNotFoundError,
     WorkspaceArchiveReadError,
     WorkspaceReadNotFoundError,
 )
@@ -32,6 +33,7 @@ from requirements import require
 from fumehood import Policy, UsageError
 from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.openai_agents import FumehoodSandboxClient, open_shell_tool, open_tools
+from fumehood.tools.processes import MOST_PROCESSES
 
 pytestmark = pytest.mark.anyio
 
@@ -153,9 +155,9 @@ async def test_a_manifest_is_laid_out_and_a_snapshot_brings_it_back(
 
 
 class Script(Model):
-    """Answers one step after the other: a tool call, as its name and arguments, or a text."""
+    """Answers one step after the other: a tool call (or what makes one of the last output), or a text."""
 
-    def __init__(self, *steps: tuple[str, dict[str, Any]] | str) -> None:
+    def __init__(self, *steps: Any) -> None:
         self._left = list(steps)
         self.heard: list[Any] = []
 
@@ -168,7 +170,7 @@ class Script(Model):
                 id="message", content=[content], role="assistant", status="completed", type="message"
             )
         else:
-            name, arguments = step
+            name, arguments = step(self.outputs()[-1]) if callable(step) else step
             call_id = f"call_{len(self._left)}"
             item = ResponseFunctionToolCall(
                 name=name, arguments=json.dumps(arguments), call_id=call_id, type="function_call"
@@ -196,6 +198,69 @@ async def test_a_sandbox_agent_works_in_a_session(client: FumehoodSandboxClient)
     (output,) = script.outputs()
     assert "remember" in output
     assert "/etc/shadow: No such file or directory" in output
+
+
+async def test_a_command_goes_on_between_calls_and_talks_on_a_terminal(session: SandboxSession) -> None:
+    # A shell that echoes nothing, so that the answer is not found in the question.
+    talker = await session.pty_exec_start("stty -echo; tty; exec sh", tty=True, yield_time_s=0.3)
+    assert talker.process_id is not None
+    assert talker.exit_code is None
+    answer = talker.output
+    for text in ("x=6; echo $((x * 7)) é\n", "echo again $x\n"):
+        update = await session.pty_write_stdin(session_id=talker.process_id, chars=text, yield_time_s=0.3)
+        answer += update.output
+    while b"again 6" not in answer:
+        answer += (await session.pty_write_stdin(session_id=talker.process_id, chars="\n", yield_time_s=0.3)).output
+    assert b"/dev/pts/" in answer
+    assert "42 é" in answer.decode()
+    ended = await session.pty_write_stdin(session_id=talker.process_id, chars="exit 3\n", yield_time_s=30)
+    assert (ended.exit_code, ended.process_id) == (3, None)
+    with pytest.raises(PtySessionNotFoundError):
+        await session.pty_write_stdin(session_id=talker.process_id, chars="")
+
+
+async def test_a_command_without_a_terminal_has_no_input_and_ends_with_the_session(
+    client: FumehoodSandboxClient,
+) -> None:
+    async with await client.create(options=None) as session:
+        done = await session.pty_exec_start("cat; echo end; echo error >&2; exit 4", yield_time_s=30)
+        assert (done.output, done.exit_code, done.process_id) == (b"end\nerror\n", 4, None)
+        server = await session.pty_exec_start("echo up; exec sleep 1000", yield_time_s=0.25)
+        assert server.process_id is not None
+        with pytest.raises(RuntimeError, match="stdin is not available for this process"):
+            await session.pty_write_stdin(session_id=server.process_id, chars="x")
+        with pytest.raises(UsageError, match="nothing is done as 'root'"):
+            await session.pty_exec_start("id", user="root")
+    with pytest.raises(PtySessionNotFoundError):
+        await session.pty_write_stdin(session_id=server.process_id, chars="")
+
+
+async def test_commands_that_go_on_keep_to_the_policy_and_their_number() -> None:
+    policy = Policy(resources={"timeout": 2}, commands={"allow": ["sleep"]})
+    async with await FumehoodSandboxClient(policy).create(options=None) as session:
+        denied = await session.pty_exec_start("rm", "x", shell=False)
+        assert denied.exit_code == 126
+        assert b"rm is not allowed" in denied.output
+        late = await session.pty_exec_start("sleep", "60", shell=False, yield_time_s=30)
+        assert b"longer than 2s" in late.output
+        assert late.process_id is None
+    async with await FumehoodSandboxClient().create(options=None) as session:
+        started = [await session.pty_exec_start("sleep 1000", yield_time_s=0) for _ in range(MOST_PROCESSES + 1)]
+        assert all(update.process_id for update in started)
+        with pytest.raises(PtySessionNotFoundError):
+            await session.pty_write_stdin(session_id=started[0].process_id or 0, chars="")
+
+
+async def test_a_sandbox_agent_works_with_a_program_that_goes_on(client: FumehoodSandboxClient) -> None:
+    def answer(heard: str) -> tuple[str, dict[str, Any]]:
+        number = int(heard.split("Process running with session ID ")[1].split()[0])
+        return "write_stdin", {"session_id": number, "chars": "6 * 7\nexit()\n", "yield_time_ms": 30000}
+
+    script = Script(("exec_command", {"cmd": "python3 -q", "tty": True, "yield_time_ms": 250}), answer, "done")
+    config = RunConfig(sandbox=SandboxRunConfig(client=client), tracing_disabled=True)
+    await Runner.run(SandboxAgent(name="worker", model=script), "go on", run_config=config)
+    assert "42" in script.outputs()[1]
+    assert "Process exited with code 0" in script.outputs()[1]
 
 
 async def test_function_tools_run_in_one_sandbox_and_tell_denials(backend: str) -> None:

@@ -93,7 +93,7 @@ def test_commands_and_shells_run_with_the_images_own_programs(box: Sandbox) -> N
     assert box.run(argv=["echo", "hello"]).stdout == "hello\n"
     assert box.run(argv=["sh", "-c", "exit 7"]).exit_code == 7
     assert box.run("echo $1; exit 3", language="sh", args=["word"]).exit_code == 3
-    assert box.run("cat; echo $PATH", language="sh", stdin="typed\n").stdout == "typed\n/tools\n"
+    assert box.run("cat; echo $PATH", language="sh", stdin="typed\n").stdout == "typed\n/tools:/workspace/.local/bin\n"
     assert box.run(argv=["sh", "-c", "echo $A"], env={"A": "b"}).stdout == "b\n"
     missing = box.run(argv=["python3", "-c", "1"])
     assert (missing.exit_code, missing.stderr) == (127, "python3: command not found in the sandbox\n")

@@ -16,6 +16,7 @@ from smolagents import CodeAgent, FinalAnswerTool, Model, tool
 from smolagents.models import ChatMessage, MessageRole
 from smolagents.monitoring import LogLevel
 from smolagents.serialization import SerializationError
+from smolagents.utils import AgentError
 
 from fumehood import DeniedError, Policy, UsageError
 from fumehood.integrations.smolagents import CodeFailedError, SandboxPythonExecutor
@@ -112,8 +113,9 @@ def test_an_answer_that_is_no_plain_data_is_told_as_text(executor: SandboxPython
 
 def test_a_failure_is_told_with_what_was_printed_and_leaves_the_state(executor: SandboxPythonExecutor) -> None:
     executor("kept = 1")
-    with pytest.raises(CodeFailedError, match=r"(?s)before\n.*ZeroDivisionError"):
+    with pytest.raises(AgentError, match=r"(?s)before\n.*ZeroDivisionError") as failure:
         executor("print('before')\n1 / 0")
+    assert failure.value.dict() == {"type": "CodeFailedError", "message": str(failure.value)}
     assert executor("kept").output == "1"
 
 

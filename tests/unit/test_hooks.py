@@ -40,6 +40,10 @@ def test_a_hook_finds_the_policies_and_fails_with_them(name: str, repository: Pa
     assert "hood.yaml" in done.stdout
     assert "policies/one.yaml" in done.stdout or "2 policies" in done.stdout
     assert "other.yaml" not in done.stdout
+    (repository / "--junit=policies").mkdir()
+    (repository / "--junit=policies/hood.yaml").write_text(SOUND)
+    assert commit(repository).returncode == 0
+    assert not (repository / "policies/hood.yaml").exists()
     (repository / "policies/one.yaml").write_text(UNSOUND if name == "hood-policy-test" else "versoin: 1\n")
     assert commit(repository).returncode == 1
 
@@ -77,6 +81,22 @@ def test_the_action_tests_what_it_is_given(repository: Path) -> None:
     assert (repository / "out.xml").exists()
     (repository / "policies/a b.yaml").write_text(UNSOUND)
     assert act(repository, path="hood.yaml\npolicies/a b.yaml").returncode == 1
+
+
+def test_the_action_does_not_take_another_word_for_a_no(repository: Path) -> None:
+    done = act(repository, live="yes")
+    assert (done.returncode, done.stderr) == (2, "live must be true or false\n")
+
+
+def test_the_action_installs_without_running_anything_of_the_repository(repository: Path, tmp_path: Path) -> None:
+    """Its first line in a folder with modules that `python -m` would prefer; nothing is installed from elsewhere."""
+    for name in ("venv", "logging", "subprocess"):
+        (repository / f"{name}.py").write_text("open('ran', 'w')\n")
+    command = step("install")["run"].splitlines()[0] + " --without-pip"
+    surroundings = {**os.environ, "RUNNER_TEMP": str(tmp_path / "temp")}
+    subprocess.run(["bash", "-ec", command], cwd=repository, env=surroundings, check=True)
+    assert (tmp_path / "temp/fumehood/bin/python").exists()
+    assert not (repository / "ran").exists()
 
 
 def test_no_input_of_the_action_is_run(repository: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,9 +70,28 @@ def test_one_that_differs_runs_beside_one_that_does_not(extent: Callable[[str], 
     assert ran([item("test_x", "native", "a"), *marked]) == ["native a", "docker a", "docker b"]
 
 
+def test_sessions_with_ipython_run_the_first_and_those_with_the_plain_shell_all(extent: Callable[[str], None]) -> None:
+    extent("")
+    items = [item("test_x", "", word) for _ in range(2) for word in WORDS]
+    for number, each in enumerate(items):
+        each.callspec.params["session"] = ("plain", "ipython")[number // 3]
+    assert ran(items) == [" a", " b", " c", " a"]
+
+
 def test_what_containers_alone_have_runs_there_with_all_parameters(extent: Callable[[str], None]) -> None:
     extent("")
     assert ran([item("test_x", "docker", word) for word in WORDS]) == ["docker a", "docker b", "docker c"]
+
+
+@pytest.mark.parametrize(("text", "kept"), [("", 4), ("all", 9)])
+def test_what_the_host_does_runs_on_one_kind_of_container(extent: Callable[[str], None], text: str, kept: int) -> None:
+    extent(text)
+    assert len(ran(everywhere("one_container"))) == kept
+
+
+def test_every_attack_runs_on_every_backend() -> None:
+    attacks = (Path(__file__).parents[1] / "escape").glob("test_*.py")
+    assert [path.name for path in attacks if "one_container" in path.read_text()] == []
 
 
 def test_what_is_tried_many_times_is_tried_less_often(extent: Callable[[str], None]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from fumehood.policy.named import NAMES
 
@@ -18,12 +20,36 @@ PLACE = re.compile(r"fumehood-[^/]+\.data/data/share/doc/fumehood/")
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
     return set(zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_the_command_works_where_the_wheel_is_installed(wheel: Path, installer: str, tmp_path: Path) -> None:
+    """In a new environment, which is what pipx and `uv tool` make. Dependencies are those that are here already."""
+    place = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    commands = {
+        "pip": [sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install", "--quiet"],
+        "uv": [find_uv_bin(), "pip", "install", "--quiet", "--python", place / "bin" / "python"],
+    }
+    subprocess.run([*commands[installer], "--no-index", "--no-deps", wheel], check=True)
+    (packages,) = place.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    link = tmp_path / "hood"
+    link.symlink_to(place / "bin" / "hood")  # as pipx and uv tool have it
+    for hood in (place / "bin" / "hood", link):
+        done = subprocess.run([hood, "run", "-c", "print(6 * 7)"], capture_output=True, text=True, cwd=tmp_path)
+        assert (done.stdout, done.returncode) == ("42\n", 0), done.stderr
 
 
 def test_the_documents_and_examples_are_in_the_wheel(names: set[str]) -> None:

@@ -17,6 +17,7 @@ from fumehood.agents.messages import AssistantMessage, CallRequest, ChatMessage,
 from fumehood.agents.messaging_tools import PUBLISH, SEND_MESSAGE, Resume, TaskDone, TaskRequest
 from fumehood.agents.models import Model, ModelFailure, RecordingModel, ReplayModel, ScriptedModel, call, find_model
 from fumehood.agents.result import Stop, StopReason, TaskResult
+from fumehood.agents.reviewer import ModelReviewer
 from fumehood.agents.runtime_agent import TaskAgent, task_agent
 from fumehood.agents.tool_runner import PAUSE, ApprovalSettings
 
@@ -34,6 +35,7 @@ __all__ = [
     "CompactionInput",
     "Model",
     "ModelFailure",
+    "ModelReviewer",
     "OldestFirst",
     "RecordingModel",
     "ReplayModel",

@@ -27,7 +27,7 @@ from fumehood.keywords import known_fields
 from fumehood.policy import Policy
 from fumehood.results import Artifact
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.tools.approvals import ApprovalRequest, Approvals, ApprovalStore, Ask, Listener
+from fumehood.tools.approvals import ApprovalRequest, Approvals, ApprovalStore, Ask, Listener, Reviewer
 from fumehood.tools.calls import Gate, ToolRefused
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.result import ToolResult, ToolStatus
@@ -64,12 +64,14 @@ class ApprovalSettings:
     """`ask` shows a request to a person. Without it the answer comes from elsewhere, such as `hood approvals`.
 
     With `pauses` a task does not wait for that: it stops with the reason `approval_pending`, and `resume` goes on.
+    A `reviewer` answers first what the policy leaves to one.
     """
 
     ask: Ask | None = None
     pauses: bool = False
     store: ApprovalStore | None = None
     listener: Listener | None = None
+    reviewer: Reviewer | None = None
 
 
 PAUSE = ApprovalSettings(pauses=True)
@@ -128,6 +130,7 @@ class ToolSetup:
             listener=ApprovalAnnouncer(agent, task.emit, settings.listener),
             unanswered="pause" if settings.pauses else "wait",
             withdraws=True,
+            reviewer=settings.reviewer,
         )
         toolbox = provided.toolbox(self.tools, gate=gate, filters=filters, trail=inside)
         return ToolRunner(self, agent, task, filters, box, toolbox, gate)

@@ -25,7 +25,7 @@ from fumehood.errors import UsageError
 _MOST_FAULTS = 20
 
 
-class Snapshot:
+class LogSnapshot:
     def __init__(self, path: Path) -> None:
         self.path = path
         with Failing(path, "opened"), ExitStack() as undo:
@@ -119,7 +119,7 @@ def _check_export(place: Path, key: Path | None, witnesses: list[Checkpoint]) ->
 def _check_log(path: Path, key: Path | None, witnesses: list[Checkpoint]) -> Report:
     beside = _checkpoint_beside(path)
     notes = () if beside or witnesses else (_NO_CHECKPOINT,)
-    with closing(Snapshot(path)) as log:
+    with closing(LogSnapshot(path)) as log:
         if strange := log.strange_schema():
             return Report(tuple(Problem(0, each) for each in strange), "", 0, 0, 0, 0, (_NOTHING_ELSE,))
         oldest = next(log.records(), None)

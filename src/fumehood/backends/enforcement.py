@@ -52,10 +52,14 @@ def refuse_partial(policy: Policy, entries: Iterable[Enforcement], backend: str,
             )
 
 
-def report_network(policy: Policy, listeners: str) -> Iterator[Enforcement]:
-    """`listeners` is how what goes out reaches the gateway."""
+def report_network(policy: Policy, listeners: str, connections: str) -> Iterator[Enforcement]:
+    """`listeners` is how what goes out reaches the gateway, `connections` how what comes in reaches a program."""
     yield Enforcement("network", ALONE)
     if policy.network.allow:
         yield Enforcement("network.allow", f"egress gateway of the host, the only way out, by {listeners}")
+    if policy.network.publish:
+        yield Enforcement("network.publish", f"a listener on the host's loopback that wants a token, by {connections}")
+    if policy.network.shares_loopback:
+        yield Enforcement("network.shared_loopback", "one network namespace for the runs of a sandbox")
     if policy.secrets:
         yield Enforcement("secrets", "put into requests by the egress gateway; their values never enter the sandbox")

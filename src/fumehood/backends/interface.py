@@ -109,7 +109,11 @@ class Enforcement:
 
 @frozen
 class EnforcementReport:
+    """Of one policy. Equal to itself alone: it is the key of what is made of it, at each opening of a sandbox."""
+
     entries: tuple[Enforcement, ...] = field(default=())
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
     def mechanisms(self) -> dict[str, str]:
         return {entry.control: entry.mechanism for entry in self.entries}
@@ -237,6 +241,13 @@ class BackendSandbox(Protocol):
 
     def open_session(self, endpoint: EgressEndpoint | None) -> AbstractAsyncContextManager[BackendSession]:
         """Leaving the block ends the session and everything in it."""
+        ...
+
+    async def connect(self, port: int) -> socket.socket:
+        """A connection to a port of the loopback that its runs share, which does not block.
+
+        ConnectionError when no program listens there, TimeoutError when the guest or the program does not answer.
+        """
         ...
 
     def change_ports(self, ports: tuple[int, ...]) -> None:

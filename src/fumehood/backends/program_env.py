@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fumehood.backends.interface import PackageFolder
 from fumehood.guest.contract import ipython
-from fumehood.guest.contract.paths import WORKSPACE
+from fumehood.guest.contract.paths import USER_BASE, WORKSPACE
 from fumehood.policy import Policy
 
 
@@ -22,7 +22,7 @@ def environment(policy: Policy, path: Sequence[str], cpu_count: int, packages_pl
     threads = str(max(1, min(cpu_count, math.ceil(policy.resources.cpus))))
     installed = [f"{packages_place}/bin"] if packages_place else []
     return {
-        "PATH": ":".join(dict.fromkeys([*installed, *path])),
+        "PATH": ":".join(dict.fromkeys([*installed, *path, f"{USER_BASE}/bin"])),
         "HOME": WORKSPACE,
         "USER": "sandbox",
         "LOGNAME": "sandbox",

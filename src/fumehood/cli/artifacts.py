@@ -20,11 +20,11 @@ _PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/svg+xml": ".svg",
 
 
 class ArtifactSaver:
-    """`folder` is None when nothing is to be saved."""
+    """`folder` is None when nothing is to be saved; `own` is the name of a file of ours that is saved there later."""
 
-    def __init__(self, folder: str | None, *, quiet: bool, overwrite: bool = False) -> None:
+    def __init__(self, folder: str | None, *, quiet: bool, overwrite: bool = False, own: str | None = None) -> None:
         self._folder = Path(folder) if folder is not None else None
-        self._quiet, self._overwrite = quiet, overwrite
+        self._quiet, self._overwrite, self._own = quiet, overwrite, own
         self._pictures = 0
 
     async def show(self, display: Display, stdout: ProgramOutput, stderr: ProgramOutput) -> None:
@@ -66,6 +66,9 @@ class ArtifactSaver:
         for artifact in artifacts:
             if "__pycache__" in artifact.path.split("/"):
                 continue  # what Python makes of modules, beside the files that a program writes
+            if artifact.path == self._own:
+                self._tell(f"{one_line(artifact.path)} of the program is not saved: the notebook has that name")
+                continue
             path = self._folder / artifact.path
             draft = self._draft_of(path)
             await box.files.download(artifact.path, draft)

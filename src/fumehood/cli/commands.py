@@ -46,8 +46,10 @@ class UncollectedImports:
 COMMANDS = (
     Command("run", "fumehood.cli.run", "run a program in a fresh sandbox"),
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
+    Command("sandbox", "fumehood.cli.sandbox", "sandboxes that last: create, exec, snapshot, fork, export"),
     Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
+    Command("jupyter", "fumehood.cli.jupyter", "a kernel for Jupyter whose cells run in a sandbox"),
     Command("init", "fumehood.cli.init", "write hood.yaml, the policy of the project in this folder"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),

@@ -16,12 +16,13 @@ import anyio
 from fumehood.backends.selection import select_backend
 from fumehood.cli import overrides, policy_choice
 from fumehood.cli.arguments import Parser
+from fumehood.cli.commands import UncollectedImports
 from fumehood.cli.interruption import Interruption
 from fumehood.cli.output import say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
 from fumehood.policy.quantities import parse_duration
-from fumehood.sandbox.async_sandbox import warn_of_dangers
+from fumehood.sandbox.admission import warn_of_dangers
 
 if TYPE_CHECKING:
     from fumehood.integrations.mcp import HttpEndpoint
@@ -81,7 +82,8 @@ def execute(arguments: list[str]) -> int:
 
 
 def _serve(chosen: Arguments, policy: Policy, idle_seconds: float) -> int:
-    from fumehood.integrations.mcp import ServerSettings, serve_http, serve_stdio
+    with UncollectedImports():
+        from fumehood.integrations.mcp import ServerSettings, serve_http, serve_stdio
 
     settings = ServerSettings(
         policy,

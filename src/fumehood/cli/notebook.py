@@ -1,15 +1,14 @@
 """`hood run x.ipynb`: the code cells of a notebook in one session, and the notebook with their outputs.
 
 The notebook is read strictly, and its outputs are the sandbox's: media types that are known to be shown and not
-executed, bounded, and never marked as trusted.
+executed (`fumehood.notebook_output`), bounded, and never marked as trusted.
 """
 
 from __future__ import annotations
 
-import base64
+import codecs
 import json
 import os
-import re
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fumehood.cli.artifacts import ArtifactSaver, folder_of, is_notebook_file
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.notebook_output import cell_error, media_bundle
 from fumehood.results import Artifact, Display, RunResult
 
 if TYPE_CHECKING:
@@ -28,15 +28,9 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 2000
 _MOST_OUTPUT_BYTES = 64 * 1024 * 1024
-# What notebooks show, as far as it is not a program. HTML stays, which no notebook executes that is not trusted.
-_MEDIA_TYPES = frozenset(
-    {
-        *("text/plain", "text/html", "text/markdown", "text/latex", "image/png", "image/jpeg", "image/gif"),
-        *("image/svg+xml", "application/pdf", "application/json"),
-    }
-)
-_ERROR_LINE = re.compile(r"([A-Za-z_][\w.]{0,99})(?:: (.*))?")
 _CUT = "(more output was left out: it is larger than a notebook may be)\n"
+
+_STREAMS = ("stdout", "stderr")
 
 _Object = dict[str, Any]
 
@@ -47,6 +41,9 @@ class Notebook:
     cells: list[_Object]
     """The code cells, which are parts of `content`."""
     _left: int = field(default=_MOST_OUTPUT_BYTES)
+    _decoders: dict[str, codecs.IncrementalDecoder] = field(
+        default_factory=lambda: {name: codecs.getincrementaldecoder("utf-8")("replace") for name in _STREAMS}
+    )
 
     def source_of(self, cell: _Object) -> str:
         source = cell.get("source", "")
@@ -57,9 +54,10 @@ class Notebook:
         """All of it, as one text."""
         return "\n\n".join(map(self.source_of, self.cells)).encode("utf-8", "surrogatepass")
 
-    def add_text(self, cell: _Object, name: str, data: bytes) -> None:
-        outputs, text = cell["outputs"], data.decode("utf-8", "replace")
-        if not self._pay(cell, len(data)):
+    def add_text(self, cell: _Object, name: str, data: bytes, *, is_last: bool = False) -> None:
+        """A character may come in two pieces."""
+        outputs, text = cell["outputs"], self._decoders[name].decode(data, is_last)
+        if not self._pay(cell, len(data)) or not text:
             return
         if outputs and outputs[-1].get("output_type") == "stream" and outputs[-1]["name"] == name:
             outputs[-1]["text"] += text
@@ -67,17 +65,15 @@ class Notebook:
             outputs.append({"output_type": "stream", "name": name, "text": text})
 
     def add_display(self, cell: _Object, display: Display) -> None:
-        data = {kind: _encoded(value) for kind, value in display.data.items() if kind in _MEDIA_TYPES}
+        data = media_bundle(display)
         if data and self._pay(cell, len(json.dumps(data))):
             cell["outputs"].append({"output_type": "display_data", "data": data, "metadata": {}})
 
     def add_error(self, cell: _Object, result: RunResult) -> None:
         """The traceback is on standard error already, as the session wrote it."""
-        told = [each["text"] for each in cell["outputs"] if each.get("name") == "stderr"]
-        lines = "".join(told).rstrip("\n").splitlines()
-        match = _ERROR_LINE.fullmatch(lines[-1]) if lines else None
-        name, value = (match[1], match[2] or "") if match else (str(result.cause), result.detail)
-        cell["outputs"].append({"output_type": "error", "ename": name, "evalue": value, "traceback": lines[-100:]})
+        error = cell_error(result, "".join(each["text"] for each in cell["outputs"] if each.get("name") == "stderr"))
+        told = {"ename": error.name, "evalue": error.value, "traceback": error.traceback}
+        cell["outputs"].append({"output_type": "error", **told})
 
     def _pay(self, cell: _Object, size: int) -> bool:
         """Whether there is room for it. The first output for which there is none is replaced by a line that says so."""
@@ -162,10 +158,6 @@ def _is_code(cell: object, name: str) -> bool:
     return True
 
 
-def _encoded(value: object) -> object:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-
-
 async def run_cells(
     notebook: Notebook, box: AsyncSandbox, show: Callable[[Event | Display], Awaitable[None]]
 ) -> RunResult:
@@ -194,6 +186,8 @@ async def _run_cell(
         async for event in events:
             match event:
                 case Finished(result):
+                    for name in _STREAMS:
+                        notebook.add_text(cell, name, b"", is_last=True)
                     return result
                 case Stdout(data):
                     notebook.add_text(cell, "stdout", data)

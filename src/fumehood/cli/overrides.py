@@ -22,6 +22,7 @@ _FLAGS = {
     "resources.processes": "--processes",
     "environment.packages": "--with",
     "network.allow": "--allow",
+    "network.publish": "--publish",
     "backend": "--backend",
     "filesystem.mounts": "--mount",
 }
@@ -35,7 +36,7 @@ _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 _NEW_RULE = re.compile(
     r"add (a rule such as )?\{host: ([^ ,]+), ports: \[(\d+)\](?:, private: true)?\} to network\.allow"
 )
-_PACKAGE = re.compile(r"add packages=\['([\w.-]+)'\]")
+_PACKAGE = re.compile(r"add packages=\['([\w.-]+)'\](?:, or box\.install\('[\w.-]+'\))?")
 _ANOTHER_PORT = re.compile(r"add \d+ to ports of network\.allow\[\d+\]")
 _SETTING = re.compile(r"set (\w+: \w+) in network\.allow\[\d+\]")
 
@@ -53,6 +54,7 @@ class Arguments(argparse.Namespace):
     processes: int | None
     packages: list[str]
     hosts: list[str]
+    publish: list[int]
     mount: list[str]
     env: list[str]
 
@@ -60,6 +62,7 @@ class Arguments(argparse.Namespace):
 def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> None:
     """Adds the options of every command that opens a sandbox; `variables` where one program is run in it."""
     add = parser.add_argument
+    parser.set_defaults(publish=[])  # an option of commands that run one program
     add("--policy", metavar="FILE", help=_POLICY_HELP)
     add("--no-config", action="store_true", help="do not look for hood.yaml here and in the folders above")
     add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")
@@ -100,11 +103,20 @@ def _wanted(chosen: Arguments, policy: Policy) -> dict[str, object]:
         changes["filesystem"] = {"mounts": [*mounts, *map(parse_mount, chosen.mount)]}
     if chosen.backend is not None:
         changes["backend"] = chosen.backend
-    if chosen.hosts:
-        rules = [rule.model_dump() for rule in policy.network.allow]
-        changes["network"] = {"allow": [*rules, *map(parse_host, chosen.hosts)]}
+    if network := _wanted_network(chosen, policy):
+        changes["network"] = network
     if chosen.packages:
         changes["environment"] = {"packages": [*policy.environment.packages, *chosen.packages]}
+    return changes
+
+
+def _wanted_network(chosen: Arguments, policy: Policy) -> dict[str, object]:
+    changes: dict[str, object] = {}
+    if chosen.hosts:
+        rules = [rule.model_dump() for rule in policy.network.allow]
+        changes["allow"] = [*rules, *map(parse_host, chosen.hosts)]
+    if chosen.publish:
+        changes["publish"] = list(dict.fromkeys([*policy.network.publish, *chosen.publish]))
     return changes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from fumehood.characters import neutralise, one_line
+from fumehood.characters import one_line
 from fumehood.cli import exitcodes, policy_choice, project_policy, trust
 from fumehood.cli.output import BOLD, RED, paint
 from fumehood.errors import UsageError
@@ -51,8 +51,8 @@ def _trust(chosen: Arguments) -> int:
     policy = Policy.load_content(content, path)
     project_policy.refuse_links_out(policy, path)
     lines = project_policy.changes(policy, trust.trusted_content(path), path)
-    trust.trust(path, content)
-    print(f"{neutralise(path)} is trusted as it is now{'. It' if lines else '; it opens nothing new'}")
+    project_policy.trust(path, content, policy)
+    print(f"{one_line(path)} is trusted as it is now{'. It' if lines else '; it opens nothing new'}")
     for line in lines:
         print(f"  {one_line(line)}")
     for danger in policy.dangers():
@@ -63,7 +63,7 @@ def _trust(chosen: Arguments) -> int:
 def _distrust(chosen: Arguments) -> int:
     path = _path(chosen.place)
     was_trusted = trust.forget(path)
-    print(f"{neutralise(path)} {'is trusted no more' if was_trusted else 'was not trusted'}")
+    print(f"{one_line(path)} {'is trusted no more' if was_trusted else 'was not trusted'}")
     return 0 if was_trusted else exitcodes.PROBLEM_FOUND
 
 

@@ -14,7 +14,6 @@ _DEFAULT_LANGUAGE = "python"
 _LONGEST_FIRST_LINE = 256
 NOTEBOOK = ".ipynb"
 _NO_PROGRAMS = {
-    ".ts": "TypeScript; compile it to JavaScript first",
     ".csv": "data, not a program; show it to one with --mount",
     ".json": "data, not a program; show it to one with --mount",
     ".yaml": "data, not a program; a policy is given with --policy",

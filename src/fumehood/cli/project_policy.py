@@ -16,6 +16,8 @@ from fumehood.policy.paths import is_inside
 from fumehood.policy.source import read_file, visible
 
 _MOST_LINES = 12
+# Behind the path of a policy, where what its requirements file lists is remembered.
+_LISTED = " requirements"
 
 
 def load(path: str) -> Policy:
@@ -29,7 +31,42 @@ def load(path: str) -> Policy:
         raise UsageError(_refusal(path, content, trusted))
     policy = Policy.load_content(content, path)
     refuse_links_out(policy, path)
+    _refuse_other_packages(policy, path)
     return policy
+
+
+def trust(path: str, content: bytes, policy: Policy) -> None:
+    """From now on the file counts, and the list of packages that it names, as long as both are what they are now."""
+    from fumehood.cli import trust
+
+    packages = _packages(policy)
+    trust.trust(path, content)
+    if packages is not None:
+        trust.trust(path + _LISTED, packages)
+
+
+def _refuse_other_packages(policy: Policy, path: str) -> None:
+    """UsageError if the list of packages is another than when the policy was trusted.
+
+    A program that may write to a project could have names of its choice sent to the index, its only way out.
+    """
+    from fumehood.cli.trust import trusted_content
+
+    packages = _packages(policy)
+    if packages is not None and packages != trusted_content(path + _LISTED):
+        raise UsageError(
+            f"{visible(policy.environment.requirements or '')} lists other packages than when you trusted "
+            f"{visible(path)}, which names it; read it, then `hood policy trust`; {_remedies(path)}"
+        )
+
+
+def _packages(policy: Policy) -> bytes | None:
+    """A digest of what the policy's requirements file asks for; None if it names none."""
+    if policy.environment.requirements is None:
+        return None
+    from fumehood.environments import EnvironmentSpec
+
+    return EnvironmentSpec.of(policy.environment).request.encode()
 
 
 def refuse_links_out(policy: Policy, path: str) -> None:

@@ -69,6 +69,14 @@ def build_parser() -> argparse.ArgumentParser:
     add("-c", dest="code", metavar="CODE", help="the program itself")
     add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     overrides.add_options(parser)
+    add(
+        "--publish",
+        metavar="PORT",
+        type=int,
+        action="append",
+        default=[],
+        help="print an address at which you reach this port of the program while it runs (repeatable)",
+    )
     add("--install", action="store_true", help="install the packages that the script's own header (PEP 723) asks for")
     add("--session", action="store_true", help="show the last expression's value and figures (python only)")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")

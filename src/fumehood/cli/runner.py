@@ -6,8 +6,8 @@ import asyncio
 import math
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -21,6 +21,7 @@ from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.results import Display, RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.sandbox.request import RunOptions
 
 if TYPE_CHECKING:
@@ -54,13 +55,21 @@ class Job:
     learn: bool = False
     """Nothing gets out, and what was tried is recorded. Standard output is not the program's then."""
     inputs: Inputs | None = None
+    publish: tuple[int, ...] = ()
+    """Ports of the program whose addresses are printed when it listens there."""
+    sandbox: str | None = None
+    """A named sandbox instead of a fresh one, which keeps what the program leaves."""
+    waits: bool = False
+    """Whether it waits for a named sandbox that is in use."""
+    changes_policy: bool = False
+    """Whether `policy` is one that the named sandbox does not have yet."""
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
     """The output is in the result."""
 
     async def work(box: AsyncSandbox, code: bytes) -> RunResult:
-        return await box.run(code, **job.options)
+        return await box.run(_source(job, code), **job.options)
 
     return _supervise(job, work, interruption)
 
@@ -70,7 +79,7 @@ def run_live(job: Job, interruption: Interruption) -> RunResult:
     streams = (ProgramOutput(2 if job.learn else 1, interruption), ProgramOutput(2, interruption))
 
     async def work(box: AsyncSandbox, code: bytes) -> RunResult:
-        return await _show(box.stream(code, **job.options), job.artifacts, *streams)
+        return await _show(box.stream(_source(job, code), **job.options), job.artifacts, *streams)
 
     try:
         return _supervise(job, work, interruption)
@@ -132,6 +141,25 @@ def _tell(line: str) -> None:
         say(line)
 
 
+@asynccontextmanager
+async def _publishing(box: AsyncSandbox, ports: tuple[int, ...]) -> AsyncIterator[None]:
+    """Addresses that answer during the block; each is printed as soon as the program listens there."""
+    if not ports:
+        yield
+        return
+    async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
+        for port in ports:
+            exposed = await stack.enter_async_context(await box.expose(port))
+            tasks.start_soon(_tell_address, exposed)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _tell_address(exposed: AsyncExposedPort) -> None:
+    await exposed.wait_ready(timeout=None)
+    say(f"port {exposed.port} is at {exposed.url}")
+
+
 async def _admitted(job: Job) -> tuple[bytes, Trail | None]:
     """The code that may run, and the audit trail that ties it to its approval."""
     if not job.policy.approvals:
@@ -170,20 +198,30 @@ class _Stop:
         self._sending = asyncio.get_running_loop().create_task(self._box.send_signal(number))
 
 
+def _source(job: Job, code: bytes) -> bytes | None:
+    return None if job.options.get("argv") else code
+
+
+def _sandbox(job: Job, audit: Trail | None) -> AsyncSandbox:
+    if job.sandbox is not None:
+        policy = job.policy if job.changes_policy else None
+        return AsyncSandbox.open(job.sandbox, policy, wait=job.waits, progress=_tell, audit=audit)
+    return AsyncSandbox(job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True)
+
+
 def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:
     async def main() -> RunResult:
         with anyio.CancelScope() as scope:
             stop = _Stop(job, scope)
             with interruption.handing_to(stop.receive):
                 code, audit = await _admitted(job)
-                box = AsyncSandbox(
-                    job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True
-                )
+                box = _sandbox(job, audit)
                 async with box:
                     if job.inputs:
                         await job.inputs.put_into(box)
-                    with stop.through(box):
-                        result = await work(box, code)
+                    async with _publishing(box, job.publish):
+                        with stop.through(box):
+                            result = await work(box, code)
                     await job.artifacts.gather(box, result.artifacts)
                     if job.inputs:
                         await job.inputs.take_back(box, result)

@@ -70,7 +70,7 @@ def perform(task: Task, prestart: Prestart, interruption: Interruption) -> int:
     if chosen.learn:
         _print_lesson(policy, result)
     if not chosen.quiet and not chosen.json:
-        _explain(chosen, result, interruption.signal)
+        explain_end(chosen, result, interruption.signal, is_lesson=chosen.learn)
     return exitcodes.for_result(result)
 
 
@@ -78,7 +78,7 @@ def _make_job(task: Task, policy: Policy, program: ProgramSource, *, is_session:
     chosen = task.chosen
     options: RunOptions = {"language": program.language}
     if not is_session:
-        options |= {"args": task.words, "name": program.name, "stdin": _stdin(program)}
+        options |= {"args": task.words, "name": program.name, "stdin": own_stdin(is_taken=program.used_stdin)}
         options |= {"env": overrides.environment(chosen.env, os.environ)}
     if chosen.project is None:
         inputs = _modules(task, program)
@@ -87,8 +87,10 @@ def _make_job(task: Task, policy: Policy, program: ProgramSource, *, is_session:
 
         inputs, options = open_project(chosen, policy, program, options)
     folder = None if is_notebook_file(chosen.out) else chosen.out
-    saver = ArtifactSaver(folder, quiet=chosen.quiet, overwrite=chosen.overwrite)
-    return Job(policy, program.code, options, is_session, saver, chosen.learn, inputs)
+    own = program.name if program.is_notebook else None
+    saver = ArtifactSaver(folder, quiet=chosen.quiet, overwrite=chosen.overwrite, own=own)
+    publish = tuple(dict.fromkeys(chosen.publish))
+    return Job(policy, program.code, options, is_session, saver, chosen.learn, inputs, publish)
 
 
 def _with_header(task: Task, program: ProgramSource) -> Policy:
@@ -123,9 +125,10 @@ def _modules(task: Task, program: ProgramSource) -> Inputs | None:
     return found if found.files else None
 
 
-def _stdin(program: ProgramSource) -> int | None:
+def own_stdin(*, is_taken: bool) -> int | None:
+    """Our standard input for the program, unless its code was read from it, or nothing can be."""
     cannot_be_read = fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
-    return None if program.used_stdin or cannot_be_read or _is_job_in_background() else 0
+    return None if is_taken or cannot_be_read or _is_job_in_background() else 0
 
 
 def _is_job_in_background() -> bool:
@@ -143,9 +146,11 @@ def _print_lesson(policy: Policy, result: RunResult) -> None:
     print(neutralise(learn(policy, result.denials).to_yaml()), end="")
 
 
-def _explain(chosen: Arguments, result: RunResult, stopped_by: int | None) -> None:
+def explain_end(
+    chosen: overrides.Arguments, result: RunResult, stopped_by: int | None, *, is_lesson: bool = False
+) -> None:
     """Prints what the program was refused and how it ended; a refusal that ended it is printed once."""
-    told = () if chosen.learn else result.denials
+    told = () if is_lesson else result.denials
     overrides.tell_denials(chosen, told)
     if stopped_by and (result.cause is Cause.CANCELLED or result.signal == signal.Signals(stopped_by).name):
         say(str(StoppedBySignalError(stopped_by)))

@@ -71,7 +71,7 @@ def _close_idle(newest: Gateway) -> None:
     idle = [
         key
         for key, each in list(_gateways.items())
-        if key[0] == process_key() and each is not newest and not each.sandboxes
+        if key[0] == process_key() and each is not newest and not each.sandboxes and not each.ports
     ]
     for key in idle[: max(0, len(idle) - _MOST_IDLE)]:
         _gateways.pop(key).close()

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from http import HTTPStatus
 
 from fumehood.egress.connection import Connection
-from fumehood.egress.credentials import Credentials, Redactor
+from fumehood.egress.credentials import Credentials
+from fumehood.egress.forwarder import Forwarder
 from fumehood.egress.http1 import (
     Body,
     CutOffError,
@@ -25,23 +25,20 @@ from fumehood.egress.http1 import (
     forwarded,
     framing,
     parse_request,
-    parse_response,
     serialise,
     tokens,
     value_of,
 )
-from fumehood.egress.limits import MemoryUsedUpError
 from fumehood.egress.log import EgressDeniedError, UnreachableError
 from fumehood.egress.routes import RouteChoice
 from fumehood.egress.streams import PlainStream, Stream, TlsStream
-from fumehood.egress.websocket import UPGRADE, asks_for_websocket, opens_websocket
+from fumehood.egress.websocket import UPGRADE, asks_for_websocket
 from fumehood.policy.decision import Decision, deny
 from fumehood.policy.egress import METHODS_WITH_BODY, Attempt, Route, canonical_header, is_plain_header, to_denial
 from fumehood.policy.hosts import endpoint
 
 _REASONS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}
 _USUAL_PORTS = {"tls": 443, "http": 80}
-_MOST_INTERIM_RESPONSES = 32
 # With a credential in the request, these would bring back parts of its echo, or an echo that is not recognised.
 _ASK_FOR_PARTS = ("range", "if-range", "request-range", "a-im", "accept-encoding", "accept-charset")
 _PARTS = (HTTPStatus.PARTIAL_CONTENT, HTTPStatus.IM_USED)
@@ -56,13 +53,13 @@ class HttpExchange:
         self._connection, self._choose_route, self._tls = connection, choose_route, tls
         self._rules, self._limits = connection.rules, connection.limits
         self._client = MessageReader(client)
+        self._forwarder = Forwarder(self._client, self._limits, connection.inspect, connection.hang_up)
         self._server: MessageReader | None = None
         self._reached: Route | None = None
-        self._answered = False
 
     async def run(self) -> None:
         while True:
-            self._answered = False
+            self._forwarder.has_answered = False
             try:
                 request = await self._next_request()
                 if request is None:
@@ -108,14 +105,15 @@ class HttpExchange:
         if request.awaits_continue:
             # Said here, because a server that refuses before the body may take the body for the next request.
             await self._client.stream.write(serialise(f"HTTP/1.1 100 {HTTPStatus.CONTINUE.phrase}", []))
-        async with self._uploading(server.stream, request.body) as upload:
-            response = await self._response(server, request)
+        async with self._forwarder.uploading(server.stream, request.body) as upload:
+            response = await self._forwarder.response(server, request)
             if response.status == 101:
-                await self._switch(server, response, redactor)
+                await self._forwarder.switch(server, forwarded(response.headers), redactor)
                 return False
             if route.secrets:
                 _refuse_unreadable(response)
-            await self._pass_back(server, request, response, redactor)
+            headers = forwarded(response.headers, ["alt-svc"])
+            await self._forwarder.pass_back(server, request, response, headers, redactor)
             finished = upload is None or (upload.done() and upload.result())
         if not (finished and response.keeps_alive) or response.body is Body.UNTIL_CLOSE or _is_last(request, route):
             self._server = None
@@ -160,103 +158,6 @@ class HttpExchange:
             headers.append(("Connection", "close"))
         return serialise(f"{request.method} {target} HTTP/1.1", headers)
 
-    async def _response(self, server: MessageReader, request: HttpRequest) -> HttpResponse:
-        """The final response, or 101; what comes before it is passed on."""
-        for _ in range(_MOST_INTERIM_RESPONSES):
-            response = await self._read_response(server, request.method)
-            if response.status >= 200:
-                return response
-            if response.status == 101:
-                if not asks_for_websocket(request) or not opens_websocket(request, response):
-                    raise UnreachableError("the server changed the protocol in another way than it was asked to")
-                return response
-            if request.version == 1 and response.status in (102, 103):
-                phrase = HTTPStatus(response.status).phrase
-                await self._client.stream.write(serialise(f"HTTP/1.1 {response.status} {phrase}", []))
-        raise UnreachableError("the server sends one preliminary response after the other")
-
-    async def _read_response(self, server: MessageReader, method: str) -> HttpResponse:
-        idle = self._limits.idle_seconds
-        try:
-            head = await server.head(self._limits.hello_seconds, idle_seconds=idle)
-            if head is None:
-                raise UnreachableError("the server closed the connection without a response")
-            return parse_response(head, method)
-        except MalformedMessageError as error:
-            raise UnreachableError(f"the response of the server is malformed: {error}") from None
-        except MemoryUsedUpError:
-            raise
-        except (OSError, TimeoutError):
-            raise UnreachableError("the server broke off its response") from None
-
-    async def _pass_back(
-        self, server: MessageReader, request: HttpRequest, response: HttpResponse, redactor: Redactor
-    ) -> None:
-        body = Body.UNTIL_CLOSE if request.version == 0 and response.body is Body.CHUNKED else response.body
-        headers = forwarded(response.headers, ["alt-svc"])
-        headers += _kept_length(request, response) or framing(body, always=_may_have_body(request, response))
-        if not request.keeps_alive or body is Body.UNTIL_CLOSE:
-            headers.append(("Connection", "close"))
-        self._answered = True
-        waiting = redactor.head(serialise(f"HTTP/1.1 {response.status} {response.reason}", headers))
-        if server.is_empty:
-            # The body may take its time; the client need not wait to hear that it comes.
-            await self._client.stream.write(waiting)
-            waiting = b""
-        async for piece in _redacted_body(server.body(response.body), redactor):
-            await self._client.stream.write(waiting + _chunk(piece) if body is Body.CHUNKED else waiting + piece)
-            waiting = b""
-        waiting += b"0\r\n\r\n" if body is Body.CHUNKED else b""
-        if waiting:
-            await self._client.stream.write(waiting)
-
-    async def _switch(self, server: MessageReader, response: HttpResponse, redactor: Redactor) -> None:
-        """A WebSocket from here on: the request for it was judged, what is said on it is not read."""
-        self._answered = True
-        headers = [*forwarded(response.headers), *UPGRADE]
-        head = redactor.head(serialise("HTTP/1.1 101 Switching Protocols", headers))
-        await self._client.stream.write(head + server.rest())
-        await server.stream.write(self._client.rest())
-        ways = [
-            asyncio.ensure_future(_copy(self._client.stream, server.stream)),
-            asyncio.ensure_future(_copy(server.stream, self._client.stream)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-
-    @asynccontextmanager
-    async def _uploading(self, server: Stream, body: int | Body) -> AsyncIterator[asyncio.Task[bool] | None]:
-        """A body on its way out, while the response may already be on its way in."""
-        if body == 0:
-            yield None
-            return
-        task = asyncio.ensure_future(self._upload(server, body))
-        try:
-            yield task
-        finally:
-            if not task.done():
-                task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.result()  # if the client's body was at fault, that is what ended the response
-
-    async def _upload(self, server: Stream, body: int | Body) -> bool:
-        """Whether the server took all of it; it may have its answer ready before."""
-        try:
-            async for piece in self._client.body(body):
-                self._connection.inspect(piece)
-                if not await _delivered(server, _chunk(piece) if body is Body.CHUNKED else piece):
-                    return False
-            return body is not Body.CHUNKED or await _delivered(server, b"0\r\n\r\n")
-        except Exception:
-            # No server answers half a request.
-            self._connection.hang_up()
-            raise
-
     def _unreadable(self, error: MalformedMessageError) -> Decision[Attempt]:
         route = self._choose_route.route
         host, port, rule = ("the proxy", 0, "") if route is None else (route.host, route.port, route.key)
@@ -269,7 +170,7 @@ class HttpExchange:
         await self._answer(status, {**content, "rule": denial.rule, "remedy": denial.remedy})
 
     async def _answer(self, status: int, content: dict[str, str]) -> None:
-        if self._answered:
+        if self._forwarder.has_answered:
             # Half of another answer is out already; a reset is the only clear word left.
             raise ConnectionAbortedError
         await self._client.stream.farewell(answer(status, content))
@@ -285,30 +186,6 @@ def answer(status: int, content: dict[str, str]) -> bytes:
         ("X-Fumehood", "denied" if status != 502 else "unreachable"),
     ]
     return serialise(f"HTTP/1.1 {status} {_REASONS[status]}", headers) + body
-
-
-async def _delivered(server: Stream, data: bytes) -> bool:
-    try:
-        await server.write(data)
-    except OSError:
-        return False
-    return True
-
-
-async def _copy(source: Stream, sink: Stream) -> None:
-    while data := await source.read():
-        await sink.write(data)
-
-
-async def _redacted_body(pieces: AsyncIterator[bytes], redactor: Redactor) -> AsyncIterator[bytes]:
-    try:
-        async for piece in pieces:
-            if clean := redactor.feed(piece):
-                yield clean
-    except MalformedMessageError as error:
-        raise UnreachableError(f"the response of the server is malformed: {error}") from None
-    if rest := redactor.end():
-        yield rest
 
 
 def _is_last(request: HttpRequest, route: Route) -> bool:
@@ -330,21 +207,6 @@ def _refuse_unreadable(response: HttpResponse) -> None:
         raise UnreachableError("the server sent a part of its answer, in which a credential could not be recognised")
     if any(coding != "identity" for coding in tokens(response.headers, "content-encoding")):
         raise UnreachableError("the server encoded its answer, in which a credential could not be recognised")
-
-
-def _kept_length(request: HttpRequest, response: HttpResponse) -> Headers:
-    """The Content-Length header of a response without a body, which has the length that the body would have had."""
-    if request.method != "HEAD" and response.status != 304:
-        return []
-    return [(name, value) for name, value in response.headers if name.lower() == "content-length"]
-
-
-def _may_have_body(request: HttpRequest, response: HttpResponse) -> bool:
-    return request.method != "HEAD" and response.status not in (204, 304)
-
-
-def _chunk(piece: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 def _host_header(route: Route) -> str:

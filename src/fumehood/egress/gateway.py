@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import TypeVarTuple, Unpack
+from typing import Protocol, TypeVarTuple, Unpack
 
 from fumehood.concurrency.portal import LoopThread
 from fumehood.egress.connections import GatewayConnections
@@ -26,6 +26,12 @@ WAIT_SECONDS = 10.0
 _FEWEST_CONNECTIONS = 16
 SWEEP_SECONDS = 5.0
 _Arguments = TypeVarTuple("_Arguments")
+
+
+class Cuttable(Protocol):
+    def cut(self) -> None:
+        """In the gateway's thread: end everything at once, and wait for nothing."""
+        ...
 
 
 class Gateway:
@@ -43,6 +49,8 @@ class Gateway:
         self.buffer = RelayBuffer()
         self.memory = GatewayMemory(self.limits.gateway_memory_bytes)
         self.sandboxes: set[SandboxEgress] = set()
+        self.ports: set[Cuttable] = set()
+        """Published ports, which live in this thread too."""
         # Two descriptors each: half of what this process may have is left to the application.
         most = max(_FEWEST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
         self.connections = GatewayConnections(most)
@@ -57,7 +65,7 @@ class Gateway:
     def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> SandboxEgress:
         """Egress for one sandbox, by the rules of its policy. A secret without a value is an error now."""
         sandbox = SandboxEgress(self, policy, sandbox_id, learns=learn)
-        self._start()
+        self.start()
         self.call(self._enter, sandbox)
         return sandbox
 
@@ -114,7 +122,8 @@ class Gateway:
             self._roots = bundle(self.upstream_context())
         return self._roots
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """The thread, unless it runs already."""
         with self._starting:
             if self._thread is not None:
                 return
@@ -135,8 +144,8 @@ class Gateway:
                 for sandbox in list(self.sandboxes):
                     sandbox.connections.end_idle()
         finally:
-            for sandbox in list(self.sandboxes):
-                sandbox.cut()
+            for part in [*self.sandboxes, *self.ports]:
+                part.cut()
 
 
 def _gone() -> StepFailedError:

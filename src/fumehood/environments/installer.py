@@ -20,6 +20,7 @@ from typing import Protocol
 from fumehood.environments.sources import PackageSource, Site, find_sources
 from fumehood.environments.spec import EnvironmentSpec
 from fumehood.errors import DeniedError, FumehoodError, StepFailedError, UsageError
+from fumehood.host import uv
 from fumehood.host.folders import remove_folder
 
 
@@ -79,12 +80,10 @@ _NO_SOLUTION = "No solution found when resolving dependencies: "
 
 
 def find_uv() -> str:
-    try:
-        import uv
-
-        return uv.find_uv_bin()
-    except (ImportError, FileNotFoundError):
-        raise UsageError(f"environment.packages needs uv to install packages: run `{_INSTALL_UV}`") from None
+    found = uv.find_uv()
+    if found is None:
+        raise UsageError(f"environment.packages needs uv to install packages: run `{_INSTALL_UV}`")
+    return found
 
 
 def install(
@@ -186,7 +185,7 @@ def explain(report: InstallReport) -> FumehoodError:
     if report.limit:
         return StepFailedError(_STEP, report.limit.rstrip("."), remedy="Install fewer packages at once.")
     said = report.said
-    reason = _reason(said) or f"uv ended with code {report.code} and said nothing"
+    reason = reason_of(said) or f"uv ended with code {report.code} and said nothing"
     # First: to uv, what was refused may look as if it did not exist.
     if report.refused:
         return DeniedError(
@@ -215,8 +214,8 @@ def explain(report: InstallReport) -> FumehoodError:
     return StepFailedError(_STEP, reason.rstrip("."), remedy="Check that this machine reaches its index and has space.")
 
 
-def _reason(said: str) -> str:
-    """Without the progress before it and the hints after it, in one line."""
+def reason_of(said: str) -> str:
+    """uv's reason for a failure, without the progress before it and the hints after it, in one line."""
     start = _REASON_START.search(said)
     error = said[start.end() :] if start else said[-1000:]
     chain = _REASON_NEXT.sub(": ", error.split("\n\nhint:")[0].replace("│", " "))

@@ -55,6 +55,13 @@ def lock_exclusive(path: Path) -> Lock:
     return lock
 
 
+def lock_shared(path: Path) -> Lock:
+    """Blocks while there is an exclusive one."""
+    while (lock := _lock(path, _FILE, fcntl.LOCK_SH)) is None:
+        pass  # as above
+    return lock
+
+
 def wait_for(attempt: Callable[[], Lock | None], on_wait: Callable[[], None], heartbeat: Callable[[], None]) -> Lock:
     """Try until it works; `on_wait` is called once, if it does not work at once. What `heartbeat` raises ends it."""
     lock = attempt()

@@ -59,6 +59,13 @@ class Approval(Section):
     pattern: Text | None = Field(
         default=None, description="Only calls whose code or one of whose arguments matches this glob as a whole."
     )
+    reviewer: bool = Field(
+        default=False,
+        description=(
+            "Whether a reviewer of the application's, a function or a model, may answer instead of a person. Every "
+            "rule that applies to a call has to say so; without it, a person is asked."
+        ),
+    )
     expires: Duration = Field(default=600.0, description="How long the question and its answer stand.")
 
     @classmethod
@@ -89,6 +96,12 @@ def rules_that_ask(
     return tuple(
         rule for rule in deciding if rule.when == "always" or (rule.when == "first_use" and rule not in granted)
     )
+
+
+def may_be_reviewed(rules: Sequence[Approval], tool: str, risk: Risk, texts: Sequence[str]) -> bool:
+    """Whether a reviewer may answer for this call: no rule that applies, for the tool or for `*`, wants a person."""
+    found = [rule for rule in rules if rule.when != "never" and _applies(rule, tool, risk, texts)]
+    return all(rule.reviewer for rule in found)
 
 
 def _applies(rule: Approval, tool: str, risk: Risk, texts: Sequence[str]) -> bool:

@@ -1,4 +1,7 @@
-"""The way out: which hosts, ports and requests the gateway lets through. Nothing listed is no network at all."""
+"""The way out: which hosts, ports and requests the gateway lets through. Nothing listed is no network at all.
+
+And the way in: which ports inside the host may reach, and whether runs reach each other.
+"""
 
 from __future__ import annotations
 
@@ -141,3 +144,19 @@ class Network(Section):
             "cover a host the most exact ones decide."
         ),
     )
+    publish: Distinct[Port] = Field(
+        default=(),
+        description=(
+            "Ports of servers inside that the host may reach at a loopback address of its own, with a token. "
+            "Runs of a sandbox that has any share one loopback."
+        ),
+    )
+    shared_loopback: bool = Field(
+        default=False,
+        description="Let the runs of one sandbox share a loopback, so that a server in one serves a client in another.",
+    )
+
+    @property
+    def shares_loopback(self) -> bool:
+        """Published ports are those of the sandbox, not of one of its runs, so they need it too."""
+        return self.shared_loopback or bool(self.publish)

@@ -1,7 +1,7 @@
 """The facade: `AsyncSandbox`, where the caller's wishes meet a policy and a backend.
 
 A sandbox is one place with one policy and one workspace. Every run in it is a fresh process in fresh namespaces; what
-runs of one sandbox share is the workspace, and nothing else.
+runs of one sandbox share is the workspace, a loopback if the policy says so, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -32,29 +31,35 @@ from fumehood.backends.interface import (
 )
 from fumehood.backends.selection import select_backend
 from fumehood.concurrency.threads import run_whole
-from fumehood.errors import DangerousPolicyWarning, DeniedError, UnenforceableError, UsageError
+from fumehood.errors import DeniedError, UsageError
 from fumehood.events import Event, Finished, Stderr
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Environment, Policy, deny_all, read_policy
-from fumehood.policy.arguments import add_packages
+from fumehood.policy.arguments import Seconds, add_packages, read_seconds
 from fumehood.results import Cause, RunOutput, RunResult, Status
+from fumehood.sandbox.admission import check_change, refuse_ungated, warn_of_dangers
 from fumehood.sandbox.audit import AuditChoice, RunAudit, SandboxAudit
 from fumehood.sandbox.background import AsyncBackgroundRun, checked_signal
 from fumehood.sandbox.command_check import denials, denied_result
 from fumehood.sandbox.compile import plan_build, run_compiled, stream_compiled
-from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, network_hint, wait_for_gateway
+from fumehood.sandbox.egress import LAST_WORDS_BYTES, RunNetwork, SandboxNetwork, wait_for_gateway
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.paths import sandbox_path
+from fumehood.sandbox.hints import with_hint
 from fumehood.sandbox.output import as_event, record
+from fumehood.sandbox.ports import AsyncExposedPort, check_port, expose
 from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
 from fumehood.sandbox.session import AsyncSession, SessionProcess
 
 if TYPE_CHECKING:
     from fumehood.egress import SandboxEgress
     from fumehood.environments import EnvironmentLease, InstallRunner
-
-# A disk with less room than this may have refused a write.
-_ROOM_BYTES = 64 * 1024
+    from fumehood.sandbox.files.errors import Converse
+    from fumehood.sandbox.files.watch import AsyncWatch
+    from fumehood.sandbox.installation import Installation
+    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.snapshots import Snapshot
 
 
 class AsyncSandbox:
@@ -67,7 +72,8 @@ class AsyncSandbox:
     `audit` is where events are recorded: a log, a trail in one that names the actor and its tenant, a log's folder, or
     False for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
     A policy with `approvals` opens only if it is `gated`: the caller asks for them (`fumehood.tools.approvals`) before
-    anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace.
+    anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace. `snapshot` is one of a
+    workspace (or its name, or its id) that this one begins with.
     """
 
     _is_for_one_run = False
@@ -84,6 +90,7 @@ class AsyncSandbox:
         audit: AuditChoice = None,
         gated: bool = False,
         keep_tmp: bool = False,
+        snapshot: Snapshot | str | None = None,
     ) -> None:
         self.policy = add_packages(read_policy(policy) or deny_all(), packages)
         self._audit = SandboxAudit(audit)
@@ -92,18 +99,57 @@ class AsyncSandbox:
         self._is_gated, self._learn, self._keeps_tmp, self._progress = gated, learn, keep_tmp, progress
         self._session = self.session() if session else None
         self._background: list[AsyncBackgroundRun] = []
+        self._watches: list[AsyncWatch] = []
         self._opened: BackendSandbox | None = None
         self._egress: SandboxEgress | None = None
         self._network: SandboxNetwork | None = None
         self._stack = AsyncExitStack()
         self._executions: set[LiveExecution] = set()
+        self._ports: list[AsyncExposedPort] = []
+        self._state = None if snapshot is None else _make_state(snapshot)
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        policy: AnyPolicy | None = None,
+        *,
+        create: bool = False,
+        wait: bool = False,
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+        audit: AuditChoice = None,
+        gated: bool = False,
+        keep_tmp: bool = False,
+    ) -> Self:
+        """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
+
+        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
+        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
+        if there is none.
+        """
+        from fumehood.sandbox.snapshots import policy_of
+
+        wanted = None if policy is None else read_policy(policy)
+        box = cls(
+            policy_of(name, wanted, create=create),
+            session=session,
+            progress=progress,
+            audit=audit,
+            gated=gated,
+            keep_tmp=keep_tmp,
+        )
+        box._state = _make_state(name=name, wait=wait, create=create, changes_policy=wanted is not None)
+        return box
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("this sandbox is open already; make another AsyncSandbox for a second place")
         async with self._audit.opening(self.policy) as trail, AsyncExitStack() as stack:
+            if self._state is not None:
+                await self._state.acquire(stack, self.policy, trail)
             backend = select_backend(self.policy)
-            _refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
+            refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
             backend.check(self.policy)
             warn_of_dangers(self.policy)
             packages = await self._install_packages(backend, stack, trail)
@@ -115,6 +161,8 @@ class AsyncSandbox:
             if self._egress:
                 self._network = SandboxNetwork(self._egress, is_shared=opened.shares_listeners)
             await self._audit.opened(self.policy, backend.name, opened, packages, is_held=self._is_for_one_run)
+            if self._state is not None:
+                await self._state.restore(opened.files, self.policy, self._audit, self._artifacts)
             self._opened, self._stack = opened, stack.pop_all()
         return self
 
@@ -140,12 +188,17 @@ class AsyncSandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._opened = self._egress = self._network = None
-        if parts := (*self._background, *([self._session] if self._session else [])):
+        opened, self._opened = self._opened, None
+        self._egress = self._network = None
+        if parts := (*self._background, *self._watches, *([self._session] if self._session else [])):
             with anyio.CancelScope(shield=True):
                 for part in parts:
                     await part.close()
-        await self._stack.aclose()
+        try:
+            if error is None and opened is not None and self._state is not None and self._state.is_named:
+                await self._state.save(opened.files, self.policy, self._audit)
+        finally:
+            await self._stack.aclose()
         await self._audit.closed(is_failing=error is not None)
 
     @property
@@ -162,6 +215,45 @@ class AsyncSandbox:
     def enforcement(self) -> Mapping[str, str]:
         """Control -> the mechanism that enforces it here."""
         return self._backend_sandbox().report.mechanisms()
+
+    async def snapshot(self, name: str | None = None) -> Snapshot:
+        """The workspace as it is now, kept on disk until it is removed or too old. No program may be running."""
+        converse = self._at_rest("a snapshot")
+        self._state = self._state or _make_state()
+        return await self._state.snapshot(name, converse, self.policy, self._audit)
+
+    async def save(self) -> Snapshot:
+        """Keeps the state of a named sandbox now, and not only when the block ends."""
+        converse = self._at_rest("saving")
+        self._state = self._state or _make_state()
+        return await self._state.save(converse, self.policy, self._audit)
+
+    async def fork(self, count: int = 1) -> list[AsyncSandbox]:
+        """Sandboxes with the same policy that begin with this workspace, each to be opened like this one.
+
+        On disk they share all of it; each gets a workspace of its own when it opens.
+        """
+        converse = self._at_rest("forking")
+        self._state = self._state or _make_state()
+        return [self._copy(state) for state in await self._state.fork(count, converse, self.policy, self._audit)]
+
+    def _copy(self, state: WorkspaceState) -> AsyncSandbox:
+        box = AsyncSandbox(
+            self.policy,
+            progress=self._progress,
+            learn=self._learn,
+            audit=self._audit.choice,
+            gated=self._is_gated,
+            keep_tmp=self._keeps_tmp,
+            session=self._session is not None,
+        )
+        box._state = state
+        return box
+
+    def _at_rest(self, what: str) -> Converse:
+        if self._executions:
+            raise UsageError(f"{what} needs a workspace that no program is writing to; wait for the runs under way")
+        return self._backend_sandbox().files
 
     @options_of_runs()
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:
@@ -194,19 +286,53 @@ class AsyncSandbox:
         await self._audit.denied(result)
         return result
 
+    def watch(
+        self, path: str | os.PathLike[str] = "", *, recursive: bool = True, timeout: Seconds | None = None
+    ) -> AsyncWatch:
+        """`async for change in box.watch("out")`: what is created, modified, deleted and renamed in a folder.
+
+        Ends with the sandbox, or after `timeout` without a change. `async with` begins before the first one is asked
+        for. What comes and goes within a tenth of a second may not be seen.
+        """
+        from fumehood.sandbox.files.watch import AsyncWatch
+
+        self._backend_sandbox()
+        place = sandbox_path(path, keeps_tmp=self._keeps_tmp)
+        seconds = None if timeout is None else read_seconds(timeout)
+        watch = AsyncWatch(self._converse, place, self.policy, recursive=recursive, timeout_seconds=seconds)
+        self._watches = [*(other for other in self._watches if not other.is_closed), watch]
+        return watch
+
+    async def install(
+        self, *packages: str, allow_sdists: bool = False, progress: Callable[[str], None] | None = None
+    ) -> Installation:
+        """Installs packages of Python, such as "pandas==2.3.*", for every later run and the sessions under way.
+
+        The sandbox's own pip does it, in HOME and through the sandbox's own network: `network.allow` has to open the
+        package index. Wheels only, unless `allow_sdists`. `progress` is called with the installer's lines.
+        """
+        from fumehood.sandbox.installation import install
+
+        self._backend_sandbox()
+        shown, is_open = progress or self._progress, self._egress is not None
+        return await install(self, packages, is_open=is_open, allow_sdists=allow_sdists, progress=shown)
+
     async def change_policy(self, policy: AnyPolicy) -> None:
         """Other network rules from now on, for runs under way too: what they no longer allow is closed at once.
 
         Everything else of a sandbox is as it was opened.
         """
         box, policy = self._backend_sandbox(), read_policy(policy)
-        _check_change(self.policy, policy)
+        check_change(self.policy, policy)
         if self._egress is not None:
             select_backend(policy).check(policy)
             self._audit.redact_secrets_of(policy)
             await wait_for_gateway(partial(self._egress.change, policy))
             box.change_ports(self._egress.ports)
         self.policy = policy
+        for exposed in self._ports:
+            if exposed.port not in policy.network.publish:
+                await exposed.close()
         await self._audit.policy_changed(policy)
 
     async def _run(self, request: RunRequest, *, is_last: bool = False) -> RunResult:
@@ -328,18 +454,27 @@ class AsyncSandbox:
         self._background = [*(other for other in self._background if not other.is_concluded), run]
         return run
 
+    async def expose(self, port: int) -> AsyncExposedPort:
+        """Publishes a port of the programs inside at an address of this machine's loopback, which wants a token.
+
+        The policy must list it in `network.publish`. It is the port of the loopback that all runs of this sandbox
+        share. It answers until it is closed, or the sandbox is.
+        """
+        box = self._backend_sandbox()
+        async with self._audit.denials("expose"):
+            check_port(self.policy, port, self._egress.ports if self._egress else ())
+        exposed = await expose(port, box.connect, self._audit.trail)
+        self._ports = [*(other for other in self._ports if other.is_open), exposed]
+        self._stack.push_async_callback(exposed.close)
+        return exposed
+
     async def _report(self, taken: RunOutput, run_id: str, network: RunNetwork) -> RunResult:
         return await self._with_artifacts(self._result(taken, run_id, network))
 
     def _result(self, taken: RunOutput, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
         result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
-        result = network_hint(result, taken.stderr or last_words, is_open=self._egress is not None)
-        if not result.ok and b"ModuleNotFoundError" in (taken.stderr or last_words):
-            from fumehood.sandbox.module_hint import module_hint
-
-            result = module_hint(result, taken.stderr or last_words)
-        return _full_mount_hint(result, self.policy)
+        return with_hint(result, taken.stderr or last_words, self.policy, is_open=self._egress is not None)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
@@ -375,22 +510,17 @@ async def run_once(box: OneRunSandbox, code: str | bytes | None, options: RunOpt
         return await box.run(code, **options)
 
 
-def _refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
-    """Approvals that are not asked for would be worse than none."""
-    if policy.approvals and not is_gated:
-        raise UnenforceableError(
-            "approvals",
-            backend=backend,
-            reason="a sandbox alone does not ask for them",
-            remedy="Use `hood run`, or a gate (fumehood.tools.approvals) and AsyncSandbox(policy, gated=True).",
-        )
+def _make_state(
+    snapshot: Snapshot | str | None = None,
+    *,
+    name: str | None = None,
+    wait: bool = False,
+    create: bool = False,
+    changes_policy: bool = False,
+) -> WorkspaceState:
+    from fumehood.sandbox.snapshots import WorkspaceState
 
-
-def warn_of_dangers(policy: Policy) -> None:
-    """Emits a Python warning for each danger, which an application can turn into an error, and `hood` shows."""
-    for finding in policy.dangers():
-        # Of this very line, wherever it was called from, so that Python shows each of them once.
-        warnings.warn(f"{finding.key}: {finding.message}", DangerousPolicyWarning, stacklevel=1)
+    return WorkspaceState(snapshot, name=name, wait=wait, create=create, changes_policy=changes_policy)
 
 
 def _request(section: Environment) -> str:
@@ -425,33 +555,6 @@ def _equipped(request: RunRequest, network: RunNetwork) -> RunRequest:
 
 def _identifier(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(8)}"
-
-
-def _full_mount_hint(result: RunResult, policy: Policy) -> RunResult:
-    """Says of a program that failed on a full disk when it is the host's, behind a folder that is mounted rw."""
-    if result.cause is not Cause.DISK:
-        return result
-    for mount in policy.filesystem.mounts:
-        if mount.mode == "rw" and _is_full(mount.source):
-            detail = f"the host's disk behind {mount.target} is full; make room where {mount.source} is"
-            return replace(result, detail=detail)
-    return result
-
-
-def _is_full(path: str) -> bool:
-    try:
-        usage = os.statvfs(path)
-    except OSError:  # it is on another machine, or gone
-        return False
-    return usage.f_bavail * usage.f_frsize < _ROOM_BYTES or (usage.f_files > 0 and usage.f_favail == 0)
-
-
-def _check_change(old: Policy, new: Policy) -> None:
-    if not old.network.allow and new.network.allow:
-        raise UsageError("this sandbox was opened without network rules, and gets none; open another one with them")
-    changes = old.model_copy(update={"network": new.network}).diff(new)
-    if changes:
-        raise UsageError(f"an open sandbox can get other network rules and nothing else; this {'; '.join(changes)}")
 
 
 async def _finished(result: RunResult) -> AsyncGenerator[Event, None]:

@@ -5,10 +5,11 @@ Works inside a running event loop too, because all blocking sandboxes share one 
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from types import TracebackType
-from typing import Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from fumehood.audit import Trail
 from fumehood.concurrency.process import process_key
@@ -16,13 +17,20 @@ from fumehood.concurrency.shared_loop import SharedLoop, shared_loop
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy
+from fumehood.policy.arguments import Seconds
 from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox, OneRunSandbox, run_once
 from fumehood.sandbox.audit import AuditChoice
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.files import AsyncFiles
+from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
 from fumehood.sandbox.session import AsyncSession
+
+if TYPE_CHECKING:
+    from fumehood.sandbox.files.entries import FileChange
+    from fumehood.sandbox.files.watch import AsyncWatch
+    from fumehood.snapshots import Snapshot
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -112,6 +120,44 @@ class Session(_Part[AsyncSession]):
     restart = _blocking(AsyncSession.restart)
 
 
+class ExposedPort(_Part[AsyncExposedPort]):
+    """An `AsyncExposedPort` whose methods block."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.port} at {self.address})"
+
+    @property
+    def port(self) -> int:
+        return self.target.port
+
+    @property
+    def url(self) -> str:
+        return self.target.url
+
+    @property
+    def address(self) -> str:
+        return self.target.address
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.target.headers
+
+    @property
+    def is_open(self) -> bool:
+        return self.target.is_open
+
+    wait_ready = _blocking(AsyncExposedPort.wait_ready)
+    close = _blocking(AsyncExposedPort.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.loop.call(self.target.close)
+
+
 class Files(_Part[AsyncFiles]):
     """An `AsyncFiles` whose methods block."""
 
@@ -124,6 +170,33 @@ class Files(_Part[AsyncFiles]):
     mkdir = _blocking(AsyncFiles.mkdir)
     upload = _blocking(AsyncFiles.upload)
     download = _blocking(AsyncFiles.download)
+
+
+class Watch:
+    """An `AsyncWatch` that is an iterator; changes count from its making."""
+
+    def __init__(self, loop: SharedLoop, target: AsyncWatch) -> None:
+        self.loop, self.target = loop, target
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> FileChange:
+        change = self.loop.call(self.target.next)
+        if change is None:
+            raise StopIteration
+        return change
+
+    def close(self) -> None:
+        self.loop.call(self.target.close)
 
 
 class Sandbox:
@@ -141,19 +214,60 @@ class Sandbox:
         audit: AuditChoice = None,
         gated: bool = False,
         keep_tmp: bool = False,
+        snapshot: Snapshot | str | None = None,
     ) -> None:
-        self.target = AsyncSandbox(
+        self._drive(
+            AsyncSandbox(
+                policy,
+                packages=packages,
+                session=session,
+                progress=progress,
+                learn=learn,
+                audit=audit,
+                gated=gated,
+                keep_tmp=keep_tmp,
+                snapshot=snapshot,
+            )
+        )
+
+    def _drive(self, target: AsyncSandbox) -> Self:
+        self.target = target
+        self._loop: SharedLoop | None = None
+        self._process = process_key()
+        return self
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        policy: AnyPolicy | None = None,
+        *,
+        create: bool = False,
+        wait: bool = False,
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+        audit: AuditChoice = None,
+        gated: bool = False,
+        keep_tmp: bool = False,
+    ) -> Self:
+        """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
+
+        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
+        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
+        if there is none.
+        """
+        target = AsyncSandbox.open(
+            name,
             policy,
-            packages=packages,
+            create=create,
+            wait=wait,
             session=session,
             progress=progress,
-            learn=learn,
             audit=audit,
             gated=gated,
             keep_tmp=keep_tmp,
         )
-        self._loop: SharedLoop | None = None
-        self._process = process_key()
+        return cls.__new__(cls)._drive(target)
 
     def __enter__(self) -> Self:
         if self._loop is not None:
@@ -205,13 +319,32 @@ class Sandbox:
     run = _blocking(AsyncSandbox.run)
     stream = _blocking_iterator(AsyncSandbox.stream)
     send_signal = _blocking(AsyncSandbox.send_signal)
+    install = _blocking(AsyncSandbox.install)
     change_policy = _blocking(AsyncSandbox.change_policy)
+    snapshot = _blocking(AsyncSandbox.snapshot)
+    save = _blocking(AsyncSandbox.save)
+
+    def fork(self, count: int = 1) -> list[Sandbox]:
+        """Sandboxes with the same policy that begin with this workspace, each to be opened like this one.
+
+        On disk they share all of it; each gets a workspace of its own when it opens.
+        """
+        return [Sandbox.__new__(Sandbox)._drive(box) for box in self.loop.call(partial(self.target.fork, count))]
 
     @wraps(AsyncSandbox.session)
     def session(self) -> Session:
         return Session(self.loop, self.target.session())
 
+    @wraps(AsyncSandbox.watch)
+    def watch(
+        self, path: str | os.PathLike[str] = "", *, recursive: bool = True, timeout: Seconds | None = None
+    ) -> Watch:
+        watch = self.target.watch(path, recursive=recursive, timeout=timeout)
+        self.loop.call(watch.begin)
+        return Watch(self.loop, watch)
+
     start = _blocking_part(AsyncSandbox.start, BackgroundRun)
+    expose = _blocking_part(AsyncSandbox.expose, ExposedPort)
 
 
 @options_of_runs()

@@ -35,8 +35,11 @@ _PACKAGES = {
 }
 
 
-def module_hint(result: RunResult, stderr: bytes) -> RunResult:
-    """The result with a hint if a module was missing that a package may have, judging by its stderr."""
+def module_hint(result: RunResult, stderr: bytes, *, can_install: bool = False) -> RunResult:
+    """The result with a hint if a module was missing that a package may have, judging by its stderr.
+
+    `can_install` if the sandbox has a network, through which packages may come while it is open.
+    """
     if result.cause is not Cause.EXIT or result.ok or result.detail or result.denials:
         return result
     match = _MISSING.search(stderr[-_LAST_BYTES:])
@@ -44,4 +47,5 @@ def module_hint(result: RunResult, stderr: bytes) -> RunResult:
     if not name or name in sys.stdlib_module_names:
         return result
     package = _PACKAGES.get(name, name)
-    return replace(result, detail=f"there is no module {name} in the sandbox; add packages=[{package!r}]")
+    here = f", or box.install({package!r}), or `pip install {package}` in it" if can_install else ""
+    return replace(result, detail=f"there is no module {name} in the sandbox; add packages=[{package!r}]{here}")

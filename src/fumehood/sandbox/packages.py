@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, aclosing, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,7 +20,7 @@ import anyio.to_thread
 from fumehood.environments import InstallReport, InstallTask
 from fumehood.environments.sources import Site
 from fumehood.errors import StepFailedError, UnenforceableError
-from fumehood.events import Event, Finished, Stderr
+from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.policy import Policy, format_size
 from fumehood.policy.egress.addresses import Reach, classify
 from fumehood.policy.hosts import is_address, split_endpoint
@@ -153,7 +153,7 @@ class SandboxedInstaller:
                     hosts = await _file_hosts(place, task)
                     policy = policy.override({"network": {"allow": [*_rules(task.sites, privates, hosts)]}})
                     await place.change_policy(policy)
-                return await _follow(place, task, on_line)
+                return _report(*await follow(place, task.argv, task.variables, on_line))
 
 
 async def _limit_disk(task: InstallTask) -> None:
@@ -262,13 +262,16 @@ def _names(endpoints: Iterable[str]) -> Iterator[tuple[str, int]]:
                 yield host, port
 
 
-async def _follow(place: Place, task: InstallTask, on_line: Callable[[str], None]) -> InstallReport:
+async def follow(
+    place: Place, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]
+) -> tuple[RunResult, str]:
+    """Runs an installer, hands its lines on as they appear, and returns its result with what it has written."""
     said, unfinished = b"", b""
-    async with aclosing(place.stream(argv=task.argv, env=task.variables)) as events:
+    async with aclosing(place.stream(argv=argv, env=env)) as events:
         async for event in events:
             if isinstance(event, Finished):
-                return _report(event.result, said.decode("utf-8", "replace"))
-            if isinstance(event, Stderr):
+                return event.result, said.decode("utf-8", "replace")
+            if isinstance(event, Stderr | Stdout):
                 said = (said + event.data)[-_MAX_SAID_BYTES:]
                 *lines, unfinished = (unfinished[-_MAX_SAID_BYTES:] + event.data).split(b"\n")
                 for line in filter(None, (line.decode("utf-8", "replace").strip() for line in lines)):

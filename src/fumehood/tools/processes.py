@@ -72,6 +72,12 @@ class _Started:
 
     runs: dict[int, AsyncBackgroundRun] = field(default_factory=dict[int, "AsyncBackgroundRun"])
     last: int = 0
+    starting: int = 0
+    """How many are on their way: calls of one answer of a model are carried out at the same time."""
+
+    @property
+    def are_all_taken(self) -> bool:
+        return len(self.runs) + self.starting >= MOST_PROCESSES
 
 
 class _Processes:
@@ -83,16 +89,20 @@ class _Processes:
     async def start(self, context: ToolContext, given: StartProcessArguments) -> ToolOutput:
         started = self._started.setdefault(context.sandbox, _Started())
         await _forget_ended(started)
-        if len(started.runs) >= MOST_PROCESSES:
+        if started.are_all_taken:
             raise UsageError(f"{MOST_PROCESSES} processes are running, which is the most; stop_process one of them")
         terminal = _TERMINAL if given.terminal else None
-        run = await context.sandbox.start(given.command, language="bash", cwd=given.cwd, terminal=terminal)
+        started.starting += 1
+        try:
+            run = await context.sandbox.start(given.command, language="bash", cwd=given.cwd, terminal=terminal)
+        finally:
+            started.starting -= 1
         started.last += 1
         started.runs[started.last] = run
-        return await self._show(context, started.last, given.wait)
+        return await self._show(context, started.last, run, given.wait)
 
     async def read(self, context: ToolContext, given: ReadProcessArguments) -> ToolOutput:
-        return await self._show(context, given.process, given.wait)
+        return await self._show(context, given.process, self._find(context, given.process), given.wait)
 
     async def write(self, context: ToolContext, given: WriteProcessArguments) -> ToolOutput:
         run = self._find(context, given.process)
@@ -102,7 +112,7 @@ class _Processes:
             return ToolOutput(f"Process {given.process} does not read its input; a part of the text may have arrived.")
         if given.end_input:
             await run.close_stdin()
-        return await self._show(context, given.process, given.wait)
+        return await self._show(context, given.process, run, given.wait)
 
     async def stop(self, context: ToolContext, given: StopProcessArguments) -> ToolOutput:
         run = self._find(context, given.process)
@@ -110,11 +120,10 @@ class _Processes:
             await run.kill()
         else:
             await run.send_signal(signal.Signals[f"SIG{given.signal}"])
-        return await self._show(context, given.process, given.wait)
+        return await self._show(context, given.process, run, given.wait)
 
-    async def _show(self, context: ToolContext, number: int, wait: float) -> ToolOutput:
+    async def _show(self, context: ToolContext, number: int, run: AsyncBackgroundRun, wait: float) -> ToolOutput:
         """What is new of it, and whether it goes on. One that has ended is forgotten with that."""
-        run = self._find(context, number)
         output = await run.read(wait=wait)
         if wait and (output.stdout or output.stderr):
             # Not by waiting for its end: to cut that short could leave the end half recorded.
@@ -123,7 +132,7 @@ class _Processes:
         texts = output.stdout + rest.stdout, output.stderr + rest.stderr
         if result is None:
             return ToolOutput((f"Process {number} is running.", *_printed(*texts)))
-        del self._started[context.sandbox].runs[number]
+        self._started[context.sandbox].runs.pop(number, None)  # another call may have seen the end, too
         return ToolOutput((f"Process {number} has ended. {_end(result)}", *_printed(*texts)), run=result)
 
     def _find(self, context: ToolContext, number: int) -> AsyncBackgroundRun:
@@ -136,11 +145,11 @@ class _Processes:
 
 async def _forget_ended(started: _Started) -> None:
     """When the numbers are all taken, those that ended unseen make room."""
-    if len(started.runs) < MOST_PROCESSES:
+    if not started.are_all_taken:
         return
     for number, run in [*started.runs.items()]:
         if await run.poll() is not None:
-            del started.runs[number]
+            started.runs.pop(number, None)
 
 
 def _end(result: RunResult) -> str:

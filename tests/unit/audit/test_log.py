@@ -25,7 +25,7 @@ from fumehood.audit import sqlite as sqlite_module
 from fumehood.audit import trail as trail_module
 from fumehood.audit.checkpoints import EVERY_RECORDS
 from fumehood.audit.checkpoints import read as read_checkpoint
-from fumehood.audit.inspection import Snapshot, check
+from fumehood.audit.inspection import LogSnapshot, check
 from fumehood.audit.retention import prune
 from fumehood.errors import AuditError
 
@@ -199,13 +199,13 @@ async def test_verify_does_not_mind_a_log_that_is_pruned_meanwhile(
     log = await make_log(tmp_path / "log")
     first = [True]
 
-    def prune_first(path: Path) -> Snapshot:
+    def prune_first(path: Path) -> LogSnapshot:
         if first.pop() if first else False:
             log.checkpoint()
             anyio.from_thread.run(partial(prune, log, Trail(log, who="me"), before="9999-01-01T00:00:00.000000Z"))
-        return Snapshot(path)
+        return LogSnapshot(path)
 
-    monkeypatch.setattr(inspection, "Snapshot", prune_first)
+    monkeypatch.setattr(inspection, "LogSnapshot", prune_first)
     report = await anyio.to_thread.run_sync(check, log.folder, None)
     assert (report.problems, report.first) == ((), 15)
 

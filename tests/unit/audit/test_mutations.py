@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import sampling
 from unit.audit.logs import make_log, write
 
 from fumehood.audit import AuditLog, Query, Trail
@@ -124,7 +125,7 @@ async def test_any_other_byte_is_reported_or_makes_no_difference(seed: int, orig
     before, dice = shown(original), random.Random(seed)
     outcomes = [
         is_reported(folder) or shown(folder) == before
-        for _ in range(150)
+        for _ in range(sampling.amount(50, whole=150))
         if (folder := mutated(copied(original, tmp_path / "copy") / "audit.db", dice))
     ]
     assert all(outcomes), f"seed {seed}, change {outcomes.index(False)}"
@@ -136,7 +137,7 @@ async def test_any_other_byte_of_the_wal_is_reported_or_makes_no_difference(seed
     original = copied(tmp_path / "original", tmp_path / "as left by a crash")
     assert (original / "audit.db-wal").stat().st_size
     before, dice = shown(copied(original, tmp_path / "copy")), random.Random(seed)
-    for number in range(100):
+    for number in range(sampling.amount(40, whole=100)):
         folder = mutated(copied(original, tmp_path / "copy") / "audit.db-wal", dice)
         assert is_reported(folder) or shown(folder) == before, f"seed {seed}, change {number}"
 

@@ -49,7 +49,7 @@ def test_an_unknown_language_names_those_that_exist(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_language(name)
     assert repr(name) in str(caught.value)
-    assert "available: python, sh, bash, javascript, c, c++, rust, go, java" in str(caught.value)
+    assert "available: python, sh, bash, javascript, typescript, c, c++, rust, go, java" in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "meant"), [("Python", "python"), ("jaba", "java"), ("rusty", "rust"), ("C++", "c++")])

@@ -92,3 +92,14 @@ def test_outputs_are_bounded() -> None:
         book.add_display(book.cells[0], Display({"text/plain": "y" * 1024}, {}))
     assert len(book.to_bytes()) < 66 * 1024**2
     assert written(book)["cells"][0]["outputs"][-1]["text"].startswith("(more output was left out")
+
+
+def test_a_character_that_comes_in_pieces_is_one() -> None:
+    book = read_notebook(notebook(cell("x")), "x.ipynb")
+    for piece in (b"a\xc3", b"\xa9b", b"\xc3"):
+        book.add_text(book.cells[0], "stdout", piece)
+    book.add_text(book.cells[0], "stderr", b"\xa9")
+    for name in ("stdout", "stderr"):
+        book.add_text(book.cells[0], name, b"", is_last=True)
+    outputs = written(book)["cells"][0]["outputs"]
+    assert [each["text"] for each in outputs] == ["aéb", "\ufffd", "\ufffd"]

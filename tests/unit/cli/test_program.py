@@ -43,7 +43,6 @@ def test_the_first_line_decides_where_the_suffix_does_not(name: str, line: str, 
     ("name", "source", "reason"),
     [
         ("x.csv", "a,b", "is data, not a program; show it to one with --mount"),
-        ("x.ts", "let x: number", "is TypeScript; compile it to JavaScript first"),
         ("x.txt", "1", "no language has the suffix .txt; say which with --language (known: .py .sh"),
         ("x", "#!/usr/bin/perl\n", "asks for '/usr/bin/perl', which is not a language here; use --language"),
         ("x", "#!\n", "asks for '', which is not a language here"),

@@ -265,6 +265,21 @@ def test_trust_is_not_given_to_what_would_be_refused_anyway(project: Path, capfd
     assert trust.trusted_content(path) is None
 
 
+def test_the_packages_of_a_requirements_file_are_trusted_with_the_policy(project: Path) -> None:
+    """Their names go to an index: a program that may write to the project could send whatever it likes there."""
+    path = write(project, b"environment: {requirements: wanted.txt}\n", trusted=False)
+    assert run_command(["policy", "trust"]) == 2  # it is not there
+    (project / "wanted.txt").write_text("greeter==1.0\n")
+    assert trust.trusted_content(path) is None
+    assert run_command(["policy", "trust"]) == 0
+    (project / "wanted.txt").write_text("# for greetings\ngreeter==1.0\n")
+    assert project_policy.load(path).environment.requirements == f"{project}/wanted.txt"
+    (project / "wanted.txt").write_text("greeter==1.0\nthe-secret-is-42\n")
+    assert f"{project}/wanted.txt lists other packages than when you trusted {path}" in refusal(path)
+    assert run_command(["policy", "trust"]) == 0
+    project_policy.load(path)
+
+
 def test_distrust_takes_it_back(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write(project)
     assert run_command(["policy", "distrust"]) == 0

@@ -15,6 +15,7 @@ EXTRAS = {
     "agent_framework": "agent-framework",
     "autogen": "autogen",
     "inspect_ai": "inspect",
+    "jupyter": "jupyter",
     "langchain": "deepagents",
     "mcp": "mcp",
     "openai_agents": "openai-agents",
@@ -23,6 +24,7 @@ EXTRAS = {
 }
 FRAMEWORKS = (
     *("agent_framework", "agents", "autogen_core", "deepagents", "inspect_ai", "mcp", "pydantic_ai", "smolagents"),
+    *("IPython", "ipykernel"),
 )
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

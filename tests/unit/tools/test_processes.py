@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from fumehood import AsyncSandbox, Policy
 from fumehood.audit import AuditLog, Query
+from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.tools import PYTHON, SHELL, Toolbox, ToolResult, ToolStatus, process_tools
 from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, Approvals, ApprovalStore
 from fumehood.tools.processes import MOST_PROCESSES
@@ -96,6 +99,47 @@ async def test_there_are_only_so_many_at_once(toolbox: Toolbox) -> None:
     assert "which is the most" in refused.text
     await toolbox.call("stop_process", {"process": 3})
     assert (await start(toolbox, "sleep 1000", wait=0)).ok
+
+
+async def together(*calls: Callable[[], Awaitable[ToolResult]]) -> list[ToolResult]:
+    """As the calls of one answer of a model are carried out."""
+    results: list[ToolResult] = []
+
+    async def make(call: Callable[[], Awaitable[ToolResult]]) -> None:
+        results.append(await call())
+
+    async with anyio.create_task_group() as group:
+        for call in calls:
+            group.start_soon(make, call)
+    return results
+
+
+async def test_those_that_are_being_started_count_too(toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, entered, are_in, go_on = AsyncSandbox.start, 0, anyio.Event(), anyio.Event()
+
+    async def held_up(box: AsyncSandbox, code: str, **options: Any) -> AsyncBackgroundRun:
+        nonlocal entered
+        entered += 1
+        if entered == MOST_PROCESSES:
+            are_in.set()
+        if entered <= MOST_PROCESSES:
+            await go_on.wait()
+        return await begin(box, code, **options)
+
+    monkeypatch.setattr(AsyncSandbox, "start", held_up)
+    async with anyio.create_task_group() as group:
+        for _ in range(MOST_PROCESSES):
+            group.start_soon(partial(start, toolbox, "sleep 1000", wait=0))
+        await are_in.wait()
+        refused = await start(toolbox, "sleep 1000", wait=0)
+        go_on.set()
+    assert "which is the most" in refused.text
+
+
+async def test_several_calls_at_the_same_time_may_see_the_end(toolbox: Toolbox) -> None:
+    await start(toolbox, "sleep 1000", wait=0)
+    results = await together(*[partial(toolbox.call, "stop_process", {"process": 1})] * 3)
+    assert ["has ended" in result.text for result in results] == [True] * 3
 
 
 async def test_one_that_ended_unseen_makes_room(toolbox: Toolbox, box: AsyncSandbox) -> None:

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 
 from fumehood.backends.docker import enforcement, socket_buffers
+from fumehood.backends.docker.commands_folder import make_commands_folder
 from fumehood.backends.docker.configuration import Design
 from fumehood.backends.docker.container import Container, PythonMissingError, start_container
 from fumehood.backends.docker.engine import Engine, host_of
@@ -155,6 +156,7 @@ class DockerBackend:
             in_image,
             has_listeners=bool(ports),
             mounts_are_searched=are_searched,
+            commands=make_commands_folder(policy) if ports and facts.is_local else None,
         )
         if keeps_ids(facts):
             refuse_strangers(mounts, self.name, user)

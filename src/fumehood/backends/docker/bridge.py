@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from fumehood.backends.docker.egress import ContainerEgress
+from fumehood.backends.docker.ingress import ContainerIngress
 from fumehood.backends.interface import EgressEndpoint, TerminalSize
 from fumehood.guest.contract import frames, wire
 from fumehood.guest.contract.channel import Channel
@@ -61,6 +62,7 @@ class Bridge:
         self._heard = asyncio.Event()
         self._channels = Multiplexer(self._send)
         self._outgoing = bytearray()
+        self._ingress = ContainerIngress(self._channels, self._send, self._take_number)
         self._egress = ContainerEgress(self._channels, self._send, lambda: len(self._outgoing))
         self._wake = asyncio.Event()
         self._links: dict[int, socket.socket] = {}
@@ -155,6 +157,13 @@ class Bridge:
         if not self.is_over:
             self._egress.change(ports)
 
+    def connect(self, port: int, answer: socket.socket) -> None:
+        """A connection to a port of the container's loopback; `answer` gets it, or is closed."""
+        if self.is_over:
+            answer.close()
+        else:
+            self._ingress.connect(port, answer)
+
     def resize(self, terminal: int, size: TerminalSize) -> None:
         if terminal in self._terminals:
             number = self._terminals[terminal]
@@ -242,6 +251,8 @@ class Bridge:
                     self._connect_terminal(header["channel"])
                 case "connect":
                     self._egress.admit(header)
+                case "reached":
+                    self._ingress.reached(header)
                 case "ask":
                     self._egress.answer(header, body)
                 case _:
@@ -256,6 +267,7 @@ class Bridge:
         self.is_over = True
         self._loop.remove_reader(self._channels.epoll.fileno())
         self._channels.close()
+        self._ingress.close()
         for link in self._links.values():
             link.close()
 

@@ -7,12 +7,15 @@ from typing import Any
 
 from fumehood.backends import program_env
 from fumehood.backends.docker import bootstrap, profile
+from fumehood.backends.docker.commands_folder import CommandsFolder
 from fumehood.backends.docker.engine import EngineFacts, ImageFacts
 from fumehood.backends.docker.interpreter import PLACE, LentInterpreter
 from fumehood.backends.docker.users import ProgramUser
 from fumehood.backends.executables import executables
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
+from fumehood.backends.package_commands import COMMANDS, PROGRAM
+from fumehood.backends.package_commands import PLACE as COMMANDS_PLACE
 from fumehood.guest.contract.limits import MOST_TERMINALS, NO_CORE_DUMP, SUPERVISORS
 from fumehood.guest.contract.paths import GUEST_FOLDER, RUN_FOLDER, WORKSPACE
 from fumehood.guest.contract.preload import USUAL_MODULES
@@ -77,6 +80,8 @@ class Design:
     """Where the image has no Python: what the guest runs on."""
     mounts_are_searched: bool = True
     """Whether all of them were, for sockets."""
+    commands: CommandsFolder | None = None
+    """`pip` and `uv`, where runs may go out and the engine is on this machine."""
 
     @property
     def packages_place(self) -> str | None:
@@ -201,6 +206,9 @@ def _mounts(design: Design) -> list[dict[str, Any]]:
     ]
     if design.packages:
         entries.append(_bind(design.packages.path, PACKAGES_PLACE, is_writable=False))
+    if design.commands:
+        entries.append(_bind(design.commands.path, COMMANDS_PLACE, is_writable=False))
+        entries.append(_bind(design.commands.installer, PROGRAM, is_writable=False))
     if design.lent:
         entries.append(design.lent.mount)
     if not design.has_own_kernel:
@@ -228,6 +236,10 @@ def _preload(design: Design) -> list[str]:
     return [*USUAL_MODULES, *extra, *program_env.shell_modules(design.packages)]
 
 
+def _path(design: Design) -> tuple[str, ...]:
+    return (*([COMMANDS] if design.commands else []), *(design.image.path or _PATH))
+
+
 def guest_specification(design: Design) -> RelaySpec:
     policy, packages = design.policy, design.packages_place
     return {
@@ -243,7 +255,7 @@ def guest_specification(design: Design) -> RelaySpec:
         "hidden": PLACE if design.lent else None,
         "preload": _preload(design),
         "module_path": [packages] if packages else [],
-        "environment": program_env.environment(policy, design.image.path or _PATH, design.facts.cpu_count, packages),
+        "environment": program_env.environment(policy, _path(design), design.facts.cpu_count, packages),
         "user": list(design.user) if design.has_own_kernel else None,
         "groups": design.has_own_kernel,
         "patience_seconds": PATIENCE_SECONDS,

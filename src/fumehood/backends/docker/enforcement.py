@@ -16,9 +16,10 @@ from fumehood.policy.paths import is_inside
 _ENFORCED = frozenset(
     {
         *("filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment", "docker"),
-        *("image", "commands", "network.allow", "secrets"),
+        *("image", "commands", "network.allow", "network.publish", "network.shared_loopback", "secrets"),
     }
 )
+_RELAY = "a relay in the container, over its control stream"
 _NO_CGROUPS = "Give the engine cgroups with the {} controller, or use backend: native."
 # What the guest can put on programs where the kernel has it; only the container itself can tell.
 BEST_LAYERS = ("Landlock",)
@@ -120,7 +121,7 @@ def decide(
     entries = (
         *_isolation(user, has_own_kernel, layers),
         _mounts(has_own_kernel, mounts_are_searched),
-        *enforcement.report_network(policy, "a relay in the container, over its control stream"),
+        *enforcement.report_network(policy, _RELAY, _RELAY),
         *_packages(policy, packages),
         *_commands(policy, layers),
         *_limits(policy, facts, has_own_kernel, limits_sockets),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from fumehood.backends.docker.container import Container
 from fumehood.backends.interface import EgressEndpoint, EnforcementReport, TerminalSize
 from fumehood.backends.languages import LANGUAGES
 from fumehood.backends.runs.descriptors import RunDescriptors
-from fumehood.backends.runs.link import GuestGoneError, Resize
+from fumehood.backends.runs.link import GuestGoneError, Resize, receive_socket
 from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.guest.contract import wire
 
@@ -80,6 +81,12 @@ class ContainerLink:
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         self._loop.call_soon_threadsafe(self._container.bridge.change_ports, ports)
+
+    async def connect(self, port: int) -> socket.socket:
+        ours, theirs = wire.socket_pair()
+        with ours:
+            self._loop.call_soon_threadsafe(self._container.bridge.connect, port, theirs)
+            return await receive_socket(ours)
 
     async def is_lost(self, overdue_seconds: float) -> bool:
         is_lost = partial(self._portal.call, self._container.is_lost, overdue_seconds)

@@ -44,6 +44,7 @@ class NativeBackend:
         """In a thread, while the caller imports what opens a sandbox; `open` waits for the cell.
 
         Only where the cell depends on the policy alone. What fails here is tried again by `open`, and raised there.
+        The cell is for a command with one run, and keeps none on standby after that.
         """
         if policy.environment.has_packages or policy.network.allow or policy.filesystem.mounts:
             return
@@ -54,7 +55,7 @@ class NativeBackend:
         with suppress(FumehoodError, OSError):
             self._decide(policy)
             key, build_spec = self._cell_of(policy, None, ())
-            self._pool.acquire(key, self._facts, build_spec)
+            self._pool.acquire(key, self._facts, lambda: {**build_spec(), "standbys": 0})
 
     def _cell_of(
         self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...]
@@ -93,7 +94,7 @@ class NativeBackend:
         report = self._decide(policy, packages, mounts_are_searched=are_searched)
         link = CellLink(self._pool, self._facts, *self._cell_of(policy, packages, ports))
         await link.open()
-        sandbox = GuestSandbox(link, policy, report)
+        sandbox = GuestSandbox(link, policy, report, shares_listeners=policy.network.shares_loopback)
         try:
             yield sandbox
         finally:

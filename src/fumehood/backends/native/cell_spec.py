@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from fumehood.backends import program_env
+from fumehood.backends import package_commands, program_env
 from fumehood.backends.executables import executables, executes_mount
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.mounts import existing_source, writable_mounts
@@ -51,8 +51,6 @@ _LINKS = {
     "/etc/os-release": "/usr/lib/os-release",
     "/var/tmp": "../tmp",  # one limit for both, and the same lifetime
 }
-# Where no mount can cover it.
-_INTERPRETER_FOLDER = "/etc/python/bin"
 # For a sandbox with network rules. All distributions' names for one bundle; each run has its own CA certificates.
 _FILES_TO_GO_OUT = {"/etc/resolv.conf": f"nameserver {LOOPBACK}\noptions timeout:5 attempts:2\n"}
 _LINKS_TO_GO_OUT: dict[str, str] = dict.fromkeys(
@@ -74,8 +72,10 @@ def build_cell_spec(
     uid_base = _FIRST_UID + secrets.randbelow(_UID_RANGES) * UID_RANGE
     system, links = _system_binds()
     mounts = _policy_binds(policy, uid_base if facts.is_root else None)
-    binds = [*system, *_interpreter_binds(facts), *_package_binds(policy, packages), *mounts]
     interpreter = facts.interpreter
+    commands = package_commands.package_commands(policy, interpreter.executable, is_open=bool(ports))
+    installer = [_read_only(commands.installer, package_commands.PROGRAM)] if commands.installer else []
+    binds = [*system, *_interpreter_binds(facts), *installer, *_package_binds(policy, packages), *mounts]
     links |= _interpreter_links(facts)
     return {
         "host_process": -1,
@@ -85,9 +85,10 @@ def build_cell_spec(
         "uid_base": uid_base,
         "binds": binds,
         "folders": _FOLDERS,
-        "files": {**_FILES, **_FILES_TO_GO_OUT} if ports else _FILES,
+        "files": {**_FILES, **commands.files, **(_FILES_TO_GO_OUT if ports else {})},
+        "programs": commands.programs,
         "symlinks": {**_LINKS, **links, **_LINKS_TO_GO_OUT} if ports else {**_LINKS, **links},
-        "hidden": [path for path in (interpreter.site_packages,) if Path(path).is_dir()],
+        "covered": {path: package_commands.MODULES for path in (interpreter.site_packages,) if Path(path).is_dir()},
         "writable": writable_mounts(policy),
         "executables": executables(policy),
         "hierarchies": [],
@@ -97,14 +98,14 @@ def build_cell_spec(
         "module_path": [PACKAGES_PLACE] if packages else [],
         "environment": _environment(policy, facts, packages),
         "ports": list(ports),
+        "shares_loopback": policy.network.shares_loopback,
         "standbys": STANDBYS,
         "idle_seconds": IDLE_SECONDS,
     }
 
 
 def _environment(policy: Policy, facts: HostFacts, packages: PackageFolder | None) -> dict[str, str]:
-    own = [_INTERPRETER_FOLDER] if _interpreter_links(facts) else []
-    path = (*own, "/usr/local/bin", "/usr/bin", "/bin")
+    path = (package_commands.COMMANDS, "/usr/local/bin", "/usr/bin", "/bin")
     return program_env.environment(policy, path, len(facts.cpus), PACKAGES_PLACE if packages else None)
 
 
@@ -133,7 +134,7 @@ def _interpreter_links(facts: HostFacts) -> dict[str, str]:
         return {}
     major, minor = interpreter.version
     names = ("python", f"python{major}", f"python{major}.{minor}")
-    return {f"{_INTERPRETER_FOLDER}/{name}": interpreter.executable for name in names}
+    return {f"{package_commands.COMMANDS}/{name}": interpreter.executable for name in names}
 
 
 def _package_binds(policy: Policy, packages: PackageFolder | None) -> list[BindSpec]:
@@ -157,8 +158,8 @@ def _policy_binds(policy: Policy, uid_base: int | None) -> list[BindSpec]:
     return binds
 
 
-def _read_only(path: str) -> BindSpec:
-    return {"source": path, "target": path, "mode": "ro", "executes": True, "owner": None}
+def _read_only(path: str, target: str | None = None) -> BindSpec:
+    return {"source": path, "target": target or path, "mode": "ro", "executes": True, "owner": None}
 
 
 def _limits(policy: Policy, facts: HostFacts) -> CellLimits:

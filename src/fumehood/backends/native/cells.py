@@ -36,6 +36,10 @@ _ANSWER_SECONDS = 0.7
 _SLOW_SECONDS = 10.0
 _MAX_STDERR_BYTES = 4096
 _MOST_IDLE = 4
+# The first run in a new cell needs the processors; what is for other policies begins this much later.
+_FIRST_RUN_SECONDS = 0.02
+# Of all cells of this process: their cgroups have these in their names, whatever pool they are of.
+_NUMBERS = itertools.count(1)
 
 _REMEDIES = {
     "preloading modules": "Check environment.preload of the policy; what it needs has to be in environment.packages."
@@ -252,7 +256,8 @@ class CellPool:
         self._lock = threading.Lock()
         self._cells: dict[str, CellProcess] = {}
         self._starting: dict[str, threading.Lock] = {}
-        self._numbers = itertools.count(1)
+        self._settling = threading.Lock()
+        self._is_closed = False
 
     def warm(self, key: str) -> CellProcess | None:
         """A cell that is up, without waiting for anything."""
@@ -269,12 +274,23 @@ class CellPool:
             if cell is None:
                 self.discard(key)
                 self._sweep(facts)
-                cell = start_cell(build_spec(), facts, next(self._numbers), self.prestart)
+                cell = start_cell(build_spec(), facts, next(_NUMBERS), self.prestart)
                 with self._lock:
                     self._cells[key] = cell
-                self._trim(key)
-                self.prestart.renew()
+                self._settle_later(key)
             return cell
+
+    def _settle_later(self, newest: str) -> None:
+        timer = threading.Timer(_FIRST_RUN_SECONDS, self._settle, (newest,))
+        timer.daemon = True
+        timer.start()
+
+    def _settle(self, newest: str) -> None:
+        """What no caller should wait for: cells that have to go, and an interpreter for the next policy."""
+        with self._settling:
+            if not self._is_closed:
+                self._trim(newest)
+                self.prestart.renew()
 
     def _trim(self, newest: str) -> None:
         """A cell ends by itself after a while; a process that uses many policies should not have to wait for that."""
@@ -298,6 +314,8 @@ class CellPool:
         cell.kill()
 
     def close(self) -> None:
+        with self._settling:
+            self._is_closed = True
         self.prestart.abandon()
         for key in list(self._cells):
             with suppress(OSError):

@@ -14,7 +14,7 @@ BACKEND = "native"
 _ENFORCED = frozenset(
     {
         *("filesystem.mounts", "filesystem.workspace", "filesystem.outputs", "resources", "environment"),
-        *("commands", "network.allow", "secrets"),
+        *("commands", "network.allow", "network.publish", "network.shared_loopback", "secrets"),
     }
 )
 _DELEGATE = (
@@ -46,7 +46,11 @@ def _isolation(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:
     user = "an unprivileged uid range" if facts.is_root else f"your own uid {facts.uid}, alone"
     yield _files(facts)
     yield Enforcement("filesystem.outputs", "file service in the sandbox, asked by the host for these paths alone")
-    yield from enforcement.report_network(policy, "listening sockets that the run itself does not hold")
+    yield from enforcement.report_network(
+        policy,
+        "listening sockets that the run itself does not hold",
+        "sockets that the cell makes in the sandbox's network",
+    )
     yield Enforcement("processes", "process and IPC namespaces")
     yield Enforcement("privileges", f"two user namespaces mapped to {user}; no capabilities; no_new_privs")
     yield Enforcement("system calls", "seccomp allow list")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -12,6 +15,7 @@ from fumehood.backends.interface import EgressEndpoint
 from fumehood.backends.native.cells import CellPool, CellProcess
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.runs.descriptors import RunDescriptors
+from fumehood.backends.runs.link import GuestBusyError, GuestGoneError, receive_socket
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
 
@@ -56,6 +60,30 @@ class CellLink:
     def change_ports(self, ports: tuple[int, ...]) -> None:
         self._cell.post({"do": "ports", "workspace": self._workspace, "ports": list(ports)})
 
+    async def connect(self, port: int) -> socket.socket:
+        """By a socket that the cell makes in the sandbox's network, and that connects to nothing outside of it."""
+        try:
+            return await _connected(await self._connector(4), ("127.0.0.1", port))
+        except ConnectionRefusedError:
+            return await _connected(await self._connector(6), ("::1", port))
+
+    async def _connector(self, version: int) -> socket.socket:
+        ours, theirs = wire.socket_pair()
+        with ours:
+            with theirs:
+                await self._send_patiently({"do": "reach", "workspace": self._workspace, "version": version}, theirs)
+            return await receive_socket(ours)
+
+    async def _send_patiently(self, message: wire.Message, descriptor: socket.socket) -> None:
+        while True:
+            try:
+                self._cell.send(message, (descriptor.fileno(),))
+                return
+            except GuestBusyError:
+                await self.wait_for_room()
+            except GuestGoneError:
+                raise ConnectionRefusedError("the sandbox is gone") from None
+
     async def is_lost(self, overdue_seconds: float) -> bool:
         """A cell that answers ends its runs, however long they had to wait for a place in it."""
         return await anyio.to_thread.run_sync(self._cell.is_lost, abandon_on_cancel=True)
@@ -71,6 +99,20 @@ class CellLink:
 
     def last_words(self) -> str:
         return self._cell.last_words()
+
+
+async def _connected(line: socket.socket, address: tuple[str, int]) -> socket.socket:
+    try:
+        number = line.connect_ex(address)
+        if number == errno.EINPROGRESS:
+            await anyio.wait_writable(line)
+            number = line.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise OSError(number, os.strerror(number))
+    except BaseException:
+        line.close()
+        raise
+    return line
 
 
 def _listener_channel(endpoint: EgressEndpoint | None, stack: ExitStack) -> tuple[list[int], tuple[int, ...]]:

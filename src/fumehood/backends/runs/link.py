@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Protocol
+
+import anyio
 
 from fumehood.backends.interface import EgressEndpoint, TerminalSize
 from fumehood.backends.runs.descriptors import RunDescriptors
@@ -54,6 +57,10 @@ class GuestLink(Protocol):
         """Changes the ports of the listeners of running programs."""
         ...
 
+    async def connect(self, port: int) -> socket.socket:
+        """A connection to a port of the sandbox's loopback; ConnectionError if no program listens there."""
+        ...
+
     async def is_lost(self, overdue_seconds: float) -> bool:
         """Whether the guest does not answer, when something should have ended so many seconds ago.
 
@@ -74,3 +81,19 @@ class GuestLink(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+async def receive_socket(channel: socket.socket) -> socket.socket:
+    """The socket that a guest, or what carries for it, sends as the answer to a request for one."""
+    channel.setblocking(False)
+    await anyio.wait_readable(channel)
+    try:
+        _, descriptors = wire.receive(channel)
+    except (OSError, ValueError):
+        descriptors = []
+    if not descriptors:
+        raise ConnectionRefusedError("no program of the sandbox listens there")
+    wire.close_all(descriptors[1:])
+    received = socket.socket(fileno=descriptors[0])
+    received.setblocking(False)
+    return received

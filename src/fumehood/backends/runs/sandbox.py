@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+
+import anyio
 
 from fumehood.backends.interface import Conversation, EgressEndpoint, EnforcementReport, Input, RunRequest
 from fumehood.backends.languages import LANGUAGES, Language
@@ -25,6 +28,7 @@ from fumehood.guest.contract import wire
 from fumehood.policy import Policy
 
 _LEAST_FILE_SECONDS = 10.0
+_CONNECT_SECONDS = 10.0
 
 
 class GuestSandbox:
@@ -67,6 +71,10 @@ class GuestSandbox:
 
     def change_ports(self, ports: tuple[int, ...]) -> None:
         self._link.change_ports(ports)
+
+    async def connect(self, port: int) -> socket.socket:
+        with anyio.fail_after(_CONNECT_SECONDS):
+            return await self._link.connect(port)
 
     def files(self) -> AbstractAsyncContextManager[Conversation]:
         return self._file_services.converse()

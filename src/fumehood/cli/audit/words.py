@@ -147,6 +147,13 @@ def _summary(record: Shown) -> str:
             return f"{data.get('tool')}, {told}"
         case kind if kind.startswith("approval."):
             return _approval(data)
+        case "snapshot.made" | "snapshot.restored" | "snapshot.removed":
+            return f"{data.get('name') or data.get('sandbox_name') or 'unnamed'}, {_short(data.get('snapshot'))}"
+        case "sandbox.created" | "sandbox.saved" | "sandbox.removed" | "sandbox.exported":
+            place = data.get("target") or data.get("source")
+            return f"{data.get('name')}, {_short(data.get('snapshot'))}" + (f", {place}" if place else "")
+        case "sandbox.policy":
+            return f"{data.get('name')}, {_short(data.get('old_digest'))} -> {_short(data.get('policy_digest'))}"
         case "log.checkpoint":
             return f"signed by {_short(data.get('key'))}"
         case _:
@@ -174,6 +181,7 @@ def _everything(data: Mapping[str, Any]) -> str:
 def _approval(data: Mapping[str, Any]) -> str:
     parts = [str(data.get("tool")), str(data.get("request"))[:_ID_CHARACTERS], _short(data.get("digest"))]
     parts += [f"by {data['by']}"] if "by" in data else []
+    parts += [f"{data['verdict']} by reviewer {data.get('reviewer')}"] if "verdict" in data else []
     parts += [f"became {_short(data['approved_digest'])}"] if "approved_digest" in data else []
     return ", ".join([*parts, *([str(data["reason"])] if "reason" in data else [])])
 

@@ -11,7 +11,15 @@ from fumehood.characters import one_line
 from fumehood.cli.output import GREEN, RED, YELLOW, say
 from fumehood.cli.project.difference import Differences, Shown
 from fumehood.cli.project.folder import ProjectFolder
-from fumehood.cli.project.write_back import ConflictError, FileChange, check, is_compiled_python, reason_against, write
+from fumehood.cli.project.write_back import (
+    ConflictError,
+    ExecutedFolders,
+    ProjectChange,
+    check,
+    is_compiled_python,
+    reason_against,
+    write,
+)
 from fumehood.errors import UsageError
 from fumehood.host.folder_tree import FolderTree
 from fumehood.policy import Policy, format_size
@@ -74,28 +82,30 @@ class ProjectCopy:
         if not self._sync_back:
             return
         changes = await self._copy.changes()
-        taken = await self._choose(box, changes)
-        if not taken:
-            self._tell("the program changed no file that may be written back")
-            return
         with self._opened() as tree:
-            if await self._is_agreed(tree, result, taken):
+            taken = await self._choose(box, changes, ExecutedFolders(tree))
+            if not taken:
+                self._tell("the program changed no file that may be written back")
+            elif await self._is_agreed(tree, result, taken):
                 await self._write(tree, taken)
 
-    async def _choose(self, box: AsyncSandbox, changes: TreeChanges) -> list[FileChange]:
+    async def _choose(self, box: AsyncSandbox, changes: TreeChanges, executed: ExecutedFolders) -> list[ProjectChange]:
         """What may be written back, with its content. What may not is listed."""
         refused = {skipped.path: skipped.reason for skipped in changes.odd}
         for path in (*changes.written, *changes.deleted):
-            reason = reason_against(path, is_asked=not self._yes)
+            reason = reason_against(path, is_asked=not self._yes) or executed.reason_against(path)
             if reason or not self._outputs.match(path):
                 refused[path] = reason or _NOT_NAMED
         written = {path: size for path, size in sorted(changes.written.items()) if path not in refused}
         self._check_amount(written, [path for path in changes.deleted if path not in refused])
+        # No more than was counted: threads of a session go on, and may let a file grow meanwhile.
         taken = [
-            FileChange(path, self._copy.digests.get(path), await box.files.read(path, max_bytes=_MOST_BYTES_BACK))
-            for path in written
+            ProjectChange(path, self._copy.digests.get(path), await box.files.read(path, max_bytes=max(size, 1)))
+            for path, size in written.items()
         ]
-        taken += [FileChange(path, self._copy.digests[path], None) for path in changes.deleted if path not in refused]
+        taken += [
+            ProjectChange(path, self._copy.digests[path], None) for path in changes.deleted if path not in refused
+        ]
         told = {path: reason for path, reason in sorted(refused.items()) if not is_compiled_python(path)}
         self._tell_some([f"not written back: {one_line(path)}: {reason}" for path, reason in told.items()])
         return [change for change in taken if not change.is_nothing()]
@@ -111,7 +121,7 @@ class ProjectCopy:
         if sum(written.values()) > most:
             raise UsageError(f"--sync-back: what the program changed has more than {format_size(most)}; use --out")
 
-    async def _is_agreed(self, tree: FolderTree, result: RunResult, taken: list[FileChange]) -> bool:
+    async def _is_agreed(self, tree: FolderTree, result: RunResult, taken: list[ProjectChange]) -> bool:
         if not self._quiet or not self._yes:
             self._show(tree, taken)
         if self._yes:
@@ -129,7 +139,7 @@ class ProjectCopy:
             say("nothing was written back")
         return bool(agreed)
 
-    def _show(self, tree: FolderTree, taken: list[FileChange]) -> None:
+    def _show(self, tree: FolderTree, taken: list[ProjectChange]) -> None:
         """On standard error, which is the terminal where the question is asked."""
         differences = Differences()
         for change in taken:
@@ -137,7 +147,7 @@ class ProjectCopy:
                 with suppress(OSError):
                     os.write(2, f"{_paint(text, colour)}\n".encode("utf-8", "backslashreplace"))
 
-    async def _write(self, tree: FolderTree, taken: list[FileChange]) -> None:
+    async def _write(self, tree: FolderTree, taken: list[ProjectChange]) -> None:
         conflicts: list[str] = []
         for change in taken:
             try:
@@ -167,7 +177,7 @@ def _paint(text: str, colour: str) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if is_coloured else text
 
 
-def _picture(tree: FolderTree, change: FileChange, differences: Differences) -> list[Shown]:
+def _picture(tree: FolderTree, change: ProjectChange, differences: Differences) -> list[Shown]:
     name = one_line(change.path)
     try:
         before = check(tree, change)

@@ -18,6 +18,8 @@ _CONTEXT_LINES = 3
 # What is compared line by line, of one file and of all together: beyond, only sizes are shown.
 _MOST_LINES = 1000
 _MOST_LINES_OF_ALL = 10_000
+_MOST_CHARACTERS = 256 * 1024
+_MOST_CHARACTERS_OF_ALL = 2 * 1024 * 1024
 _MOST_TEXT_BYTES = 4 * 1024 * 1024
 
 Shown = tuple[str, str]
@@ -28,7 +30,7 @@ class Differences:
     """Shows one file after another, as long as its budget lasts."""
 
     def __init__(self) -> None:
-        self._left = _MOST_LINES_OF_ALL
+        self._left, self._left_characters = _MOST_LINES_OF_ALL, _MOST_CHARACTERS_OF_ALL
 
     def lines(self, before: bytes | None, after: bytes) -> Iterator[Shown]:
         old, new = _text_of(before or b""), _text_of(after)
@@ -45,8 +47,13 @@ class Differences:
         if size > min(_MOST_LINES, self._left):
             yield _sizes(before, after, "too many lines to show")
             return
-        self._left -= size
-        yield from _hunks(old[start : ends[0]], new[start : ends[1]], start)
+        shown = old[start : ends[0]], new[start : ends[1]]
+        characters = sum(len(line) for lines in shown for line in lines)
+        if characters > min(_MOST_CHARACTERS, self._left_characters):
+            yield _sizes(before, after, "lines that are too long to show")
+            return
+        self._left, self._left_characters = self._left - size, self._left_characters - characters
+        yield from _hunks(*shown, start)
 
 
 def _hunks(old: list[str], new: list[str], start: int) -> Iterator[Shown]:

@@ -27,6 +27,7 @@ node_modules/
 __pycache__/
 *.pyc
 .env
+.env.*
 """
 _ANY_DEPTH = "**"
 

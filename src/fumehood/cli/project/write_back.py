@@ -18,12 +18,16 @@ from fumehood.host.folder_tree import FolderTree, Names, names_in
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Folders whose content tools execute without being asked, and files that Python executes instead of their sources.
 _NEVER = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules"})
+# What makes such a folder of one with any name: to git a folder with HEAD is a repository, whose `config` can name
+# programs; to Python one with pyvenv.cfg is an environment.
+_MARKS = ("HEAD", "pyvenv.cfg")
+_EXECUTED = "tools execute what lies there, so it is never written back"
 _CHANGED = "it has changed on the host since it was copied"
 _THERE = "it exists on the host, and was not copied into the sandbox"
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class ProjectChange:
     path: str
     before: str | None
     """The digest of the file that went into the sandbox; None if there was none."""
@@ -42,11 +46,32 @@ class ConflictError(Exception):
 def reason_against(path: str, *, is_asked: bool) -> str | None:
     """Why a path is not written back, whatever the policy says; `is_asked` if a person sees it first."""
     names = path.lower().split("/")
-    if not _NEVER.isdisjoint(names) or is_compiled_python(path):
-        return "tools execute what lies there, so it is never written back"
-    if not is_asked and any(name.startswith(".") for name in names):
+    is_mark = names[-1] in map(str.lower, _MARKS) or names[-1].endswith(".pth")
+    if is_mark or not _NEVER.isdisjoint(names) or is_compiled_python(path):
+        return _EXECUTED
+    if is_asked:
+        return None
+    if any(name.startswith(".") for name in names):
         return "tools read hidden files unasked, so --yes does not write them; without --yes you are asked"
+    if names[-1].endswith(".so"):
+        return "Python imports it in place of a source, so --yes does not write it; without --yes you are asked"
     return None
+
+
+class ExecutedFolders:
+    """Folders of the host that are repositories or environments, whatever they are called."""
+
+    def __init__(self, tree: FolderTree) -> None:
+        self._tree, self._known = tree, dict[Names, bool]()
+
+    def reason_against(self, path: str) -> str | None:
+        names = names_in(path)
+        return _EXECUTED if any(self._is_marked(names[:count]) for count in range(len(names))) else None
+
+    def _is_marked(self, folder: Names) -> bool:
+        if folder not in self._known:
+            self._known[folder] = any(self._tree.look_at((*folder, mark)) for mark in _MARKS)
+        return self._known[folder]
 
 
 def is_compiled_python(path: str) -> bool:
@@ -54,14 +79,26 @@ def is_compiled_python(path: str) -> bool:
     return "__pycache__" in path.lower().split("/") or path.lower().endswith(".pyc")
 
 
-def current(tree: FolderTree, path: str) -> bytes | None:
-    """What the host has there now; None if nothing. ConflictError for anything but a file."""
-    place = names_in(path)
+def check(tree: FolderTree, change: ProjectChange) -> bytes | None:
+    """The content that would be replaced. ConflictError if it is not what went into the sandbox.
+
+    What did not go in is not read: the program chose the name, and the file may be larger than our memory.
+    """
+    place = names_in(change.path)
     details = tree.look_at(place)
-    if details is None:
-        return None
-    if not stat.S_ISREG(details.st_mode):
+    if details is not None and not stat.S_ISREG(details.st_mode):
         raise ConflictError("on the host it is not a file")
+    if change.before is None:
+        if details is not None:
+            raise ConflictError(_THERE)
+        return None
+    content = None if details is None else _content(tree, place)
+    if content is None or hashlib.sha256(content).hexdigest() != change.before:
+        raise ConflictError(_CHANGED)
+    return content
+
+
+def _content(tree: FolderTree, place: Names) -> bytes:
     try:
         with open(tree.open_file(place), "rb") as stream:
             return stream.read()
@@ -69,16 +106,7 @@ def current(tree: FolderTree, path: str) -> bytes | None:
         raise ConflictError(f"on the host it cannot be read: {error.strerror or error}") from error
 
 
-def check(tree: FolderTree, change: FileChange) -> bytes | None:
-    """The content that would be replaced. ConflictError if it is not what went into the sandbox."""
-    content = current(tree, change.path)
-    digest = None if content is None else hashlib.sha256(content).hexdigest()
-    if digest != change.before:
-        raise ConflictError(_THERE if change.before is None else _CHANGED)
-    return content
-
-
-def write(tree: FolderTree, change: FileChange) -> None:
+def write(tree: FolderTree, change: ProjectChange) -> None:
     """Carries out one change. ConflictError if the host's file is no longer what it was."""
     place = names_in(change.path)
     try:
@@ -93,7 +121,7 @@ def write(tree: FolderTree, change: FileChange) -> None:
         os.close(folder)
 
 
-def _write_in(tree: FolderTree, folder: int, place: Names, change: FileChange) -> None:
+def _write_in(tree: FolderTree, folder: int, place: Names, change: ProjectChange) -> None:
     name, draft = place[-1], hidden_name()
     if change.content is None:
         check(tree, change)

@@ -19,14 +19,14 @@ from typing import Any, NoReturn
 from ..contract import wire
 from ..contract.cell_spec import CellSpec
 from ..contract.limits import NO_CORE_DUMP, PRESTART_SECONDS, UID_RANGE
-from ..contract.preload import ASK_THE_MACHINE, USUAL_MODULES
+from ..contract.preload import ASK_NOTHING, ASK_THE_MACHINE, USUAL_MODULES
 from ..isolation import kernel, rootfs
 from ..isolation.steps import StepError, step
 from ..isolation.users import map_own_user, user_namespace
 from ..program import start
 from ..program.fork_hooks import ForkHooks
 from .machine_code import WAITER, executable
-from .service import Cell
+from .service import Cell, cell_filter
 
 # No cgroup namespace: from inside of one, the cell could not move runs into the groups beside its own.
 _NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
@@ -44,12 +44,12 @@ def main(control_descriptor: int, host: int, hooks: ForkHooks) -> NoReturn:
         if spec is None:
             os._exit(0)
         _forget_the_host(spec)
-        _isolate(spec)
+        holder = _isolate(spec)
         with step("making the cell's process namespace"):
             kernel.unshare(kernel.CLONE_NEWPID)
         cell = os.fork()
         if cell:
-            _wait_for(cell, control)
+            _wait_for(cell, control, holder)
         kernel.die_with_parent()
         Cell(control, spec, hooks).serve()
     except StepError as error:
@@ -66,6 +66,10 @@ def _import_ahead() -> None:
     for name in USUAL_MODULES:
         if name not in ASK_THE_MACHINE:
             start.import_module(name)
+    for name in ASK_NOTHING:
+        with suppress(start.PreloadError):
+            start.import_module(name)
+    cell_filter(executes_files_only=False)
     gc.collect()
     gc.freeze()
 
@@ -109,7 +113,9 @@ def _forget_the_host(spec: CellSpec) -> None:
     wire.close_all(spec["entrances"])
 
 
-def _isolate(spec: CellSpec) -> None:
+def _isolate(spec: CellSpec) -> int | None:
+    """Returns a child that has been killed and is to be waited for, if there is one."""
+    holder = None
     if spec["rootless"]:
         with step("making a user namespace"):
             kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
@@ -118,16 +124,17 @@ def _isolate(spec: CellSpec) -> None:
         with step("making the cell's namespaces"):
             kernel.unshare(_NAMESPACES)
     else:
-        _isolate_as_root(spec)
+        holder = _isolate_as_root(spec)
     with step("naming the sandbox"):
         socket.sethostname(_HOSTNAME)
+    return holder
 
 
-def _isolate_as_root(spec: CellSpec) -> None:
+def _isolate_as_root(spec: CellSpec) -> int:
     """Root may show files that the sandbox's user could not reach, so it builds the root first and then steps down."""
     with step("making a user namespace"):
         id_map = f"0 {spec['uid_base']} {UID_RANGE}"
-        namespace = user_namespace(id_map, id_map)
+        namespace, holder = user_namespace(id_map, id_map)
         kernel.unshare(kernel.CLONE_NEWNS)
     rootfs.enter_root(spec)
     with step("stepping down from root"):
@@ -138,11 +145,14 @@ def _isolate_as_root(spec: CellSpec) -> None:
         os.setresuid(0, 0, 0)
     with step("making the cell's namespaces"):
         kernel.unshare(_NAMESPACES | kernel.CLONE_NEWNS)
+    return holder
 
 
-def _wait_for(cell: int, control: socket.socket) -> NoReturn:
+def _wait_for(cell: int, control: socket.socket, holder: int | None) -> NoReturn:
     """The process that the host started: it stays only to be waited for."""
     control.close()
+    if holder is not None:
+        os.waitpid(holder, 0)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     with suppress(OSError):  # a system that executes nothing from memory: then an interpreter waits
         program = os.memfd_create("waiter", os.MFD_CLOEXEC)

@@ -10,12 +10,14 @@ import os
 import select
 import socket
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import cache
 from typing import NoReturn
 
 from ..contract import wire
 from ..contract.cell_spec import CellSpec
 from ..contract.paths import RUN_FOLDER, TMP, WORKSPACE
+from ..contract.preload import USUAL_MODULES
 from ..isolation import kernel, rootfs
 from ..isolation.gate import SyscallGate
 from ..isolation.run import Isolation, inner_uid
@@ -25,6 +27,7 @@ from ..isolation.syscall_filter import install_filter
 from ..program import start
 from ..program.fork_hooks import ForkHooks
 from ..program.preload import preload, take_out_of_sight
+from .loopbacks import Loopbacks
 from .machine_code import REAPER, executable
 from .supervision import Forker, Run
 
@@ -49,6 +52,7 @@ class Cell:
         self._waiting: list[tuple[wire.Message, list[int]]] = []
         self._workspaces: set[int] = set()
         self._tmps: set[int] = set()
+        self._loopbacks = Loopbacks(spec["shares_loopback"])
         self._last: wire.Message | None = None
         """The request that was carried out last: the next one is likely to be for the same workspace."""
         self._used_at = time.monotonic()
@@ -56,7 +60,7 @@ class Cell:
 
     def serve(self) -> NoReturn:
         self._open()
-        self._refill()
+        self._refill(least=1)
         failure = self._standbys[0].wait_ready()
         if failure:
             # A cell whose runs cannot start is not ready; better to report that now than at the first run.
@@ -75,7 +79,8 @@ class Cell:
             rootfs.write_executable(_REAPER, executable(os.uname().machine, REAPER))
         interpreter = start.GuestInterpreter(self._spec["environment"], self._spec["module_path"], self._fork_hooks)
         self._ours = take_out_of_sight()
-        with rootfs.scratch():
+        # The usual modules write nothing when they are imported, and most of them have been.
+        with rootfs.scratch() if set(self._spec["preload"]) - set(USUAL_MODULES) else nullcontext():
             preload(interpreter, self._spec["preload"])
         with step("preparing the isolation of runs"):
             gate = SyscallGate()
@@ -93,7 +98,7 @@ class Cell:
         """Once, for the cell and all its runs: to compile one for every run costs time, and memory of the host."""
         executes_files_only = self._spec["executables"] is not None
         with step("installing the system call filter"):
-            program = build_filter(os.uname().machine, executes_files_only=executes_files_only, is_gated=True)
+            program = cell_filter(executes_files_only=executes_files_only)
             install_filter(program, gate)
 
     def _turn(self) -> None:
@@ -108,7 +113,7 @@ class Cell:
         self._end_overdue()
         self._dispatch()
         # A run that was just handed over, or a host with a new answer, should have the processors; the rest can wait.
-        if not events or not any(run.is_ready for run in self._standbys):
+        if not events or self._waiting or not any(run.is_ready for run in self._standbys):
             self._clean_up()
             self._refill()
         if not events:
@@ -142,11 +147,16 @@ class Cell:
         elif message["do"] == "ports":
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 run.change_ports(message["ports"])
+        elif message["do"] == "reach":
+            self._loopbacks.reach(message, descriptors[0], self._forker.network)
         elif message["do"] == "close" and message["workspace"] in self._workspaces:
             for run in [run for run in self._runs if run.workspace == message["workspace"]]:
                 self._finish(run, "kill")
             for run in [run for run in self._standbys if run.workspace == message["workspace"]]:
                 self._detach(run)
+            for run in [run for run in self._standbys if run.loopback_of == message["workspace"]]:
+                self._discard(run)
+            self._loopbacks.close(message["workspace"])
             self._workspaces.discard(message["workspace"])
             rootfs.unmount_shared(rootfs.workspace_place(message["workspace"]))
             if message["workspace"] in self._tmps:
@@ -205,7 +215,7 @@ class Cell:
             message, descriptors = self._waiting.pop(0)
             try:
                 with step("handing over the request"):
-                    run.attach_workspace(message["workspace"], self._open_folders(message))
+                    self._attach(run, message)
                     reply = run.start_program(message, descriptors)
             except StepError as error:
                 _refuse(descriptors, error)
@@ -216,9 +226,13 @@ class Cell:
             self._watch(run.pidfd, run)
             self._watch(reply.fileno(), run)
 
+    def _attach(self, run: Run, message: wire.Message) -> None:
+        run.attach_workspace(message["workspace"], self._open_folders(message))
+        self._loopbacks.adopt(run, message["workspace"])
+
     def _choose(self, workspace: int) -> Run | None:
         """A standby that is in this workspace already, else one that is in none, else any."""
-        ready = [run for run in self._standbys if run.is_ready]
+        ready = [run for run in self._standbys if run.is_ready and self._loopbacks.fits(run, workspace)]
         return min(ready, key=lambda run: (run.workspace != workspace, run.workspace is not None), default=None)
 
     def _attach_ahead(self) -> None:
@@ -233,7 +247,7 @@ class Cell:
             return
         try:
             with step("moving into a workspace"):
-                run.attach_workspace(message["workspace"], self._open_folders(message))
+                self._attach(run, message)
         except StepError:
             # The request itself will fail in the same way and report it.
             self._last = None
@@ -249,6 +263,8 @@ class Cell:
 
     def _discard(self, run: Run) -> None:
         self._standbys.remove(run)
+        if not run.is_ready:
+            self._forget(run.channel.fileno())
         run.abandon()
 
     def _open_folders(self, message: wire.Message) -> dict[str, str]:
@@ -266,13 +282,13 @@ class Cell:
             self._tmps.add(identifier)
         return {**folders, TMP: rootfs.tmp_place(identifier)}
 
-    def _refill(self) -> None:
+    def _refill(self, least: int = 0) -> None:
         starting = sum(not run.is_ready for run in self._standbys)
-        wanted = self._spec["standbys"] + len(self._waiting)
+        wanted = max(least, self._spec["standbys"] + len(self._waiting))
         while len(self._standbys) < wanted and starting < _MAX_STARTING:
             try:
                 with step("starting a run's processes"):
-                    run = Run(self._forker, is_awaited=len(self._standbys) < len(self._waiting))
+                    run = self._start_standby()
             except StepError as error:
                 if not self._by_descriptor:
                     raise
@@ -282,6 +298,15 @@ class Cell:
             self._watch(run.channel.fileno(), run)
             starting += 1
 
+    def _start_standby(self) -> Run:
+        waiting = [message["workspace"] for message, _ in self._waiting]
+        last = None if self._last is None else self._last["workspace"]
+        workspace = self._loopbacks.next_workspace(self._standbys, waiting, last)
+        is_awaited = len(self._standbys) < len(self._waiting)
+        run = Run(self._forker, is_awaited=is_awaited, loopback=self._loopbacks.find(workspace))
+        run.loopback_of = workspace
+        return run
+
     def _watch(self, descriptor: int, run: Run) -> None:
         self._by_descriptor[descriptor] = run
         self._poll.register(descriptor, select.POLLIN)
@@ -289,6 +314,12 @@ class Cell:
     def _forget(self, descriptor: int) -> None:
         del self._by_descriptor[descriptor]
         self._poll.unregister(descriptor)
+
+
+@cache
+def cell_filter(*, executes_files_only: bool) -> bytes:
+    """The filter before the cell's secret is in it: made ahead, because the usual one depends on no policy."""
+    return build_filter(os.uname().machine, executes_files_only=executes_files_only, is_gated=True)
 
 
 def _refuse(descriptors: list[int], failure: StepError) -> None:

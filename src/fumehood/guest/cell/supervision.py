@@ -56,6 +56,10 @@ class Forker:
         }
 
     @property
+    def shares_loopback(self) -> bool:
+        return self.spec["shares_loopback"]
+
+    @property
     def network(self) -> int:
         """The cell's own network namespace."""
         return self._namespaces[kernel.CLONE_NEWNET]
@@ -74,9 +78,12 @@ class Forker:
 class Run:
     """One run: on standby until `start_program`, then watched until it is over."""
 
-    def __init__(self, forker: Forker, *, is_awaited: bool = False) -> None:
-        """With `is_awaited`, a request is here already."""
+    def __init__(self, forker: Forker, *, is_awaited: bool = False, loopback: int | None = None) -> None:
+        """With `is_awaited`, a request is here already. `loopback` is a network namespace for it to be in."""
         self._forker, self._is_awaited = forker, is_awaited
+        self._loopback = loopback
+        self.loopback_of: int | None = None
+        """The workspace whose runs it shares its loopback with."""
         self._cgroups = RunCgroups(forker.spec["hierarchies"], forker.next_name())
         self.is_ready = False
         self.clock = RunClock(self._send_signal, self._send_usage)
@@ -102,13 +109,30 @@ class Run:
         kernel.unshare(kernel.CLONE_NEWPID)
         try:
             self._reaper = os.posix_spawn(self._forker.reaper, ["init"], {}, file_actions=_NOTHING_OPEN)
+            self._enter_loopback()
             self._process = self._fork()
             if self._process == 0:
                 standby.main(self._forker.isolation, self._forker.interpreter, rehearses=not self._is_awaited)
         finally:
             self._forker.return_to(kernel.CLONE_NEWPID)
+            if self._forker.shares_loopback:
+                self._forker.return_to(kernel.CLONE_NEWNET)
             wire.close_all(entrances)
         self.pidfd = os.pidfd_open(self._process)
+
+    def _enter_loopback(self) -> None:
+        """Where the sandbox of this run has its loopback, or will have it; the child is born there."""
+        if not self._forker.shares_loopback:
+            return
+        # SAFETY: a network namespace without any device but its loopback; `_spawn` returns to the cell's own.
+        if self._loopback is None:
+            kernel.unshare(kernel.CLONE_NEWNET)
+        else:
+            kernel.setns(self._loopback, kernel.CLONE_NEWNET)
+
+    def open_loopback(self) -> int:
+        """A descriptor of its network namespace, by which others enter it."""
+        return os.open(f"/proc/{self._process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
     def _fork(self) -> int:
         try:
@@ -133,7 +157,9 @@ class Run:
         return StepError(refusal["failed"], refusal["detail"])
 
     def _open_usual_listeners(self) -> StepError | None:
-        """Ahead of time, so that no caller waits for it."""
+        """Ahead of time, so that no caller waits for it; not where another run may have them open."""
+        if self._forker.shares_loopback:
+            return None
         try:
             self._open_listeners(self._forker.spec["ports"])
         except StepError as error:
@@ -145,7 +171,9 @@ class Run:
             return
         if self._listeners is None:
             # Each has a filter that the kernel compiles for it, and frees on a queue that the whole host shares.
-            self._listeners = Listeners(self._process, is_watched=self._forker.packet_monitors < MOST_PACKET_MONITORS)
+            is_watched = self._forker.packet_monitors < MOST_PACKET_MONITORS
+            is_shared = self._forker.shares_loopback
+            self._listeners = Listeners(self._process, is_watched=is_watched, is_shared=is_shared)
             self._forker.packet_monitors += self._listeners.is_watched
         self._listeners.open(ports, self._forker.network)
 

@@ -50,9 +50,11 @@ class CellSpec(TypedDict):
     binds: list[BindSpec]
     folders: list[str]
     files: dict[str, str]
+    programs: dict[str, str]
+    """Scripts, like `files`, that can be executed."""
     symlinks: dict[str, str]
-    hidden: list[str]
-    """Folders inside a bind that are covered with an empty one."""
+    covered: dict[str, str]
+    """Folders inside a bind -> the folder of the new root that is shown in their place."""
     writable: dict[str, bool]
     """Targets of writable binds, and whether programs may make sockets in them."""
     executables: list[str] | None
@@ -67,6 +69,8 @@ class CellSpec(TypedDict):
     environment: dict[str, str]
     ports: list[int]
     """Where runs usually have a listener to the gateway; none without network rules."""
+    shares_loopback: bool
+    """Whether runs in one workspace share a network namespace."""
     standbys: int
     idle_seconds: float
     """A cell without a request for so long ends by itself."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import socket
 import struct
 from typing import Any
@@ -137,6 +138,12 @@ class FrameSocket:
             if not data:
                 return None
             self._decoder.feed(data)
+
+    def wait_readable(self, seconds: float) -> bool:
+        """Whether there is something to receive, or the host has hung up, within this time."""
+        poll = select.poll()
+        poll.register(self._stream, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def close(self) -> None:
         self._stream.close()

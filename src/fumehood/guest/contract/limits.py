@@ -25,3 +25,9 @@ MAX_DATAGRAM_BYTES = 4096
 # Of a packet that no listener took.
 SHOWN_BYTES = 64
 MAX_LISTING_BYTES = 32 * 1024 * 1024
+# What a watch of files follows: so many names, and so many changes in one message, with paths of so many bytes at most.
+MOST_WATCHED = 20_000
+MOST_CHANGES = 200
+MAX_CHANGES_BYTES = 32 * 1024 * 1024
+# How long the file service waits for a change before it answers that there is none.
+WATCH_SECONDS = 5.0

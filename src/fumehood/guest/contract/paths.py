@@ -14,8 +14,15 @@ PRODUCT_FOLDER = f"{RUN_FOLDER}/build"
 TMP = "/tmp"
 # Of the same kind as TMP: a link to it where the root is ours, a folder in containers.
 VAR_TMP = "/var/tmp"
+# HOME's own packages: where pip, uv and every Python look for what a program has installed itself.
+USER_BASE = f"{WORKSPACE}/.local"
 # A folder of a container that only the guest can enter.
 GUEST_FOLDER = "/.guest"
+
+
+def user_site(version: tuple[int, int]) -> str:
+    """The folder of these packages for a release of Python."""
+    return f"{USER_BASE}/lib/python{version[0]}.{version[1]}/site-packages"
 
 
 def hidden_name() -> str:

@@ -9,3 +9,5 @@ USUAL_MODULES = (
 )  # fmt: skip
 ASK_THE_MACHINE = ("uuid",)
 """Those that remember something of the machine when they are imported, such as its name: imported inside only."""
+ASK_NOTHING = ("platform", "_uuid")
+"""What those import and what takes most of their time; it asks nothing before it is used, and need not be there."""

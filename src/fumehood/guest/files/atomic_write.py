@@ -49,6 +49,11 @@ class Draft:
         """Exactly this one, whatever the umask is."""
         os.fchmod(self._file, mode)
 
+    def restore(self, mode: int, modified_ns: int) -> None:
+        """As they were when it was saved."""
+        os.fchmod(self._file, mode)
+        os.utime(self._file, ns=(modified_ns, modified_ns))
+
     def version(self) -> list[int]:
         details = os.fstat(self._file)
         return [details.st_ino, details.st_ctime_ns]

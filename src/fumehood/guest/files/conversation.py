@@ -31,6 +31,11 @@ class Host:
         except OSError as error:
             raise HungUpError from error
 
+    def pause(self, seconds: float) -> None:
+        """Waits; raises HungUpError at once if the host hangs up. The host sends nothing before it has an answer."""
+        if self._conversation.wait_readable(seconds):
+            raise HungUpError
+
     def receive(self) -> tuple[frames.Header, bytes]:
         try:
             message = self._conversation.receive()

@@ -11,25 +11,30 @@ full disk at once and not when it has sent everything.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from typing import Any
 
 from ..contract import frames
+from ..contract.limits import WATCH_SECONDS
 from ..contract.paths import hidden_name
 from ..isolation.descriptors import keep_one
 from . import entries
 from .atomic_write import Draft
+from .changes import FolderWatch
 from .conversation import FileRefusedError, Host, HungUpError, Incoming
 from .removal import remove_tree
 from .resolution import ChangedError, Follow, OutsideError, RootFolder, Spot, find
 
 _CHUNK_BYTES = 1024 * 1024
 _TMP = "/tmp"
+_LOOK_SECONDS, _PAUSES_PER_LOOK = 0.1, 10.0
 
 
 def become_service(link: int) -> None:
@@ -59,7 +64,11 @@ class _Service:
             "link": self._link,
             "read": self._read,
             "digest": self._digest,
+            "mode": self._mode,
+            "watch": self._watch,
+            "changes": self._changes,
         }
+        self._watched: FolderWatch | None = None
 
     def answer_next(self) -> None:
         header, body = self._host.receive()
@@ -95,7 +104,7 @@ class _Service:
     def _list(self, header: frames.Header) -> frames.Header:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._find(header, Follow.ALL) as spot, _opened(spot, flags) as folder:
-            for batch in entries.batches(folder, header["limit"]):
+            for batch in entries.batches(folder, header["limit"], header.get("most_digested")):
                 self._host.send({"entries": True}, batch)
         return {}
 
@@ -137,6 +146,14 @@ class _Service:
                 raise
         return {}
 
+    def _mode(self, header: frames.Header) -> frames.Header:
+        """Of a folder, as it was saved; what was to be put into it is there."""
+        with self._find(header, Follow.NONE) as spot:
+            times = (header["modified_ns"], header["modified_ns"])
+            os.utime(spot.name, ns=times, dir_fd=spot.folder, follow_symlinks=False)
+            os.chmod(spot.name, header["mode"] & 0o777, dir_fd=spot.folder)
+        return {}
+
     def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
         mode = 0o755 if header["executable"] else 0o644
         digest, size = sha256(), 0
@@ -152,6 +169,8 @@ class _Service:
                     digest.update(chunk)
                     size += len(chunk)
                 incoming.check(digest.hexdigest())
+                if "mode" in header:
+                    draft.restore(header["mode"] & 0o777, header["modified_ns"])
                 draft.publish(spot.name)
                 version = draft.version()
         return {"size": size, "sha256": digest.hexdigest(), "version": version}
@@ -162,9 +181,34 @@ class _Service:
     def _digest(self, header: frames.Header) -> frames.Header:
         return self._go_through(header, lambda chunk: None)
 
+    def _watch(self, header: frames.Header) -> frames.Header:
+        """Begins to watch a folder; one for each conversation, until it ends."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._find(header, Follow.ALL) as spot:
+            self._watched = FolderWatch(os.open(spot.name, flags, dir_fd=spot.folder), recursive=header["recursive"])
+        return {}
+
+    def _changes(self, header: frames.Header) -> frames.Header:
+        """The next changes, as soon as there are any; none after a while."""
+        if self._watched is None:
+            raise FileRefusedError("not watched")
+        until = time.monotonic() + min(header["wait"], WATCH_SECONDS)
+        while True:
+            begun = time.monotonic()
+            changes, now = self._watched.next_changes(), time.monotonic()
+            if changes or now >= until:
+                self._host.send({"changes": True}, json.dumps(changes).encode())
+                return {}
+            # A large folder must not cost the sandbox all of its time.
+            self._host.pause(max(_LOOK_SECONDS, _PAUSES_PER_LOOK * (now - begun)))
+
     def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
         """Reads as much as the file has at the start: one that grows faster must not be read for ever."""
-        with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
+        saves: bool = header.get("saves", False)
+        with (
+            self._find(header, Follow.ALL) as spot,
+            (_opened_for_saving if saves else _opened_for_reading)(spot) as file,
+        ):
             left = os.fstat(file).st_size
             if left > header["limit"]:
                 raise FileRefusedError("too large", size=left)
@@ -196,6 +240,12 @@ def _opened_for_reading(spot: Spot) -> Iterator[int]:
     with _opened(spot, flags) as descriptor:
         _check_regular(os.fstat(descriptor))
         yield descriptor
+
+
+def _opened_for_saving(spot: Spot) -> AbstractContextManager[int]:
+    details = os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
+    _check_regular(details)
+    return entries.opened_for_saving(spot.folder, spot.name, stat.S_IMODE(details.st_mode))
 
 
 def _check_regular(details: os.stat_result) -> None:

@@ -6,11 +6,12 @@ of the run ever holds one, and nothing inside carries the data: the host accepts
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 from ..contract import wire
 from ..contract.limits import LOOPBACK
@@ -32,8 +33,9 @@ _ERROR_NUMBER = struct.Struct("=16xi")
 class Listeners:
     """The listeners in the network namespace of one run, which one of its processes identifies."""
 
-    def __init__(self, process: int, *, is_watched: bool) -> None:
-        self.is_watched = is_watched
+    def __init__(self, process: int, *, is_watched: bool, is_shared: bool = False) -> None:
+        """In a namespace that is shared, an earlier run may have opened some, and the gateway have them."""
+        self.is_watched, self._is_shared = is_watched, is_shared
         self._namespace = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._waiting: list[socket.socket] = []
         self._ports: set[int] = set()
@@ -48,16 +50,29 @@ class Listeners:
             kernel.setns(self._namespace, kernel.CLONE_NEWNET)
             try:
                 if not self._ports:
-                    _lead_everything_here()
-                    self._waiting.append(question_socket())
-                    if self.is_watched:
-                        with suppress(OSError):  # a kernel without such sockets refuses the same, and logs less
-                            self._waiting.append(open_packet_monitor())
+                    with self._or_another_has_it():
+                        self._open_first()
                 for port in missing:
-                    self._waiting.append(listener(port))
+                    with self._or_another_has_it():
+                        self._waiting.append(listener(port))
                     self._ports.add(port)
             finally:
                 kernel.setns(own_namespace, kernel.CLONE_NEWNET)
+
+    def _open_first(self) -> None:
+        _lead_everything_here(is_repeatable=self._is_shared)
+        self._waiting.append(question_socket())
+        if self.is_watched:
+            with suppress(OSError):  # a kernel without such sockets refuses the same, and logs less
+                self._waiting.append(open_packet_monitor())
+
+    @contextmanager
+    def _or_another_has_it(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._is_shared or error.errno != errno.EADDRINUSE:
+                raise
 
     def pass_on(self, ports: Iterable[int], line: socket.socket) -> None:
         """Those for these ports, to the host; an unused one is closed, and connections to it are refused."""
@@ -105,7 +120,18 @@ def _port(listener: socket.socket) -> int | None:
     return listener.getsockname()[1] if listener.family == socket.AF_INET else None
 
 
-def _lead_everything_here() -> None:
+def connector(network: int, own_namespace: int, family: socket.AddressFamily) -> socket.socket:
+    """A socket that belongs to this network namespace, for the host to connect with: it reaches nothing else."""
+    with step("making a socket in the sandbox's network"):
+        # SAFETY: a network namespace that this cell has made, for as long as it takes to make a socket.
+        kernel.setns(network, kernel.CLONE_NEWNET)
+        try:
+            return socket.socket(family, socket.SOCK_STREAM)
+        finally:
+            kernel.setns(own_namespace, kernel.CLONE_NEWNET)
+
+
+def _lead_everything_here(*, is_repeatable: bool) -> None:
     """Every IPv4 address is this namespace's own: each connection arrives at a listener or is refused at once.
 
     There is no device but the loopback, so nothing that was unreachable before can be reached by it.
@@ -116,5 +142,5 @@ def _lead_everything_here() -> None:
     with socket.socket(fileno=kernel.route_socket(socket.SOCK_RAW | socket.SOCK_CLOEXEC)) as line:
         line.sendto(header + body, (0, 0))
         (number,) = _ERROR_NUMBER.unpack_from(line.recv(4096))
-    if number:
+    if number and not (is_repeatable and number == -errno.EEXIST):
         raise OSError(-number, os.strerror(-number))

@@ -22,6 +22,7 @@ from .users import user_namespace
 # The tmpfs is put over one of these for the moment before it becomes the root; sources are held open by then.
 _STAGING_FOLDERS = ("/tmp", "/mnt", "/srv", "/var")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_EXECUTABLE = 0o555
 HARMLESS = kernel.MS_NOSUID | kernel.MS_NODEV
 
 # What anyone may read in a fresh /proc that is about the host. Files that only root may read need no cover: no
@@ -46,8 +47,9 @@ class Bind:
 
     def _show_as_owned_by(self, owner: int, details: os.stat_result) -> None:
         """Let the sandbox's user own what the source's owner owns. Without kernel support it stays a stranger's."""
-        namespace = user_namespace(f"{details.st_uid} {owner} 1", f"{details.st_gid} {owner} 1")
+        namespace, holder = user_namespace(f"{details.st_uid} {owner} 1", f"{details.st_gid} {owner} 1")
         try:
+            os.waitpid(holder, 0)
             kernel.add_mount_attributes(self._tree, 0, idmap=namespace)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP):
@@ -90,8 +92,8 @@ def enter_root(spec: CellSpec) -> None:
         _fill(root, spec)
         for bind in binds:
             bind.attach(root)
-        for path in spec["hidden"]:
-            kernel.mount("hidden", root + path, "tmpfs", HARMLESS | kernel.MS_RDONLY, "mode=755,size=4k,nr_inodes=1")
+        for path, cover in spec["covered"].items():
+            Bind({"source": root + cover, "target": path, "mode": "ro", "executes": True, "owner": None}).attach(root)
     with step("changing the root"):
         kernel.pivot_into(root)
     with step("making the root read-only"):
@@ -126,10 +128,12 @@ def _fill(root: str, spec: CellSpec) -> None:
     for path, target in spec["symlinks"].items():
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         os.symlink(target, root + path)
-    for path, text in spec["files"].items():
+    for path, text in (*spec["files"].items(), *spec["programs"].items()):
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
         with open(root + path, "w", encoding="utf-8") as stream:
             stream.write(text)
+    for path in spec["programs"]:
+        os.chmod(root + path, _EXECUTABLE)
 
 
 def mount_proc() -> None:

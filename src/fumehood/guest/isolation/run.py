@@ -51,7 +51,7 @@ class Isolation:
         uid, limits = inner_uid(spec), spec["limits"]
         names = spec["executables"]
         _keep_descriptors(self.before, self.inherited)
-        _enter_namespaces(self.before)
+        _enter_namespaces(self.before, shares_loopback=spec["shares_loopback"])
         _mount_folders(self.before, uid, limits, executable=names is None)
         switches = _mount_proc(self.before, masks)
         _join_cgroups(self.before, len(spec["hierarchies"]))
@@ -82,11 +82,15 @@ def _keep_descriptors(plan: IsolationPlan, inherited: list[ctypes.c_int]) -> Non
     plan.call("syscall", kernel.SYS_CLOSE_RANGE, end, 0xFFFFFFFF, 0)
 
 
-def _enter_namespaces(plan: IsolationPlan) -> None:
+def _enter_namespaces(plan: IsolationPlan, *, shares_loopback: bool) -> None:
+    """A run that shares its loopback is born in the network namespace of its sandbox."""
     plan.step("making the run's namespaces")
     # A session of its own: `kill(0, ...)` inside must reach only the run.
     plan.call("setsid")
-    plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
+    if shares_loopback:
+        plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
+    else:
+        plan.call("unshare", kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
     plan.step("raising the loopback device")
     descriptor = ctypes.c_int()
     plan.call("socket", 2, 2 | os.O_CLOEXEC, 0, result=descriptor)

@@ -7,38 +7,41 @@ each run, in which the user's code lives with a single uid and owns nothing.
 from __future__ import annotations
 
 import os
+import signal
+from typing import NamedTuple, NoReturn
 
 from . import kernel
 
 
-def user_namespace(uid_map: str, gid_map: str) -> int:
-    """A descriptor of a new user namespace with these maps. Only for the host's root."""
-    ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
-    child = os.fork()
-    if child == 0:
-        _hold_namespace(ready_write)
+class UserNamespace(NamedTuple):
+    descriptor: int
+    holder: int
+    """The process that it was made with. It has been killed, and its parent, which is us, has to wait for it."""
+
+
+def user_namespace(uid_map: str, gid_map: str) -> UserNamespace:
+    """A new one with these maps. Only for the host's root."""
+    holder = kernel.clone(kernel.CLONE_NEWUSER)
+    if holder == 0:
+        _hold_namespace()
     try:
-        os.close(ready_write)
-        if os.read(ready_read, 1) != b"y":
-            raise OSError(1, "a new user namespace could not be made")
-        _write_map(f"/proc/{child}/uid_map", uid_map)
-        _write_map(f"/proc/{child}/gid_map", gid_map)
-        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(ready_read)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
+        _write_map(f"/proc/{holder}/uid_map", uid_map)
+        _write_map(f"/proc/{holder}/gid_map", gid_map)
+        descriptor = os.open(f"/proc/{holder}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except BaseException:
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        raise
+    os.kill(holder, signal.SIGKILL)
+    return UserNamespace(descriptor, holder)
 
 
-def _hold_namespace(ready: int) -> None:
-    """The child's whole life: make the namespace, say so, and wait to be killed."""
+def _hold_namespace() -> NoReturn:
+    """The child's whole life: it was born in the namespace, and waits to be killed."""
     try:
         kernel.die_with_parent()
-        kernel.unshare(kernel.CLONE_NEWUSER)
-        os.write(ready, b"y")
-        os.close(ready)
         while True:
-            os.read(os.pipe()[0], 1)
+            signal.pause()
     finally:
         os._exit(1)
 

@@ -19,7 +19,8 @@ def enter_user_namespace() -> None:
     """Enters a user namespace as a cell does: root maps a range of uids, any other user only its own."""
     if os.geteuid() == 0:
         id_map = f"0 {_FIRST_UID} {UID_RANGE}"
-        namespace = user_namespace(id_map, id_map)
+        namespace, holder = user_namespace(id_map, id_map)
+        os.waitpid(holder, 0)
         os.setgroups([])
         kernel.setns(namespace, kernel.CLONE_NEWUSER)
         os.setresgid(0, 0, 0)
@@ -72,7 +73,8 @@ def mount_attributes() -> None:
 def id_mapped_mounts() -> None:
     owner = os.stat("/usr")
     kernel.unshare(kernel.CLONE_NEWNS)
-    namespace = user_namespace(f"{owner.st_uid} {_FIRST_UID} 1", f"{owner.st_gid} {_FIRST_UID} 1")
+    namespace, holder = user_namespace(f"{owner.st_uid} {_FIRST_UID} 1", f"{owner.st_gid} {_FIRST_UID} 1")
+    os.waitpid(holder, 0)
     tree = kernel.clone_mount("/usr")
     kernel.add_mount_attributes(tree, 0, idmap=namespace)
     expect(os.fstat(tree).st_uid == _FIRST_UID, "files still show their own owner")

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from ..contract import frames
 from ..contract.paths import RUN_FOLDER, TRUST_FILE, WORKSPACE
 from ..isolation.descriptors import keep_only
-from . import randomness, session, shutdown, terminal, toolchain
+from . import randomness, session, shutdown, terminal, toolchain, user_site
 from .fork_hooks import ForkHooks
 from .source import text_of
 from .streams import open_streams
@@ -145,6 +145,7 @@ class GuestInterpreter:
         _make_main_module(path)
         gc.enable()
         sys.path[:0] = _own_folders(first, request["environment"])
+        user_site.join_path()
         code = shutdown.finish(self._last_module, _run(path, source, self.run_folder))
         if code == shutdown.INTERRUPTED:
             set_handler(SIGINT, SIG_DFL)

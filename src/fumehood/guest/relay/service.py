@@ -29,6 +29,7 @@ from ..contract.relay_spec import RelaySpec
 from ..isolation import kernel
 from ..isolation.steps import StepError, step
 from . import forker
+from .connectors import RelayConnectors
 from .isolation import acting_as
 from .listeners import RelayListeners
 
@@ -94,6 +95,7 @@ class Service:
         self._terminals: dict[int, tuple[socket.socket, int]] = {}
         self._epoll = self._channels.epoll
         self._listeners = RelayListeners(self._channels, self._send)
+        self._connectors = RelayConnectors(self._channels, self._send)
 
     def serve(self) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -117,7 +119,7 @@ class Service:
             self._handle_forker_message()
         elif descriptor in self._terminals:
             self._connect_terminal(*self._terminals[descriptor])
-        elif not self._listeners.handle_event(descriptor):
+        elif not self._listeners.handle_event(descriptor) and not self._connectors.handle_event(descriptor):
             self._channels.step(descriptor, event)
 
     def _handle_forker_message(self) -> None:
@@ -150,6 +152,8 @@ class Service:
                     self._send({"do": "beat"}, b"")  # so that the host knows that the guest is alive
                 case "ports":
                     self._listeners.change(header["ports"])
+                case "reach":
+                    self._connectors.open(header)
                 case "answer":
                     self._listeners.answer(header, body)
                 case _:

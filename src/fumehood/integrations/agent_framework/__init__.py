@@ -3,7 +3,8 @@
 async with SandboxShell(policy) as shell:
     agent = Agent(client=client, tools=[shell.as_function()])
 
-shell    the framework's ShellExecutor, and a function tool of it
+shell        the framework's ShellExecutor, and a function tool of it
+kept_shell   a bash that keeps its state from command to command
 """
 
 from importlib.util import find_spec

@@ -7,35 +7,42 @@ from typing import Literal, Self
 
 import anyio
 from agent_framework import FunctionTool, tool
-from agent_framework_tools.shell import ShellCommandError, ShellExecutionError, ShellResult
+from agent_framework_tools.shell import ShellCommandError, ShellExecutionError, ShellMode, ShellResult
 
 from fumehood.errors import DeniedError, SandboxError, UsageError
 from fumehood.integrations.adapter import AnyPolicy, default_policy, shortened_timeout, with_reason
-from fumehood.policy import Seconds
+from fumehood.integrations.agent_framework.kept_shell import KeptShell
+from fumehood.policy import Policy, Seconds
 from fumehood.results import Cause, Status
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _KIND = "shell"
-_DESCRIPTION = (
-    "Run a command line with bash in an isolated sandbox and see what it prints. Files are kept between calls; "
-    "variables, the current folder and background processes are not."
-)
+_BEGINNING = "Run a command line with bash in an isolated sandbox and see what it prints. "
+_DESCRIPTIONS: dict[ShellMode, str] = {
+    "stateless": f"{_BEGINNING}Files are kept between calls; variables, the folder and background processes are not.",
+    "persistent": f"{_BEGINNING}Files, variables, the folder and background jobs are kept between calls.",
+}
 
 
 class SandboxShell:
-    """A `ShellExecutor`: every command is a fresh process, which ends with all that it started.
+    """A `ShellExecutor`. What the policy denies is a `ShellCommandError`, as the framework's own policies have it.
 
-    What the policy denies is a `ShellCommandError`, as the framework's own policies have it.
+    In the mode `stateless` every command is a fresh process, which ends with all that it started; in `persistent` one
+    shell executes all of them, and keeps its folder, variables and jobs.
     """
 
     def __init__(
         self,
         policy: AnyPolicy | None = None,
         *,
+        mode: ShellMode = "stateless",
         approval_mode: Literal["always_require", "never_require"] = "never_require",
     ) -> None:
         """The sandbox is the boundary; `approval_mode` has a person approve each command as well."""
         self._policy = default_policy(policy)
+        _check_mode(mode, self._policy)
+        self._mode: ShellMode = mode
+        self._kept: KeptShell | None = None
         self._approval_mode: Literal["always_require", "never_require"] = approval_mode
         self._turn = anyio.Lock()
         self._sandbox: AsyncSandbox | None = None
@@ -52,6 +59,7 @@ class SandboxShell:
         async with self._turn:
             if self._sandbox is None:
                 self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
+                self._kept = KeptShell(self._sandbox) if self._mode == "persistent" else None
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
@@ -68,13 +76,18 @@ class SandboxShell:
 
     async def run(self, command: str, *, timeout: Seconds | None = None) -> ShellResult:
         await self.start()
-        box = self.sandbox
+        limit = shortened_timeout(self.sandbox.policy, timeout)
         try:
-            result = await box.run(command, language="bash", timeout=shortened_timeout(box.policy, timeout))
+            if self._kept is not None:
+                return await self._kept.run(command, limit or self._policy.resources.timeout)
+            return await self._run_fresh(command, limit)
         except (UsageError, DeniedError) as error:
             raise ShellCommandError(str(error)) from error
         except SandboxError as error:
             raise ShellExecutionError(str(error)) from error
+
+    async def _run_fresh(self, command: str, timeout: float | None) -> ShellResult:
+        result = await self.sandbox.run(command, language="bash", timeout=timeout)
         if result.status is Status.DENIED:
             raise ShellCommandError(f"denied by the policy: {result.detail}")
         if result.cause is Cause.LOST:
@@ -97,5 +110,15 @@ class SandboxShell:
             except ShellCommandError as error:
                 return str(error)
 
-        words = description or _DESCRIPTION
+        words = description or _DESCRIPTIONS[self._mode]
         return tool(func=run_shell, name=name, description=words, approval_mode=self._approval_mode, kind=_KIND)
+
+
+def _check_mode(mode: ShellMode, policy: Policy) -> None:
+    if mode not in _DESCRIPTIONS:
+        raise UsageError(f"mode is {mode!r}, and must be one of {', '.join(_DESCRIPTIONS)}")
+    if mode == "persistent" and not policy.commands.is_open:
+        raise UsageError(
+            "the policy has `commands`, and a line in a shell that keeps functions and variables cannot be judged by "
+            "itself; use mode='stateless', or leave `commands` out of the policy"
+        )

@@ -11,6 +11,7 @@ them is enforced by a policy, or refused by name.
     arguments    the options that describe a container, as a table; values has their parsers
     merge        options and a policy become the policy that is enforced
     setup        what is in the sandbox before the first block, the caller's functions too
+    approvals    blocks that the policy wants a yes for, and AutoGen's function that gives it
     blocks       code blocks as scripts, and their results for the model
     executor     AutoGen's interface
 """

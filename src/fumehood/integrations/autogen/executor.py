@@ -15,6 +15,7 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from fumehood.errors import DeniedError, UsageError
+from fumehood.integrations.autogen.approvals import ApprovalFunction, BlockApprovals
 from fumehood.integrations.autogen.blocks import BlockScript, BlocksReport, SandboxCodeResult, read_block
 from fumehood.integrations.autogen.merge import merge
 from fumehood.integrations.autogen.options import ExecutorError, OptionError, SandboxCodeExecutorConfig, read_options
@@ -49,9 +50,14 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         *,
         policy: AnyPolicy | None = None,
         functions: Sequence[Function] = (),
+        approval_func: ApprovalFunction | None = None,
         **options: object,
     ) -> None:
-        """The options are the fields of `SandboxCodeExecutorConfig` and those in `arguments`."""
+        """The options are the fields of `SandboxCodeExecutorConfig` and those in `arguments`.
+
+        `approval_func`, as AutoGen's agents take it, is asked about blocks for which the policy's `approvals` want a
+        yes. Without it such a policy does not open.
+        """
         given = read_policy(policy)
         stored = None if given is None else given.model_dump(mode="json", exclude_defaults=True)
         given_options = {"image": image, "container_name": container_name, "policy": stored, **options}
@@ -62,6 +68,8 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         self._turn = anyio.Lock()
         self._calls = _Calls()
         self._opened: AsyncSandbox | None = None
+        self._approval_func = approval_func
+        self._approvals: BlockApprovals | None = None
         self._lifetime = AsyncExitStack()
 
     @property
@@ -146,6 +154,8 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
                 return
 
     async def _run_block(self, box: AsyncSandbox, script: BlockScript, report: BlocksReport) -> None:
+        if self._approvals is not None:
+            script = await self._approvals.approve(script)
         await box.files.write(script.path, script.source)
         report.files.append(self._host_path(script.path))
         try:
@@ -170,7 +180,9 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         if self._plan.host_folder is not None:
             make_host_folder(self._plan.host_folder)
         async with AsyncExitStack() as stack:
-            box = await stack.enter_async_context(AsyncSandbox(self.policy))
+            function = self._approval_func
+            box = await stack.enter_async_context(AsyncSandbox(self.policy, gated=function is not None))
+            self._approvals = None if function is None else BlockApprovals(box, function)
             await self._set_up(box)
             self._opened, self._lifetime = box, stack.pop_all()
 
@@ -187,6 +199,8 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
     def _to_config(self) -> SandboxCodeExecutorConfig:
         if self._functions:
             raise OptionError("functions", "cannot be stored; leave them out of an executor that is to be dumped")
+        if self._approval_func is not None:
+            raise OptionError("approval_func", "cannot be stored; leave it out of an executor that is to be dumped")
         return self._config
 
     @classmethod

@@ -25,11 +25,13 @@ from agents.sandbox.errors import (
 )
 from agents.sandbox.session import SandboxSessionState
 from agents.sandbox.session.base_sandbox_session import BaseSandboxSession
+from agents.sandbox.session.pty_types import PtyExecUpdate
 from agents.sandbox.session.workspace_payloads import coerce_write_payload
 from agents.sandbox.types import ExecResult, User
 
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
 from fumehood.integrations.adapter import as_os_error, shortened_timeout, with_reason
+from fumehood.integrations.openai_agents.processes import SessionProcesses
 from fumehood.policy import Policy, Seconds
 from fumehood.policy.paths import TMP, WORKSPACE, is_inside
 from fumehood.results import Cause, Status
@@ -121,7 +123,8 @@ class FumehoodSandboxSessionState(SandboxSessionState):
 class FumehoodSandboxSession(BaseSandboxSession):
     """Made by `FumehoodSandboxClient`. Its sandbox is open from `start` to `shutdown`.
 
-    Files stay from command to command, processes do not: what a command leaves in the background ends with it.
+    Files stay from command to command. What a command leaves in the background ends with it; a command that has not
+    ended when `pty_exec_start` returns goes on.
     """
 
     def __init__(self, state: FumehoodSandboxSessionState, policy: Policy) -> None:
@@ -129,6 +132,7 @@ class FumehoodSandboxSession(BaseSandboxSession):
         self.state = state
         self._policy = policy
         self._sandbox: AsyncSandbox | None = None
+        self._processes = SessionProcesses()
         self._lifetime = AsyncExitStack()
 
     @property
@@ -182,6 +186,51 @@ class FumehoodSandboxSession(BaseSandboxSession):
             raise ExecTimeoutError(command=argv, timeout_s=limit, context={"reason": result.detail})
         stderr = with_reason(result.stderr, result).encode() if result.detail else result.stderr_bytes
         return ExecResult(stdout=result.stdout_bytes, stderr=stderr, exit_code=result.exit_code)
+
+    def supports_pty(self) -> bool:
+        return True
+
+    async def pty_exec_start(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: bool | list[str] = True,
+        user: str | User | None = None,
+        tty: bool = False,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        box, argv = self.sandbox, self._prepare_exec_command(*command, shell=shell, user=user)
+        try:
+            return await self._processes.start(
+                box,
+                argv,
+                env=await self.state.manifest.environment.resolve(),
+                cwd=self.state.manifest.root,
+                timeout=shortened_timeout(box.policy, timeout),
+                has_terminal=tty,
+                yield_seconds=yield_time_s,
+                max_output_tokens=max_output_tokens,
+            )
+        except SandboxError as error:
+            raise ExecTransportError(command=argv, cause=error, message=str(error)) from error
+        except (UsageError, DeniedError) as error:
+            return PtyExecUpdate(None, f"{error}\n".encode(), DENIED_EXIT_CODE, None)
+
+    async def pty_write_stdin(
+        self,
+        *,
+        session_id: int,
+        chars: str,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        return await self._processes.write(
+            session_id, chars, yield_seconds=yield_time_s, max_output_tokens=max_output_tokens
+        )
+
+    async def pty_terminate_all(self) -> None:
+        await self._processes.end_all()
 
     async def read(self, path: Path, *, user: str | User | None = None) -> io.IOBase:
         """Reads files that `filesystem.outputs` of the policy names."""

@@ -13,6 +13,7 @@ from smolagents import Tool, serialization  # pyright: ignore[reportMissingTypeS
 from smolagents.local_python_executor import CodeOutput, PythonExecutor  # pyright: ignore[reportMissingTypeStubs]
 from smolagents.serialization import SafeSerializer  # pyright: ignore[reportMissingTypeStubs]
 from smolagents.tools import get_tools_definition_code  # pyright: ignore[reportMissingTypeStubs]
+from smolagents.utils import AgentError  # pyright: ignore[reportMissingTypeStubs]
 
 from fumehood.errors import UsageError
 from fumehood.guest.contract.bundle import MAX_DISPLAY_BYTES
@@ -72,8 +73,12 @@ def _final_answer_source(media_type: str) -> str:
     return f"{_FINAL_ANSWER}\nfinal_answer = _answering({arguments})\ndel _answering\n"
 
 
-class CodeFailedError(Exception):
+class CodeFailedError(AgentError):
     """The code of an agent failed, or was ended; the text is for the model."""
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)  # AgentError's own would log it, and so does the agent
+        self.message = message
 
 
 class SandboxPythonExecutor(PythonExecutor):

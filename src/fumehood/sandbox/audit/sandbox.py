@@ -37,7 +37,7 @@ class SandboxAudit:
     """Writes nothing while the sandbox is not open, and nothing at all where the log is off."""
 
     def __init__(self, choice: AuditChoice = False) -> None:
-        self._choice = choice
+        self.choice = choice
         self._keep = deny_all().audit
         self.trail = OFF
         self._held: list[Entry] = []
@@ -46,7 +46,7 @@ class SandboxAudit:
     @asynccontextmanager
     async def opening(self, policy: Policy) -> AsyncIterator[Trail]:
         """The block opens the sandbox; an error that ends it is recorded as a refusal."""
-        trail = self.trail = open_trail(policy, self._choice)
+        trail = self.trail = open_trail(policy, self.choice)
         self._keep = policy.audit
         try:
             yield trail

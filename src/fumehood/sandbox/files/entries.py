@@ -15,6 +15,7 @@ _MOST_NAMED = 1000
 _MAX_NAME_BYTES = 255
 _MAX_TARGET_CHARACTERS = 4096
 _MAX_DEPTH = 4
+_DIGEST_CHARACTERS = 64
 
 
 class FileKind(StrEnum):
@@ -40,6 +41,36 @@ class FileEntry:
     """The target of a link, as it is written in it."""
     version: tuple[int, int]
     """Changes, or the size does, when a program writes to the file."""
+    modified_ns: int = 0
+    """`modified`, as exact as the file system keeps it."""
+    sha256: str | None = None
+    """Of a file, where it was asked for."""
+
+
+class ChangeKind(StrEnum):
+    CREATED = "created"
+    MODIFIED = "modified"
+    """Its content, its mode or what it is."""
+    DELETED = "deleted"
+    RENAMED = "renamed"
+    OVERFLOW = "overflow"
+    """There was more than can be listed: look at the folder again."""
+
+
+@frozen
+class FileChange:
+    """A change in a folder that is watched; of several changes to one file, the last."""
+
+    kind: ChangeKind
+    path: str
+    """As `files` takes it; of an overflow, the folder that is watched."""
+    old_path: str | None = None
+    """Of what was renamed."""
+
+
+_PLAIN_CHANGES = ("created", "modified", "deleted")
+RawChange = tuple[ChangeKind, str, str | None]
+"""Paths below the folder that is watched."""
 
 
 @frozen
@@ -96,6 +127,35 @@ def parse_entries(body: bytes) -> list[FileEntry]:
     return [parse_entry(item) for item in cast("list[object]", items)]
 
 
+def parse_changes(body: bytes) -> list[RawChange]:
+    """Parses and validates changes from the file service, which is not trusted."""
+    if not is_shallow(body, _MAX_DEPTH):
+        raise _broken("changes that are nested too deeply")
+    try:
+        items = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _broken("changes that are not JSON") from error
+    if not isinstance(items, list):
+        raise _broken("no list")
+    return [_parse_change(item) for item in cast("list[object]", items)]
+
+
+def _parse_change(item: object) -> RawChange:
+    match item:
+        case ["overflow", ""]:
+            return ChangeKind.OVERFLOW, "", None
+        case ["renamed", str(path), str(old)] if _is_path(path) and _is_path(old):
+            return ChangeKind.RENAMED, path, old
+        case [str(kind), str(path)] if kind in _PLAIN_CHANGES and _is_path(path):
+            return ChangeKind(kind), path, None
+        case _:
+            raise _broken("a change that makes no sense")
+
+
+def _is_path(path: str) -> bool:
+    return all(map(is_name, path.split("/")))
+
+
 def parse_entry(item: object) -> FileEntry:
     if not isinstance(item, dict):
         raise _broken("an entry that is no object")
@@ -110,7 +170,15 @@ def parse_entry(item: object) -> FileEntry:
         raise _broken("an entry with a number that makes no sense")
     if not is_name(name) or (target is not None and not _is_target(target)):
         raise _broken("a name that no file can have")
-    return FileEntry(name, kind, numbers[0], numbers[1], numbers[2] / 1e9, target, (inode, changed_ns))
+    digest = fields.get("sha256")
+    if digest is not None and not _is_digest(digest):
+        raise _broken("a digest that is none")
+    size, mode, modified_ns = numbers[:3]
+    return FileEntry(name, kind, size, mode, modified_ns / 1e9, target, (inode, changed_ns), modified_ns, digest)
+
+
+def _is_digest(digest: object) -> bool:
+    return isinstance(digest, str) and len(digest) == _DIGEST_CHARACTERS and not set(digest) - set("0123456789abcdef")
 
 
 def is_name(name: object) -> bool:

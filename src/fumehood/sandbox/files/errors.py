@@ -9,7 +9,7 @@ from typing import Any
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import DeniedError, FumehoodError, SandboxError, UsageError
-from fumehood.guest.contract.limits import MAX_LISTING_BYTES
+from fumehood.guest.contract.limits import MAX_LISTING_BYTES, MOST_WATCHED
 from fumehood.policy import Policy, format_size
 from fumehood.sandbox.files.paths import shown
 
@@ -106,6 +106,9 @@ _USAGE: dict[str, Callable[[FileRefusal, str, str], str]] = {
     TOO_LONG: lambda refusal, action, subject: (
         f"{subject} has names and links of more than {format_size(MAX_LISTING_BYTES)} together, too much to {action}; "
         "remove some of them"
+    ),
+    "too many to watch": lambda refusal, action, subject: (
+        f"{subject} has more than {MOST_WATCHED} files and folders, too many to watch; watch a folder in it"
     ),
     "the top": lambda refusal, action, subject: f"{subject} itself always exists; one cannot {action} it",
 }

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
-from fumehood.guest.contract.limits import MAX_LISTING_BYTES
-from fumehood.sandbox.files.entries import FileEntry, parse_entries, parse_entry
+from fumehood.guest.contract.limits import MAX_CHANGES_BYTES, MAX_LISTING_BYTES, MOST_CHANGES
+from fumehood.sandbox.files.entries import FileEntry, RawChange, parse_changes, parse_entries, parse_entry
 from fumehood.sandbox.files.errors import FileRefusal
 
 CHUNK_BYTES = 1024 * 1024
@@ -25,6 +25,7 @@ _WINDOW = 4
 _LEAST_BYTES = 64 * 1024
 
 Request = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class DataSource(Protocol):
@@ -104,11 +105,14 @@ async def stat(conversation: Conversation, path: str, *, follow: bool = False, l
     return replace(parse_entry({**done, "name": "_"}), name=posixpath.basename(path) or path or "workspace")
 
 
-async def list_folder(conversation: Conversation, path: str, *, limit: int, links: bool = True) -> list[FileEntry]:
-    """At most `limit` entries, by name."""
+async def list_folder(
+    conversation: Conversation, path: str, *, limit: int, links: bool = True, most_digested: int | None = None
+) -> list[FileEntry]:
+    """At most `limit` entries, by name; with digests of files, of at most `most_digested` bytes, if that is given."""
     entries: list[FileEntry] = []
+    request = {"do": "list", "path": path, "limit": limit, "links": links, "most_digested": most_digested}
     with whole(conversation):
-        await conversation.send({"do": "list", "path": path, "limit": limit, "links": links})
+        await conversation.send(request)
         async for body in _Answers(conversation, "entries", MAX_LISTING_BYTES):
             entries += parse_entries(body)
             if len(entries) > limit:
@@ -116,22 +120,84 @@ async def list_folder(conversation: Conversation, path: str, *, limit: int, link
     return sorted(entries, key=lambda entry: entry.name)
 
 
+async def watch(conversation: Conversation, path: str, *, recursive: bool) -> None:
+    await ask(conversation, {"do": "watch", "path": path, "recursive": recursive})
+
+
+async def changes(conversation: Conversation, *, wait: float) -> list[RawChange]:
+    """What has changed since the last answer; empty if nothing has within `wait` seconds, or a little less."""
+    found: list[RawChange] = []
+    with whole(conversation):
+        await conversation.send({"do": "changes", "wait": wait})
+        async for body in _Answers(conversation, "changes", MAX_CHANGES_BYTES):
+            found += parse_changes(body)
+            if len(found) > MOST_CHANGES:
+                raise _broken("it sent more changes than were asked for")
+    return found
+
+
 async def digest(conversation: Conversation, path: str, *, limit: int) -> tuple[int, str]:
     request = {"do": "digest", "path": path, "limit": limit, "links": False}
     return _receipt(await ask(conversation, request))
 
 
-async def fetch(conversation: Conversation, path: str, sink: DataSink, *, limit: int, links: bool = True) -> int:
-    """The number of bytes that went into the sink, as the service and we both counted and digested them."""
+async def fetch(
+    conversation: Conversation, path: str, sink: DataSink, *, limit: int, links: bool = True, saves: bool = False
+) -> int:
+    """The number of bytes that went into the sink, as the service and we both counted and digested them.
+
+    With `saves`, a file that its owner may not read is read, too.
+    """
     size = 0
     with whole(conversation):
-        await conversation.send({"do": "read", "path": path, "limit": limit, "links": links})
+        await conversation.send({"do": "read", "path": path, "limit": limit, "links": links, "saves": saves})
         answers = _Answers(conversation, "data", limit)
         async for body in answers:
             size += len(body)
             await sink.take(body)
         _check((size, sink.sha256()), _receipt(answers.done), path)
     return size
+
+
+async def ask_together(conversation: Conversation, requests: Sequence[tuple[Request, bytes]]) -> list[dict[str, Any]]:
+    """Requests whose answers are small, all sent before the first answer is read. The first refusal is raised."""
+    with whole(conversation):
+        for request, body in requests:
+            await conversation.send(request, body)
+        return _all_done([await _or_refusal(_done(conversation)) for _ in requests])
+
+
+async def fetch_together(conversation: Conversation, requests: Sequence[tuple[Request, int]]) -> list[bytes]:
+    """Small files, each with its limit in bytes, all asked for before the first of them arrives."""
+    with whole(conversation):
+        for request, limit in requests:
+            await conversation.send({**request, "do": "read", "limit": limit})
+        return _all_done([await _or_refusal(_received(conversation, *request)) for request in requests])
+
+
+async def _received(conversation: Conversation, request: Request, limit: int) -> bytes:
+    answers, sink, size = _Answers(conversation, "data", limit), MemorySink(), 0
+    async for body in answers:
+        size += len(body)
+        await sink.take(body)
+    _check((size, sink.sha256()), _receipt(answers.done), str(request["path"]))
+    return sink.content()
+
+
+async def _or_refusal(answer: Awaitable[T]) -> T | FileRefusal:
+    try:
+        return await answer
+    except FileRefusal as refusal:
+        return refusal
+
+
+def _all_done(answers: list[T | FileRefusal]) -> list[T]:
+    done: list[T] = []
+    for answer in answers:
+        if isinstance(answer, FileRefusal):
+            raise answer
+        done.append(answer)
+    return done
 
 
 async def store(conversation: Conversation, request: Request, source: DataSource) -> StoredFile:
@@ -147,7 +213,7 @@ async def store(conversation: Conversation, request: Request, source: DataSource
                 await _more(conversation)
             done = await _done(conversation)
             _check((size, source.sha256()), _receipt(done), str(request["path"]))
-            return StoredFile(size, _version(done))
+            return stored_file(done)
     raise failure
 
 
@@ -256,6 +322,10 @@ def _receipt(done: dict[str, Any]) -> tuple[int, str]:
     if type(size) is not int or not isinstance(sha256, str) or len(sha256) != hashlib.sha256().digest_size * 2:
         raise _broken("it sent no digest")
     return size, sha256
+
+
+def stored_file(done: dict[str, Any]) -> StoredFile:
+    return StoredFile(_receipt(done)[0], _version(done))
 
 
 def _version(done: dict[str, Any]) -> tuple[int, int]:

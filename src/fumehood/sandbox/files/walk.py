@@ -40,10 +40,20 @@ class WalkEntry:
 
 
 class Walk:
-    def __init__(self, conversation: Conversation, outputs: Outputs, *, git: bool, max_entries: int) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        outputs: Outputs,
+        *,
+        git: bool,
+        max_entries: int,
+        digested_bytes: int | None = None,
+    ) -> None:
+        """With `digested_bytes`, entries of files have their digests; more bytes than that are too many."""
         self._conversation, self._outputs, self._git = conversation, outputs, git
         self._max_entries = self._left = max_entries
         self._left_characters = MAX_CHARACTERS
+        self._left_bytes = digested_bytes
 
     async def below(self, top: str) -> AsyncIterator[WalkEntry]:
         pending: list[tuple[str, FileEntry | None, int]] = [(top, None, 0)]
@@ -64,11 +74,17 @@ class Walk:
 
     async def _list(self, path: str) -> list[FileEntry]:
         try:
-            entries = await protocol.list_folder(self._conversation, path, limit=self._left + 1, links=False)
+            entries = await protocol.list_folder(
+                self._conversation, path, limit=self._left + 1, links=False, most_digested=self._left_bytes
+            )
         except FileRefusal as refusal:
             if refusal.reason == TOO_LONG:
                 raise TooManyError(_TOO_LONG) from refusal
+            if refusal.reason == "too large" and self._left_bytes is not None:
+                raise TooManyError("more bytes in its files, holes included, than it may hold") from refusal
             raise
+        if self._left_bytes is not None:
+            self._left_bytes -= sum(entry.size for entry in entries if entry.kind is FileKind.FILE)
         self._left -= len(entries)
         if self._left < 0:
             raise TooManyError(f"more than {self._max_entries} entries")

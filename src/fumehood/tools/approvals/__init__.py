@@ -2,6 +2,7 @@
 
     gate         does it need a yes (policy.approvals), ask, wait, use it up
     store        what may follow what, one step at a time, each told to the audit log (database: in SQLite)
+    review       a reviewer answers first, where the policy lets it
     requests     requests and answers as data
     terminal     asks at a terminal (display: what is shown, and that nothing hides in it)
 
@@ -14,6 +15,7 @@ policy changes. No answer is a no.
 
 from fumehood.tools.approvals.gate import Approvals, Ask, Listener
 from fumehood.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, State
+from fumehood.tools.approvals.review import Review, Reviewer
 from fumehood.tools.approvals.store import AnsweredError, ApprovalStore
 
 __all__ = [
@@ -24,5 +26,7 @@ __all__ = [
     "Approvals",
     "Ask",
     "Listener",
+    "Review",
+    "Reviewer",
     "State",
 ]

@@ -33,6 +33,21 @@ class ApprovalTakenUp(_ApprovalEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalReviewed(_ApprovalEvent):
+    """What a reviewer, which is no person, said; with `ask_person` it has left the request to one."""
+
+    kind = "approval.reviewed"
+
+    reviewer: str
+    verdict: str
+    reason: str
+    model: str | None
+    cost: str | None
+    """In US dollars, such as 0.001200."""
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalGiven(_ApprovalEvent):
     kind = "approval.given"
 

@@ -20,8 +20,9 @@ from fumehood.concurrency.threads import run_whole
 from fumehood.errors import ApprovalPendingError, NotApprovedError, UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import Approval, Policy, format_duration
-from fumehood.policy.approvals import rules_that_ask
+from fumehood.policy.approvals import may_be_reviewed, rules_that_ask
 from fumehood.tools.approvals.requests import ApprovalAnswer, ApprovalRequest, Question, State
+from fumehood.tools.approvals.review import Reviewer, ask_reviewer
 from fumehood.tools.approvals.store import AnsweredError, ApprovalStore
 from fumehood.tools.calls import GateAnswer, ToolCall
 from fumehood.tools.result import ToolResult
@@ -54,6 +55,8 @@ class Approvals:
     is refused with the words of how to approve it, and the same call made again finds the answer; or it pauses, and
     ApprovalPendingError has the id under which it was asked, which `expect` takes up. With `withdraws` a
     question whose call is cancelled is taken back; without, it stands, and the same call made again uses the answer.
+
+    A `reviewer` answers first, for calls that the policy leaves to one. What it does not answer goes on to a person.
     """
 
     asks_by_policy = True
@@ -70,12 +73,13 @@ class Approvals:
         listener: Listener | None = None,
         unanswered: Unanswered = "wait",
         withdraws: bool = False,
+        reviewer: Reviewer | None = None,
     ) -> None:
         self._current = policy if callable(policy) else lambda: policy
         self._ask, self._listener = ask, listener
         self._store, self._unanswered = store, unanswered
         self._trail = replace(trail, who=trail.who or current_user())
-        self._withdraws = withdraws
+        self._withdraws, self._reviewer = withdraws, reviewer
         self._granted: set[Approval] = set()
         self._expected: list[str] = []
 
@@ -105,7 +109,7 @@ class Approvals:
 
     def _rules(self, policy: Policy, call: ToolCall) -> tuple[Approval, ...]:
         """Also those for which a tool that can do the same would need a yes, whatever this one is exempt from."""
-        names = (call.tool,) if call.counts_as is None else (call.tool, call.counts_as)
+        names = _names(call)
         found = (rules_that_ask(policy.approvals, name, call.risk.value, call.texts(), self._granted) for name in names)
         return tuple(dict.fromkeys(chain.from_iterable(found)))
 
@@ -122,6 +126,7 @@ class Approvals:
         question = Question(call, policy, seconds, who, tenant)
         request = await run_whole(partial(self._asked, store, question), partial(self._withdraw, store))
         try:
+            request, is_reviewed = await self._review(store, request, policy)
             final = await self._wait(store, request)
             if final.state is State.ASKED:
                 if self._unanswered == "refuse":
@@ -134,8 +139,24 @@ class Approvals:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._withdraw, store, request)
             raise
-        self._granted.update(rules)
+        if not is_reviewed:  # a reviewer's yes is for the call that it has seen
+            self._granted.update(rules)
         return approved
+
+    async def _review(
+        self, store: ApprovalStore, request: ApprovalRequest, policy: Policy
+    ) -> tuple[ApprovalRequest, bool]:
+        """The request as it stands after the review, if there is one, and whether that has decided it."""
+        if self._reviewer is None or request.state is not State.ASKED or not _is_routine(policy, request.call):
+            return request, False
+        review = await ask_reviewer(self._reviewer, request)
+        answer, event = review.answer(), review.event(request)
+        if answer is None:
+            await self._trail.write(event)
+            return request, False
+        with suppress(AnsweredError):  # a person was quicker
+            return await anyio.to_thread.run_sync(store.answer, request.id, answer, self._trail, event), True
+        return await anyio.to_thread.run_sync(store.get, request.id, self._trail), False
 
     def _withdraw(self, store: ApprovalStore, request: ApprovalRequest) -> None:
         """Withdraws a request whose caller no longer waits."""
@@ -198,6 +219,15 @@ class Approvals:
         except UsageError as error:
             refusal = ApprovalAnswer(approved=False, reason=f"the answer is not valid: {error}", by=answer.by)
             await anyio.to_thread.run_sync(store.answer, request.id, refusal, self._trail)
+
+
+def _names(call: ToolCall) -> tuple[str, ...]:
+    return (call.tool,) if call.counts_as is None else (call.tool, call.counts_as)
+
+
+def _is_routine(policy: Policy, call: ToolCall) -> bool:
+    """Whether the policy leaves it to a reviewer, under each of the names that its rules hold for."""
+    return all(may_be_reviewed(policy.approvals, name, call.risk.value, call.texts()) for name in _names(call))
 
 
 def _how_to_approve(request: ApprovalRequest) -> str:

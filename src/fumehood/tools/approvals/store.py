@@ -150,8 +150,13 @@ class ApprovalStore:
 
         return self._transact(step, trail)
 
-    def answer(self, identifier: str, answer: ApprovalAnswer, trail: Trail = OFF) -> ApprovalRequest:
-        """The first answer counts; AnsweredError for those that come later, or too late."""
+    def answer(
+        self, identifier: str, answer: ApprovalAnswer, trail: Trail = OFF, review: events.ApprovalReviewed | None = None
+    ) -> ApprovalRequest:
+        """The first answer counts; AnsweredError for those that come later, or too late.
+
+        `review` is what is recorded of a reviewer, whose answer it is.
+        """
 
         def step(execute: Execute, moment: Moment) -> ApprovalRequest | AnsweredError:
             request = read_request(_row(execute, identifier))
@@ -170,6 +175,8 @@ class ApprovalStore:
                 ),
             )
             told = identifier, request.call.tool, request.call.digest
+            if review is not None:
+                trail.write_blocking(review)
             if edited is not None:
                 trail.write_blocking(events.ApprovalEdited(*told, by, edited.digest, _content(edited, request.policy)))
             kind = events.ApprovalGiven if answer.approved else events.ApprovalDenied

@@ -72,7 +72,7 @@ def test_packages_of_the_hosts_interpreter_are_hidden(tmp_path: Path) -> None:
     packages.mkdir(parents=True)
     interpreter = Interpreter(f"{tmp_path}/bin/python3", str(tmp_path), (3, 11))
     spec = build_cell_spec(Policy(), dataclasses.replace(FACTS, interpreter=interpreter))
-    assert spec["hidden"] == [str(packages)]
+    assert spec["covered"] == {str(packages): "/etc/python/site-packages"}
 
 
 def test_every_cell_of_a_root_host_has_uids_of_its_own() -> None:

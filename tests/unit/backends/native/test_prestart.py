@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -115,8 +116,10 @@ async def test_after_a_cell_there_is_one_for_the_next_policy_and_closing_ends_it
     (early,) = [backend._pool.prestart._early]  # pyright: ignore[reportPrivateUsage]
     try:
         async with backend.open(Policy(), None):
+            _wait_until_settled()
             (begun,) = early
         async with backend.open(Policy(resources=Resources(processes=20)), None):
+            _wait_until_settled()
             (next_one,) = early
             assert begun.process.poll() is None, "it is the cell of the second policy now"
             assert next_one is not begun
@@ -126,12 +129,43 @@ async def test_after_a_cell_there_is_one_for_the_next_policy_and_closing_ends_it
     assert next_one.process.poll() is not None
 
 
+def _wait_until_settled() -> None:
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
+
+
+@pytest.mark.anyio
+async def test_more_idle_cells_than_are_kept_end_without_a_caller_who_waits_for_it() -> None:
+    backend = NativeBackend()
+    cells = backend._pool._cells  # pyright: ignore[reportPrivateUsage]
+    try:
+        for processes in range(20, 27):
+            async with backend.open(Policy(resources=Resources(processes=processes)), None):
+                pass
+        _wait_until_settled()
+        assert len(cells) == 5, "four that are idle, and the newest"
+    finally:
+        backend.close()
+
+
+@pytest.mark.anyio
+async def test_a_pool_that_is_closed_at_once_starts_nothing_afterwards() -> None:
+    backend = NativeBackend()
+    async with backend.open(Policy(), None):
+        pass
+    backend.close()
+    _wait_until_settled()
+    assert not backend._pool.prestart._early  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.anyio
 async def test_a_command_that_gave_its_own_gets_no_other() -> None:
     backend, prestart = NativeBackend(), Prestart()
     backend.use_prestart(prestart)
     try:
         async with backend.open(Policy(), None):
+            _wait_until_settled()
             assert not prestart._early  # pyright: ignore[reportPrivateUsage]
     finally:
         backend.close()

@@ -39,3 +39,11 @@ def test_comparing_is_bounded() -> None:
     differences = Differences()
     pictures = [[*differences.lines(b"a\nb\n" * 400, b"b\na\n" * 400)] for _ in range(30)]
     assert "too many lines" in pictures[-1][0][0]
+
+
+def test_what_is_shown_is_bounded_in_characters_too() -> None:
+    """Few lines can be long enough to push everything else off the screen."""
+    assert shown(None, b"x" * 300_000) == [f" (lines that are too long to show: {format_size(300_000)} now)"]
+    differences = Differences()
+    pictures = [[*differences.lines(None, b"x" * 200_000)] for _ in range(30)]
+    assert "too long to show" in pictures[-1][0][0]

@@ -40,7 +40,9 @@ for name in ("x", "y", "z", "file", "a.txt", "b.txt", "x.sh", "x.sed", "x.awk", 
 os.makedirs("/workspace/template/brought")
 for name in (".bashrc", ".gitconfig"):
     open(f"/workspace/template/brought/{name}", "w").close()
-subprocess.run("git init -q . && git add x && git -c user.name=x -c user.email=x commit -qm x", shell=True,
+# Without git's examples of hooks, which would be copied for every line.
+subprocess.run("git init -q --template= . && mkdir .git/hooks && git add x"
+               " && git -c user.name=x -c user.email=x commit -qm x", shell=True,
                cwd="/workspace/template", env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"}, check=True)
 # For those who change where programs are looked for.
 for name in ("ls", "cat"):

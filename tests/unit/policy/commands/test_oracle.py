@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from itertools import islice
 
 import pytest
 import sampling
@@ -20,21 +21,23 @@ SHELLS = ("/bin/bash", "/bin/dash")
 _SHELLS = pytest.mark.parametrize("shell", SHELLS)
 # Of each kind that is made at random.
 LINES_RUN = sampling.amount(60, whole=300)
+# That lines do harm is a property of the lines, not of the code: one in eight is run, one in two in `make test-all`.
+EVERY = sampling.amount(8, whole=2)
 
 
 @pytest.mark.timeout(240)
-def test_more_than_a_hundred_of_the_smuggling_lines_really_run_what_they_must_not() -> None:
+def test_many_of_the_smuggling_lines_really_run_what_they_must_not() -> None:
     require(shutil.which("bash"), "needs bash")
-    attempts = [line for line in lines("smuggling") if "\0" not in line][::2]
+    attempts = [line for line in lines("smuggling") if "\0" not in line][::EVERY]
     successes = sum(any(map(is_forbidden, commands)) for commands in started(attempts))
-    assert successes >= 120
+    assert successes >= 0.3 * len(attempts)
 
 
 @pytest.mark.timeout(240)
 def test_most_of_the_hostile_lines_really_run_or_write_what_they_must_not() -> None:
     """Nothing of this is allowed, which says little about lines that would do no harm."""
     require(shutil.which("bash") and shutil.which("git"), "needs bash and git")
-    attempts = lines("hostile")[::2]
+    attempts = lines("hostile")[::EVERY]
     successes = sum(any(map(is_forbidden, commands)) for commands in started(attempts))
     assert successes >= 0.8 * len(attempts)
 
@@ -42,7 +45,7 @@ def test_most_of_the_hostile_lines_really_run_or_write_what_they_must_not() -> N
 @pytest.mark.timeout(240)
 def test_the_lines_for_two_shells_act_in_one_of_them_at_least() -> None:
     require(shutil.which("dash") and shutil.which("git"), "needs bash, dash and git")
-    attempts = lines("two_shells")[::3]
+    attempts = lines("two_shells")[::EVERY]
     found = [[any(map(is_forbidden, commands)) for commands in started(attempts, shell)] for shell in SHELLS]
     idle = [line for line, *acts in zip(attempts, *found, strict=True) if not any(acts)]
     assert len(idle) <= 0.1 * len(attempts), idle  # not every machine has zip, xxd and the like
@@ -72,7 +75,8 @@ def test_what_the_table_of_git_takes_for_a_value_is_one() -> None:
     ]
     passed = [line for line in made if judge(policy, line).allowed]
     assert len(passed) >= 100
-    holes = [line for line, commands in zip(passed, started(passed), strict=True) if any(map(is_forbidden, commands))]
+    chosen = passed[:: sampling.amount(4, whole=1)]
+    holes = [line for line, commands in zip(chosen, started(chosen), strict=True) if any(map(is_forbidden, commands))]
     assert holes == []
 
 
@@ -99,9 +103,9 @@ def test_lines_made_at_random_start_only_what_is_allowed(maker: object, shell: s
     assert callable(maker)
     chance = random.Random(20_261_116)
     made = {str(maker(chance)) for _ in range(6_000)}
-    passed = sorted(
-        line for line in made if _is_telling(line) and judge(EVERYDAY, line, is_bash=shell == "/bin/bash").allowed
-    )[:LINES_RUN]
+    telling = sorted(filter(_is_telling, made))
+    allowed = (line for line in telling if judge(EVERYDAY, line, is_bash=shell == "/bin/bash").allowed)
+    passed = list(islice(allowed, LINES_RUN))
     assert len(passed) >= 20, "nearly nothing is allowed, which proves nothing"
     ran = zip(passed, started(passed, shell), strict=True)
     assert [line for line, commands in ran if any(map(is_forbidden, commands))] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,21 @@ pytestmark = pytest.mark.anyio
 LINKS = 8500
 
 
-@pytest.fixture
-def long_room(room: Room) -> Room:
-    (room.workspace / "out").mkdir()
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("links") / "out"
+    folder.mkdir()
     for number in range(LINKS):
-        (room.workspace / "out" / str(number)).symlink_to("x" * 4000)
-    return room
+        (folder / str(number)).symlink_to("x" * 4000)
+    return folder
+
+
+@pytest.fixture
+def long_room(room: Room, links: Path) -> Iterator[Room]:
+    """The folder is moved in and out: making it takes longer than the tests, and none of them changes it."""
+    links.rename(room.workspace / "out")
+    yield room
+    (room.workspace / "out").rename(links)
 
 
 async def test_a_folder_of_long_links_is_not_listed(long_room: Room) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import sampling
 from unit.sandbox.files.rooms import Room
 
 from fumehood.errors import FumehoodError, UsageError
@@ -21,7 +22,7 @@ from fumehood.sandbox.files import FileKind
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 2000
+ROUNDS = sampling.amount(600, whole=2000)
 CANARY = b"canary of the outside"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 

@@ -9,7 +9,7 @@ from os import _exit as leave
 from typing import NamedTuple, NoReturn, Protocol, TypeVar
 
 from ...contract.frames import FrameError, FrameSocket, Header
-from .. import shutdown
+from .. import shutdown, user_site
 from . import ipython, stdio, tracebacks
 from .figures import Figures
 from .interrupts import InterruptGate
@@ -44,6 +44,7 @@ def serve(conversation: FrameSocket, last_preloaded: str, scratch: str, folders:
     """
     session = _Session(conversation, scratch)
     sys.path[:0] = folders
+    user_site.join_path()
     code = session.serve()
     leave(shutdown.finish(last_preloaded, code) & 0xFF)
 

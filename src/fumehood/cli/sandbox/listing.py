@@ -1,0 +1,81 @@
+"""The verbs that list named sandboxes and snapshots."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from fumehood.characters import neutralise
+from fumehood.cli.output import BOLD, paint
+from fumehood.policy import format_size
+from fumehood.snapshots import NamedSandbox, SnapshotStore
+
+if TYPE_CHECKING:
+    from fumehood.cli.sandbox import Arguments
+    from fumehood.snapshots.records import SnapshotRecord
+
+_UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60))
+
+
+def list_all(chosen: Arguments) -> int:
+    store = SnapshotStore.open_default()
+    found = store.snapshots() if chosen.snapshots else store.sandboxes()
+    if chosen.json:
+        print(json.dumps([record.model_dump(mode="json", exclude={"policy"}) for record in found]))
+        return 0
+    for record in found:
+        print(_in_words(record) if isinstance(record, NamedSandbox) else _snapshot_in_words(record))
+    if not found:
+        print(
+            "no snapshots; `hood sandbox snapshot NAME` makes one"
+            if chosen.snapshots
+            else "no sandboxes; `hood sandbox create NAME` makes one"
+        )
+    return 0
+
+
+def show(chosen: Arguments) -> int:
+    store = SnapshotStore.open_default()
+    record = store.find(chosen.name)
+    manifest = store.manifest(record.snapshot)
+    if chosen.json:
+        files = [
+            {"path": entry.path, "kind": entry.kind, "size": entry.size, "sha256": entry.sha256 or None}
+            for entry in manifest.entries
+        ]
+        print(json.dumps({**record.model_dump(mode="json"), "policy": json.loads(record.policy), "entries": files}))
+        return 0
+    print(_in_words(record))
+    print(f"  snapshot  {record.snapshot}")
+    print(f"  policy    {neutralise(record.policy_name or 'without a name')}, {record.policy_digest}")
+    print(f"  made      {_ago(record.created)}")
+    return 0
+
+
+def _in_words(record: NamedSandbox) -> str:
+    facts = f"{record.files} files, {_size(record.size_bytes)}, used {_ago(record.used)}"
+    return f"{paint(record.name, BOLD)}  {record.snapshot[:12]}  {facts}"
+
+
+def _snapshot_in_words(record: SnapshotRecord) -> str:
+    source = f", of {record.sandbox}" if record.sandbox else ""
+    facts = f"{record.files} files, {_size(record.size_bytes)}, made {_ago(record.created)}{source}"
+    return f"{paint(record.name or '-', BOLD)}  {record.snapshot[:12]}  {facts}"
+
+
+def _size(size_bytes: int) -> str:
+    """About as much as it is; `format_size` is exact, which a list need not be."""
+    for unit, bytes_each in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if size_bytes >= 10 * bytes_each:
+            return f"{size_bytes // bytes_each} {unit}"
+    return format_size(size_bytes) if size_bytes else "0 bytes"
+
+
+def _ago(moment: float) -> str:
+    seconds = max(0, time.time() - moment)
+    for unit, length in _UNITS:
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' * (count > 1)} ago"
+    return "just now"

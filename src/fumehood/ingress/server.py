@@ -1,0 +1,199 @@
+"""A published port: a listener on the host's loopback, and the connections that it has accepted.
+
+Lives in the gateway's thread; `open`, `close` and what they return are for other threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+
+from fumehood.audit.trail import Trail
+from fumehood.egress import Gateway
+from fumehood.egress.http1 import MalformedMessageError
+from fumehood.egress.limits import SandboxMemory
+from fumehood.egress.log import UnreachableError
+from fumehood.egress.streams import PlainStream, reset, silence
+from fumehood.errors import AuditError, StepFailedError
+from fumehood.guest.contract.limits import LOOPBACK
+from fumehood.ingress.access import Access
+from fumehood.ingress.exchange import CountedStream, PortExchange
+from fumehood.ingress.log import PortClosed, PortExposed, PortLog
+
+MOST_CONNECTIONS = 128
+_BACKLOG = 128
+_MOST_AT_ONCE = 64
+_PAUSE_SECONDS = 0.1
+_WRITE_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+class PortServer:
+    """One port of one sandbox. `connect` opens a connection to it, from the gateway's thread."""
+
+    def __init__(self, gateway: Gateway, port: int, connect: Callable[[], Awaitable[socket.socket]]) -> None:
+        self._gateway, self._connect, self.port = gateway, connect, port
+        self._memory = SandboxMemory(gateway.limits.memory_bytes, gateway.memory)
+        self._listener = socket.create_server((LOOPBACK, 0), backlog=_BACKLOG)
+        self._listener.setblocking(False)
+        self.access = Access(port, self._listener.getsockname()[1])
+        self._log = PortLog(port)
+        self._trail = Trail()
+        self._connections: dict[asyncio.Task[None], _Client] = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._recording = asyncio.Lock()
+        self._is_closed = False
+
+    def open(self, trail: Trail) -> None:
+        """Blocks; the record of it is written before anything is accepted."""
+        try:
+            trail.write_blocking(PortExposed(self.port, self.access.address))
+            self._trail = trail
+            self._gateway.start()
+            self._gateway.wait(self._open)
+        except BaseException:
+            self._listener.close()
+            raise
+
+    def close(self) -> None:
+        """Blocks until nothing of it is left and all is recorded."""
+        try:
+            self._gateway.wait(self._close)
+        except StepFailedError:  # its thread hangs or is gone; nothing may go on for that
+            silence(self._listener)
+            for client in list(self._connections.values()):
+                silence(client.connection)
+        self._trail.write_blocking(*self._log.take(), PortClosed(self.port))
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._gateway.ports.add(self)
+        self._writing = loop.create_task(self._write())
+        loop.add_reader(self._listener, self._accept)
+
+    async def _close(self) -> None:
+        tasks = list(self._connections)
+        async with self._recording:
+            self.cut()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def cut(self) -> None:
+        """In the gateway's thread: end everything at once, and wait for nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        asyncio.get_running_loop().remove_reader(self._listener)
+        silence(self._listener)  # for a forked child too, which has a copy
+        self._listener.close()
+        self._gateway.ports.discard(self)
+        if self._writing is not None:
+            self._writing.cancel()
+        for task, client in self._connections.items():
+            silence(client.connection)
+            task.cancel()
+
+    async def _write(self) -> None:
+        """A port whose use cannot be recorded is closed."""
+        while True:
+            await asyncio.sleep(_WRITE_SECONDS)
+            async with self._recording:
+                try:
+                    await self._trail.write(*self._log.take())
+                except AuditError as error:
+                    _log.error("published port %d is closed: the audit log cannot be written: %s", self.port, error)
+                    self.cut()
+                    return
+
+    def _accept(self) -> None:
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError:
+                # Mostly that descriptors or memory are used up; spinning would not make it better.
+                self._pause()
+                return
+            self._admit(connection)
+
+    def _pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listener)
+        loop.call_later(_PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        if not self._is_closed:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _admit(self, connection: socket.socket) -> None:
+        if not self._has_room():
+            self._log.refused("there are as many connections as there may be")
+            reset(connection)
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = _Client(connection)
+        task = asyncio.get_running_loop().create_task(self._serve(client))
+        self._connections[task] = client
+        self._gateway.connections.count += 1
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._gateway.connections.count -= 1
+        del self._connections[task]
+
+    def _has_room(self) -> bool:
+        """One without a token makes room: whoever has none must not keep those out who have it."""
+        everyone = self._gateway.connections
+        if len(self._connections) < MOST_CONNECTIONS and everyone.count < everyone.most:
+            return True
+        for task, client in self._connections.items():
+            if not client.is_admitted and not client.is_ending:
+                client.is_ending = True
+                silence(client.connection)
+                task.cancel()
+                return True
+        return False
+
+    async def _serve(self, client: _Client) -> None:
+        exchange = PortExchange(
+            CountedStream(client.connection, self._memory),
+            self.access,
+            self._reach,
+            self._gateway.limits,
+            self._log,
+            client.admit,
+        )
+        try:
+            await exchange.run()
+        except (OSError, TimeoutError, UnreachableError, MalformedMessageError, ssl.SSLError):
+            reset(client.connection)
+        except Exception as error:
+            # The text of a stranger's exception could hold anything.
+            _log.error("a connection to a published port was closed: unexpected %s", type(error).__name__)
+            reset(client.connection)
+        finally:
+            exchange.close()
+
+    async def _reach(self) -> PlainStream:
+        connection = await self._connect()
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):  # a container's is not of this kind
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return PlainStream(connection, None, self._memory)
+
+
+class _Client:
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.is_admitted = self.is_ending = False
+
+    def admit(self) -> None:
+        self.is_admitted = True

@@ -1,0 +1,115 @@
+"""The sandbox of a notebook: opened by the first cell, kept from cell to cell."""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+from collections.abc import Iterator
+from typing import Protocol
+
+from fumehood.events import Event, Finished, Stderr, Stdout
+from fumehood.integrations.adapter import with_reason
+from fumehood.notebook_output import CellError, cell_error, media_bundle
+from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy
+from fumehood.results import Display
+from fumehood.sandbox.blocking import Sandbox, Session
+
+_MOST_TRACEBACK = 100_000
+_RESTARTED = "(the session was lost before this cell: it began without state)\n"
+
+
+class CellOutput(Protocol):
+    """Where the output of a cell goes."""
+
+    def text(self, name: str, text: str) -> None:
+        """`name` is stdout or stderr."""
+        ...
+
+    def display(self, data: dict[str, object]) -> None: ...
+
+
+class NotebookSandbox:
+    """One sandbox, and one session of Python in it. Without a policy nothing is allowed."""
+
+    def __init__(self, policy: AnyPolicy | None = None) -> None:
+        self.policy = read_policy(policy) or Policy()
+        self._box: Sandbox | None = None
+        self._session: Session | None = None
+
+    def run(
+        self, code: str, output: CellOutput, *, language: str = "python", timeout: Seconds | None = None
+    ) -> CellError | None:
+        """Runs a cell to its end. Interrupted by Ctrl-C, it ends inside, too, and the state is kept."""
+        shown, result = _Shown(output), None
+        for event in self._events(code, language, timeout):
+            if isinstance(event, Finished):
+                result = event.result
+            else:
+                shown.show(event)
+        shown.finish()
+        assert result is not None
+        if told := (_RESTARTED if result.restarted else "") + ("" if result.ok else with_reason("", result)):
+            output.text("stderr", told)
+        return None if result.ok else cell_error(result, shown.stderr)
+
+    def _events(self, code: str, language: str, timeout: Seconds | None) -> Iterator[Event]:
+        box, session = self._open()
+        if language == "python":
+            return session.stream(code, timeout=timeout)
+        return box.stream(code, language=language, timeout=timeout)
+
+    def _open(self) -> tuple[Sandbox, Session]:
+        if self._box is None or self._session is None:
+            self._box = Sandbox(self.policy, keep_tmp=True).__enter__()
+            # Registered after the loop that it needs, so that it is called before the loop ends.
+            atexit.register(self.close)
+            self._session = Session(self._box.loop, self._box.target.session())
+        return self._box, self._session
+
+    def interrupt(self) -> None:
+        """From another thread: the cell under way ends as with Ctrl-C."""
+        if self._session is not None:
+            self._session.interrupt()
+
+    def restart(self) -> None:
+        """The next cell begins without state; files stay."""
+        if self._session is not None:
+            self._session.restart()
+
+    def close(self) -> None:
+        box, self._box, self._session = self._box, None, None
+        if box is not None:
+            atexit.unregister(self.close)
+            box.__exit__(None, None, None)
+
+
+class _Shown:
+    """Bytes of a cell as text: a character may come in two pieces."""
+
+    def __init__(self, output: CellOutput) -> None:
+        self._output = output
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {"stdout": decoder("replace"), "stderr": decoder("replace")}
+        self.stderr = ""
+
+    def show(self, event: Event) -> None:
+        match event:
+            case Stdout(data):
+                self._text("stdout", data)
+            case Stderr(data):
+                self._text("stderr", data)
+            case Display():
+                if bundle := media_bundle(event):
+                    self._output.display(bundle)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        for name in self._decoders:
+            self._text(name, b"", is_last=True)
+
+    def _text(self, name: str, data: bytes, *, is_last: bool = False) -> None:
+        if text := self._decoders[name].decode(data, is_last):
+            self._output.text(name, text)
+            if name == "stderr":
+                self.stderr = (self.stderr + text)[-_MOST_TRACEBACK:]

@@ -1,0 +1,114 @@
+"""`box.watch`: what changes in a folder of the sandbox, as it changes.
+
+The host asks, and the service inside answers with what is different since the last answer. So nothing is queued here,
+however much a program changes and however slow the caller is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from fumehood.backends.interface import Conversation
+from fumehood.errors import SandboxError
+from fumehood.guest.contract.limits import WATCH_SECONDS
+from fumehood.policy import Policy
+from fumehood.sandbox.files import protocol
+from fumehood.sandbox.files.entries import FileChange, RawChange
+from fumehood.sandbox.files.errors import Converse, FileRefusal, explained
+from fumehood.sandbox.files.paths import joined, shown
+
+
+class AsyncWatch:
+    """`async for change in box.watch("out")`. Ends with the sandbox, with `close`, or after `timeout` without a change.
+
+    Changes count from the first one that is asked for, or from the beginning of `async with`.
+    """
+
+    def __init__(
+        self, converse: Converse, place: str, policy: Policy, *, recursive: bool, timeout_seconds: float | None
+    ) -> None:
+        self._converse, self._place, self._policy = converse, place, policy
+        self._recursive, self._timeout_seconds = recursive, timeout_seconds
+        self._stack = AsyncExitStack()
+        self._conversation: Conversation | None = None
+        self._pending: deque[FileChange] = deque()
+        self._turn = anyio.Lock()
+        self._scope: anyio.CancelScope | None = None
+        self.is_closed = False
+
+    async def __aenter__(self) -> Self:
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> FileChange:
+        change = await self.next()
+        if change is None:
+            raise StopAsyncIteration
+        return change
+
+    async def begin(self) -> None:
+        """Changes from now on are seen."""
+        async with self._turn:
+            if self._conversation is None and not self.is_closed:
+                await self._open()
+
+    async def next(self) -> FileChange | None:
+        """The next change; None at the end."""
+        async with self._turn:
+            with anyio.CancelScope() as self._scope:
+                if not self._pending and not self.is_closed:
+                    await self._fetch()
+            self._scope = None
+        if not self._pending:
+            await self.close()
+            return None
+        return self._pending.popleft()
+
+    async def close(self) -> None:
+        """Ends the watch, also while another task waits for its next change."""
+        self.is_closed = True
+        if self._scope is not None:
+            self._scope.cancel()
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                self._conversation = None
+                await self._stack.aclose()
+
+    async def _open(self) -> None:
+        async with AsyncExitStack() as stack:
+            talk = explained(self._converse, "watch", self._place, self._policy)
+            conversation = await stack.enter_async_context(talk)
+            await protocol.watch(conversation, self._place, recursive=self._recursive)
+            self._stack, self._conversation = stack.pop_all(), conversation
+
+    async def _fetch(self) -> None:
+        if self._conversation is None:
+            await self._open()
+        until = None if self._timeout_seconds is None else anyio.current_time() + self._timeout_seconds
+        while not self._pending:
+            left = WATCH_SECONDS if until is None else min(WATCH_SECONDS, until - anyio.current_time())
+            if left <= 0:
+                return
+            assert self._conversation is not None
+            try:
+                found = await protocol.changes(self._conversation, wait=left)
+            except FileRefusal as error:
+                raise SandboxError(f"watching {shown(self._place)} failed in the sandbox: {error.reason}") from None
+            self._pending.extend(map(self._change, found))
+
+    def _change(self, raw: RawChange) -> FileChange:
+        kind, path, old = raw
+        return FileChange(kind, joined(self._place, path) if path else self._place, old and joined(self._place, old))

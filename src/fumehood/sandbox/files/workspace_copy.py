@@ -1,0 +1,234 @@
+"""The workspace becomes a snapshot, and a snapshot the workspace: through the file service, on every backend.
+
+The service computes digests inside. What the sandbox was given before is not read again if its digest is the same; a
+content that it was not given is read and digested here, so that no sandbox can claim one that another has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import anyio.to_thread
+
+from fumehood.backends.interface import Conversation
+from fumehood.errors import DeniedError, UsageError
+from fumehood.policy import Policy, format_size
+from fumehood.policy.filesystem import Outputs
+from fumehood.sandbox.files import protocol
+from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.entries import FileEntry, FileKind
+from fumehood.sandbox.files.paths import shown
+from fumehood.sandbox.files.walk import TooManyError, Walk, WalkEntry
+from fumehood.snapshots.blobs import BlobDraft
+from fumehood.snapshots.manifest import EntryError, SnapshotEntry, SnapshotManifest
+from fumehood.snapshots.store import SnapshotStore, StoreWriter, damaged
+
+T = TypeVar("T")
+_MAX_ENTRIES = 200_000
+_EVERYTHING = Outputs(("**",))
+_NOT_SAVED = (FileKind.PIPE, FileKind.SOCKET, FileKind.DEVICE)
+# Files up to this size travel many at a time: a round trip takes longer than the file.
+_SMALL_BYTES, _TOGETHER_BYTES, _TOGETHER = 256 * 1024, 1024 * 1024, 64
+
+
+class WorkspaceSaver:
+    """Takes the workspace as it is. Programs that run meanwhile are an error if they change what is being read."""
+
+    def __init__(
+        self, conversation: Conversation, writer: StoreWriter, known: Mapping[str, int], policy: Policy
+    ) -> None:
+        """`known` are contents that this sandbox was given before and that the store has, with their sizes."""
+        self._conversation, self._writer, self._known, self._policy = conversation, writer, known, policy
+        self._taken: dict[str, FileEntry] = {}
+        self.skipped: list[str] = []
+
+    async def save(self) -> SnapshotManifest:
+        limit = self._policy.workspace_bytes
+        walk = Walk(self._conversation, _EVERYTHING, git=True, max_entries=_MAX_ENTRIES, digested_bytes=limit)
+        try:
+            async for found in walk.below(""):
+                self._take(found)
+        except TooManyError as error:
+            raise UsageError(f"the workspace has {error}; it cannot be saved before something is removed") from None
+        await self._fetch_unknown()
+        try:
+            return SnapshotManifest.of(map(_described, self._taken.items()))
+        except EntryError as error:
+            raise UsageError(f"the workspace cannot be saved: {error}") from None
+
+    def _take(self, found: WalkEntry) -> None:
+        if found.entry.kind in _NOT_SAVED:
+            self.skipped.append(found.path)
+        elif found.reason is not None:
+            raise UsageError(
+                f"the workspace cannot be saved: {shown(found.path)}: {found.reason}; change that, or remove it"
+            )
+        elif found.entry.kind is FileKind.FILE and found.entry.sha256 is None:
+            raise _changed(found.path)
+        else:
+            self._taken[found.path] = found.entry
+
+    async def _fetch_unknown(self) -> None:
+        unknown: dict[str, str] = {}
+        for path, entry in self._taken.items():
+            if entry.sha256 is not None and self._known.get(entry.sha256) != entry.size:
+                unknown.setdefault(entry.sha256, path)
+        paths = list(unknown.values())
+        small = [path for path in paths if self._taken[path].size <= _SMALL_BYTES]
+        for group in _grouped(small, lambda path: self._taken[path].size):
+            await self._fetch_group(group)
+        for path in paths:
+            if self._taken[path].size > _SMALL_BYTES:
+                await self._fetch(path)
+
+    async def _fetch_group(self, group: Sequence[str]) -> None:
+        requests = [({"path": path, "links": False, "saves": True}, self._taken[path].size) for path in group]
+        contents = await protocol.fetch_together(self._conversation, requests)
+        digests = await anyio.to_thread.run_sync(lambda: [*map(self._writer.batch.add, contents)])
+        for path, digest in zip(group, digests, strict=True):
+            if digest != self._taken[path].sha256:
+                raise _changed(path)
+
+    async def _fetch(self, path: str) -> None:
+        batch, entry = self._writer.batch, self._taken[path]
+        draft = batch.begin()
+        try:
+            limit = entry.size
+            await protocol.fetch(self._conversation, path, _DraftSink(draft), limit=limit, links=False, saves=True)
+        except BaseException:
+            batch.drop(draft)
+            raise
+        if await anyio.to_thread.run_sync(batch.finish, draft) != entry.sha256:
+            raise _changed(path)
+
+
+class _DraftSink:
+    def __init__(self, draft: BlobDraft) -> None:
+        self._draft = draft
+
+    async def take(self, data: bytes) -> None:
+        await anyio.to_thread.run_sync(self._draft.write, data)
+
+    def sha256(self) -> str:
+        return self._draft.sha256
+
+
+class WorkspaceRestorer:
+    """Fills an empty workspace with a snapshot. What is damaged is an error before a program sees any of it."""
+
+    def __init__(self, conversation: Conversation, store: SnapshotStore, artifacts: ArtifactTracker) -> None:
+        self._conversation, self._store, self._artifacts = conversation, store, artifacts
+
+    async def restore(self, manifest: SnapshotManifest) -> None:
+        folders = [entry for entry in manifest.entries if entry.kind == "folder"]
+        await self._ask({"do": "mkdir", "path": entry.path, "parents": False} for entry in folders)
+        small = [entry for entry in manifest.files if entry.size <= _SMALL_BYTES]
+        for group in _grouped(small, lambda entry: entry.size):
+            await self._write_group(group, manifest.id)
+        for entry in manifest.files:
+            if entry.size > _SMALL_BYTES:
+                await self._write(entry, manifest.id)
+        links = (entry for entry in manifest.entries if entry.kind == "link")
+        await self._ask({"do": "link", "path": entry.path, "target": entry.target} for entry in links)
+        # Last, and from the inside out: a folder may be one that cannot be written to.
+        await self._ask({"do": "mode", "path": entry.path, **_attributes(entry)} for entry in reversed(folders))
+
+    async def _ask(self, requests: Iterable[Mapping[str, Any]]) -> None:
+        for group in _grouped([*requests], lambda request: len(request["path"])):
+            await protocol.ask_together(self._conversation, [(request, b"") for request in group])
+
+    async def _write_group(self, group: Sequence[SnapshotEntry], identifier: str) -> None:
+        contents = await anyio.to_thread.run_sync(lambda: [self._store.read(entry, identifier) for entry in group])
+        requests = [
+            ({**_write_request(entry), "last": True, "sha256": entry.sha256}, content)
+            for entry, content in zip(group, contents, strict=True)
+        ]
+        for entry, done in zip(group, await protocol.ask_together(self._conversation, requests), strict=True):
+            self._artifacts.stored(entry.path, protocol.stored_file(done))
+
+    async def _write(self, entry: SnapshotEntry, identifier: str) -> None:
+        with _BlobSource(self._store, entry, identifier) as source:
+            stored = await protocol.store(self._conversation, _write_request(entry), source)
+        self._artifacts.stored(entry.path, stored)
+
+
+class _BlobSource:
+    """A content on its way in. Before its last part goes, its digest was compared."""
+
+    def __init__(self, store: SnapshotStore, entry: SnapshotEntry, identifier: str) -> None:
+        self._entry, self._identifier = entry, identifier
+        self._digest, self._left = hashlib.sha256(), entry.size
+        try:
+            self._file = store.blobs.path(entry.sha256).open("rb")
+        except FileNotFoundError:
+            raise damaged(entry, identifier, "is gone") from None
+
+    def __enter__(self) -> _BlobSource:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    async def next(self) -> tuple[bytes, bool]:
+        return await anyio.to_thread.run_sync(self._read)
+
+    def _read(self) -> tuple[bytes, bool]:
+        data = self._file.read(min(self._left, protocol.CHUNK_BYTES))
+        self._digest.update(data)
+        self._left -= len(data)
+        if not data or (self._left == 0 and self.sha256() != self._entry.sha256):
+            raise damaged(self._entry, self._identifier, "is not what was written")
+        return data, self._left == 0
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+def check_room(manifest: SnapshotManifest, policy: Policy) -> None:
+    room = policy.workspace_bytes
+    if manifest.size_bytes > room or len(manifest.entries) > policy.resources.inodes:
+        raise DeniedError(
+            f"snapshot {manifest.id[:12]} has {format_size(max(manifest.size_bytes, 1))} in {len(manifest.entries)} "
+            f"files and folders, and the policy's workspace holds {format_size(room)} in {policy.resources.inodes}; "
+            "raise filesystem.workspace.size or resources.inodes"
+        )
+
+
+def _write_request(entry: SnapshotEntry) -> dict[str, Any]:
+    return {"do": "write", "path": entry.path, "executable": False, **_attributes(entry)}
+
+
+def _attributes(entry: SnapshotEntry) -> dict[str, int]:
+    return {"mode": entry.mode, "modified_ns": entry.modified_ns}
+
+
+def _described(item: tuple[str, FileEntry]) -> SnapshotEntry:
+    path, entry = item
+    match entry.kind:
+        case FileKind.FILE:
+            return SnapshotEntry(
+                path, "file", entry.mode & 0o777, entry.modified_ns, entry.size, entry.sha256 or "", ""
+            )
+        case FileKind.FOLDER:
+            return SnapshotEntry(path, "folder", entry.mode & 0o777, entry.modified_ns)
+        case _:
+            return SnapshotEntry(path, "link", target=entry.target or "")
+
+
+def _grouped(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """In order, few enough and small enough that all answers fit into the buffers of a socket."""
+    group, size = list[T](), 0
+    for item in items:
+        if len(group) == _TOGETHER or (group and size + size_of(item) > _TOGETHER_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += size_of(item)
+    if group:
+        yield group
+
+
+def _changed(path: str) -> UsageError:
+    return UsageError(f"{shown(path)} changed while the workspace was saved; wait until no program writes to it")

@@ -1,0 +1,255 @@
+"""What a sandbox has to do with snapshots: the one that it begins with, and the name under which its state is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from fumehood.audit import Attachment, Trail
+from fumehood.concurrency.threads import run_whole
+from fumehood.errors import UsageError
+from fumehood.policy import Policy, deny_all
+from fumehood.sandbox.audit import SandboxAudit
+from fumehood.sandbox.audit.snapshots import (
+    SandboxCreated,
+    SandboxForked,
+    SandboxPolicyChanged,
+    SandboxSaved,
+    SnapshotMade,
+    SnapshotRestored,
+)
+from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.errors import Converse, explained
+from fumehood.sandbox.files.workspace_copy import WorkspaceRestorer, WorkspaceSaver, check_room
+from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, SnapshotStore
+from fumehood.snapshots.garbage import collect
+from fumehood.snapshots.records import SnapshotRecord, checked_name
+from fumehood.snapshots.store import SnapshotLease, StoreWriter, now
+
+_MOST_FORKS = 1000
+# Garbage is collected before something is written once this part of the room is taken.
+_FULL = 0.8
+
+
+class WorkspaceState:
+    """`begin` is a snapshot by name or id; with `name`, the state of a named sandbox is used and kept."""
+
+    def __init__(
+        self,
+        begin: Snapshot | str | None = None,
+        *,
+        name: str | None = None,
+        wait: bool = False,
+        create: bool = False,
+        lease: SnapshotLease | None = None,
+        changes_policy: bool = False,
+    ) -> None:
+        self._begin, self._name, self._wait, self._lease = begin, name, wait, lease
+        self._create, self._changes_policy = create, changes_policy
+        self._store = SnapshotStore.open_default()
+        self._base: SnapshotManifest | None = None
+        """What this sandbox was given, or what was last read of it."""
+
+    async def acquire(self, stack: AsyncExitStack, policy: Policy, trail: Trail) -> None:
+        """Before anything is opened: the lock of the name, the snapshot, and that it fits."""
+        if self._lease is not None:
+            stack.callback(self._lease.close)
+        if self._name is not None:
+            await self._acquire_name(stack, self._name, policy, trail)
+        elif self._begin is not None:
+            self._base = await anyio.to_thread.run_sync(self._find, self._begin)
+        if self._base is not None:
+            check_room(self._base, policy)
+
+    async def _acquire_name(self, stack: AsyncExitStack, name: str, policy: Policy, trail: Trail) -> None:
+        acquire = partial(
+            self._store.acquire,
+            name,
+            wait=self._wait,
+            heartbeat=anyio.from_thread.check_cancelled,
+            is_new=self._create,
+        )
+        lock = await run_whole(acquire, lambda lock: self._store.abandon(name, lock))
+        stack.callback(self._store.abandon, name, lock)
+        if self._create and not self._store.has(name):
+            await trail.write(created(await anyio.to_thread.run_sync(self._make_empty, name, policy), "empty"))
+        record = self._record = self._store.find(name)
+        if record.policy_digest != policy.digest and not self._changes_policy:
+            raise UsageError(f"the policy of sandbox {name!r} was changed meanwhile; open it again")
+        self._base = await anyio.to_thread.run_sync(self._store.manifest, record.snapshot)
+
+    def _make_empty(self, name: str, policy: Policy) -> NamedSandbox:
+        with self._store.writing() as writer:
+            manifest = SnapshotManifest.of(())
+            writer.commit(manifest)
+            record = new_record(name, manifest, policy)
+            self._store.create(record)
+        return record
+
+    def _find(self, begin: Snapshot | str) -> SnapshotManifest:
+        return self._store.manifest(
+            begin.id if isinstance(begin, Snapshot) else self._store.find_snapshot(begin).snapshot
+        )
+
+    async def restore(
+        self, converse: Converse, policy: Policy, audit: SandboxAudit, artifacts: ArtifactTracker
+    ) -> None:
+        manifest = self._base
+        if manifest is None:
+            return
+        if manifest.entries:
+            async with explained(converse, "restore", "", policy) as conversation:
+                await WorkspaceRestorer(conversation, self._store, artifacts).restore(manifest)
+        await audit.trail.write(SnapshotRestored(manifest.id, self._name))
+        if self._name is not None and self._record.policy_digest != policy.digest:
+            await self._change_policy(policy, audit)
+
+    async def _change_policy(self, policy: Policy, audit: SandboxAudit) -> None:
+        old, self._record = self._record, with_policy(self._record, policy)
+        await audit.trail.write(
+            SandboxPolicyChanged(old.name, old.policy_digest, policy.digest, Attachment(policy.meaning))
+        )
+        await anyio.to_thread.run_sync(self._store.update, self._record)
+
+    @property
+    def is_named(self) -> bool:
+        return self._name is not None
+
+    async def save(self, converse: Converse, policy: Policy, audit: SandboxAudit) -> Snapshot:
+        """The state that the next use of this name begins with; durable when this returns."""
+        if self._name is None:
+            raise UsageError("this sandbox has no name to be saved under; use `snapshot`, or Sandbox.open(name)")
+
+        def keep(manifest: SnapshotManifest) -> None:
+            self._record = with_state(self._record, manifest)
+            self._store.update(self._record)
+
+        made = await self._take(converse, policy, keep)
+        await audit.trail.write(SandboxSaved(self._name, made.id, made.files, made.size_bytes, made.new_bytes))
+        return made
+
+    async def snapshot(self, name: str | None, converse: Converse, policy: Policy, audit: SandboxAudit) -> Snapshot:
+        if name is not None:
+            checked_name(name)
+
+        def keep(manifest: SnapshotManifest) -> None:
+            self._store.record_snapshot(snapshot_record(manifest, name, self._name))
+
+        made = await self._take(converse, policy, keep, name)
+        await audit.trail.write(SnapshotMade(made.id, name, made.files, made.size_bytes, made.new_bytes))
+        return made
+
+    async def fork(self, count: int, converse: Converse, policy: Policy, audit: SandboxAudit) -> list[WorkspaceState]:
+        """States that begin with this one's, without a name. All of them share what is stored."""
+        if not 1 <= count <= _MOST_FORKS:
+            raise UsageError(f"fork({count}) cannot be; ask for 1 to {_MOST_FORKS} copies")
+        leases: list[SnapshotLease] = []
+        made = await self._take(converse, policy, lambda manifest: leases.append(self._store.lease(manifest.id)))
+        await audit.trail.write(SandboxForked(made.id, count))
+        shared = [leases[0], *(leases[0].share() for _ in range(count - 1))]
+        return [WorkspaceState(made, lease=lease) for lease in shared]
+
+    async def _take(
+        self,
+        converse: Converse,
+        policy: Policy,
+        keep: Callable[[SnapshotManifest], None],
+        name: str | None = None,
+    ) -> Snapshot:
+        """`keep` makes the record by which the snapshot is found, once all that it needs is on disk."""
+        await anyio.to_thread.run_sync(make_room, self._store)
+        async with _writing(self._store) as writer:
+            known = await anyio.to_thread.run_sync(self._known)
+            async with explained(converse, "save", "", policy) as conversation:
+                saver = WorkspaceSaver(conversation, writer, known, policy)
+                manifest = await saver.save()
+            await anyio.to_thread.run_sync(_commit, writer, manifest, keep)
+            new_bytes = writer.batch.new_bytes
+        self._base = manifest
+        return described(manifest, name, new_bytes, tuple(saver.skipped))
+
+    def _known(self) -> dict[str, int]:
+        """Contents that this sandbox was given, as far as the store still has them."""
+        digests = self._base.digests if self._base else {}
+        return {digest: size for digest, size in digests.items() if self._store.blobs.has(digest, size)}
+
+
+@asynccontextmanager
+async def _writing(store: SnapshotStore) -> AsyncIterator[StoreWriter]:
+    context = store.writing()
+    writer = await run_whole(context.__enter__, lambda _: context.__exit__(None, None, None))
+    try:
+        yield writer
+    finally:
+        context.__exit__(None, None, None)
+
+
+def _commit(writer: StoreWriter, manifest: SnapshotManifest, keep: Callable[[SnapshotManifest], None]) -> None:
+    writer.commit(manifest)
+    keep(manifest)
+
+
+def make_room(store: SnapshotStore) -> None:
+    """Collects garbage, if there may be little room left."""
+    if store.blobs.size_bytes() > store.limits.size_bytes * _FULL:
+        collect(store)
+
+
+def described(
+    manifest: SnapshotManifest, name: str | None, new_bytes: int = 0, skipped: tuple[str, ...] = ()
+) -> Snapshot:
+    return Snapshot(manifest.id, name, len(manifest.files), manifest.size_bytes, new_bytes, skipped)
+
+
+def snapshot_record(manifest: SnapshotManifest, name: str | None, sandbox: str | None) -> SnapshotRecord:
+    return SnapshotRecord(
+        snapshot=manifest.id,
+        name=name,
+        sandbox=sandbox,
+        created=now(),
+        files=len(manifest.files),
+        size_bytes=manifest.size_bytes,
+    )
+
+
+def new_record(name: str, manifest: SnapshotManifest, policy: Policy) -> NamedSandbox:
+    return NamedSandbox(
+        name=checked_name(name),
+        snapshot=manifest.id,
+        policy=policy.meaning.decode("ascii"),
+        policy_digest=policy.digest,
+        policy_name=policy.name,
+        created=now(),
+        used=now(),
+        files=len(manifest.files),
+        size_bytes=manifest.size_bytes,
+    )
+
+
+def created(record: NamedSandbox, source: str) -> SandboxCreated:
+    policy = Attachment(record.policy.encode("ascii"))
+    return SandboxCreated(record.name, record.snapshot, record.policy_digest, policy, source)
+
+
+def policy_of(name: str, wanted: Policy | None, *, create: bool) -> Policy:
+    """The policy to open a named sandbox with: the one that is asked for, else its own."""
+    store = SnapshotStore.open_default()
+    if wanted is not None:
+        checked_name(name)
+        return wanted
+    return deny_all() if create and not store.has(name) else store.find(name).read_policy()
+
+
+def with_state(record: NamedSandbox, manifest: SnapshotManifest) -> NamedSandbox:
+    state = {"snapshot": manifest.id, "files": len(manifest.files), "size_bytes": manifest.size_bytes, "used": now()}
+    return record.model_copy(update=state)
+
+
+def with_policy(record: NamedSandbox, policy: Policy) -> NamedSandbox:
+    meaning = {"policy": policy.meaning.decode("ascii"), "policy_digest": policy.digest, "policy_name": policy.name}
+    return record.model_copy(update=meaning)

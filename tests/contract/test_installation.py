@@ -1,0 +1,108 @@
+"""`box.install` and `pip` inside: where the policy opens the index, for the sandbox's own programs and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from live.package_index import PackageIndex, make_wheel, open_index
+
+from fumehood import DeniedError, Policy, Sandbox, UsageError
+
+GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n"})
+LATER = make_wheel("later", {"later.py": "WORD = 'there'\n"}, requires="greeter")
+# Modules of the guest, one that no process of ours has imported, and those that Python imports by itself.
+SHADOWS = ("hashlib", "json", "socket", "guest", "errno", "colorsys", "sitecustomize", "usercustomize")
+EVIL = make_wheel(
+    "evil",
+    {
+        **{f"{name}.py": "open('/workspace/ran', 'a').write(__name__ + ' ')\n" for name in SHADOWS},
+        "evil.pth": "import os; open('/workspace/ran', 'a').write('pth ')\n",
+        "evil.py": "",
+    },
+)
+TRY_THEN_INSTALL = """
+import subprocess, sys
+try:
+    import greeter
+except ImportError:
+    subprocess.run(["pip", "install", "-q", "--user", "greeter"], check=True)
+    import greeter
+greeter.main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUMEHOOD_HOME", str(tmp_path / "hood"))
+
+
+@pytest.fixture
+def index() -> Iterator[PackageIndex]:
+    with open_index(GREETER, LATER, EVIL, ("source-1.0.tar.gz", b"never read")) as index:
+        yield index
+
+
+@pytest.fixture
+def box(index: PackageIndex, make_policy: Callable[..., Policy]) -> Iterator[Sandbox]:
+    rule = {"host": "127.0.0.1", "ports": [index.server_address[1]], "protocol": "http", "private": True}
+    policy = make_policy(
+        network={"allow": [rule]}, environment={"index": index.url}, filesystem={"outputs": ["*.txt", "ran"]}
+    )
+    with Sandbox(policy) as box:
+        yield box
+
+
+def test_what_is_installed_is_there_for_the_session_under_way_and_for_later_runs(box: Sandbox) -> None:
+    lines: list[str] = []
+    with box.session() as session:
+        assert "No module named 'later'" in session.run("import later").stderr
+        assert box.install("later", "greeter==1.*", progress=lines.append).installed == ("greeter==1.0", "later==1.0")
+        assert session.run("import later; print(later.WORD)").stdout == "there\n"
+    assert "+ later==1.0" in lines
+    assert box.run("import later, greeter; print(later.WORD)").stdout == "there\n"
+    assert box.run("python3 -c 'import later'; greeter-tool", language="sh").stdout == "hello\n"
+    assert box.install("later").installed == ()
+
+
+def test_a_program_installs_what_it_lacks_and_imports_it(box: Sandbox) -> None:
+    assert box.run(TRY_THEN_INSTALL).stdout == "hello\n"
+    assert box.run("uv pip install later && uv pip list", language="sh").stdout.split()[-2:] == ["later", "1.0"]
+    missing = box.run("import no_such").detail
+    assert missing.endswith("packages=['bs'], or box.install('bs'), or `pip install bs` in it".replace("bs", "no_such"))
+
+
+def test_a_package_that_cannot_be_installed_is_an_error_with_the_installers_reason(box: Sandbox) -> None:
+    with pytest.raises(UsageError, match="nothing-here was not found in the package registry"):
+        box.install("nothing-here")
+    with pytest.raises(DeniedError, match=r"no usable wheels.*allow_sdists=True"):
+        box.install("source")
+    with pytest.raises(UsageError, match="must be a package"):
+        box.install("--index-url=http://evil.example")
+
+
+def test_without_a_rule_the_refusal_says_which_one_to_add(make_policy: Callable[..., Policy]) -> None:
+    index = {"index": "https://packages.example/simple"}
+    rule = r"\{host: packages.example, ports: \[443\]\} to network.allow"
+    with Sandbox(make_policy(environment=index)) as box:
+        with pytest.raises(DeniedError, match=rule):
+            box.install("greeter")
+        assert box.files.list() == []
+    other = {"allow": [{"host": "other.example", "ports": [443]}]}
+    with Sandbox(make_policy(environment=index, network=other)) as box, pytest.raises(DeniedError, match=rule):
+        box.install("greeter")
+
+
+def test_a_hostile_package_runs_in_programs_of_the_sandbox_and_in_no_process_of_ours(box: Sandbox) -> None:
+    box.install("evil")
+    with box.session() as session:
+        session.run("import json, hashlib, socket, colorsys; from email import message").check()
+        box.files.write("mine.txt", "1")
+        assert box.files.read("mine.txt") == b"1"
+    box.run("import json, hashlib, errno, colorsys").check()
+    assert "ran" not in {entry.name for entry in box.files.list()}
+    # As with any Python, it is the program's own choice to start one that looks there.
+    box.run(argv=["python3", "-c", "pass"]).check()
+    assert re.fullmatch(r"pth (site|user)customize( usercustomize)? ", box.files.read("ran").decode())
