@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fumehood.errors import DeniedError, PolicyError, UsageError
 from fumehood.frozen import frozen
@@ -34,8 +34,15 @@ class FailedTestsError(UsageError):
         self.failures = list(failures)
 
 
-async def put_policy(database: Database, tenant: str, name: str, text: str, author: str) -> CatalogueEntry:
-    """A new version, unless it is what the newest one says already."""
+async def put_policy(
+    database: Database,
+    tenant: str,
+    name: str,
+    text: str,
+    author: str,
+    record: Callable[[CatalogueEntry], Awaitable[None]] | None = None,
+) -> CatalogueEntry:
+    """A new version, unless it is what the newest one says already. If `record` fails, there is none."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a policy: small letters, digits, `.`, `_` and `-`, up to 63")
     policy = read_tenant_policy(text, name)
@@ -52,6 +59,8 @@ async def put_policy(database: Database, tenant: str, name: str, text: str, auth
             "INSERT INTO policies (tenant, name, version, text, digest, author, created) VALUES (?,?,?,?,?,?,?)",
             *(tenant, name, version, text, policy.digest, author, entry.created),
         )
+        if record is not None:
+            await record(entry)
     return entry
 
 
