@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
 from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
-from fumehood.server.sandboxes.registry import DrainingError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError, SandboxClosedError
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tenants.quotas import QuotaExceededError
 
@@ -20,6 +20,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ForbiddenError, 403),
     (NoSuchSandboxError, 404),
     (EndedError, 410),
+    (SandboxClosedError, 410),
     (QuotaExceededError, 429),
     (DrainingError, 503),
     (StorageError, 503),
@@ -38,7 +39,7 @@ _TITLES = {
 }
 
 
-async def answer_problem(request: Request, error: Exception) -> JSONResponse:
+async def answer_problem(request: HTTPConnection, error: Exception) -> JSONResponse:
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     known = isinstance(error, FumehoodError) and status != 500
     detail = str(error) if known else "the server failed; its own log has the reason"

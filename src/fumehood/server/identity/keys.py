@@ -25,7 +25,9 @@ _ALPHABET = string.ascii_lowercase + string.digits
 _ID_LENGTH = 8
 _SECRET_LENGTH = 43
 _CHECKSUM_LENGTH = 6
-_FORMAT = re.compile(rf"fh_([a-z0-9]{{{_ID_LENGTH}}})_([A-Za-z0-9_-]{{{_SECRET_LENGTH}}})([0-9a-f]{{{_CHECKSUM_LENGTH}}})")
+_FORMAT = re.compile(
+    rf"fh_([a-z0-9]{{{_ID_LENGTH}}})_([A-Za-z0-9_-]{{{_SECRET_LENGTH}}})([0-9a-f]{{{_CHECKSUM_LENGTH}}})"
+)
 
 
 @frozen

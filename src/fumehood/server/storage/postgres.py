@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _ROLE = "fumehood_server"
-_VISIBLE = f"tenant = current_setting('fumehood.tenant', true) OR current_setting('fumehood.tenant', true) = '{EVERYTHING}'"
+_VISIBLE = (
+    f"tenant = current_setting('fumehood.tenant', true) OR current_setting('fumehood.tenant', true) = '{EVERYTHING}'"
+)
 
 
 class PostgresDatabase:
