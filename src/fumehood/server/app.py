@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
 
 from fumehood import __version__
 from fumehood.errors import FumehoodError
@@ -19,6 +20,7 @@ from fumehood.server.api import approvals, audit, files, health, keys, policies,
 from fumehood.server.api.admission import Admission, RequestCheck
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
+from fumehood.server.channel import Channel
 from fumehood.server.lifetime import Server, open_server
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
@@ -38,6 +40,9 @@ def build_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_server(settings, fail) as server:
             app.state.server = server
+            app.state.channel = Channel(
+                server.database, server.registry, server.chains.trail_of, sandboxes.longest_times(settings)
+            )
             ready(server)
             yield
 
@@ -66,10 +71,15 @@ def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:
     for part in _PARTS:
         below.include_router(part.router)
     app.include_router(below)
+    app.add_websocket_route("/v1/channel", _channel)
     for kind in (FumehoodError, StorageError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_problem)  # pyright: ignore[reportArgumentType]  # of any request
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     return app
+
+
+async def _channel(socket: WebSocket) -> None:
+    await cast("Channel", socket.app.state.channel).serve(socket)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:

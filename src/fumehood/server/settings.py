@@ -67,10 +67,9 @@ class RequestLimits(Section):
 
 
 class Lifetimes(Section):
-    """How long sandboxes live."""
+    """How long sandboxes live; who opens one may ask for less."""
 
-    lifetime: Duration = Field(default=3600.0, description="Of one whose opener does not ask for another.")
-    longest: Duration = Field(default=86400.0, description="What an opener may ask for.")
+    lifetime: Duration = Field(default=3600.0, description="After which one is closed, whatever happens in it.")
     idle: Duration = Field(default=600.0, description="After which one that is not used is closed.")
     linger: Duration = Field(default=30.0, description="How long one waits for a client that lost its connection.")
 

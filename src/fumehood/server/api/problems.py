@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 
 from fumehood.errors import DeniedError, FumehoodError, PolicyError, SandboxBusyError, UsageError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
-from fumehood.server.sandboxes.registry import DrainingError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError, SandboxClosedError
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tenants.catalogue import FailedTestsError
 from fumehood.server.tenants.quotas import QuotaExceededError
@@ -45,6 +45,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ConflictError, 409),
     (SandboxBusyError, 409),
     (EndedError, 410),
+    (SandboxClosedError, 410),
     (QuotaExceededError, 429),
     (DrainingError, 503),
     (StorageError, 503),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -13,16 +12,16 @@ from starlette.responses import Response
 from fumehood.errors import DeniedError
 from fumehood.policy import Policy
 from fumehood.server.api.models import Id, NewSandbox, SandboxAnswer
-from fumehood.server.api.problems import NotFoundError, PlainJson
+from fumehood.server.api.problems import PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
-from fumehood.server.sandboxes.registry import EndedError, NoSuchSandboxError, Opening
+from fumehood.server.sandboxes.errors import EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.registry import Opening
+from fumehood.server.sandboxes.wishes import read_opening
 from fumehood.server.settings import ServerSettings
-from fumehood.server.tenants.catalogue import find_policy, narrow
-from fumehood.server.tenants.tenants import DEFAULT_POLICY
 
 router = APIRouter(tags=["sandboxes"])
 
@@ -66,31 +65,29 @@ async def close_sandbox(server: Server, caller: Caller, id: Id) -> Response:
 @contextmanager
 def in_use(opened: OpenSandbox) -> Iterator[OpenSandbox]:
     """Meanwhile it is not idle."""
-    uses: Any = opened
-    if not hasattr(opened, "begin_use"):
-        yield opened
-        return
-    uses.begin_use()
+    opened.begin_use()
     try:
         yield opened
     finally:
-        uses.end_use()
+        opened.end_use()
 
 
 async def _opening(server: RunningServer, caller: Principal, wanted: NewSandbox) -> Opening:
-    name = wanted.policy or DEFAULT_POLICY
-    policy = await find_policy(server.database, caller.tenant, name)
-    if policy is None:
-        raise NotFoundError("policy in the catalogue")
-    narrowed = narrow(policy, wanted.resources, network=not wanted.offline)
-    return Opening(
-        policy_name=name,
-        policy=place_policy(narrowed, server.settings, caller.tenant),
-        times=_times(server.settings, wanted),
-        metadata=wanted.metadata,
-        session=wanted.session,
-        keep_tmp=wanted.keep_tmp,
-    )
+    wishes = {
+        "policy": wanted.policy,
+        "narrow": wanted.resources,
+        "offline": wanted.offline,
+        "metadata": wanted.metadata,
+        "session": wanted.session,
+        "keep_tmp": wanted.keep_tmp,
+        "times": {name: value for name in ("lifetime", "idle") if (value := getattr(wanted, name)) is not None},
+    }
+    opening = await read_opening(server.database, caller, wishes, longest_times(server.settings), _unseen)
+    return replace(opening, policy=place_policy(opening.policy, server.settings, caller.tenant))
+
+
+def _unseen(line: str) -> None:
+    """The progress of an installation, which an answer of HTTP has no place for."""
 
 
 def place_policy(policy: Policy, settings: ServerSettings, tenant: str) -> Policy:
@@ -104,16 +101,9 @@ def place_policy(policy: Policy, settings: ServerSettings, tenant: str) -> Polic
     return placed.override({"docker": {"host": engine}})
 
 
-def _times(settings: ServerSettings, wanted: NewSandbox) -> Times:
+def longest_times(settings: ServerSettings) -> Times:
     given = settings.sandboxes
-    times = Times(given.lifetime, given.idle, given.linger)
-    if wanted.lifetime is not None:
-        times = replace(times, lifetime=float(wanted.lifetime))
-    if wanted.idle is not None:
-        times = replace(times, idle=float(wanted.idle))
-    if times.lifetime > given.longest:
-        raise DeniedError(f"lifetime: a sandbox of this server lives {given.longest:g} s at most")
-    return times
+    return Times(given.lifetime, given.idle, given.linger)
 
 
 def _described(record: SandboxRecord) -> dict[str, object]:

@@ -86,10 +86,14 @@ async def list_policies(database: Database, tenant: str) -> list[CatalogueEntry]
 def read_tenant_policy(text: str, name: str) -> Policy:
     """PolicyError for what would reach beyond the tenant: files, engines and secrets of the server's host."""
     policy = Policy.loads(text, name, "/nonexistent")
+    check_tenant_policy(policy, name)
+    return policy
+
+
+def check_tenant_policy(policy: Policy, name: str) -> None:
     problems = [f"{name}: {key}: a policy of a tenant cannot have it: {why}" for key, why in _beyond(policy)]
     if problems:
         raise PolicyError(problems)
-    return policy
 
 
 def _beyond(policy: Policy) -> list[tuple[str, str]]:
