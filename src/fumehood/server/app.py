@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
@@ -71,7 +72,7 @@ def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:
     for part in _PARTS:
         below.include_router(part.router)
     app.include_router(below)
-    app.add_websocket_route("/v1/channel", _channel)
+    app.router.routes.append(WebSocketRoute("/v1/channel", _channel))
     for kind in (FumehoodError, StorageError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_problem)  # pyright: ignore[reportArgumentType]  # of any request
     app.add_exception_handler(RequestValidationError, _answer_invalid)
