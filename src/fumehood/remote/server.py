@@ -7,18 +7,21 @@ import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from urllib.parse import urlsplit
 
 from fumehood.errors import DeniedError, LostError, UsageError
 from fumehood.guest.contract.frames import Header
 from fumehood.keywords import known_keywords
-from fumehood.policy import AnyPolicy, Seconds, read_policy, read_seconds
+from fumehood.policy import AnyPolicy, Seconds, deny_all, read_policy, read_seconds
 from fumehood.remote.carrier import Carrier
 from fumehood.remote.connection import Connection
 from fumehood.remote.policies import pack_policy
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.websocket import RefusedError, dial
+from fumehood.results import RunResult
+from fumehood.sandbox.request import RunOptions
+from fumehood.snapshots.records import Snapshot
 
 URL_VARIABLE = "FUMEHOOD_SERVER"
 KEY_VARIABLE = "FUMEHOOD_KEY"
@@ -53,24 +56,26 @@ class Server:
         session: bool = False,
         progress: Callable[[str], None] | None = None,
         learn: bool = False,
+        gated: bool = False,
         keep_tmp: bool = False,
-        snapshot: str | None = None,
+        snapshot: Snapshot | str | None = None,
         lifetime: Seconds | None = None,
         idle: Seconds | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> RemoteSandbox:
         """`async with server.sandbox("analyst") as box`: a policy of the tenant's catalogue by name, or one of yours.
 
-        A policy of yours takes a key that may write policies. Without one, it is the catalogue's `default`. `lifetime`
-        and `idle` end the sandbox whatever happens in it; the server has its own for both, and these may be shorter.
+        A policy of yours takes a key that may write policies; without a policy everything is denied. `lifetime` and
+        `idle` end the sandbox whatever happens in it; the server has its own for both, and these may be shorter.
         """
         wishes: Header = {
             "policy": _wanted(policy),
             "packages": list(packages),
             "session": session,
             "learn": learn,
+            "gated": gated,
             "keep_tmp": keep_tmp,
-            "snapshot": snapshot,
+            "snapshot": snapshot.id if isinstance(snapshot, Snapshot) else snapshot,
             "times": {
                 name: read_seconds(value, name)
                 for name, value in (("lifetime", lifetime), ("idle", idle))
@@ -80,6 +85,18 @@ class Server:
         }
         return RemoteSandbox(Connection(self._dial, wishes, progress), keep_tmp=keep_tmp)
 
+    async def run(
+        self,
+        code: str | bytes | None = None,
+        policy: AnyPolicy | None = None,
+        *,
+        packages: Sequence[str] = (),
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Run code in a fresh sandbox, and close that."""
+        async with self.sandbox(policy, packages=packages) as box:
+            return await box.run(code, **options)
+
     async def _dial(self) -> Carrier:
         try:
             return await dial(self.url, self._key, self._context)
@@ -87,10 +104,10 @@ class Server:
             raise _refusal(self.url, error) from None
 
 
-def _wanted(policy: AnyPolicy | None) -> Header | str | None:
+def _wanted(policy: AnyPolicy | None) -> Header | str:
     """A name alone is the catalogue's; what is a file of this machine is read here."""
     if policy is None:
-        return None
+        return pack_policy(deny_all())
     if isinstance(policy, str) and "/" not in policy and not policy.endswith((".yaml", ".yml")):
         return policy
     return pack_policy(read_policy(policy))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from fumehood.errors import DeniedError, UsageError
 from fumehood.guest.contract.frames import Header
-from fumehood.policy import Policy
+from fumehood.policy import Policy, deny_all
 from fumehood.policy.arguments import add_packages
 from fumehood.remote.policies import unpack_policy
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
@@ -16,10 +16,9 @@ from fumehood.server.sandboxes.registry import Opening
 from fumehood.server.storage.database import Database
 from fumehood.server.tenants.catalogue import check_tenant_policy, find_policy, narrow
 
-DEFAULT_POLICY = "default"
 _KNOWN = frozenset(
-    {"do", "protocol", "policy", "narrow", "offline", "packages", "session", "keep_tmp", "learn", "snapshot", "times"}
-    | {"metadata"}
+    {"do", "protocol", "policy", "narrow", "offline", "packages", "session", "keep_tmp", "learn", "gated", "snapshot"}
+    | {"times", "metadata"}
 )
 _MOST_METADATA = 32
 _MOST_TEXT = 256
@@ -51,14 +50,14 @@ async def read_opening(
 
 async def _policy(database: Database, principal: Principal, wanted: object) -> tuple[str, Policy]:
     """One of the tenant's catalogue by name. A document of the client's own takes a key that may write policies."""
-    if wanted is None or isinstance(wanted, str):
-        name = wanted or DEFAULT_POLICY
-        found = await find_policy(database, principal.tenant, name)
+    if isinstance(wanted, str):
+        found = await find_policy(database, principal.tenant, wanted)
         if found is None:
-            raise UsageError(f"there is no policy {name!r} in the catalogue of {principal.tenant}")
-        return name, found
-    _require(principal, Scope.POLICIES)
+            raise UsageError(f"there is no policy {wanted!r} in the catalogue of {principal.tenant}")
+        return wanted, found
     policy = unpack_policy(wanted)
+    if policy.digest != deny_all().digest:
+        _require(principal, Scope.POLICIES)
     check_tenant_policy(policy, policy.name or "policy")
     return policy.name or "", policy
 

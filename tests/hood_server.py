@@ -1,0 +1,79 @@
+"""A server of the tests' own: in a thread of the test process, with a tenant that may do everything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from fumehood.audit import AuditLog
+from fumehood.server.identity.keys import create_key
+from fumehood.server.identity.principals import OF_TENANTS
+from fumehood.server.lifetime import Server
+from fumehood.server.listener import Listener
+from fumehood.server.settings import ServerSettings
+from fumehood.server.tenants.quotas import Quota, set_limit
+from fumehood.server.tenants.tenants import create_tenant
+
+TENANT = "acme"
+FOLDERS = "/var/tmp/hood-server-"
+_PLENTY = 1e12
+
+
+class RunningServer(NamedTuple):
+    url: str
+    key: str
+    folder: Path
+
+    @property
+    def log(self) -> AuditLog:
+        """The tenant's."""
+        return AuditLog.at(self.folder / "tenants" / TENANT / "audit")
+
+
+@contextmanager
+def running_server(**settings: object) -> Iterator[RunningServer]:
+    ready: Future[RunningServer] = Future()
+    with tempfile.TemporaryDirectory(prefix=os.path.basename(FOLDERS), dir=os.path.dirname(FOLDERS)) as folder:
+        end = threading.Event()
+        given = ServerSettings.model_validate({"listen": "127.0.0.1:0", "state": folder, **settings})
+        thread = threading.Thread(target=lambda: asyncio.run(_serve(given, ready, end)), daemon=True)
+        thread.start()
+        try:
+            yield ready.result(60)
+        finally:
+            end.set()
+            thread.join(60)
+
+
+async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: threading.Event) -> None:
+    begun: asyncio.Future[tuple[str, Server]] = asyncio.get_running_loop().create_future()
+    listener = Listener(settings, lambda address, server: begun.set_result((address, server)))
+    running = asyncio.ensure_future(listener.run())
+    try:
+        await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
+        if not begun.done():
+            await running
+        address, server = begun.result()
+        ready.set_result(RunningServer(address, await _make_key(server), settings.folder))
+    except BaseException as error:
+        ready.set_exception(error)
+        raise
+    await asyncio.get_running_loop().run_in_executor(None, end.wait)
+    listener.stop()
+    listener.stop()
+    await running
+
+
+async def _make_key(server: Server) -> str:
+    await create_tenant(server.database, TENANT, "tests")
+    for quota in Quota:
+        await set_limit(server.database, TENANT, quota, _PLENTY, "tests")
+    key, _ = await create_key(server.database, TENANT, "tests", OF_TENANTS)
+    return key
