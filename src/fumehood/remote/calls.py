@@ -30,15 +30,16 @@ def named_loss() -> Iterator[None]:
 
 @asynccontextmanager
 async def begin(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[Conversation]:
-    """Leaving the block before the last answer makes the other end stop."""
+    """Leaving the block before the last answer makes the other end stop; when it is left, it has."""
     conversation: Conversation | None = None
     try:
         with named_loss():
             conversation = await conversations.begin(header, body)
             yield conversation
     finally:
-        if conversation is not None:
+        if conversation is not None and not conversation.is_over:
             conversation.abandon()
+            await conversation.wait_until_gone()
 
 
 @asynccontextmanager

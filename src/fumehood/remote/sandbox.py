@@ -33,6 +33,7 @@ from fumehood.sandbox.request import RunOptions, make_live_request, make_request
 if TYPE_CHECKING:
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
+    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.snapshots import Snapshot
 
 
@@ -164,6 +165,14 @@ class RemoteSandbox:
         """Keeps the state of a named sandbox now, and not only when the block ends."""
         message = await calls.ask(self._open_conversations(), {"do": "save"})
         return unpack_snapshot(message.header["snapshot"])
+
+    async def fork(self, count: int = 1) -> list[RemoteSandbox]:
+        """Not from here: `snapshot`, and sandboxes that begin with it, are the same."""
+        raise UsageError("a sandbox at a server is not forked; take a snapshot, and open sandboxes that begin with it")
+
+    async def expose(self, port: int) -> AsyncExposedPort:
+        """Not from here: a port of a sandbox at a server has no address of this machine."""
+        raise UsageError(f"port {port} of a sandbox at a server cannot be published on this machine")
 
     async def change_policy(self, policy: AnyPolicy) -> None:
         """A server keeps a sandbox to the policy that it was opened with."""
