@@ -473,8 +473,10 @@ class AsyncSandbox:
 
     def _result(self, taken: RunOutput, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
-        result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
-        return with_hint(result, taken.stderr or last_words, self.policy, is_open=self._egress is not None)
+        news = network.news()
+        result = RunResult.of(taken, run_id, self.policy.digest, image_digest, news.denials)
+        is_open = self._egress is not None
+        return with_hint(result, taken.stderr or last_words, self.policy, is_open=is_open, failures=news.failures)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
