@@ -43,7 +43,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_written(project: Path) ->
     assert (code, content(project)) == (0, {**before, "main.py": CHANGE})
 
 
-@pytest.mark.parametrize(("key", "is_written"), [(b"y", True), (b"n", False), (b"\x03", False)])
+@pytest.mark.parametrize(("key", "is_written"), [(b"y", True), (b"y\n", True), (b"n", False), (b"\x03", False)])
 def test_a_person_says_yes_or_no(key: bytes, is_written: bool, project: Path) -> None:
     program(project, CHANGE)
     with open_terminal("run", "--project", str(project), "--sync-back", str(project / "main.py")) as terminal:
