@@ -192,10 +192,13 @@ def test_what_is_written_back_is_recorded_with_its_place(project: Path) -> None:
 
 
 def test_options_that_need_others_say_so(project: Path) -> None:
-    for options in (["--sync-back"], ["--yes"], ["--project", ".", "--yes"]):
+    for options, words in (
+        (["--sync-back"], b"--sync-back writes to the folder of --project DIR; give that, too"),
+        (["--yes"], b"--yes lets --sync-back write without asking; give that, too"),
+        (["--project", ".", "--yes"], b"--yes lets --sync-back write without asking; give that, too"),
+    ):
         done = hood("run", *options, "-c", "1", cwd=project)
-        assert done.returncode == 2
-        assert b"--yes is for --sync-back, and --sync-back for --project DIR" in done.stderr
+        assert (done.returncode, words in done.stderr) == (2, True)
 
 
 def test_a_project_and_approvals_exclude_each_other(project: Path, tmp_path: Path) -> None:

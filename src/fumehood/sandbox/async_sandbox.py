@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from fumehood.sandbox.files.errors import Converse
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
-    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.sandbox.snapshots import PolicyUse, WorkspaceState
     from fumehood.snapshots import Snapshot
 
 
@@ -114,6 +114,7 @@ class AsyncSandbox:
         name: str,
         policy: AnyPolicy | None = None,
         *,
+        once: bool = False,
         create: bool = False,
         wait: bool = False,
         session: bool = False,
@@ -124,11 +125,11 @@ class AsyncSandbox:
     ) -> Self:
         """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
 
-        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
-        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
-        if there is none.
+        It has the policy that it was made with, unless another one is given, which it keeps from then on; with `once`,
+        that one is for this use alone. One process at a time uses it: without `wait`, a sandbox that is in use is a
+        `SandboxBusyError`. With `create` it is made if there is none.
         """
-        from fumehood.sandbox.snapshots import policy_of
+        from fumehood.sandbox.snapshots import PolicyUse, policy_of
 
         wanted = None if policy is None else read_policy(policy)
         box = cls(
@@ -139,7 +140,8 @@ class AsyncSandbox:
             gated=gated,
             keep_tmp=keep_tmp,
         )
-        box._state = _make_state(name=name, wait=wait, create=create, changes_policy=wanted is not None)
+        use = PolicyUse.OWN if wanted is None else PolicyUse.ONCE if once else PolicyUse.FROM_NOW_ON
+        box._state = _make_state(name=name, wait=wait, create=create, use=use)
         return box
 
     async def __aenter__(self) -> Self:
@@ -518,11 +520,11 @@ def _make_state(
     name: str | None = None,
     wait: bool = False,
     create: bool = False,
-    changes_policy: bool = False,
+    use: PolicyUse | None = None,
 ) -> WorkspaceState:
-    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.sandbox.snapshots import PolicyUse, WorkspaceState
 
-    return WorkspaceState(snapshot, name=name, wait=wait, create=create, changes_policy=changes_policy)
+    return WorkspaceState(snapshot, name=name, wait=wait, create=create, use=use or PolicyUse.OWN)
 
 
 def _request(section: Environment) -> str:

@@ -242,6 +242,7 @@ class Sandbox:
         name: str,
         policy: AnyPolicy | None = None,
         *,
+        once: bool = False,
         create: bool = False,
         wait: bool = False,
         session: bool = False,
@@ -252,13 +253,14 @@ class Sandbox:
     ) -> Self:
         """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
 
-        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
-        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
-        if there is none.
+        It has the policy that it was made with, unless another one is given, which it keeps from then on; with `once`,
+        that one is for this use alone. One process at a time uses it: without `wait`, a sandbox that is in use is a
+        `SandboxBusyError`. With `create` it is made if there is none.
         """
         target = AsyncSandbox.open(
             name,
             policy,
+            once=once,
             create=create,
             wait=wait,
             session=session,
