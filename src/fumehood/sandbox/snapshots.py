@@ -194,7 +194,8 @@ async def _writing(store: SnapshotStore) -> AsyncIterator[StoreWriter]:
     context = store.writing()
     writer = await run_whole(context.__enter__, lambda _: context.__exit__(None, None, None))
     try:
-        yield writer
+        with store.explaining_full_disk():
+            yield writer
     finally:
         context.__exit__(None, None, None)
 
