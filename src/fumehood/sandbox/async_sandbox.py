@@ -203,6 +203,10 @@ class AsyncSandbox:
             await self._stack.aclose()
         await self._audit.closed(is_failing=error is not None)
 
+    def __repr__(self) -> str:
+        name = self.policy.name or self.policy.digest.removeprefix("sha256:")[:12]
+        return f"{type(self).__name__}({'open' if self.is_open else 'not open'}, policy {name!r})"
+
     @property
     def is_open(self) -> bool:
         return self._opened is not None

@@ -271,6 +271,9 @@ class Sandbox:
         )
         return cls.__new__(cls)._drive(target)
 
+    def __repr__(self) -> str:
+        return repr(self.target).removeprefix("Async")
+
     def __enter__(self) -> Self:
         if self._loop is not None:
             raise UsageError("this sandbox is open already; make another Sandbox for a second place")
