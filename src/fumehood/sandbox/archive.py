@@ -210,11 +210,10 @@ def _time(info: tarfile.TarInfo) -> int:
     """In nanoseconds, as exact as the archive has it."""
     try:
         seconds = Decimal(info.pax_headers.get("mtime", str(info.mtime)))
-        if abs(seconds) < _MAX_SECONDS:  # a number of a million digits takes minutes
-            return int(seconds * _NS)
+        is_known = abs(seconds) < _MAX_SECONDS  # to compute a number of a million digits takes half a minute
+        return int(seconds * _NS) if is_known else _refuse(info.name, "its time is out of range")
     except (ArithmeticError, ValueError):
-        pass
-    _refuse(info.name, "its time is not a number, or out of range")
+        _refuse(info.name, "its time is not a number")
 
 
 def _refuse(path: str, why: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A content of a snapshot that is read piece by piece, and compared with its digest before its last piece is returned."""
+"""A content of a snapshot, read piece by piece, and compared with its digest before its last piece is returned."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class StoreLimits:
 
 
 def charge(size_bytes: int) -> int:
-    """What a file of this size takes of the disk: whole blocks, and one for its name and itself, however small it is."""
+    """What a file of this size takes of the disk: whole blocks, and one more for its name and itself."""
     return (size_bytes // _BLOCK_BYTES + 1) * _BLOCK_BYTES
 
 

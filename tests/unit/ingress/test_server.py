@@ -121,7 +121,8 @@ def test_requests_of_a_page_do_not_fill_the_audit_log() -> None:
         log.served(f"{number}{'X' * 60_000}", f"/{number}", 200, 1, 2)
     events = log.take()
     assert sum(len(str(event)) for event in events) < 500_000
-    assert [event.count for event in events if isinstance(event, PortRequests) and event.method == "others"][0] > 1000
+    others = [event.count for event in events if isinstance(event, PortRequests) and event.method == "others"]
+    assert sum(others) > 1000
 
 
 def test_its_use_is_on_record_without_the_token_and_without_queries(gateway: Gateway, tmp_path: Path) -> None:

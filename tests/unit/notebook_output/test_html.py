@@ -51,7 +51,10 @@ def test_a_table_of_pandas_stays_as_it_is() -> None:
         ("<b><i>a</b>c</i>", "<b><i>a</i></b>c"),
         ("<div class='jp-Dialog'>a</div>", "<div>a</div>"),
         (r"$\href{javascript:x}{a}$", r"<span>$</span><span>\</span>href{javascript:x}{a}<span>$</span>"),
-        (r"\<x>(\style{background:url(//evil)}{a}\)", r"<span>\</span>(<span>\</span>style{background:url(//evil)}{a}<span>\</span>)"),
+        (
+            r"\<x>(\style{background:url(//evil)}{a}\)",
+            r"<span>\</span>(<span>\</span>style{background:url(//evil)}{a}<span>\</span>)",
+        ),
         ("&#36;a&dollar;", "<span>$</span>a<span>$</span>"),
     ],
 )
@@ -59,7 +62,13 @@ def test_what_is_executed_fetched_or_laid_over_others_is_left_out(attack: str, l
     assert harmless_html(attack) == left
 
 
-@given(st.lists(st.sampled_from([*"<>\"'=/& a", "script", "img", "src=", "onerror=", "<p", "</", "<!--", "&lt;", "$", "\\", "&#92;", "("])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [*"<>\"'=/& a", "script", "img", "src=", "onerror=", "<p", "</", "<!--", "&lt;", "$", "\\", "&#92;", "("]
+        )
+    )
+)
 def test_nothing_but_known_tags_comes_out_whatever_goes_in(pieces: list[str]) -> None:
     left = harmless_html("".join(pieces))
     assert "<script" not in left
