@@ -148,6 +148,7 @@ async def test_a_run_that_will_not_be_interrupted_is_ended_and_the_next_one_says
     ("source", "cause", "code"),
     [
         ("import os; os._exit(4)", Cause.EXIT, 4),
+        ("import os; os._exit(0)", Cause.EXIT, 1),
         ("import os; os.kill(os.getpid(), 11)", Cause.SIGNAL, 128 + signal.SIGSEGV),
         ("import ctypes; ctypes.string_at(0)", Cause.SIGNAL, 128 + signal.SIGSEGV),
     ],

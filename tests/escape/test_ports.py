@@ -8,6 +8,7 @@
 | a server inside that reads the token out of requests | everything that holds it is taken out | `port-token-stripped` |
 | a server inside that sets the cookie of the token | such cookies are dropped | `port-cookies-kept-apart` |
 | a run that wants the loopback of another sandbox | a network namespace for each | `loopbacks-apart` |
+| any user of the machine, with idle connections to it | those without a token make room | `ports-make-room` |
 | a request in a request; a server inside that breaks the protocol | the parser of the gateway | `port-framing-strict` |
 
 The host's part is the same on every backend, so most of it is attacked on one.
@@ -17,8 +18,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
+import socket
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import anyio
 import anyio.to_thread
@@ -27,9 +30,14 @@ import web_server
 from escape.conftest import MakeSandbox
 
 from fumehood import AsyncExposedPort, AsyncSandbox, Policy
+from fumehood.egress import shared_gateway
 
 pytestmark = pytest.mark.anyio
 POLICY = Policy(backend="native", network={"publish": [web_server.PORT]})
+OUTWARDS = Policy(
+    backend="native",
+    network={"allow": [{"host": "127.0.0.1", "ports": [9999], "private": True, "protocol": "tcp"}]},
+)
 ODD = ("/huge-header", "/no-http", "/two-lengths", "/nothing", "/half-a-head", "/unasked-switch")
 
 
@@ -129,3 +137,23 @@ async def test_a_loopback_is_of_one_sandbox_alone(make_sandbox: MakeSandbox) -> 
         await run.read(wait=20)
         assert (await other.run(knock)).stdout == "111\n"
         assert (await one.run(knock)).stdout == ""
+
+
+async def test_clients_without_a_token_take_the_network_from_no_sandbox(port: AsyncExposedPort) -> None:
+    everyone = shared_gateway().connections
+    most, everyone.most = everyone.most, 20
+    try:
+        with ExitStack() as stack:
+            address = "127.0.0.1", int(port.address.rpartition(":")[2])
+            lines = [stack.enter_context(socket.create_connection(address)) for _ in range(40)]
+            await anyio.to_thread.run_sync(wait_until_some_are_closed, lines, 20)
+            async with AsyncSandbox(OUTWARDS) as other:
+                result = await other.run("import socket\nsocket.create_connection(('127.0.0.1', 9999)).recv(1)")
+            assert "as many connections" not in str(result.denials)
+    finally:
+        everyone.most = most
+
+
+def wait_until_some_are_closed(lines: list[socket.socket], count: int) -> None:
+    while len(select.select(lines, [], [])[0]) < count:
+        pass  # the rest follows in a moment

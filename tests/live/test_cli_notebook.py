@@ -42,6 +42,12 @@ def test_the_notebook_is_saved_with_its_outputs_beside_other_files(tmp_path: Pat
     assert json.loads(book.read_text())["cells"][0]["outputs"] == []
 
 
+def test_a_cell_that_ends_the_process_fails_and_no_other_runs_without_its_state(tmp_path: Path) -> None:
+    done = hood("run", write(tmp_path / "x.ipynb", "import os; os._exit(0)", "print('never')"))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"state is lost" in done.stderr
+
+
 def test_no_file_of_a_cell_takes_the_place_of_the_notebook(tmp_path: Path) -> None:
     """It could hold what is left out of outputs, and whoever opens it takes it for ours."""
     book = write(tmp_path / "x.ipynb", "open('x.ipynb', 'w').write('evil'); open('y', 'w'); print('a')")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 2000
 _MOST_OUTPUT_BYTES = 64 * 1024 * 1024
+# What an output takes besides its text; a program can make any number of outputs of one character.
+_EACH_OUTPUT_BYTES = 512
 _CUT = "(more output was left out: it is larger than a notebook may be)\n"
 
 _STREAMS = ("stdout", "stderr")
@@ -57,16 +59,17 @@ class Notebook:
     def add_text(self, cell: _Object, name: str, data: bytes, *, is_last: bool = False) -> None:
         """A character may come in two pieces."""
         outputs, text = cell["outputs"], self._decoders[name].decode(data, is_last)
-        if not self._pay(cell, len(data)) or not text:
+        is_same = bool(outputs) and outputs[-1].get("output_type") == "stream" and outputs[-1]["name"] == name
+        if not self._pay(cell, len(data) + (_EACH_OUTPUT_BYTES if text and not is_same else 0)) or not text:
             return
-        if outputs and outputs[-1].get("output_type") == "stream" and outputs[-1]["name"] == name:
+        if is_same:
             outputs[-1]["text"] += text
         else:
             outputs.append({"output_type": "stream", "name": name, "text": text})
 
     def add_display(self, cell: _Object, display: Display) -> None:
         data = media_bundle(display)
-        if data and self._pay(cell, len(json.dumps(data))):
+        if data and self._pay(cell, len(json.dumps(data)) + _EACH_OUTPUT_BYTES):
             cell["outputs"].append({"output_type": "display_data", "data": data, "metadata": {}})
 
     def add_error(self, cell: _Object, result: RunResult) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from fumehood.egress.connection import Connection, Destination, Service
 from fumehood.egress.dial import Dialer
@@ -17,23 +18,47 @@ from fumehood.egress.relay import RelayBuffer
 from fumehood.egress.rules import RunRules
 
 
+class ConnectionHolder(Protocol):
+    """A sandbox, or a published port."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def party(self) -> object:
+        """Who shares with others: a tenant, or a holder without one."""
+        ...
+
+    def give_up_stranger(self) -> bool:
+        """Ends a connection of a client that has not shown who it is, if there is one."""
+        ...
+
+    def give_up_one(self) -> bool:
+        """Ends a connection for another holder's sake, if there is one."""
+        ...
+
+
 class GatewayConnections:
-    """The connections of all sandboxes together."""
+    """The connections of all sandboxes and published ports together."""
 
     def __init__(self, most: int) -> None:
         self.most, self.count = most, 0
-        self.sandboxes: set[SandboxConnections] = set()
+        self.holders: set[ConnectionHolder] = set()
 
-    def has_room_for(self, sandbox: SandboxConnections) -> bool:
+    def has_room_for_stranger(self) -> bool:
+        """Whether there may be one more of which nothing is known. It takes the place of its like, and of no other."""
+        return self.count < self.most or any(each.give_up_stranger() for each in self.holders)
+
+    def has_room_for(self, sandbox: ConnectionHolder) -> bool:
         """Whether a sandbox may have one more.
 
-        When there are no more, one that has less than its share gets a connection of the one that has most. Tenants
-        share first, however many sandboxes each has, and then the sandboxes of one tenant.
+        When there are no more, strangers make room, and then one that has less than its share gets a connection of the
+        one that has most. Tenants share first, however many sandboxes each has, and then the sandboxes of one tenant.
         """
-        if self.count < self.most:
+        if self.has_room_for_stranger():
             return True
         used = self._used()
-        greediest = max(self.sandboxes, key=lambda each: (used[each.party], each.count), default=sandbox)
+        greediest = max(self.holders, key=lambda each: (used[each.party], each.count), default=sandbox)
         if sandbox.party == greediest.party:
             has_less = sandbox.count + 1 < greediest.count
         else:
@@ -42,7 +67,7 @@ class GatewayConnections:
 
     def _used(self) -> Counter[object]:
         used = Counter[object]()
-        for each in self.sandboxes:
+        for each in self.holders:
             used[each.party] += each.count
         return used
 
@@ -70,11 +95,14 @@ class SandboxConnections:
             dialer,
         )
         self._services, self._service = services, service
-        self.party: object = tenant or self
-        """Shares with others: a tenant, or a sandbox without one."""
+        self._tenant = tenant
         self._open: set[Connection] = set()
         # No sandbox may take what all have to share.
         self._most = min(limits.connections, everyone.most // 2)
+
+    @property
+    def party(self) -> object:
+        return self._tenant or self
 
     @property
     def count(self) -> int:
@@ -121,6 +149,10 @@ class SandboxConnections:
         self._everyone.count += 1
         connection.start(self._services.get(destination, self._service), destination)
         return connection
+
+    def give_up_stranger(self) -> bool:
+        """All are of programs inside."""
+        return False
 
     def give_up_one(self) -> bool:
         """Ends the connection that has not moved for longest, for another sandbox's sake."""

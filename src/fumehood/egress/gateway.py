@@ -72,12 +72,12 @@ class Gateway:
 
     def _enter(self, sandbox: SandboxEgress) -> None:
         self.sandboxes.add(sandbox)
-        self.connections.sandboxes.add(sandbox.connections)
+        self.connections.holders.add(sandbox.connections)
 
     def forget(self, sandbox: SandboxEgress) -> None:
         """In the gateway's thread: a sandbox that is closed."""
         self.sandboxes.discard(sandbox)
-        self.connections.sandboxes.discard(sandbox.connections)
+        self.connections.holders.discard(sandbox.connections)
 
     def close(self) -> None:
         """End the thread, and with it all that goes through it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fumehood.audit.events import AuditEvent
+from fumehood.egress.limits import TokenBucket
 from fumehood.frozen import frozen
 
 _MOST_DIFFERENT = 1024
-_MOST_PATH_CHARACTERS = 512
+_MOST_A_SECOND = 8.0
+_MOST_METHOD_CHARACTERS, _MOST_PATH_CHARACTERS = 32, 512
 _OTHERS = "others"
 
 
@@ -57,16 +59,20 @@ class PortDenied(AuditEvent):
 
 
 class PortLog:
-    """Bounded: of requests that are too many to tell apart, the number and the bytes remain."""
+    """Bounded: of requests that are too many to tell apart, the number and the bytes remain.
+
+    A page inside can send any number of them, with the cookie of the person who looks at it.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self._different = TokenBucket(_MOST_DIFFERENT, _MOST_A_SECOND)
         self._requests: dict[tuple[str, str, int], tuple[int, int, int]] = {}
         self._denials: dict[str, int] = {}
 
     def served(self, method: str, target: str, status: int, bytes_in: int, bytes_out: int) -> None:
-        key = method, target.partition("?")[0][:_MOST_PATH_CHARACTERS], status
-        if key not in self._requests and len(self._requests) >= _MOST_DIFFERENT:
+        key = method[:_MOST_METHOD_CHARACTERS], target.partition("?")[0][:_MOST_PATH_CHARACTERS], status
+        if key not in self._requests and not self._different.take():
             key = _OTHERS, _OTHERS, 0
         count, before_in, before_out = self._requests.get(key, (0, 0, 0))
         self._requests[key] = count + 1, before_in + bytes_in, before_out + bytes_out

@@ -72,6 +72,7 @@ class PortServer:
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         self._gateway.ports.add(self)
+        self._gateway.connections.holders.add(self)
         self._writing = loop.create_task(self._write())
         loop.add_reader(self._listener, self._accept)
 
@@ -91,6 +92,7 @@ class PortServer:
         silence(self._listener)  # for a forked child too, which has a copy
         self._listener.close()
         self._gateway.ports.discard(self)
+        self._gateway.connections.holders.discard(self)
         if self._writing is not None:
             self._writing.cancel()
         for task, client in self._connections.items():
@@ -147,15 +149,34 @@ class PortServer:
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._gateway.connections.count -= 1
-        del self._connections[task]
+        # A task that is cancelled before its first step has closed nothing.
+        self._connections.pop(task).connection.close()
 
     def _has_room(self) -> bool:
         """One without a token makes room: whoever has none must not keep those out who have it."""
-        everyone = self._gateway.connections
-        if len(self._connections) < MOST_CONNECTIONS and everyone.count < everyone.most:
-            return True
+        if len(self._connections) >= MOST_CONNECTIONS:
+            return self.give_up_stranger()
+        return self._gateway.connections.has_room_for_stranger()
+
+    @property
+    def party(self) -> object:
+        return self._trail.tenant or self
+
+    @property
+    def count(self) -> int:
+        return len(self._connections)
+
+    def give_up_stranger(self) -> bool:
+        """Ends a connection without a token, if there is one."""
+        return self._give_up(lambda client: not client.is_admitted)
+
+    def give_up_one(self) -> bool:
+        """Ends the oldest connection, for a sandbox's sake."""
+        return self._give_up(lambda client: True)
+
+    def _give_up(self, is_meant: Callable[[_Client], bool]) -> bool:
         for task, client in self._connections.items():
-            if not client.is_admitted and not client.is_ending:
+            if is_meant(client) and not client.is_ending:
                 client.is_ending = True
                 silence(client.connection)
                 task.cancel()

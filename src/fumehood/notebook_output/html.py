@@ -50,6 +50,9 @@ _ATTRIBUTES = {
 _TAG = re.compile(r"""<(/?)([A-Za-z][A-Za-z0-9]*+)((?:[^<>"']|"[^"<>]*+"|'[^'<>]*+')*+)>""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"']++))""")
 _MOST_DEPTH = 100
+# Notebooks typeset formulas in the text of HTML, and formulas can have links and styles. What begins or ends one is in
+# an element of its own, which no formula goes across.
+_MATH = re.compile(r"\$|\\++")
 
 
 def harmless_html(text: str) -> str:
@@ -85,7 +88,7 @@ class _Writer:
         self._open: list[str] = []
 
     def text(self, text: str) -> None:
-        self._parts.append(html.escape(html.unescape(text)))
+        self._parts.append(_MATH.sub(r"<span>\g<0></span>", html.escape(html.unescape(text))))
 
     def open(self, name: str, attributes: str) -> None:
         is_known = name in _EMPTY_TAGS or (name in _TAGS and len(self._open) < _MOST_DEPTH)

@@ -6,17 +6,20 @@ other way round. So neither links nor names reach the host's own files.
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, NoReturn, Protocol
 from zlib import error as ZlibError
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.policy import Policy, format_size
 from fumehood.sandbox.files.paths import stays_inside
+from fumehood.sandbox.files.walk import MAX_CHARACTERS
 from fumehood.snapshots.blobs import CHUNK_BYTES, BlobDraft
+from fumehood.snapshots.content import CheckedContent
 from fumehood.snapshots.manifest import EntryError, SnapshotEntry, SnapshotManifest, check_path
 from fumehood.snapshots.store import SnapshotStore, StoreWriter
 
@@ -28,6 +31,10 @@ _HEADERS = (
 )
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE)
 _NS = 1_000_000_000
+# What an archive may have besides the contents of files: so much for each entry, and so much for all.
+_ENTRY_BYTES, _SPARE_BYTES = 4096, 1024 * 1024
+_MAX_GLOBAL_HEADERS = 64
+_MAX_SECONDS = 2**63 // _NS
 
 
 class ArchiveError(UsageError):
@@ -47,24 +54,49 @@ class _CheckedInfo(tarfile.TarInfo):
 
 def read_archive(stream: io.BufferedReader, writer: StoreWriter, policy: Policy) -> SnapshotManifest:
     """The entries of a tar, also a compressed one (gzip), as a snapshot. UsageError names the first that is refused."""
-    mode = "r|gz" if stream.peek(2)[:2] == _GZIP else "r|"
+    plain = gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == _GZIP else stream
+    metered: Any = _MeteredSource(plain)  # a stream of tarfile's calls `read` alone
     try:
         with tarfile.open(
-            fileobj=stream, mode=mode, tarinfo=_CheckedInfo, encoding="utf-8", errors="surrogateescape"
+            fileobj=metered, mode="r|", tarinfo=_CheckedInfo, encoding="utf-8", errors="surrogateescape"
         ) as archive:
-            return _Reading(writer, policy).read(archive)
+            return _Reading(writer, policy, metered).read(archive)
     except EntryError as error:
         raise _refused(error.path, error.why) from None
     except (tarfile.TarError, OSError, EOFError, ZlibError, ValueError, RecursionError) as error:
         raise ArchiveError(f"this is not a tar archive, or it is damaged: {error}") from error
 
 
+class ByteSource(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _MeteredSource:
+    """The archive as tarfile reads it. More than what its entries account for is not read, whatever it would be."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source, self._left = source, _SPARE_BYTES
+
+    def allow(self, size: int) -> None:
+        """For one more entry, and so many bytes of content, which were charged."""
+        self._left += _ENTRY_BYTES + size
+
+    def read(self, size: int, /) -> bytes:
+        data = self._source.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ArchiveError("the archive has more headers than its entries need; it is not taken")
+        return data
+
+
 class _Reading:
-    def __init__(self, writer: StoreWriter, policy: Policy) -> None:
-        self._writer = writer
+    def __init__(self, writer: StoreWriter, policy: Policy, source: _MeteredSource) -> None:
+        self._writer, self._source = writer, source
         self._most_bytes, self._most_entries = policy.workspace_bytes, policy.resources.inodes
         self._entries: dict[str, SnapshotEntry] = {}
-        self._bytes = 0
+        self._implied: set[str] = set()
+        """Folders that hold an entry and were not mentioned so far."""
+        self._bytes, self._left_characters = 0, MAX_CHARACTERS
 
     def read(self, archive: tarfile.TarFile) -> SnapshotManifest:
         for info in archive:
@@ -72,8 +104,8 @@ class _Reading:
             if path != "":
                 self._take(archive, info, path)
             _forget(archive)
-        self._add_folders()
-        return SnapshotManifest.of(self._entries.values())
+        folders = (SnapshotEntry(path, "folder", 0o755) for path in self._implied)
+        return SnapshotManifest.of([*self._entries.values(), *folders])
 
     def _take(self, archive: tarfile.TarFile, info: tarfile.TarInfo, path: str) -> None:
         self._check(info, path)
@@ -98,9 +130,21 @@ class _Reading:
             _refuse(path, "it is a sparse file; write the archive without --sparse")
         if path in self._entries:
             _refuse(path, "it is there twice")
-        if len(self._entries) >= self._most_entries:
-            _refuse(path, f"it is more than {self._most_entries} entries, as resources.inodes of the policy has it")
         self._charge(info.size if info.type in _FILES else 0, path)
+        self._charge_names(path, info.linkname)
+        self._source.allow(info.size if info.type in _FILES else 0)
+
+    def _charge_names(self, path: str, target: str) -> None:
+        """Of the entry, and of the folders that it is in: an archive need not mention them."""
+        is_new = path not in self._implied
+        self._implied.discard(path)
+        above = [each for each in _above(path) if each not in self._entries and each not in self._implied]
+        if len(self._entries) + len(self._implied) + len(above) + is_new > self._most_entries:
+            _refuse(path, f"it is more than {self._most_entries} entries, as resources.inodes of the policy has it")
+        self._left_characters -= sum(map(len, above)) + len(path) * is_new + len(target)
+        if self._left_characters < 0:
+            _refuse(path, "with it, paths and links are too long to keep together")
+        self._implied.update(above)
 
     def _charge(self, size: int, path: str) -> None:
         """Before anything of it is read."""
@@ -133,18 +177,12 @@ class _Reading:
         self._charge(original.size, path)
         return SnapshotEntry(path, "file", original.mode, original.modified_ns, original.size, original.sha256)
 
-    def _add_folders(self) -> None:
-        """Those that the archive does not mention."""
-        for path in list(self._entries):
-            above = path.rpartition("/")[0]
-            while above and above not in self._entries:
-                self._entries[above] = SnapshotEntry(above, "folder", 0o755)
-                above = above.rpartition("/")[0]
-
 
 def _forget(archive: Any) -> None:
-    """A TarFile keeps every header for a search that a stream does not allow."""
+    """A TarFile keeps every header for a search that a stream does not allow, and those for all entries for ever."""
     archive.members.clear()
+    if len(archive.pax_headers) > _MAX_GLOBAL_HEADERS:
+        raise ArchiveError(f"the archive has more than {_MAX_GLOBAL_HEADERS} headers for all entries; it is not taken")
 
 
 def _store(draft: BlobDraft, data: bytes) -> None:
@@ -171,8 +209,10 @@ def _plain(name: str) -> str:
 def _time(info: tarfile.TarInfo) -> int:
     """In nanoseconds, as exact as the archive has it."""
     try:
-        return int(Decimal(info.pax_headers.get("mtime", str(info.mtime))) * _NS)
-    except (InvalidOperation, ValueError, OverflowError):
+        seconds = Decimal(info.pax_headers.get("mtime", str(info.mtime)))
+        is_known = abs(seconds) < _MAX_SECONDS  # to compute a number of a million digits takes half a minute
+        return int(seconds * _NS) if is_known else _refuse(info.name, "its time is out of range")
+    except (ArithmeticError, ValueError):
         _refuse(info.name, "its time is not a number")
 
 
@@ -201,9 +241,16 @@ class ArchiveWriter:
         options: dict[str, Any] = {"format": tarfile.PAX_FORMAT, "encoding": "utf-8", "errors": "surrogateescape"}
         with tarfile.open(fileobj=stream, mode="w|", **options) as archive:
             for entry in self.entries:
-                content = io.BytesIO(self._store.read(entry, self._manifest.id)) if entry.kind == "file" else None
-                archive.addfile(_info(entry), content)
+                self._add(archive, entry)
                 _forget(archive)
+
+    def _add(self, archive: tarfile.TarFile, entry: SnapshotEntry) -> None:
+        if entry.kind != "file" or entry.size == 0:
+            archive.addfile(_info(entry))
+            return
+        with CheckedContent(self._store, entry, self._manifest.id) as content:
+            source: Any = content  # of which tarfile calls `read` alone
+            archive.addfile(_info(entry), source)
 
 
 def _with_folders(manifest: SnapshotManifest, is_chosen: Callable[[str], bool]) -> Iterable[SnapshotEntry]:

@@ -337,11 +337,13 @@ class AsyncSandbox:
             select_backend(policy).check(policy, self._tenant)
             self._audit.redact_secrets_of(policy)
             await wait_for_gateway(partial(self._egress.change, policy))
-            box.change_ports(self._egress.ports)
-        self.policy = policy
+        taken = self._egress.ports if self._egress else ()
         for exposed in self._ports:
-            if exposed.port not in policy.network.publish:
+            if exposed.port not in policy.network.publish or exposed.port in taken:
                 await exposed.close()
+        if self._egress is not None:
+            box.change_ports(taken)
+        self.policy = policy
         await self._audit.policy_changed(policy)
 
     async def _run(self, request: RunRequest, *, is_last: bool = False) -> RunResult:

@@ -14,13 +14,14 @@ from fumehood.backends.interface import BackendSession, Execution
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.policy import Policy
-from fumehood.results import RunOutput, RunResult
+from fumehood.results import RunOutput, RunResult, Status
 from fumehood.sandbox.audit import RunAudit, SandboxAudit, SessionAudit
 from fumehood.sandbox.egress import RunNetwork
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.request import RunOptions, make_session_request, options_of_runs
 
 _STATE_IS_LOST = "the session's state is lost, and the next run begins with a new one"
+_LEFT_EXIT_CODE = 1
 
 
 class SessionProcess(NamedTuple):
@@ -135,8 +136,7 @@ class AsyncSession:
         try:
             result = replace(await self._report(taken, run.audit.run_id, run.egress), restarted=run.is_restarted)
             if self._process is not None and not self._process.backend.is_alive:
-                detail = f"{result.detail}; {_STATE_IS_LOST}" if result.detail else _STATE_IS_LOST
-                result = replace(result, detail=detail)
+                result = _lost(result)
             return await run.audit.finished(result)
         except BaseException as error:
             await run.audit.failed(error)
@@ -147,3 +147,11 @@ class AsyncSession:
         await self._lifetime.aclose()
         if audit is not None:
             await audit.closed()
+
+
+def _lost(result: RunResult) -> RunResult:
+    """A run after which there is no session. It did not end as a run does, whatever code its process left with."""
+    detail = f"{result.detail}; {_STATE_IS_LOST}" if result.detail else _STATE_IS_LOST
+    if result.ok:
+        return replace(result, status=Status.ERROR, exit_code=_LEFT_EXIT_CODE, detail=f"the process ended; {detail}")
+    return replace(result, detail=detail)

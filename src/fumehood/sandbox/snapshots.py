@@ -28,7 +28,7 @@ from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.errors import Converse, explained
 from fumehood.sandbox.files.workspace_copy import WorkspaceRestorer, WorkspaceSaver, check_room
 from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, SnapshotStore
-from fumehood.snapshots.garbage import collect
+from fumehood.snapshots.garbage import collect_if_idle
 from fumehood.snapshots.records import SnapshotRecord, checked_name
 from fumehood.snapshots.store import SnapshotLease, StoreWriter, now
 from fumehood.tenant import Tenant
@@ -210,8 +210,8 @@ def _commit(writer: StoreWriter, manifest: SnapshotManifest, keep: Callable[[Sna
 
 def make_room(store: SnapshotStore) -> None:
     """Collects garbage, if there may be little room left."""
-    if store.blobs.size_bytes() > store.limits.size_bytes * _FULL:
-        collect(store)
+    if store.size_bytes() > store.limits.size_bytes * _FULL:
+        collect_if_idle(store)
 
 
 def described(

@@ -6,9 +6,11 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from fumehood.snapshots.durability import sync_files, sync_folders
+from fumehood.snapshots.limits import charge
 
 CHUNK_BYTES = 1024 * 1024
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -39,10 +41,8 @@ class BlobStore:
         """Every blob, with its size on disk."""
         for folder in sorted(os.scandir(self.root), key=lambda entry: entry.name):
             for entry in os.scandir(folder.path):
-                yield entry.name, entry.stat(follow_symlinks=False).st_size
-
-    def size_bytes(self) -> int:
-        return sum(size for _, size in self.digests())
+                with suppress(FileNotFoundError):  # another process collects garbage
+                    yield entry.name, entry.stat(follow_symlinks=False).st_size
 
     def batch(self) -> BlobBatch:
         return BlobBatch(self, self._temporary)
@@ -78,7 +78,7 @@ class BlobBatch:
     def __init__(self, store: BlobStore, temporary: Path) -> None:
         self._store, self._temporary = store, temporary
         self._drafts: dict[str, BlobDraft] = {}
-        self.new_bytes = 0
+        self.new_bytes = self.charged_bytes = 0
 
     def add(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
@@ -98,6 +98,7 @@ class BlobBatch:
         else:
             self._drafts[draft.sha256] = draft
             self.new_bytes += draft.size
+            self.charged_bytes += charge(draft.size)
         return draft.sha256
 
     def drop(self, draft: BlobDraft) -> None:

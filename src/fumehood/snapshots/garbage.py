@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fumehood.errors import DamagedSnapshotError
 from fumehood.host import locks
@@ -29,13 +29,27 @@ def collect(store: SnapshotStore) -> Collected:
     """Waits until nothing is being written."""
     with closing(locks.lock_exclusive(store.root / "lock")):
         sandboxes, snapshots = tuple(_remove_old_sandboxes(store)), tuple(_remove_old_snapshots(store))
-        try:
-            live = _live(store)
-        except DamagedSnapshotError as error:
-            # Whatever it names would be taken for garbage.
-            return Collected(sandboxes, snapshots, problem=str(error))
-        files, size = _sweep(store, live)
-    return Collected(sandboxes, snapshots, files, size)
+        return replace(_remove_unneeded(store), sandboxes=sandboxes, snapshots=snapshots)
+
+
+def collect_if_idle(store: SnapshotStore) -> None:
+    """Contents alone, and only if no other process writes: a caller that wants to save waits for none of them.
+
+    What is too old stays: to remove it is for who asks for that, and is recorded.
+    """
+    if lock := locks.try_exclusive(store.root / "lock"):
+        with closing(lock):
+            _remove_unneeded(store)
+
+
+def _remove_unneeded(store: SnapshotStore) -> Collected:
+    try:
+        live = _live(store)
+    except DamagedSnapshotError as error:
+        # Whatever it names would be taken for garbage.
+        return Collected(problem=str(error))
+    files, size = _sweep(store, live)
+    return Collected(files=files, bytes=size)
 
 
 def _is_old(store: SnapshotStore, used: float) -> bool:

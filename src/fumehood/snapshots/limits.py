@@ -14,6 +14,7 @@ VARIABLE = "FUMEHOOD_SANDBOX_LIMITS"
 DAY_SECONDS = 24 * 3600
 _FORM = "sandboxes=100,snapshots=1000,size=20G,days=180"
 _NUMBER = re.compile(r"[0-9]{1,7}")
+_BLOCK_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class StoreLimits:
     sandboxes: int = 100
     snapshots: int = 1000
     size_bytes: int = 20 * GIB
+    """Of all files of the store, as `charge` counts them."""
     days: int = 180
     """What was not used for so long is removed by `hood gc`; 0 is never."""
 
@@ -63,6 +65,11 @@ class StoreLimits:
                 f"{format_size(self.size_bytes)} is the limit; remove some with `hood sandbox rm`, run `hood gc`, or "
                 f"raise it with {VARIABLE}=size={format_size(self.size_bytes * 2)}"
             )
+
+
+def charge(size_bytes: int) -> int:
+    """What a file of this size takes of the disk: whole blocks, and one more for its name and itself."""
+    return (size_bytes // _BLOCK_BYTES + 1) * _BLOCK_BYTES
 
 
 def _refuse(part: str) -> StoreLimits:

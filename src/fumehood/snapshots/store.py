@@ -15,7 +15,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -27,7 +27,7 @@ from fumehood.host.folders import PrivateFolder, user_folder
 from fumehood.host.locks import Lock
 from fumehood.snapshots.blobs import BlobBatch, BlobStore
 from fumehood.snapshots.durability import remove_durably, write_durably
-from fumehood.snapshots.limits import StoreLimits
+from fumehood.snapshots.limits import StoreLimits, charge
 from fumehood.snapshots.manifest import SnapshotEntry, SnapshotManifest
 from fumehood.snapshots.records import NamedSandbox, SnapshotRecord, checked_name
 from fumehood.tenant import Tenant
@@ -70,11 +70,12 @@ class StoreWriter:
 
     def commit(self, manifest: SnapshotManifest) -> None:
         """All of it is on disk when this returns."""
-        if self.batch.new_bytes:
-            self._store.limits.check_size(self._store.blobs.size_bytes() + self.batch.new_bytes)
-        self.batch.commit()
         path = self._store.path("manifests", manifest.id)
-        if not path.exists():
+        is_new = not path.exists()
+        if charged := self.batch.charged_bytes + (charge(len(manifest.data)) if is_new else 0):
+            self._store.limits.check_size(self._store.size_bytes() + charged)
+        self.batch.commit()
+        if is_new:
             self._store.write(path, manifest.data)
 
 
@@ -109,6 +110,14 @@ class SnapshotStore:
 
     def write(self, path: Path, data: bytes) -> None:
         write_durably(path, data, self.root / "drafts" / secrets.token_hex(16))
+
+    def size_bytes(self) -> int:
+        """Of contents and manifests, which programs inside have a say in; records are few and small."""
+        total = sum(charge(size) for _, size in self.blobs.digests())
+        for entry in os.scandir(self.root / "manifests"):
+            with suppress(FileNotFoundError):  # another process collects garbage
+                total += charge(entry.stat().st_size)
+        return total
 
     @contextmanager
     def writing(self) -> Iterator[StoreWriter]:

@@ -48,6 +48,13 @@ def test_what_stands_in_the_way_of_user_namespaces_is_found_and_mended(found: Ke
     assert explain("user namespaces", REFUSED, found).fixes[0].startswith(fix)
 
 
+@pytest.mark.parametrize("mechanism", ["user namespaces", "mount namespace", "fresh /proc"])
+def test_in_a_container_one_command_has_all_that_is_needed(mechanism: str) -> None:
+    """The next wall shows only when the first is gone."""
+    (fix,) = explain(mechanism, REFUSED, replace(PLAIN, in_container=True)).fixes
+    assert all(f"{name}=unconfined" in fix for name in ("seccomp", "apparmor", "systempaths"))
+
+
 def test_apparmor_can_be_told_to_trust_one_interpreter() -> None:
     remedy = explain("mount namespace", REFUSED, settings(kernel__apparmor_restrict_unprivileged_userns="1"))
     assert "/usr/bin/python3.12" in remedy.fixes[1]

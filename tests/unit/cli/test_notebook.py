@@ -94,6 +94,15 @@ def test_outputs_are_bounded() -> None:
     assert written(book)["cells"][0]["outputs"][-1]["text"].startswith("(more output was left out")
 
 
+def test_outputs_are_bounded_in_number() -> None:
+    """A program that writes one character to each stream in turn makes an output of each."""
+    book = read_notebook(notebook(cell("x")), "x.ipynb")
+    for _ in range(100_000):
+        for name in ("stdout", "stderr"):
+            book.add_text(book.cells[0], name, b"x")
+    assert len(book.cells[0]["outputs"]) < 140_000
+
+
 def test_a_character_that_comes_in_pieces_is_one() -> None:
     book = read_notebook(notebook(cell("x")), "x.ipynb")
     for piece in (b"a\xc3", b"\xa9b", b"\xc3"):

@@ -13,7 +13,9 @@ import pytest
 
 from fumehood.audit import AuditLog, Query, Trail
 from fumehood.egress import Gateway
+from fumehood.ingress.log import PortLog, PortRequests
 from fumehood.ingress.server import MOST_CONNECTIONS, PortServer
+from fumehood.policy import Policy
 
 ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_000_000
 
@@ -93,6 +95,34 @@ def test_clients_without_a_token_do_not_keep_out_one_that_has_it(gateway: Gatewa
             stack.enter_context(connected(port))
         assert ask(port) == 204
         port.close()
+
+
+def test_clients_without_a_token_take_no_connection_from_other_ports_and_sandboxes(gateway: Gateway) -> None:
+    """Many users may be on this machine, and each can connect to 127.0.0.1."""
+    inside = Inside(b"HTTP/1.1 204 No Content\r\n\r\n")
+    gateway.connections.most = 10
+    one, two = (PortServer(gateway, number, inside.connect) for number in (8000, 8001))
+    for port in (one, two):
+        port.open(Trail())
+    with inside.listener, ExitStack() as stack:
+        lines = [stack.enter_context(connected(one)) for _ in range(30)]
+        assert all(line.recv(1) == b"" for line in lines[:20])
+        assert ask(two) == 204
+        sandbox = gateway.admit(Policy(network={"allow": [{"host": "a.example", "ports": [443]}]}), "box")
+        assert sandbox.connections.why_full() == ""
+        for port in (one, two):
+            port.close()
+    assert gateway.connections.count == 0
+
+
+def test_requests_of_a_page_do_not_fill_the_audit_log() -> None:
+    log = PortLog(8000)
+    for number in range(3000):
+        log.served(f"{number}{'X' * 60_000}", f"/{number}", 200, 1, 2)
+    events = log.take()
+    assert sum(len(str(event)) for event in events) < 500_000
+    others = [event.count for event in events if isinstance(event, PortRequests) and event.method == "others"]
+    assert sum(others) > 1000
 
 
 def test_its_use_is_on_record_without_the_token_and_without_queries(gateway: Gateway, tmp_path: Path) -> None:

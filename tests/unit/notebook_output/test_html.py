@@ -16,6 +16,8 @@ TABLE = (
     '<table border="1" class="dataframe"><thead><tr style="text-align: right;"><th></th><th>n</th></tr></thead>'
     '<tbody><tr><th>0</th><td colspan="2">1 &lt; 2</td></tr></tbody></table>'
 )
+# What could begin or end a formula, where none can.
+FORMULA_MARK = re.compile(r"<span>(?:\$|\\+)</span>")
 # Whatever follows a `<` in harmless HTML, but for the source of embedded pictures.
 OPENING = re.compile(r'</?[a-z0-9]+(?: (?:[a-z]+)="[^"<>]*")*>')
 
@@ -48,16 +50,29 @@ def test_a_table_of_pandas_stays_as_it_is() -> None:
         ("</div></td></table><table><tr><td>a", "<table><tr><td>a</td></tr></table>"),
         ("<b><i>a</b>c</i>", "<b><i>a</i></b>c"),
         ("<div class='jp-Dialog'>a</div>", "<div>a</div>"),
+        (r"$\href{javascript:x}{a}$", r"<span>$</span><span>\</span>href{javascript:x}{a}<span>$</span>"),
+        (
+            r"\<x>(\style{background:url(//evil)}{a}\)",
+            r"<span>\</span>(<span>\</span>style{background:url(//evil)}{a}<span>\</span>)",
+        ),
+        ("&#36;a&dollar;", "<span>$</span>a<span>$</span>"),
     ],
 )
 def test_what_is_executed_fetched_or_laid_over_others_is_left_out(attack: str, left: str) -> None:
     assert harmless_html(attack) == left
 
 
-@given(st.lists(st.sampled_from([*"<>\"'=/& a", "script", "img", "src=", "onerror=", "<p", "</", "<!--", "&lt;"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [*"<>\"'=/& a", "script", "img", "src=", "onerror=", "<p", "</", "<!--", "&lt;", "$", "\\", "&#92;", "("]
+        )
+    )
+)
 def test_nothing_but_known_tags_comes_out_whatever_goes_in(pieces: list[str]) -> None:
     left = harmless_html("".join(pieces))
     assert "<script" not in left
+    assert not re.search(r"[$\\]", FORMULA_MARK.sub("", left))
     assert re.sub(OPENING, "", left).count("<") == 0
 
 

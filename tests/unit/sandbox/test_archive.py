@@ -78,6 +78,12 @@ ATTACKS: dict[str, tuple[list[tuple[tarfile.TarInfo, bytes]], str]] = {
     "a sparse file": ([member("s", b"1", pax_headers={"GNU.sparse.realsize": "1"})], "sparse|damaged"),
     "a time that is none": ([member("t", b"1", pax_headers={"mtime": "nan"})], "'t'.*time|damaged"),
     "a NUL in a name": ([member("a", b"1", pax_headers={"path": "a\0b"})], "not a path"),
+    "a time of a million digits": ([member("t", b"1", pax_headers={"mtime": "1E+999980"})], "'t'.*time"),
+    "a time beyond all numbers": ([member("t", b"1", pax_headers={"mtime": "1E+999995"})], "'t'.*time"),
+    "too many folders that it does not mention": ([member("/".join("d" * 60))], r"resources\.inodes"),
+    "more folders than entries": ([member("a/b/" + "/".join("d" * n)) for n in range(1, 60)], r"resources\.inodes"),
+    "a large file at the top": ([member(".", bytes(2_000_000))], "more headers"),
+    "countless entries of the top": ([member("./.")] * 3000, "more headers"),
     "a huge header": ([member("a", b"1", pax_headers={"comment": "x" * 100_000})], "header of 1000"),
 }
 

@@ -14,7 +14,7 @@ import sampling
 
 from fumehood.errors import DamagedSnapshotError, SandboxBusyError, UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.snapshots import new_record, snapshot_record
+from fumehood.sandbox.snapshots import make_room, new_record, snapshot_record
 from fumehood.snapshots import SnapshotEntry, SnapshotManifest, SnapshotStore
 from fumehood.snapshots.garbage import collect
 from fumehood.snapshots.limits import StoreLimits
@@ -95,7 +95,7 @@ def test_what_was_not_used_for_long_is_collected(store: SnapshotStore) -> None:
 
 
 def test_a_limit_names_itself_and_what_to_do(store: SnapshotStore) -> None:
-    store.limits = replace(StoreLimits(), sandboxes=1, snapshots=1, size_bytes=10)
+    store.limits = replace(StoreLimits(), sandboxes=1, snapshots=1, size_bytes=20_000)
     manifest = put(store, {"a": b"12345"}, "one")
     store.create(new_record("one", manifest, Policy()))
     with pytest.raises(UsageError, match=r"1 named sandboxes.*hood sandbox rm.*FUMEHOOD_SANDBOX_LIMITS=sandboxes=2"):
@@ -105,6 +105,29 @@ def test_a_limit_names_itself_and_what_to_do(store: SnapshotStore) -> None:
     with pytest.raises(UsageError, match=r"is the limit; .*hood gc"):
         put(store, {"a": b"123456"})
     assert list((store.root / "drafts").iterdir()) == []
+
+
+def test_every_file_is_charged_for_what_it_takes_of_the_disk(store: SnapshotStore) -> None:
+    store.limits = replace(StoreLimits(), size_bytes=1_000_000)
+    with pytest.raises(UsageError, match="is the limit"):
+        put(store, {f"n{number}": b"%d" % number for number in range(300)})
+    names = SnapshotManifest.of(SnapshotEntry(f"{number}{'n' * 250}", "folder") for number in range(4000))
+    with store.writing() as writer, pytest.raises(UsageError, match="is the limit"):
+        writer.commit(names)
+
+
+def test_room_is_made_without_waiting_and_without_removing_what_is_old(store: SnapshotStore) -> None:
+    store.limits = replace(StoreLimits(), size_bytes=30_000)
+    record = new_record("old", put(store, {"a": b"kept"}), Policy())
+    store.create(record.model_copy(update={"used": 0.0}))
+    put(store, {"a": b"garbage"})
+    put(store, {"a": b"more of it"})
+    with store.writing():  # as another process does, for as long as it likes
+        make_room(store)
+    assert blobs(store) == 3
+    make_room(store)
+    assert blobs(store) == 1
+    assert store.has("old")
 
 
 @pytest.mark.parametrize("text", ["size=1X", "rooms=3", "sandboxes=-1", "days", "snapshots=1e3"])

@@ -18,6 +18,7 @@ _ENFORCED = frozenset(
         *("commands", "network.allow", "network.publish", "network.shared_loopback", "secrets"),
     }
 )
+_FIRST_PORT = 1024
 _DELEGATE = (
     "Run as root, or in a scope with delegated cgroups: "
     "`systemd-run --user --scope -p Delegate=yes hood ...`; see `hood doctor`."
@@ -30,6 +31,7 @@ def decide(
     """The report, or UnenforceableError for the first control that cannot be had."""
     enforcement.refuse_unknown(policy, _ENFORCED, BACKEND)
     enforcement.refuse_too_many_ports(policy, BACKEND)
+    _refuse_low_ports(policy)
     report = EnforcementReport(
         (
             *_isolation(policy, facts),
@@ -54,6 +56,18 @@ def refuse_tenant(tenant: Tenant, facts: HostFacts) -> None:
                 reason=f"there is no cgroup with the controller {controller}",
                 remedy=_DELEGATE,
             )
+
+
+def _refuse_low_ports(policy: Policy) -> None:
+    """No program could listen there, and its address would never answer."""
+    low = [port for port in policy.network.publish if port < _FIRST_PORT]
+    if low:
+        raise UnenforceableError(
+            "network.publish",
+            backend=BACKEND,
+            reason=f"programs have no privileges, and port {low[0]} is below {_FIRST_PORT}",
+            remedy=f"Let the server listen on another port, such as {8000 + low[0]}.",
+        )
 
 
 def _isolation(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:

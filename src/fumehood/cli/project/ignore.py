@@ -17,17 +17,30 @@ FILES = (".gitignore", ".hoodignore")
 """In the order in which they count: the last rule that matches decides."""
 MAX_FILE_BYTES = 64 * 1024
 _MOST_RULES = 2000
-_DEFAULT = """
+# A name has at most 255 bytes; what stands for many names takes long to compile.
+_MOST_CHARACTERS, _MOST_WILDCARDS = 1000, 32
+_WILDCARD = re.compile(r"[*?\[]")
+# Histories and what keeps secrets. The rules of a folder may be those of a stranger, so none of them brings these in.
+_NEVER = """
 .git
 .hg
 .svn
+.env
+.env.*
+.envrc
+.netrc
+.pgpass
+.pypirc
+.ssh
+.aws
+.gnupg
+"""
+_USUALLY_NOT = """
 .venv/
 venv/
 node_modules/
 __pycache__/
 *.pyc
-.env
-.env.*
 """
 _ANY_DEPTH = "**"
 
@@ -75,23 +88,35 @@ class _Rule:
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
     rules: tuple[_Rule, ...]
+    never: tuple[_Rule, ...] = ()
+    """What stays out whatever `rules` say."""
 
     @classmethod
     def default(cls) -> Self:
-        return cls(()).with_file((), _DEFAULT)
+        return cls((), _parse_all((), _NEVER)).with_file((), _USUALLY_NOT)
 
     def with_file(self, folder: Names, text: str) -> Self:
         """With the rules of a file in this folder on top."""
-        added = [rule for line in text.splitlines() if (rule := _parse(folder, line))]
+        added = _parse_all(folder, text)
         if len(self.rules) + len(added) > _MOST_RULES:
             raise UsageError(f"the project has more than {_MOST_RULES} rules in {' and '.join(FILES)}; use fewer")
-        return type(self)((*self.rules, *added))
+        return type(self)((*self.rules, *added), self.never)
 
     def leave_out(self, place: Names, *, is_folder: bool) -> bool:
+        if any(rule.matches(place, is_folder=is_folder) for rule in self.never):
+            return True
         for rule in reversed(self.rules):
             if rule.matches(place, is_folder=is_folder):
                 return not rule.is_negated
         return False
+
+
+def _parse_all(folder: Names, text: str) -> tuple[_Rule, ...]:
+    return tuple(rule for line in text.splitlines() if (rule := _parse(folder, line)))
+
+
+def _file_in(folder: Names) -> str:
+    return f"{' or '.join(FILES)} in {'/'.join(folder) or 'the project'!r}"
 
 
 def _parse(folder: Names, line: str) -> _Rule | None:
@@ -106,5 +131,16 @@ def _parse(folder: Names, line: str) -> _Rule | None:
     parts = bare.split("/")
     if "/" not in text.rstrip("/"):
         parts = [_ANY_DEPTH, *parts]
+    _check_cost(folder, parts)
     segments = tuple(None if part == _ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts)
     return _Rule(folder, segments, text.endswith("/"), is_negated)
+
+
+def _check_cost(folder: Names, parts: list[str]) -> None:
+    """Before a rule is compiled."""
+    wildcards = sum(len(_WILDCARD.findall(part)) for part in parts if part != _ANY_DEPTH)
+    if sum(map(len, parts)) > _MOST_CHARACTERS or wildcards > _MOST_WILDCARDS:
+        raise UsageError(
+            f"{_file_in(folder)} has the rule {'/'.join(parts)[:40]!r}...: one has at most {_MOST_CHARACTERS} "
+            f"characters, and {_MOST_WILDCARDS} of them are *, ? or ["
+        )

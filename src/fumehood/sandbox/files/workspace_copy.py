@@ -6,7 +6,6 @@ content that it was not given is read and digested here, so that no sandbox can 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,8 +21,9 @@ from fumehood.sandbox.files.entries import FileEntry, FileKind
 from fumehood.sandbox.files.paths import shown
 from fumehood.sandbox.files.walk import TooManyError, Walk, WalkEntry
 from fumehood.snapshots.blobs import BlobDraft
+from fumehood.snapshots.content import CheckedContent
 from fumehood.snapshots.manifest import EntryError, SnapshotEntry, SnapshotManifest
-from fumehood.snapshots.store import SnapshotStore, StoreWriter, damaged
+from fumehood.snapshots.store import SnapshotStore, StoreWriter
 
 T = TypeVar("T")
 _MAX_ENTRIES = 200_000
@@ -149,41 +149,23 @@ class WorkspaceRestorer:
             self._artifacts.stored(entry.path, protocol.stored_file(done))
 
     async def _write(self, entry: SnapshotEntry, identifier: str) -> None:
-        with _BlobSource(self._store, entry, identifier) as source:
-            stored = await protocol.store(self._conversation, _write_request(entry), source)
+        with CheckedContent(self._store, entry, identifier) as content:
+            stored = await protocol.store(self._conversation, _write_request(entry), _ContentSource(content))
         self._artifacts.stored(entry.path, stored)
 
 
-class _BlobSource:
+class _ContentSource:
     """A content on its way in. Before its last part goes, its digest was compared."""
 
-    def __init__(self, store: SnapshotStore, entry: SnapshotEntry, identifier: str) -> None:
-        self._entry, self._identifier = entry, identifier
-        self._digest, self._left = hashlib.sha256(), entry.size
-        try:
-            self._file = store.blobs.path(entry.sha256).open("rb")
-        except FileNotFoundError:
-            raise damaged(entry, identifier, "is gone") from None
-
-    def __enter__(self) -> _BlobSource:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
+    def __init__(self, content: CheckedContent) -> None:
+        self._content = content
 
     async def next(self) -> tuple[bytes, bool]:
-        return await anyio.to_thread.run_sync(self._read)
-
-    def _read(self) -> tuple[bytes, bool]:
-        data = self._file.read(min(self._left, protocol.CHUNK_BYTES))
-        self._digest.update(data)
-        self._left -= len(data)
-        if not data or (self._left == 0 and self.sha256() != self._entry.sha256):
-            raise damaged(self._entry, self._identifier, "is not what was written")
-        return data, self._left == 0
+        data = await anyio.to_thread.run_sync(self._content.read, protocol.CHUNK_BYTES)
+        return data, self._content.left == 0
 
     def sha256(self) -> str:
-        return self._digest.hexdigest()
+        return self._content.sha256()
 
 
 def check_room(manifest: SnapshotManifest, policy: Policy) -> None:

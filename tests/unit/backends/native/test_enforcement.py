@@ -101,6 +101,12 @@ def test_a_fraction_of_a_processor_needs_a_cgroup(cpus: float) -> None:
     assert "systemd-run --user --scope -p Delegate=yes" in text
 
 
+def test_a_port_that_no_program_could_have_is_refused_before_a_run() -> None:
+    decide(Policy(network={"publish": [1024]}), machine())
+    with pytest.raises(UnenforceableError, match=r"network\.publish.*port 80 is below 1024.*such as 8080"):
+        decide(Policy(network={"publish": [8000, 80]}), machine(is_root=True))
+
+
 def test_a_fraction_above_what_the_machine_has_needs_nothing() -> None:
     assert decide(Policy(resources={"cpus": 8.5}), machine(())).mechanisms()["resources.cpus"] == "this machine has 4"
 

@@ -37,6 +37,22 @@ def test_files_and_folders_go_in_but_for_what_is_ignored(tmp_path: Path) -> None
     assert set(paths(tmp_path)) == {".gitignore", "src", "src/.gitignore", "src/a.py", *more}
 
 
+def test_no_rule_of_a_folder_brings_in_secrets_and_histories(tmp_path: Path) -> None:
+    for name in (".env", ".env.local", ".git/config", "sub/.netrc", "sub/.env"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for file in (".gitignore", ".hoodignore", "sub/.gitignore"):
+        (tmp_path / file).write_text("!.env\n!.env.*\n!*\n!**\n!.git/\n!.git/**\n!/.env\n!.netrc\n")
+    assert paths(tmp_path) == [".gitignore", ".hoodignore", "sub", "sub/.gitignore"]
+
+
+@pytest.mark.parametrize("rule", ["*a" * 30_000, "[a-z]" * 33, "a" * 1001, "?" * 64_000])
+def test_a_rule_that_takes_long_to_compile_is_refused(tmp_path: Path, rule: str) -> None:
+    (tmp_path / ".gitignore").write_text(rule)
+    with pytest.raises(UsageError, match=r"\.gitignore or .* has the rule .* at most 1000 characters"):
+        scan(tmp_path)
+
+
 def test_a_link_goes_in_as_a_link_if_it_stays_inside(tmp_path: Path) -> None:
     (tmp_path / "inside").symlink_to("x/y")
     for number, target in enumerate(["/etc/passwd", "../secret", "x/../../secret", "."]):
