@@ -55,6 +55,7 @@ async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(make_po
     assert (rest.stdout, rest.stderr) == (b"TWO\n", b"bye\n")
 
 
+@pytest.mark.one_container
 async def test_a_result_stays_what_it_is(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy()) as box:
         run = await box.start("raise SystemExit(3)")
@@ -75,6 +76,7 @@ async def test_a_signal_reaches_the_program(make_policy: MakePolicy) -> None:
         await run.send_signal(signal.SIGTERM)  # to nobody
 
 
+@pytest.mark.one_container
 async def test_many_tasks_can_wait_for_one_run(make_policy: MakePolicy) -> None:
     results = []
 
@@ -145,6 +147,7 @@ async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(make_poli
         await run.close_stdin()
 
 
+@pytest.mark.one_container
 async def test_a_mistake_is_raised_when_it_is_found(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="unknown language"):
@@ -154,6 +157,7 @@ async def test_a_mistake_is_raised_when_it_is_found(make_policy: MakePolicy) -> 
             await run.wait()
 
 
+@pytest.mark.one_container
 def test_the_blocking_api_has_the_same_methods(open_box: Callable[..., Sandbox]) -> None:
     run = open_box().start("print(input())\nprint(input())")
     run.write("a\n")
@@ -211,6 +215,7 @@ async def test_an_interactive_shell_has_job_control(make_policy: MakePolicy) -> 
     assert result.exit_code == 4
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("size", [(0, 24), (80, 0), (-1, 24), (80, 70_000)])
 async def test_a_terminal_of_an_impossible_size_is_refused(make_policy: MakePolicy, size: tuple[int, int]) -> None:
     async with AsyncSandbox(make_policy()) as box:
@@ -218,6 +223,7 @@ async def test_a_terminal_of_an_impossible_size_is_refused(make_policy: MakePoli
             await box.start("pass", terminal=size)
 
 
+@pytest.mark.one_container
 async def test_a_terminal_has_no_other_input(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy()) as box:
         with pytest.raises(UsageError, match="write to the terminal"):
@@ -235,6 +241,7 @@ async def test_a_terminal_is_gone_with_its_program(make_policy: MakePolicy) -> N
     assert (result.status, result.stdout) == (Status.SUCCESS, "parent\r\n")
 
 
+@pytest.mark.one_container
 async def test_what_was_read_is_in_the_result_as_well(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy()) as box:
         run = await box.start("print('one')\nprint(input())")

@@ -47,6 +47,7 @@ def test_a_disk_that_is_nearly_full_is_fine(open_box: Callable[..., Sandbox]) ->
     assert open_box(resources={"disk": "8M"}).run("open('x', 'wb').write(bytes(7 * 1024 ** 2))").ok
 
 
+@pytest.mark.one_container
 def test_a_failure_that_has_nothing_to_do_with_a_full_disk_is_a_plain_one(
     open_box: Callable[..., Sandbox],
 ) -> None:
