@@ -35,6 +35,7 @@ BASH_ONLY = {
 ARGS = ("one", "two words", "")
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize("language", ["sh", "bash"])
 @pytest.mark.parametrize(("script", "stdout", "code"), BOTH.values(), ids=BOTH.keys())
 def test_a_shell_script_runs(box: Sandbox, language: str, script: str, stdout: str, code: int) -> None:

@@ -155,6 +155,7 @@ WORKING = {
 }
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(("program", "stdout"), WORKING.values(), ids=WORKING.keys())
 def test_ordinary_surroundings_work(box: Sandbox, program: str | list[str], stdout: str) -> None:
     result = box.run(program) if isinstance(program, str) else box.run(argv=program)
