@@ -6,15 +6,18 @@ A backend joins by being added to BACKENDS; no test may ask which one it runs on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack
 
 import differences
 import engine
 import pytest
+from containers import lent
 from requirements import require
 
-from fumehood import FumehoodError, Policy, Sandbox
+from fumehood import AsyncSandbox, FumehoodError, Policy, Sandbox
+
+SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
@@ -86,6 +89,21 @@ def box(backend: str, make_policy: Callable[..., Policy], containers: dict[str, 
         containers[backend] = box
     else:
         box.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+async def async_containers() -> AsyncIterator[dict[str, AsyncSandbox]]:
+    """The same for tests of the asynchronous API."""
+    opened: dict[str, AsyncSandbox] = {}
+    yield opened
+    for box in opened.values():
+        await box.__aexit__(None, None, None)
+
+
+@pytest.fixture
+def shared_box(make_policy: Callable[..., Policy], async_containers: dict[str, AsyncSandbox]) -> SharedBox:
+    """Opens what `box` is. A test of what ends with a sandbox opens its own."""
+    return lambda: lent(async_containers, make_policy())
 
 
 def _is_emptied(box: Sandbox) -> bool:

@@ -6,7 +6,7 @@ import itertools
 import math
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, cast
 
 import anyio
@@ -30,11 +30,12 @@ from fumehood import (
 
 pytestmark = pytest.mark.anyio
 MakePolicy = Callable[..., Policy]
+SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 
 
 @pytest.fixture
-async def session(make_policy: MakePolicy) -> AsyncIterator[AsyncSession]:
-    async with AsyncSandbox(make_policy()) as box, box.session() as opened:
+async def session(shared_box: SharedBox) -> AsyncIterator[AsyncSession]:
+    async with shared_box() as box, box.session() as opened:
         yield opened
 
 
