@@ -12,15 +12,18 @@ from fumehood import AsyncSandbox, FumehoodError, Policy
 
 @asynccontextmanager
 async def lent(opened: dict[str, AsyncSandbox], policy: Policy) -> AsyncIterator[AsyncSandbox]:
-    """An open sandbox with an empty workspace, of those that are open if it is a container; it goes back to them."""
-    sandbox = opened.pop(policy.backend, None) or await AsyncSandbox(policy).__aenter__()
+    """A sandbox with an empty workspace: one of those that are open, by the digest of their policy, or a new one.
+
+    A container goes back to them, where nothing of a test is left in it.
+    """
+    sandbox = opened.pop(policy.digest, None) or await AsyncSandbox(policy).__aenter__()
     is_kept = False
     try:
         yield sandbox
-        is_kept = policy.backend in engine.BACKENDS and await _is_emptied(sandbox)
+        is_kept = policy.backend in engine.BACKENDS and policy.digest not in opened and await _is_emptied(sandbox)
     finally:
         if is_kept:
-            opened[policy.backend] = sandbox
+            opened[policy.digest] = sandbox
         else:
             await sandbox.__aexit__(None, None, None)
 

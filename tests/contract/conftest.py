@@ -73,7 +73,7 @@ def open_box(make_policy: Callable[..., Policy]) -> Iterator[Callable[..., Sandb
 
 @pytest.fixture(scope="module")
 def containers() -> Iterator[dict[str, Sandbox]]:
-    """Open sandboxes that deny everything, by backend. A container takes as long to start as ten runs in it."""
+    """Open sandboxes, by the digest of their policy. A container takes as long to start as ten runs in it."""
     opened: dict[str, Sandbox] = {}
     yield opened
     for box in opened.values():
@@ -81,14 +81,31 @@ def containers() -> Iterator[dict[str, Sandbox]]:
 
 
 @pytest.fixture
-def box(backend: str, make_policy: Callable[..., Policy], containers: dict[str, Sandbox]) -> Iterator[Sandbox]:
-    """An open sandbox that denies everything. The tests of a module share a container; each has an empty workspace."""
-    box = containers.pop(backend, None) or Sandbox(make_policy()).__enter__()
-    yield box
-    if backend in engine.BACKENDS and _is_emptied(box):
-        containers[backend] = box
-    else:
-        box.__exit__(None, None, None)
+def lend_box(
+    backend: str, make_policy: Callable[..., Policy], containers: dict[str, Sandbox]
+) -> Iterator[Callable[..., Sandbox]]:
+    """Opens a sandbox. The tests of a module share a container of one policy; each has an empty workspace."""
+    with ExitStack() as stack:
+
+        def lend(**sections: object) -> Sandbox:
+            policy = make_policy(**sections)
+            box = containers.pop(policy.digest, None) or Sandbox(policy).__enter__()
+            stack.callback(take_back, policy, box)
+            return box
+
+        def take_back(policy: Policy, box: Sandbox) -> None:
+            if backend in engine.BACKENDS and policy.digest not in containers and _is_emptied(box):
+                containers[policy.digest] = box
+            else:
+                box.__exit__(None, None, None)
+
+        yield lend
+
+
+@pytest.fixture
+def box(lend_box: Callable[..., Sandbox]) -> Sandbox:
+    """An open sandbox that denies everything."""
+    return lend_box()
 
 
 @pytest.fixture(scope="module")

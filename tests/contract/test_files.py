@@ -18,8 +18,8 @@ OUT = {"outputs": ["**"]}
 
 
 @pytest.fixture
-def box(open_box: OpenBox) -> Sandbox:
-    return open_box(filesystem=OUT)
+def box(lend_box: OpenBox) -> Sandbox:
+    return lend_box(filesystem=OUT)
 
 
 NAMES = ["data.csv", "two\nlines", os.fsdecode(b"\xff\xfe"), "x" * 255, "-rf", "漢字"]

@@ -70,7 +70,7 @@ def make_cold_sandbox(make_sandbox: MakeSandbox) -> Callable[[], AsyncSandbox]:
 
 @pytest.fixture(scope="module")
 async def containers() -> AsyncIterator[dict[str, AsyncSandbox]]:
-    """Open sandboxes that deny everything, by backend. A container takes as long to start as ten runs in it."""
+    """Open sandboxes, by the digest of their policy. A container takes as long to start as ten runs in it."""
     opened: dict[str, AsyncSandbox] = {}
     yield opened
     for sandbox in opened.values():
