@@ -2,10 +2,13 @@
 
 The native backend runs with all of them. Elsewhere most parameters repeat a mechanism that the first has shown already.
 On containers, at a server (remote), and in the second run as an ordinary user (PARAMETERS=first), a test runs with the
-first of its parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all,
-for tests in which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host
-does, with the same code for docker and gVisor: they run on docker. Sessions with IPython repeat what those with the
-plain shell have shown, and take the first parameter likewise. PARAMETERS=all (`make test-all`) leaves nothing out.
+first of its parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all, for tests in
+which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host does, with the
+same code for docker and gVisor: they run on docker. Sessions with IPython repeat what those with the plain shell have
+shown, and take the first parameter likewise; so does `hood run` by a keeper, after that by the process itself. An
+adapter for a framework has no code for a backend: `@pytest.mark.adapter` names those of its tests that run in
+containers too. `@pytest.mark.some_parameters` is for long lists of programs that all show one mechanism: every fourth
+of them runs. PARAMETERS=all (`make test-all`) leaves nothing out.
 
 Tests that try many times, at random or against a clock, try fewer times than `make test-all` (`amount`).
 """
@@ -13,10 +16,13 @@ Tests that try many times, at random or against a clock, try fewer times than `m
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import differences
 import engine
 import pytest
+
+ONE_IN = 4
 
 
 def amount(sample: int, *, whole: int) -> int:
@@ -29,20 +35,20 @@ def is_whole() -> bool:
 
 
 def functions_on_native(items: list[pytest.Item]) -> set[str]:
-    """Those that run with all their parameters somewhere: on the native backend, or with the plain shell."""
-    return {_function(item) for item in items if differences.backend_of(item) == "native" or _shell(item) == "plain"}
+    """Those that run with all their parameters somewhere: on the native backend, with the plain shell, or plainly."""
+    return {_function(item) for item in items if differences.backend_of(item) == "native" or _way(item) == "plain"}
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str]) -> None:
     extent = _extent()
-    seen: set[tuple[object, ...]] = set()
+    seen: Counter[tuple[object, ...]] = Counter()
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
     for item in items:
         is_sampled = extent != "all" and (extent == "first" or _repeats(item, on_native)) and not _keeps_all(item)
-        is_repeated = _is_of_host(item) and extent != "all"
-        (dropped if is_repeated or (is_sampled and _kind(item) in seen) else kept).append(item)
-        seen.add(_kind(item))
+        is_repeated = extent != "all" and (_is_of_host(item) or _is_of_adapter(item) or _is_between(item, seen))
+        (dropped if is_repeated or (is_sampled and seen[_kind(item)]) else kept).append(item)
+        seen[_kind(item)] += 1
     config.hook.pytest_deselected(items=dropped)
     items[:] = kept
 
@@ -57,13 +63,14 @@ def _extent() -> str:
 def _repeats(item: pytest.Item, on_native: set[str]) -> bool:
     """On containers what the native backend has shown; gVisor is slow under an engine of the tests' own, and always."""
     backend = differences.backend_of(item)
-    is_second = backend in (*engine.BACKENDS, "remote") or _shell(item) == "ipython"
+    is_second = backend in (*engine.BACKENDS, "remote") or _way(item) in ("ipython", "keeper")
     return backend == "gvisor" or (is_second and _function(item) in on_native)
 
 
-def _shell(item: pytest.Item) -> str:
-    """Of a session, where it has one or the other."""
-    return differences.parameter_of(item, "session")
+def _way(item: pytest.Item) -> str:
+    """The shell of a session, where it has one or the other, or how `hood run` is done; other tests have other ways."""
+    way = differences.parameter_of(item, "way")
+    return differences.parameter_of(item, "session") or (way if way in ("plain", "keeper") else "")
 
 
 def _keeps_all(item: pytest.Item) -> bool:
@@ -74,9 +81,19 @@ def _is_of_host(item: pytest.Item) -> bool:
     return differences.backend_of(item) == "gvisor" and item.get_closest_marker("one_container") is not None
 
 
+def _is_of_adapter(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("adapter")
+    backend = differences.backend_of(item) or differences.parameter_of(item, "backend_name")
+    return marker is not None and backend in engine.BACKENDS and _function(item).rpartition("::")[2] not in marker.args
+
+
+def _is_between(item: pytest.Item, seen: Counter[tuple[object, ...]]) -> bool:
+    return item.get_closest_marker("some_parameters") is not None and seen[_kind(item)] % ONE_IN != 0
+
+
 def _kind(item: pytest.Item) -> tuple[object, ...]:
     """Equal for the parameters of one test on one backend that are expected to end alike."""
-    return (_function(item), differences.backend_of(item), _shell(item), item.get_closest_marker("xfail") is not None)
+    return (_function(item), differences.backend_of(item), _way(item), item.get_closest_marker("xfail") is not None)
 
 
 def _function(item: pytest.Item) -> str:

@@ -6,21 +6,24 @@ A backend joins by being added to BACKENDS; no test may ask which one it runs on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import differences
 import engine
 import pytest
+from containers import lent
 from requirements import require
 
-from fumehood import FumehoodError, Policy, Sandbox
+from fumehood import AsyncSandbox, FumehoodError, Policy, Sandbox
 from fumehood.remote.server import connect
 
 if TYPE_CHECKING:
     from hood_server import RunningServer
+
+SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
@@ -76,7 +79,9 @@ def elsewhere(request: pytest.FixtureRequest, server: RunningServer, monkeypatch
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)
     module: ModuleType = request.module  # pyright: ignore[reportUnknownMemberType]
-    monkeypatch.setattr(module, "AsyncSandbox", connect(server.url, server.key).sandbox, raising=False)
+    opener = connect(server.url, server.key).sandbox
+    monkeypatch.setattr(module, "AsyncSandbox", opener, raising=False)
+    monkeypatch.setattr("containers.AsyncSandbox", opener)
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def open_box(make_policy: Callable[..., Policy]) -> Iterator[Callable[..., Sandb
 
 @pytest.fixture(scope="module")
 def containers() -> Iterator[dict[str, Sandbox]]:
-    """Open sandboxes that deny everything, by backend. A container takes as long to start as ten runs in it."""
+    """Open sandboxes, by the digest of their policy. A container takes as long to start as ten runs in it."""
     opened: dict[str, Sandbox] = {}
     yield opened
     for box in opened.values():
@@ -110,14 +115,46 @@ def containers() -> Iterator[dict[str, Sandbox]]:
 
 
 @pytest.fixture
-def box(backend: str, make_policy: Callable[..., Policy], containers: dict[str, Sandbox]) -> Iterator[Sandbox]:
-    """An open sandbox that denies everything. The tests of a module share a container; each has an empty workspace."""
-    box = containers.pop(backend, None) or Sandbox(make_policy()).__enter__()
-    yield box
-    if backend in engine.BACKENDS and _is_emptied(box):
-        containers[backend] = box
-    else:
-        box.__exit__(None, None, None)
+def lend_box(
+    backend: str, make_policy: Callable[..., Policy], containers: dict[str, Sandbox]
+) -> Iterator[Callable[..., Sandbox]]:
+    """Opens a sandbox. The tests of a module share a container of one policy; each has an empty workspace."""
+    with ExitStack() as stack:
+
+        def lend(**sections: object) -> Sandbox:
+            policy = make_policy(**sections)
+            box = containers.pop(policy.digest, None) or Sandbox(policy).__enter__()
+            stack.callback(take_back, policy, box)
+            return box
+
+        def take_back(policy: Policy, box: Sandbox) -> None:
+            if backend in engine.BACKENDS and policy.digest not in containers and _is_emptied(box):
+                containers[policy.digest] = box
+            else:
+                box.__exit__(None, None, None)
+
+        yield lend
+
+
+@pytest.fixture
+def box(lend_box: Callable[..., Sandbox]) -> Sandbox:
+    """An open sandbox that denies everything."""
+    return lend_box()
+
+
+@pytest.fixture(scope="module")
+async def async_containers() -> AsyncIterator[dict[str, AsyncSandbox]]:
+    """The same for tests of the asynchronous API."""
+    opened: dict[str, AsyncSandbox] = {}
+    yield opened
+    for box in opened.values():
+        await box.__aexit__(None, None, None)
+
+
+@pytest.fixture
+def shared_box(make_policy: Callable[..., Policy], async_containers: dict[str, AsyncSandbox]) -> SharedBox:
+    """Opens what `box` is. A test of what ends with a sandbox opens its own."""
+    return lambda: lent(async_containers, make_policy())
 
 
 def _is_emptied(box: Sandbox) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import anyio
@@ -15,6 +15,7 @@ from fumehood import AsyncSandbox, Cause, Finished, Policy, Sandbox, Status, Std
 
 pytestmark = pytest.mark.anyio
 MakePolicy = Callable[..., Policy]
+SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 ENDLESS = "import threading\nprint('up', flush=True)\nthreading.Event().wait()"
 
 
@@ -30,8 +31,8 @@ async def output_until(run: Any, word: bytes) -> bytes:
     raise AssertionError("unreachable")
 
 
-async def test_a_run_goes_on_while_others_begin_and_end(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_a_run_goes_on_while_others_begin_and_end(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         run = await box.start(ENDLESS)
         await output_until(run, b"\n")
         assert (await box.run("print(1)")).stdout == "1\n"
@@ -40,9 +41,9 @@ async def test_a_run_goes_on_while_others_begin_and_end(make_policy: MakePolicy)
     assert (result.status, result.cause, result.stdout) == (Status.CANCELLED, Cause.CANCELLED, "")
 
 
-async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(make_policy: MakePolicy) -> None:
+async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(shared_box: SharedBox) -> None:
     code = "import sys\nfor line in sys.stdin: print(line.upper(), end='')\nprint('bye', file=sys.stderr)"
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         run = await box.start(code)
         assert await run.read() == await run.read()  # nothing yet, twice
         await run.write("one\n")
@@ -55,17 +56,18 @@ async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(make_po
     assert (rest.stdout, rest.stderr) == (b"TWO\n", b"bye\n")
 
 
-async def test_a_result_stays_what_it_is(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+@pytest.mark.one_container
+async def test_a_result_stays_what_it_is(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         run = await box.start("raise SystemExit(3)")
         first = await run.wait()
         assert [first, first, first] == [await run.wait(), await run.poll(), await run.kill()]
     assert first.exit_code == 3
 
 
-async def test_a_signal_reaches_the_program(make_policy: MakePolicy) -> None:
+async def test_a_signal_reaches_the_program(shared_box: SharedBox) -> None:
     code = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('usr1'))\nprint('up')\nsignal.pause()"
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         run = await box.start(code)
         await output_until(run, b"\n")
         await run.send_signal(signal.SIGUSR1)
@@ -75,13 +77,14 @@ async def test_a_signal_reaches_the_program(make_policy: MakePolicy) -> None:
         await run.send_signal(signal.SIGTERM)  # to nobody
 
 
-async def test_many_tasks_can_wait_for_one_run(make_policy: MakePolicy) -> None:
+@pytest.mark.one_container
+async def test_many_tasks_can_wait_for_one_run(shared_box: SharedBox) -> None:
     results = []
 
     async def wait() -> None:
         results.append(await run.wait())
 
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         run = await box.start("print(input())")
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
@@ -90,8 +93,8 @@ async def test_many_tasks_can_wait_for_one_run(make_policy: MakePolicy) -> None:
     assert [result.stdout for result in results] == ["x\n"] * 5
 
 
-async def test_a_run_can_be_killed_by_whoever_reads_its_stream(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_a_run_can_be_killed_by_whoever_reads_its_stream(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         run = await box.start(ENDLESS)
         results = []
         async for event in run.stream():
@@ -137,16 +140,17 @@ async def test_more_output_than_allowed_ends_it(make_policy: MakePolicy) -> None
     assert (result.status, result.cause, len(result.stdout_bytes)) == (Status.RESOURCE_EXCEEDED, Cause.OUTPUT, 4096)
 
 
-async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         run = await box.start("pass")
         await run.wait()
         await run.write(b"x" * 10_000_000)
         await run.close_stdin()
 
 
-async def test_a_mistake_is_raised_when_it_is_found(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+@pytest.mark.one_container
+async def test_a_mistake_is_raised_when_it_is_found(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         with pytest.raises(UsageError, match="unknown language"):
             await box.start("x", language="cobol")
         run = await box.start("pass", cwd="no/such/folder")
@@ -154,6 +158,7 @@ async def test_a_mistake_is_raised_when_it_is_found(make_policy: MakePolicy) -> 
             await run.wait()
 
 
+@pytest.mark.one_container
 def test_the_blocking_api_has_the_same_methods(open_box: Callable[..., Sandbox]) -> None:
     run = open_box().start("print(input())\nprint(input())")
     run.write("a\n")
@@ -176,12 +181,12 @@ async def test_a_terminal_is_one_to_the_program(make_policy: MakePolicy) -> None
         assert (await run.wait()).stdout.endswith("typed\r\ntyped\r\n")  # the echo, and the answer
 
 
-async def test_a_terminal_can_be_resized(make_policy: MakePolicy) -> None:
+async def test_a_terminal_can_be_resized(shared_box: SharedBox) -> None:
     code = (
         "import os, signal\nsignal.signal(signal.SIGWINCH, lambda *_: print(tuple(os.get_terminal_size())))\n"
         "print('up')\nsignal.pause()"
     )
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         run = await box.start(code, terminal=(80, 24), timeout=5)
         await output_until(run, b"\n")
         await run.resize(120, 50)
@@ -189,8 +194,8 @@ async def test_a_terminal_can_be_resized(make_policy: MakePolicy) -> None:
         await run.resize(80, 24)  # of nothing
 
 
-async def test_control_c_interrupts_what_runs_in_a_terminal(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_control_c_interrupts_what_runs_in_a_terminal(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         run = await box.start(
             argv=["sh", "-c", "trap 'echo caught; exit 5' INT; echo up; read line"], terminal=(80, 24), timeout=5
         )
@@ -201,8 +206,8 @@ async def test_control_c_interrupts_what_runs_in_a_terminal(make_policy: MakePol
     assert result.exit_code == 5
 
 
-async def test_an_interactive_shell_has_job_control(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_an_interactive_shell_has_job_control(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         run = await box.start(argv=["bash", "--norc", "-i"], env={"PS1": "$ "}, terminal=(80, 24))
         await run.write("sleep 100 & jobs; kill %1; wait; echo over\nexit 4\n")
         result = await run.wait()
@@ -211,32 +216,35 @@ async def test_an_interactive_shell_has_job_control(make_policy: MakePolicy) -> 
     assert result.exit_code == 4
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("size", [(0, 24), (80, 0), (-1, 24), (80, 70_000)])
-async def test_a_terminal_of_an_impossible_size_is_refused(make_policy: MakePolicy, size: tuple[int, int]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_a_terminal_of_an_impossible_size_is_refused(shared_box: SharedBox, size: tuple[int, int]) -> None:
+    async with shared_box() as box:
         with pytest.raises(UsageError, match="cannot be"):
             await box.start("pass", terminal=size)
 
 
-async def test_a_terminal_has_no_other_input(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+@pytest.mark.one_container
+async def test_a_terminal_has_no_other_input(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         with pytest.raises(UsageError, match="write to the terminal"):
             await box.start("pass", terminal=(80, 24), stdin=b"x")
         with pytest.raises(UsageError, match="cannot be entered"):
             await (await box.start("pass", terminal=(80, 24), cwd="nowhere")).wait()
 
 
-async def test_a_terminal_is_gone_with_its_program(make_policy: MakePolicy) -> None:
+async def test_a_terminal_is_gone_with_its_program(shared_box: SharedBox) -> None:
     """A process that keeps the terminal open cannot keep the run going."""
     code = "import os\nif os.fork():\n    print('parent')\nelse:\n    os.setsid()\n    import time; time.sleep(100)"
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         run = await box.start(code, terminal=(80, 24))
         result = await run.wait()
     assert (result.status, result.stdout) == (Status.SUCCESS, "parent\r\n")
 
 
-async def test_what_was_read_is_in_the_result_as_well(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+@pytest.mark.one_container
+async def test_what_was_read_is_in_the_result_as_well(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         run = await box.start("print('one')\nprint(input())")
         read = b""
         while read != b"one\n":
@@ -246,8 +254,8 @@ async def test_what_was_read_is_in_the_result_as_well(make_policy: MakePolicy) -
         assert (await run.wait()).stdout == "one\ntwo\n"
 
 
-async def test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box, aclosing(box.stream(ENDLESS)) as events:
+async def test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs(shared_box: SharedBox) -> None:
+    async with shared_box() as box, aclosing(box.stream(ENDLESS)) as events:
         async for event in events:
             if isinstance(event, Stdout):
                 await box.send_signal(signal.SIGINT)

@@ -44,6 +44,7 @@ def told(log: AuditLog, run_id: str, kind: str) -> list[str]:
     return [str(record.data["what"]) for record in log.find(Query(run_id=run_id, kind=kind))]
 
 
+@pytest.mark.one_container
 def test_what_was_let_through_is_recorded_with_its_rule(box: Sandbox, outside: Outside, log: AuditLog) -> None:
     place = f"open.example:{outside.web.port}"
     code = (
@@ -65,6 +66,7 @@ def test_what_was_let_through_is_recorded_with_its_rule(box: Sandbox, outside: O
     assert told(log, result.run_id, "egress.denied") == ["dns elsewhere.example"]
 
 
+@pytest.mark.one_container
 def test_a_run_that_is_ended_and_a_session_are_recorded_too(box: Sandbox, outside: Outside, log: AuditLog) -> None:
     connect = f"import socket; line = socket.create_connection(('raw.example', {outside.raw.port}), 10)\n"
     connect += "line.sendall(b'x'); line.recv(1); print('there', flush=True)\n"
@@ -103,6 +105,7 @@ get = lambda url, headers={}, data=None: u.build_opener(u.ProxyHandler({})).open
 """
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 def test_a_canary_does_not_leave_in(way: str, box: Sandbox, outside: Outside, log: AuditLog) -> None:
     ports = f"RAW, WEB, TLS = {outside.raw.port}, {outside.web.port}, {outside.secure.port}\n"
@@ -118,6 +121,7 @@ def test_a_canary_does_not_leave_in(way: str, box: Sandbox, outside: Outside, lo
         assert CANARY.encode() not in file.read_bytes().upper()
 
 
+@pytest.mark.one_container
 def test_without_a_canary_the_same_ways_are_open(box: Sandbox, outside: Outside, log: AuditLog) -> None:
     ports = f"RAW, WEB, TLS = {outside.raw.port}, {outside.web.port}, {outside.secure.port}\n"
     code = f"PIECES = 'harmless'\n{ports}{TOOLS}" + "\n".join(WAYS[way] for way in ("bytes", "a path", "a body"))

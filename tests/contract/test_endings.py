@@ -73,12 +73,14 @@ def test_output_before_a_violent_end_is_kept(box: Sandbox) -> None:
     assert result.stdout == "before\n"
 
 
+@pytest.mark.one_container
 def test_a_partial_line_before_a_violent_end_is_kept(box: Sandbox) -> None:
     """The environment says PYTHONUNBUFFERED, so nothing may wait for a newline."""
     result = box.run("import os\nprint('before', end='')\nos.kill(os.getpid(), 9)")
     assert result.stdout == "before"
 
 
+@pytest.mark.one_container
 def test_a_traceback_shows_the_users_file_and_line_and_nothing_of_ours(box: Sandbox) -> None:
     result = box.run("def f():\n    raise ValueError('broken')\n\nf()\n")
     assert '  File "/run/main.py", line 4, in <module>\n    f()\n' in result.stderr
@@ -87,6 +89,7 @@ def test_a_traceback_shows_the_users_file_and_line_and_nothing_of_ours(box: Sand
     assert result.stderr.count("File ") == 2
 
 
+@pytest.mark.one_container
 def test_a_traceback_shows_the_name_that_the_caller_gave(box: Sandbox) -> None:
     result = box.run("1 / 0", name="näme with spaces.py")
     assert 'File "/run/näme with spaces.py", line 1, in <module>' in result.stderr

@@ -18,8 +18,8 @@ OUT = {"outputs": ["**"]}
 
 
 @pytest.fixture
-def box(open_box: OpenBox) -> Sandbox:
-    return open_box(filesystem=OUT)
+def box(lend_box: OpenBox) -> Sandbox:
+    return lend_box(filesystem=OUT)
 
 
 NAMES = ["data.csv", "two\nlines", os.fsdecode(b"\xff\xfe"), "x" * 255, "-rf", "漢字"]
@@ -68,6 +68,7 @@ def test_a_tree_goes_in_and_comes_out(box: Sandbox, tmp_path: Path) -> None:
     assert (tmp_path / "copy/link").read_text() == "print('hello')"
 
 
+@pytest.mark.one_container
 def test_what_comes_out_is_data(box: Sandbox, tmp_path: Path) -> None:
     code = """if True:
         import os, socket
@@ -92,6 +93,7 @@ def test_what_comes_out_is_data(box: Sandbox, tmp_path: Path) -> None:
     assert with_git.files == 2
 
 
+@pytest.mark.one_container
 def test_only_what_outputs_name_leaves(open_box: OpenBox, tmp_path: Path) -> None:
     box = open_box(filesystem={"outputs": ["out/*.csv"]})
     assert box.run("import os; os.mkdir('out'); [open(n, 'w') for n in ('out/a.csv', 'out/b.txt', 'c.csv')]").ok
@@ -104,6 +106,7 @@ def test_only_what_outputs_name_leaves(open_box: OpenBox, tmp_path: Path) -> Non
     assert len(box.files.list("out")) == 2
 
 
+@pytest.mark.one_container
 def test_without_outputs_nothing_leaves(open_box: OpenBox, tmp_path: Path) -> None:
     box = open_box()
     box.files.write("x", b"")

@@ -67,6 +67,7 @@ def test_what_is_installed_is_there_for_the_session_under_way_and_for_later_runs
     assert box.install("later").installed == ()
 
 
+@pytest.mark.one_container
 def test_a_program_installs_what_it_lacks_and_imports_it(box: Sandbox) -> None:
     assert box.run(TRY_THEN_INSTALL).stdout == "hello\n"
     assert box.run("uv pip install later && uv pip list", language="sh").stdout.split()[-2:] == ["later", "1.0"]
@@ -74,6 +75,7 @@ def test_a_program_installs_what_it_lacks_and_imports_it(box: Sandbox) -> None:
     assert missing.endswith("packages=['bs'], or box.install('bs'), or `pip install bs` in it".replace("bs", "no_such"))
 
 
+@pytest.mark.one_container
 def test_a_package_that_cannot_be_installed_is_an_error_with_the_installers_reason(box: Sandbox) -> None:
     with pytest.raises(UsageError, match="nothing-here was not found in the package registry"):
         box.install("nothing-here")
@@ -83,6 +85,7 @@ def test_a_package_that_cannot_be_installed_is_an_error_with_the_installers_reas
         box.install("--index-url=http://evil.example")
 
 
+@pytest.mark.one_container
 def test_without_a_rule_the_refusal_says_which_one_to_add(make_policy: Callable[..., Policy]) -> None:
     index = {"index": "https://packages.example/simple"}
     rule = r"\{host: packages.example, ports: \[443\]\} to network.allow"

@@ -45,6 +45,7 @@ def test_files_go_to_tmp_and_come_from_there(box: Sandbox, tmp_path: Path) -> No
         box.files.remove("/tmp", recursive=True)
 
 
+@pytest.mark.one_container
 def test_only_what_outputs_name_leaves_tmp(make_policy: MakePolicy, box: Sandbox) -> None:
     box.files.write("/tmp/x", b"")
     with pytest.raises(DeniedError, match=r"filesystem\.outputs"):

@@ -69,8 +69,8 @@ LIST_WORKSPACE = "import os; print(sorted(os.listdir('/workspace')))"
 
 
 @pytest.fixture
-def roomy(open_box: Callable[..., Sandbox]) -> Sandbox:
-    return open_box(**ROOMY)
+def roomy(lend_box: Callable[..., Sandbox]) -> Sandbox:
+    return lend_box(**ROOMY)
 
 
 def run(box: Sandbox, source: str, language: str, **options: object) -> RunResult:

@@ -146,12 +146,14 @@ def test_multiprocessing_works(box: Sandbox, method: str) -> None:
     assert (result.stdout, result.stderr) == ("[0, 1, 4, 9]\nfrom a child\n0\n", "")
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(("source", "stdout"), WORKING.values(), ids=WORKING.keys())
 def test_the_standard_library_works(box: Sandbox, source: str, stdout: str) -> None:
     result = box.run(source)
     assert (result.stdout, result.stderr, result.exit_code) == (stdout, "", 0)
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(
     "expression",
     [

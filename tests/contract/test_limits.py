@@ -45,16 +45,19 @@ def test_a_command_that_does_not_end_is_out_of_time(box: Sandbox) -> None:
     assert box.run("trap '' TERM INT; while :; do :; done", language="bash", timeout=0.2).cause is Cause.WALL_TIME
 
 
+@pytest.mark.one_container
 def test_the_policys_timeout_holds_without_another(open_box: Callable[..., Sandbox]) -> None:
     assert open_box(resources={"timeout": "300ms"}).run("while True: pass").cause is Cause.WALL_TIME
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), -0.0])
 def test_a_timeout_that_makes_no_sense_is_one_clear_error(box: Sandbox, timeout: float) -> None:
     with pytest.raises(UsageError, match="timeout"):
         box.run("pass", timeout=timeout)
 
 
+@pytest.mark.one_container
 def test_a_timeout_beyond_the_policys_is_denied(open_box: Callable[..., Sandbox]) -> None:
     box = open_box(resources={"timeout": "2s"})
     with pytest.raises(DeniedError, match=r"timeout 3s is more than the policy's resources\.timeout of 2s"):

@@ -127,6 +127,7 @@ def test_several_mounts_stand_side_by_side(open_box: Callable[..., Sandbox], tmp
     assert (result.stdout, result.stderr) == ("a b\n", "")
 
 
+@pytest.mark.one_container
 def test_a_source_through_a_symbolic_link_is_followed(open_box: Callable[..., Sandbox], folder: Path) -> None:
     link = folder.parent / "link"
     link.symlink_to(folder)
@@ -149,6 +150,7 @@ def test_changes_on_the_host_are_seen_inside(open_box: Callable[..., Sandbox], f
     assert box.run("print(open('/data/private').read())").stdout == "changed\n"
 
 
+@pytest.mark.one_container
 def test_a_source_that_was_replaced_is_seen_by_the_next_sandbox(
     make_policy: Callable[..., Policy], tmp_path: Path
 ) -> None:
@@ -165,6 +167,7 @@ def test_a_source_that_was_replaced_is_seen_by_the_next_sandbox(
             assert box.run("print(open('/data/version').read())").stdout == f"{name}\n"
 
 
+@pytest.mark.one_container
 def test_a_source_that_was_removed_is_missed_by_the_next_sandbox(
     make_policy: Callable[..., Policy], tmp_path: Path
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_source_that_was_removed_is_missed_by_the_next_sandbox(
         pass
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("name", ["missing", "loop", "dangling", "file/below"])
 def test_a_source_that_cannot_be_used_is_one_clear_error(
     make_policy: Callable[..., Policy], tmp_path: Path, name: str

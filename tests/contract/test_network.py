@@ -120,6 +120,7 @@ def test_the_same_refusal_is_told_once_with_a_count(travelling: Sandbox) -> None
     assert denial.count >= 3
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_request_that_the_rule_does_not_list_gets_an_answer_that_says_so(
     travelling: Sandbox, outside: Outside, scheme: str
@@ -145,6 +146,7 @@ def test_a_stream_tells_at_its_end(travelling: Sandbox) -> None:
     assert told(last.result) == ["dns elsewhere.example"]  # type: ignore[union-attr]
 
 
+@pytest.mark.one_container
 def test_a_session_goes_out_and_each_of_its_runs_is_told(travelling: Sandbox, outside: Outside) -> None:
     with travelling.session() as session:
         session.run(TOOLS)
@@ -167,6 +169,7 @@ def patiently() -> Iterator[None]:
         time.sleep(0.01)
 
 
+@pytest.mark.one_container
 def test_a_command_and_its_children_go_out(travelling: Sandbox, outside: Outside) -> None:
     code = f"import urllib.request; urllib.request.urlopen('http://open.example:{outside.web.port}/child')"
     result = travelling.run(argv=["sh", "-c", f'exec 2>&1; python3 -c "{code}" && echo went'])
@@ -232,6 +235,7 @@ print(json.loads(answer)["path"])
     assert outside.secure.requests[-1]["headers"]["Authorization"] == f"Bearer {TOKEN}"  # type: ignore[index]
 
 
+@pytest.mark.one_container
 def test_rules_change_while_a_run_goes_on(
     open_box: Callable[..., Sandbox], make_policy: Callable[..., Policy], outside: Outside
 ) -> None:
@@ -278,6 +282,7 @@ def test_nothing_but_the_rules_can_change(open_box: Callable[..., Sandbox], make
         open_box().change_policy(make_policy(network=rules))
 
 
+@pytest.mark.one_container
 def test_the_way_out_is_in_the_report(travelling: Sandbox) -> None:
     assert "gateway" in travelling.enforcement["network.allow"]
     assert "never enter the sandbox" in travelling.enforcement["secrets"]
@@ -291,6 +296,7 @@ def test_a_missing_secret_is_one_clear_error(make_policy: Callable[..., Policy],
         pytest.fail("it opened")
 
 
+@pytest.mark.one_container
 def test_learning_lets_nothing_out_and_tells_what_was_tried(
     make_policy: Callable[..., Policy], outside: Outside
 ) -> None:
@@ -370,6 +376,7 @@ print(json.loads(get("http://open.example:{outside.web.port}/after"))["path"])
     assert run(travelling, code).stdout == "True True\n/after\n"
 
 
+@pytest.mark.one_container
 def test_runs_at_the_same_time_are_each_told(travelling: Sandbox) -> None:
     waiting = TOOLS + "print(flush=True); sys.stdin.readline(); get(f'http://{sys.argv[1]}.example/')"
     runs = [travelling.start(waiting, args=[name]) for name in ("one", "two")]

@@ -19,23 +19,27 @@ def test_both_streams_are_kept_apart(box: Sandbox) -> None:
     assert result.stderr == "err 0\nerr 1\nerr 2\n"
 
 
+@pytest.mark.one_container
 def test_binary_output_arrives_as_it_is(box: Sandbox) -> None:
     result = box.run("import os; os.write(1, bytes(range(256))); os.write(2, bytes(range(255, -1, -1)))")
     assert result.stdout_bytes == bytes(range(256))
     assert result.stderr_bytes == bytes(range(255, -1, -1))
 
 
+@pytest.mark.one_container
 def test_invalid_text_is_replaced_in_text_and_kept_in_bytes(box: Sandbox) -> None:
     result = box.run("import os; os.write(1, b'a\\xffb\\xc3'); os.write(2, b'\\xfe')")
     assert (result.stdout, result.stderr) == ("a\ufffdb\ufffd", "\ufffd")
     assert (result.stdout_bytes, result.stderr_bytes) == (b"a\xffb\xc3", b"\xfe")
 
 
+@pytest.mark.one_container
 def test_a_character_cut_by_a_buffer_is_put_together_again(box: Sandbox) -> None:
     text = "ü" * 100_001
     assert box.run(f"print('x' + {text!r}, end='')").stdout == "x" + text
 
 
+@pytest.mark.one_container
 def test_lone_surrogates_do_not_end_a_program(box: Sandbox) -> None:
     result = box.run("import sys\nprint('\\udcff')\nprint('\\ud800', file=sys.stderr)")
     assert (result.stdout_bytes, result.stderr) == (b"\xff\n", "\\ud800\n")
@@ -62,6 +66,7 @@ def test_both_streams_full_at_once_do_not_block(open_box: Callable[..., Sandbox]
     assert (len(result.stdout_bytes), len(result.stderr_bytes)) == (2 * MEGABYTE, 2 * MEGABYTE)
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("limit", [1, 1000, 65536, 65537, 300_000])
 def test_output_up_to_the_limit_is_fine(open_box: Callable[..., Sandbox], limit: int) -> None:
     box = open_box(resources={"output": limit})
@@ -94,6 +99,7 @@ def test_endless_output_is_stopped(open_box: Callable[..., Sandbox], program: st
     assert "resources.output" in result.detail
 
 
+@pytest.mark.one_container
 def test_the_limit_holds_for_both_streams_together(open_box: Callable[..., Sandbox]) -> None:
     result = open_box(resources={"output": "10K"}).run("import os\nos.write(1, b'o' * 8000)\nos.write(2, b'e' * 8000)")
     assert result.cause is Cause.OUTPUT

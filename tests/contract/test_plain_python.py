@@ -15,12 +15,14 @@ STDIN = "first line\nzwölf\n".encode()
 PROGRAMS = {**ENDING, **TRACEBACKS, **STATE, **AT_EXIT}
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize("source", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_a_program_behaves_as_under_plain_python(box: Sandbox, tmp_path: Path, source: str) -> None:
     expected = run_plainly(tmp_path, source, stdin=STDIN)
     assert Behaviour.of(box.run(source, stdin=STDIN)) == expected
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize("source", PATCHED.values(), ids=PATCHED.keys())
 def test_a_program_that_patches_the_interpreter_ends_as_under_plain_python(
     box: Sandbox, tmp_path: Path, source: str

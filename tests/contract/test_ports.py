@@ -75,6 +75,7 @@ def test_the_host_and_other_runs_reach_a_port_while_it_is_open(make_policy: Make
     assert asked == {("GET", "/seen", 200), ("GET", "/echo", 101), ("WEBSOCKET", "/echo", 101), ("GET", "/", 502)}
 
 
+@pytest.mark.one_container
 def test_a_port_that_the_policy_does_not_list_is_denied(box: Sandbox) -> None:
     with pytest.raises(DeniedError, match=r"add 8000 to network\.publish"):
         box.expose(8000)

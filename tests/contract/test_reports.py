@@ -26,6 +26,7 @@ def test_cpu_time_of_children_counts(box: Sandbox) -> None:
     assert box.run(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])").cpu_ms >= 250
 
 
+@pytest.mark.one_container
 def test_the_duration_covers_the_program(box: Sandbox) -> None:
     assert box.run("import time; time.sleep(0.2)").duration_ms >= 200
 

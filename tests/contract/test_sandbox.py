@@ -55,6 +55,7 @@ def test_nothing_but_the_workspace_is_shared(box: Sandbox) -> None:
     assert box.run(LOOK_FOR_THINGS).stdout == "[] False False\n0o22 True\n"
 
 
+@pytest.mark.one_container
 def test_run_is_a_sandbox_of_its_own(backend: str) -> None:
     policy = Policy(backend=backend)
     assert fumehood.run("print(6 * 7)", policy).stdout == "42\n"

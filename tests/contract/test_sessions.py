@@ -6,7 +6,7 @@ import itertools
 import math
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, cast
 
 import anyio
@@ -30,11 +30,12 @@ from fumehood import (
 
 pytestmark = pytest.mark.anyio
 MakePolicy = Callable[..., Policy]
+SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 
 
 @pytest.fixture
-async def session(make_policy: MakePolicy) -> AsyncIterator[AsyncSession]:
-    async with AsyncSandbox(make_policy()) as box, box.session() as opened:
+async def session(shared_box: SharedBox) -> AsyncIterator[AsyncSession]:
+    async with shared_box() as box, box.session() as opened:
         yield opened
 
 
@@ -59,6 +60,7 @@ async def test_two_sessions_of_a_sandbox_share_the_workspace_and_nothing_else(ma
         assert (await box.run("print(open('here').read())")).stdout == "a\n"
 
 
+@pytest.mark.one_container
 async def test_a_failure_leaves_the_state_as_it_is(session: AsyncSession) -> None:
     await session.run("x = 1")
     result = await session.run("x = 2\nraise ValueError('no')")
@@ -99,6 +101,7 @@ async def test_rich_results_come_with_all_their_media_types(session: AsyncSessio
     }
 
 
+@pytest.mark.one_container
 async def test_input_is_given_to_each_run(session: AsyncSession) -> None:
     assert (await session.run("print(input(), input())", stdin="a\nb\n")).stdout == "a b\n"
     assert "EOFError" in (await session.run("input()")).stderr
@@ -171,6 +174,7 @@ async def test_a_session_out_of_memory_says_so(make_policy: MakePolicy) -> None:
         assert (await session.run("1")).status is Status.SUCCESS
 
 
+@pytest.mark.one_container
 async def test_too_much_output_stops_the_run_and_not_the_session(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy(resources={"output": "4K"})) as box, box.session() as session:
         await session.run("x = 'kept'")
@@ -189,12 +193,14 @@ async def test_a_cancelled_run_leaves_a_session_that_works(session: AsyncSession
     assert shown(await session.run("x")) == "'kept'"
 
 
+@pytest.mark.one_container
 async def test_leaving_a_stream_interrupts_its_run(session: AsyncSession) -> None:
     async with aclosing(cast("Any", session.stream("n = 0\nprint('up')\nwhile True: n += 1"))) as events:
         assert isinstance(await anext(events), Stdout)
     assert (await session.run("n >= 0")).ok
 
 
+@pytest.mark.one_container
 async def test_runs_of_a_session_wait_for_each_other(session: AsyncSession) -> None:
     await session.run("log = []")
     async with anyio.create_task_group() as tasks:
@@ -203,6 +209,7 @@ async def test_runs_of_a_session_wait_for_each_other(session: AsyncSession) -> N
     assert shown(await session.run("log == ['in', 'out'] * 10")) == "True"
 
 
+@pytest.mark.one_container
 async def test_restarting_forgets_everything(session: AsyncSession) -> None:
     await session.run("x = 1")
     await session.restart()
@@ -233,6 +240,7 @@ async def test_a_closed_session_says_so(make_policy: MakePolicy) -> None:
             await session.run("1")
 
 
+@pytest.mark.one_container
 async def test_a_sandbox_can_be_one_session(make_policy: MakePolicy) -> None:
     async with AsyncSandbox(make_policy(), session=True) as box:
         await box.run("x = 5")

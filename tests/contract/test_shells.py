@@ -35,6 +35,7 @@ BASH_ONLY = {
 ARGS = ("one", "two words", "")
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize("language", ["sh", "bash"])
 @pytest.mark.parametrize(("script", "stdout", "code"), BOTH.values(), ids=BOTH.keys())
 def test_a_shell_script_runs(box: Sandbox, language: str, script: str, stdout: str, code: int) -> None:
@@ -42,12 +43,14 @@ def test_a_shell_script_runs(box: Sandbox, language: str, script: str, stdout: s
     assert (result.stdout, result.exit_code) == (stdout.replace("{suffix}", language), code)
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize(("script", "stdout", "code"), BASH_ONLY.values(), ids=BASH_ONLY.keys())
 def test_bash_is_bash(box: Sandbox, script: str, stdout: str, code: int) -> None:
     result = box.run(script, language="bash")
     assert (result.stdout, result.exit_code) == (stdout, code)
 
 
+@pytest.mark.one_container
 def test_a_shell_error_names_the_script_and_line(box: Sandbox) -> None:
     assert "/run/main.bash: line 2:" in box.run("true\nno_such_command_here", language="bash").stderr
 
@@ -104,6 +107,7 @@ def test_an_argument_list_beyond_the_kernels_limit_is_a_result(box: Sandbox) -> 
     assert (result.status, result.exit_code) == (Status.ERROR, 126)
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize(
     ("code", "options", "text"),
     [

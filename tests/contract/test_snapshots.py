@@ -52,6 +52,7 @@ def test_a_sandbox_begins_with_a_snapshot_as_it_was(make_policy: MakePolicy) -> 
         assert box.run(argv=["cat", "d/small", "locked/inside", "d/77"]).stdout == "texty77"
 
 
+@pytest.mark.one_container
 def test_forks_share_what_is_stored_and_see_nothing_of_each_other(make_policy: MakePolicy, tmp_path: Path) -> None:
     with Sandbox(make_policy()) as box:
         before = fill(box)
@@ -69,6 +70,7 @@ def _stored_bytes(tmp_path: Path) -> int:
     return sum(path.stat().st_size for path in (tmp_path / "sandboxes" / "blobs").rglob("*") if path.is_file())
 
 
+@pytest.mark.one_container
 def test_a_named_sandbox_keeps_its_files_and_its_policy(make_policy: MakePolicy) -> None:
     policy = make_policy(resources={"processes": 17})
     with Sandbox.open("work", policy, create=True) as box:
@@ -89,6 +91,7 @@ def test_a_named_sandbox_keeps_its_files_and_its_policy(make_policy: MakePolicy)
         assert box.policy.digest == policy.digest
 
 
+@pytest.mark.one_container
 def test_a_snapshot_that_does_not_fit_or_a_workspace_in_use_is_refused(make_policy: MakePolicy) -> None:
     with Sandbox(make_policy()) as box:
         box.run("open('large', 'wb').write(bytes(3_000_000))").check()

@@ -45,12 +45,14 @@ BROKEN = {
 }
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(("source", "stdout"), FINE.values(), ids=FINE.keys())
 def test_source_that_python_takes_runs(box: Sandbox, source: str | bytes, stdout: str) -> None:
     result = box.run(source)
     assert (result.stdout, result.stderr, result.status) == (stdout, "", Status.SUCCESS)
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize("source", BROKEN.values(), ids=BROKEN.keys())
 def test_source_that_python_refuses_is_a_syntax_error(box: Sandbox, source: str | bytes) -> None:
     result = box.run(source)

@@ -29,6 +29,7 @@ def test_data_arrives_as_it_is_and_then_ends(box: Sandbox, stdin: bytes | str | 
     assert box.run(COUNT, stdin=stdin).stdout == stdout
 
 
+@pytest.mark.one_container
 def test_commands_and_shells_read_it_too(box: Sandbox) -> None:
     assert box.run(argv=["cat"], stdin=b"for a command").stdout == "for a command"
     assert box.run("read line; echo got $line", language="sh", stdin="one\ntwo\n").stdout == "got one\n"
@@ -62,6 +63,7 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(read)
 
 
+@pytest.mark.one_container
 def test_a_pipe_can_be_passed(box: Sandbox, pipe: tuple[int, int]) -> None:
     read, write = pipe
     os.write(write, b"through a pipe")
@@ -70,6 +72,7 @@ def test_a_pipe_can_be_passed(box: Sandbox, pipe: tuple[int, int]) -> None:
     os.fstat(read)  # still the caller's
 
 
+@pytest.mark.one_container
 def test_a_pipe_with_an_open_writer_that_nobody_reads(box: Sandbox, pipe: tuple[int, int]) -> None:
     read, write = pipe
     try:
@@ -78,6 +81,7 @@ def test_a_pipe_with_an_open_writer_that_nobody_reads(box: Sandbox, pipe: tuple[
         os.close(write)
 
 
+@pytest.mark.one_container
 def test_a_pipe_that_is_written_while_the_program_runs(box: Sandbox, pipe: tuple[int, int]) -> None:
     read, write = pipe
     received = b""
@@ -90,6 +94,7 @@ def test_a_pipe_that_is_written_while_the_program_runs(box: Sandbox, pipe: tuple
     assert received == b"ready\nonetwo\n"
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("size", [0, 10, MEGABYTE], ids=["empty", "small", "large"])
 def test_a_file_can_be_passed(box: Sandbox, tmp_path: Path, size: int) -> None:
     path = tmp_path / "input"
@@ -98,6 +103,7 @@ def test_a_file_can_be_passed(box: Sandbox, tmp_path: Path, size: int) -> None:
         assert box.run("import sys; print(len(sys.stdin.buffer.read()))", stdin=stream.fileno()).stdout == f"{size}\n"
 
 
+@pytest.mark.one_container
 def test_a_file_is_read_from_where_the_caller_left_it(box: Sandbox, tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"skipped kept")
@@ -106,6 +112,7 @@ def test_a_file_is_read_from_where_the_caller_left_it(box: Sandbox, tmp_path: Pa
         assert box.run(argv=["cat"], stdin=stream.fileno()).stdout == "kept"
 
 
+@pytest.mark.one_container
 def test_dev_null_can_be_passed(box: Sandbox) -> None:
     with open(os.devnull, "rb") as stream:
         assert box.run(COUNT, stdin=stream.fileno()).stdout == "0 b'' b''\n"
@@ -119,6 +126,7 @@ def test_the_program_does_not_get_the_callers_descriptor(box: Sandbox, tmp_path:
     assert str(path) not in seen
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("case", ["closed", "negative", "folder", "not readable"])
 def test_a_descriptor_that_cannot_be_read_is_one_clear_error(box: Sandbox, tmp_path: Path, case: str) -> None:
     before = len(os.listdir("/proc/self/fd"))
@@ -135,6 +143,7 @@ def test_a_descriptor_that_cannot_be_read_is_one_clear_error(box: Sandbox, tmp_p
     assert box.run("print('on')").stdout == "on\n"
 
 
+@pytest.mark.one_container
 def test_text_that_cannot_be_encoded_is_one_clear_error(box: Sandbox) -> None:
     with pytest.raises(FumehoodError, match="stdin"):
         box.run("input()", stdin="lone \ud800")

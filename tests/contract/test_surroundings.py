@@ -32,6 +32,7 @@ def test_no_variable_of_the_host_reaches_a_run(
         assert "PYTHONSTARTUP" not in result.stdout
 
 
+@pytest.mark.one_container
 def test_variables_are_passed_and_override_the_base(box: Sandbox) -> None:
     env = {"A": "1", "LANG": "C", "ÜMLAUT": "ä = b", "EMPTY": "", "lower.case": "x"}
     seen = json.loads(box.run(SHOW_ENVIRONMENT, env=env).stdout)
@@ -40,16 +41,19 @@ def test_variables_are_passed_and_override_the_base(box: Sandbox) -> None:
     assert "A=1" in box.run(argv=["env"], env=env).stdout.splitlines()
 
 
+@pytest.mark.one_container
 def test_variables_last_for_one_run(box: Sandbox) -> None:
     box.run("import os; os.environ['B'] = '2'", env={"A": "1"})
     assert set(json.loads(box.run(SHOW_ENVIRONMENT).stdout)) == BASE_ENVIRONMENT
 
 
+@pytest.mark.one_container
 def test_path_in_the_environment_decides_which_command_runs(box: Sandbox) -> None:
     box.run("import os\nopen('ls', 'w').write('#!/bin/sh\\necho mine')\nos.chmod('ls', 0o755)")
     assert box.run(argv=["ls"], env={"PATH": "/workspace:/usr/bin:/bin"}).stdout == "mine\n"
 
 
+@pytest.mark.one_container
 @pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}, {"A": "\ud800"}, {"\ud800": "x"}])
 def test_variables_that_cannot_exist_are_one_clear_error(box: Sandbox, env: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="environment variable"):
@@ -151,6 +155,7 @@ WORKING = {
 }
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(("program", "stdout"), WORKING.values(), ids=WORKING.keys())
 def test_ordinary_surroundings_work(box: Sandbox, program: str | list[str], stdout: str) -> None:
     result = box.run(program) if isinstance(program, str) else box.run(argv=program)
@@ -172,6 +177,7 @@ def test_the_command_line_of_the_program_tells_nothing_of_the_host(box: Sandbox)
     assert "sys.path" not in seen
 
 
+@pytest.mark.one_container
 def test_what_is_wrong_with_a_request_is_said_before_anything_runs(box: Sandbox) -> None:
     with pytest.raises(FumehoodError):
         box.run("open('ran', 'w')", cwd="missing")

@@ -39,6 +39,7 @@ def test_changes_of_programs_and_of_the_caller_are_seen(make_policy: Callable[..
             box.watch("nowhere")
 
 
+@pytest.mark.one_container
 @pytest.mark.anyio
 async def test_a_watch_ends_with_its_sandbox_and_leaves_nothing(make_policy: Callable[..., Policy]) -> None:
     ends: list[str] = []
@@ -56,6 +57,7 @@ async def test_a_watch_ends_with_its_sandbox_and_leaves_nothing(make_policy: Cal
     assert ends == ["end"]
 
 
+@pytest.mark.one_container
 def test_a_flood_of_changes_is_one_overflow(make_policy: Callable[..., Policy]) -> None:
     """More names than a watch follows: the caller is told to look again, and no list of them is made."""
     flood = "import os\nfor n in range(21_000): os.close(os.open(f'f{n}', os.O_CREAT))"

@@ -15,9 +15,10 @@ import differences
 import engine
 import pytest
 import sampling
+from containers import lent
 from requirements import require
 
-from fumehood import AsyncSandbox, FumehoodError, Policy
+from fumehood import AsyncSandbox, Policy
 
 pytest.register_assert_rewrite("escape.laboratory")
 
@@ -69,7 +70,7 @@ def make_cold_sandbox(make_sandbox: MakeSandbox) -> Callable[[], AsyncSandbox]:
 
 @pytest.fixture(scope="module")
 async def containers() -> AsyncIterator[dict[str, AsyncSandbox]]:
-    """Open sandboxes that deny everything, by backend. A container takes as long to start as ten runs in it."""
+    """Open sandboxes, by the digest of their policy. A container takes as long to start as ten runs in it."""
     opened: dict[str, AsyncSandbox] = {}
     yield opened
     for sandbox in opened.values():
@@ -77,27 +78,10 @@ async def containers() -> AsyncIterator[dict[str, AsyncSandbox]]:
 
 
 @pytest.fixture
-async def sandbox(
-    backend: str, make_sandbox: MakeSandbox, containers: dict[str, AsyncSandbox]
-) -> AsyncIterator[AsyncSandbox]:
+async def sandbox(backend: str, containers: dict[str, AsyncSandbox]) -> AsyncIterator[AsyncSandbox]:
     """Everything denied that can be. The tests of a module share a container; each has an empty workspace."""
-    sandbox = containers.pop(backend, None) or await make_sandbox().__aenter__()
-    yield sandbox
-    if backend in engine.BACKENDS and await _is_emptied(sandbox):
-        containers[backend] = sandbox
-    else:
-        await sandbox.__aexit__(None, None, None)
-
-
-async def _is_emptied(sandbox: AsyncSandbox) -> bool:
-    """Not one that the test has closed, lost or filled with what cannot be removed."""
-    try:
-        # Most tests leave nothing, and to look costs a tenth of a run.
-        if not await sandbox.files.list():
-            return True
-        return (await sandbox.run(argv=["find", "/workspace", "-mindepth", "1", "-delete"])).ok
-    except FumehoodError:
-        return False
+    async with lent(containers, Policy(backend=backend)) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture

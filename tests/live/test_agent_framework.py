@@ -21,7 +21,12 @@ from requirements import require
 from fumehood import DeniedError, Policy, UsageError
 from fumehood.integrations.agent_framework import SandboxShell
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.adapter(
+        "test_an_agent_works_in_the_sandbox", "test_a_persistent_shell_keeps_folder_variables_and_jobs"
+    ),
+]
 
 
 @pytest.fixture(scope="module", params=["native", *(["docker"] if os.geteuid() == 0 else [])])

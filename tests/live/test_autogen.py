@@ -38,7 +38,15 @@ from fumehood.integrations.autogen import (
     SandboxCodeResult,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.adapter(
+        "test_a_work_dir_is_shared_with_the_host",
+        "test_memory_is_limited_for_real",
+        "test_a_restart_brings_back_a_sandbox_that_was_lost",
+        "test_what_docker_would_have_to_be_told_holds_anyway",
+    ),
+]
 
 Make = Callable[..., SandboxCodeExecutor]
 READY = "import time; open('ready', 'w').close(); time.sleep(600)"

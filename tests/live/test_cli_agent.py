@@ -94,6 +94,7 @@ def test_another_end_than_done_is_an_exit_code_and_a_reason(place: dict[str, str
     assert b"hood: budget: it may ask the model 1 times" in done.stderr
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

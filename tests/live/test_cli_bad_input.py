@@ -70,6 +70,7 @@ def test_a_file_that_may_not_be_read(script: Path) -> None:
     assert "Permission denied" in refusal(script)
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -106,6 +107,7 @@ def test_a_loop_of_symbolic_links_as_mount_source(tmp_path: Path, script: Path) 
     assert f"mount source '{tmp_path}/a' cannot be used" in said
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+import sampling
 from live.hosts import run_host
 from live.traces import cells_of, is_alive, wait_until
 
@@ -145,16 +146,17 @@ async def test_two_hundred_runs_that_all_stay_for_a_while_finish() -> None:
 
 @pytest.mark.anyio
 async def test_runs_that_wait_for_their_turn_do_not_lose_their_time() -> None:
-    """Eight hundred at once take longer to start than the time limit of each and any grace period after it."""
+    """So many at once take longer to start than the time limit of each and any grace period after it."""
+    count = sampling.amount(300, whole=800)
     results: list[RunResult] = []
 
     async def one() -> None:
         results.append(await box.run("pass", timeout=0.2))
 
     async with AsyncSandbox() as box, anyio.create_task_group() as tasks:
-        for _ in range(800):
+        for _ in range(count):
             tasks.start_soon(one)
-    assert len(results) == 800
+    assert len(results) == count
     assert {result.status for result in results} <= {Status.SUCCESS, Status.TIMEOUT}
 
 

@@ -61,8 +61,10 @@ class OwnEngine:
 def own_engine() -> Iterator[OwnEngine]:
     require(engine.missing() is None, engine.missing() or "")
     engine.use()  # makes the image's archive, if it is not there
-    place = Path(tempfile.mkdtemp(prefix="hood-engine-", dir="/var/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="hood-", dir="/var/tmp"))
+    place = folder / "own-engine"  # by which name tests that count mounts pass over them
     try:
+        place.mkdir()
         started = OwnEngine(place)
         archive = place / "image.tar"
         subprocess.run(
@@ -74,11 +76,10 @@ def own_engine() -> Iterator[OwnEngine]:
     finally:
         # A daemon that was killed leaves it mounted, and the next one does not mind; others take it away themselves.
         subprocess.run(["umount", "--recursive", "--lazy", place / "data"], capture_output=True)
-        shutil.rmtree(place)
+        shutil.rmtree(folder)
 
 
 @pytest.mark.anyio
-@pytest.mark.serial
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_run_is_lost_with_its_engine_and_leaves_nothing(own_engine: OwnEngine, number: int) -> None:
     policy = Policy(backend="docker", docker={"host": engine.address(own_engine.place)})

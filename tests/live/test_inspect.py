@@ -43,7 +43,12 @@ from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.inspect_ai import FumehoodSandboxEnvironment
 from fumehood.integrations.inspect_ai.environment import ToolServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.adapter(
+        "test_an_evaluation_runs_in_sandboxes", "test_inspects_text_editor_and_bash_session_work_as_a_task_has_them"
+    ),
+]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inspect_ai" / "evaluate.py"
 EVALUATED = ["success 1.0", "bash: cat: /etc/shadow: No such file or directory", "", "19", "23", "python: 42"]

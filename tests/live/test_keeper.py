@@ -103,7 +103,7 @@ def test_many_clients_at_once_are_all_served_or_serve_themselves(keeper: int) ->
 def run_many() -> None:
     clients = [
         subprocess.Popen([*HOOD, "run", "-c", f"print({number})"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for number in range(sampling.amount(24, whole=50))
+        for number in range(sampling.amount(12, whole=50))
     ]
     for number, client in enumerate(clients):
         assert client.communicate(timeout=240) == (b"%d\n" % number, b"")

@@ -18,7 +18,10 @@ from fumehood import Policy, UsageError
 from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.langchain import SandboxBackend, open_tools
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.adapter("test_a_backend_keeps_to_its_policy", "test_cancelling_ends_the_command"),
+]
 
 
 @pytest.fixture(scope="module", params=["native", *(["docker"] if os.geteuid() == 0 else [])])

@@ -35,7 +35,12 @@ from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.openai_agents import FumehoodSandboxClient, open_shell_tool, open_tools
 from fumehood.tools.processes import MOST_PROCESSES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.adapter(
+        "test_a_sandbox_agent_works_in_a_session", "test_a_command_goes_on_between_calls_and_talks_on_a_terminal"
+    ),
+]
 
 
 @pytest.fixture(scope="module", params=["native", *(["docker"] if os.geteuid() == 0 else [])])

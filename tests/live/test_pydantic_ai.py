@@ -36,7 +36,12 @@ from fumehood.audit import AuditLog, Query
 from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.pydantic_ai import SandboxToolset, SandboxWorkspaceBackend, SandboxWorkspaces
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.adapter(
+        "test_an_agent_works_in_a_workspace_and_goes_on_there_later", "test_a_workspace_keeps_to_its_policy"
+    ),
+]
 
 
 @pytest.fixture(scope="module", params=["native", *(["docker"] if os.geteuid() == 0 else [])])

@@ -107,6 +107,7 @@ def test_limits_hold(box: Sandbox) -> None:
     assert box.run(argv=["id", "-u"]).stdout != "0\n"
 
 
+@pytest.mark.one_container
 def test_files_go_in_and_out(box: Sandbox, tmp_path: Path) -> None:
     box.files.write("in.txt", b"x" * 300_000)
     assert box.run("wc -c < in.txt; echo made > out.txt", language="sh").stdout.strip() == "300000"
@@ -119,6 +120,7 @@ def test_files_go_in_and_out(box: Sandbox, tmp_path: Path) -> None:
     assert (tmp_path / "back" / "leaf").read_text() == "leaf"
 
 
+@pytest.mark.one_container
 def test_runs_in_the_background_and_in_terminals(box: Sandbox) -> None:
     run = box.start(argv=["cat"])
     run.write("typed\n")
@@ -128,6 +130,7 @@ def test_runs_in_the_background_and_in_terminals(box: Sandbox) -> None:
     assert "17 91" in terminal.wait().stdout
 
 
+@pytest.mark.one_container
 def test_python_is_refused_before_anything_starts(box: Sandbox, image: str) -> None:
     words = f"image '{image}' has no python3: Python code cannot run in it.*`hood image build`"
     with pytest.raises(UsageError, match=words):
@@ -141,11 +144,13 @@ def test_python_is_refused_before_anything_starts(box: Sandbox, image: str) -> N
     assert box.files.list() == []
 
 
+@pytest.mark.one_container
 def test_what_is_for_python_is_refused_when_the_sandbox_opens(make_policy: Callable[..., Policy]) -> None:
     with pytest.raises(UsageError, match=r"has no python3: environment.preload"):
         Sandbox(make_policy(environment={"preload": ["json"]})).__enter__()
 
 
+@pytest.mark.one_container
 def test_a_mount_does_not_come_where_the_interpreter_is(make_policy: Callable[..., Policy], tmp_path: Path) -> None:
     own(tmp_path)
     mount = {"source": str(tmp_path), "target": f"{PLACE}/usr"}
@@ -176,6 +181,7 @@ def test_only_named_programs_run_where_the_kernel_sees_to_that(image: str) -> No
         assert box.run(argv=["/.fumehood/usr/bin/env"]).exit_code == 126
 
 
+@pytest.mark.one_container
 def test_two_sandboxes_share_one_interpreter_and_nothing_else(place: Path, make_policy: Callable[..., Policy]) -> None:
     policy = make_policy(filesystem={"outputs": ["**"]})
     with Sandbox(policy) as first:

@@ -21,6 +21,11 @@ from smolagents.utils import AgentError
 from fumehood import DeniedError, Policy, UsageError
 from fumehood.integrations.smolagents import CodeFailedError, SandboxPythonExecutor
 
+pytestmark = pytest.mark.adapter(
+    "test_an_agent_uses_its_tools_in_the_sandbox_and_answers",
+    "test_a_session_that_is_lost_has_its_tools_and_variables_again",
+)
+
 
 @pytest.fixture(scope="module", params=["native", *(["docker"] if os.geteuid() == 0 else [])])
 def backend(request: pytest.FixtureRequest) -> str:

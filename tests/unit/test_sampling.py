@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ def item(function: str, backend: str, word: str, *marks: str) -> Any:
     return SimpleNamespace(
         nodeid=f"tests/test_x.py::{function}[{backend}-{word}]",
         callspec=SimpleNamespace(params={"backend": backend, "word": word} if backend else {"word": word}),
-        get_closest_marker=lambda name: True if name in marks else None,
+        get_closest_marker=lambda name: SimpleNamespace(args=("test_x",)) if name in marks else None,
     )
 
 
@@ -78,6 +79,47 @@ def test_sessions_with_ipython_run_the_first_and_those_with_the_plain_shell_all(
     assert ran(items) == [" a", " b", " c", " a"]
 
 
+def test_by_a_keeper_the_first_runs_after_all_have_run_without(extent: Callable[[str], None]) -> None:
+    extent("")
+    items = [item("test_x", "", word) for _ in range(2) for word in WORDS]
+    for number, each in enumerate(items):
+        each.callspec.params["way"] = ("plain", "keeper")[number // 3]
+    assert ran(items) == [" a", " b", " c", " a"]
+
+
+def test_a_parameter_that_is_called_a_way_is_one_like_others(extent: Callable[[str], None]) -> None:
+    extent("")
+    items = everywhere()
+    for each in items:
+        each.callspec.params["way"] = each.callspec.params["word"]
+    assert ran(items) == ["native a", "native b", "native c", "docker a", "gvisor a"]
+
+
+@pytest.mark.parametrize(("text", "kept"), [("", 7), ("all", 12)])
+def test_of_an_adapter_what_it_names_runs_in_containers_too(
+    extent: Callable[[str], None], text: str, kept: int
+) -> None:
+    extent(text)
+    backends = ("native", "docker")
+    items = [item(name, each, word, "adapter") for name in ("test_x", "test_y") for each in backends for word in WORDS]
+    assert len(ran(items)) == kept
+
+
+def test_what_an_adapter_names_is_one_of_its_tests() -> None:
+    for path in (Path(__file__).parents[1] / "live").glob("test_*.py"):
+        for names in re.findall(r"mark\.adapter\((.*?)\)", path.read_text(), re.DOTALL):
+            assert re.findall(r'"(\w+)"', names), path.name
+            assert [name for name in re.findall(r'"(\w+)"', names) if f"def {name}(" not in path.read_text()] == []
+
+
+@pytest.mark.parametrize(("text", "kept"), [("", "aei"), ("first", "a"), ("all", "abcdefghi")])
+def test_of_programs_that_show_one_mechanism_every_fourth_runs(
+    extent: Callable[[str], None], text: str, kept: str
+) -> None:
+    extent(text)
+    assert ran([item("test_x", "", word, "some_parameters") for word in "abcdefghi"]) == [f" {each}" for each in kept]
+
+
 def test_what_containers_alone_have_runs_there_with_all_parameters(extent: Callable[[str], None]) -> None:
     extent("")
     assert ran([item("test_x", "docker", word) for word in WORDS]) == ["docker a", "docker b", "docker c"]
@@ -91,7 +133,8 @@ def test_what_the_host_does_runs_on_one_kind_of_container(extent: Callable[[str]
 
 def test_every_attack_runs_on_every_backend() -> None:
     attacks = (Path(__file__).parents[1] / "escape").glob("test_*.py")
-    assert [path.name for path in attacks if "one_container" in path.read_text()] == []
+    samples = ("one_container", "some_parameters", "mark.adapter")
+    assert [path.name for path in attacks if any(word in path.read_text() for word in samples)] == []
 
 
 def test_what_is_tried_many_times_is_tried_less_often(extent: Callable[[str], None]) -> None:

@@ -104,6 +104,7 @@ def test_the_fast_way_to_read_a_form_is_the_exact_one(text: str) -> None:
     assert as_64 == forms.BETWEEN_64.sub("", forms.in_standard_64(text))
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize("form", forms.ENCODED)
 @pytest.mark.parametrize(
     "text", ["%41", "&#", "&#x0", "\\u{0", "65, ", "a", " ", "\n", "0", "\\", "0000: 4141 4141\n", "0000: " + "ab" * 40]

@@ -16,6 +16,7 @@ def test_state_lives_on_between_runs(session: Session) -> None:
     assert session.execute("double(value) + math.floor(2.5)").values == ["42"]
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(
     ("source", "values"),
     [
@@ -78,6 +79,7 @@ def test_leaving_ends_the_run_and_keeps_the_state(
     assert session.execute("kept").values == ["1"]
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(
     ("source", "name", "exhausted"),
     [
@@ -133,6 +135,7 @@ FAILING_PROGRAMS = [
 ]
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize("source", FAILING_PROGRAMS)
 def test_tracebacks_are_those_of_plain_python(plain: Session, source: str) -> None:
     script = plain.scratch / "script.py"

@@ -14,6 +14,7 @@ def alive(session: Session) -> None:
     assert (answer.stdout, answer.values, answer.ended) == ("alive\n", ["'and well'"], "ok")
 
 
+@pytest.mark.some_parameters
 @pytest.mark.parametrize(
     "source",
     [
