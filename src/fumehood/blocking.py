@@ -266,6 +266,7 @@ class Sandbox:
         name: str,
         policy: AnyPolicy | None = None,
         *,
+        once: bool = False,
         create: bool = False,
         wait: bool = False,
         session: bool = False,
@@ -276,15 +277,16 @@ class Sandbox:
     ) -> Self:
         """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
 
-        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
-        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
-        if there is none.
+        It has the policy that it was made with, unless another one is given, which it keeps from then on; with `once`,
+        that one is for this use alone. One process at a time uses it: without `wait`, a sandbox that is in use is a
+        `SandboxBusyError`. With `create` it is made if there is none.
         """
         if place := _find_server():
             raise UsageError(f"{place} has no sandboxes with names yet; unset FUMEHOOD_SERVER for one of this machine")
         target = AsyncSandbox.open(
             name,
             policy,
+            once=once,
             create=create,
             wait=wait,
             session=session,
@@ -294,6 +296,9 @@ class Sandbox:
             keep_tmp=keep_tmp,
         )
         return cls.__new__(cls)._drive(target)
+
+    def __repr__(self) -> str:
+        return repr(self.target).removeprefix("Async")
 
     def __enter__(self) -> Self:
         if self._loop is not None:

@@ -9,15 +9,18 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import differences
 import engine
-import hood_server
 import pytest
 from requirements import require
 
 from fumehood import FumehoodError, Policy, Sandbox
 from fumehood.remote.server import connect
+
+if TYPE_CHECKING:
+    from hood_server import RunningServer
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
@@ -60,15 +63,15 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[hood_server.RunningServer]:
+def server() -> Iterator[RunningServer]:
+    import hood_server  # which takes a second, and few processes need it
+
     with hood_server.running_server(strict=False, private_networks=[hood_server.TENANT]) as running:
         yield running
 
 
 @pytest.fixture
-def elsewhere(
-    request: pytest.FixtureRequest, server: hood_server.RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def elsewhere(request: pytest.FixtureRequest, server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sandboxes of the test are at a server: by the environment, and those of the async API by another opener."""
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 import pytest
-from outside import SECRET_VARIABLE, Outside, open_outside
+from outside import SECRET_VARIABLE, TOKEN, Outside, open_outside
 
 from fumehood import Policy, RunResult, Sandbox, UsageError
 from fumehood.policy.learned_rules import learn
-
-TOKEN = f"token-{secrets.token_hex(16)}"
 
 TOOLS = """
 import json, os, socket, ssl, sys, urllib.error, urllib.request
@@ -406,3 +404,16 @@ def test_nobody_is_told_of_a_closed_network_who_did_not_fail_for_it(
     assert open_box().run(words).detail == ""
     assert open_box().run("raise SystemExit(3)").detail == ""
     assert open_box(**sections).run(f"{words}; raise SystemExit(3)").detail == ""
+
+
+@pytest.mark.one_container
+def test_a_host_that_is_allowed_and_refuses_is_in_the_result(open_box: Callable[..., Sandbox]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # free, and closed by the time of the run
+    box = open_box(network={"allow": [{"host": "127.0.0.1", "ports": [port], "private": True}]})
+    code = f"import socket; socket.create_connection(('127.0.0.1', {port})).recv(1)[0]"
+    refused = f"the policy allows it, but 127.0.0.1:{port} cannot be reached: Connection refused"
+    assert box.run(code).detail == refused
+    assert box.run("raise SystemExit(3)").detail == ""
+    missing = box.run(f"try:\n    {code}\nexcept (OSError, IndexError):\n    pass\nimport numpie")
+    assert missing.detail.startswith("there is no module numpie")

@@ -35,6 +35,11 @@ def test_peak_memory_is_what_the_program_had(box: Sandbox) -> None:
     assert 0 < small < 100 * MIB <= large <= 512 * MIB
 
 
+def test_peak_memory_of_a_session_is_what_it_has_had(box: Sandbox) -> None:
+    with box.session() as session:
+        assert session.run("x = bytearray(b'x' * (100 * 1024 ** 2))").peak_memory_bytes > 90 * 1024**2
+
+
 @pytest.mark.one_container
 def test_every_run_has_an_id_of_its_own(box: Sandbox) -> None:
     ids = [box.run("pass").run_id for _ in range(10)]

@@ -189,3 +189,19 @@ def test_what_a_model_writes_cannot_command_the_terminal(place: dict[str, str], 
     done = run(place, tmp_path, "run", "x", "--model", "scripted:rude.yaml")
     assert b"\x1b" not in done.stdout + done.stderr
     assert b"hello" in done.stdout
+
+
+def test_a_reviewer_is_asked_first_and_what_it_leaves_open_waits_for_a_person(
+    place: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "reviewed.yaml").write_text(CAREFUL + "approvals: [{tool: python, reviewer: true}]\n")
+    (tmp_path / "reviewer.yaml").write_text("- say: I would rather not answer in the form.\n")
+    words = ("--model", "scripted:script.yaml", "--reviewer", "scripted:reviewer.yaml", "count")
+    paused = ("--pause", "--state", "state.json")
+    done = hood("agent", "run", "--policy", "reviewed.yaml", *paused, *words, env=place, cwd=tmp_path)
+    assert done.returncode == 1
+    assert b"to go on: hood approvals approve" in done.stderr
+    reviewed = hood("audit", "search", "--kind", "approval.reviewed", env=place, cwd=tmp_path).stdout.decode()
+    assert "ask_person" in reviewed
+    unused = hood("agent", "run", "--policy", "asking.yaml", *words, env=place, cwd=tmp_path)
+    assert (unused.returncode, b"--reviewer has nothing to answer" in unused.stderr) == (2, True)

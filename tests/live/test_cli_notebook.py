@@ -30,6 +30,7 @@ def test_the_notebook_is_saved_with_its_outputs_beside_other_files(tmp_path: Pat
     book = write(tmp_path / "x.ipynb", "open('made.txt', 'w').write('made'); print('a')", "1 / 0", "print('never')")
     done = hood("run", "--out", tmp_path / "out", book)
     assert done.returncode == 1
+    assert b"hood: error (exit): code cell 2 of 3 ended the notebook\n" in done.stderr
     assert (tmp_path / "out" / "made.txt").read_text() == "made"
     first, second, third = json.loads((tmp_path / "out" / "x.ipynb").read_text())["cells"]
     assert first["outputs"][0] == {"output_type": "stream", "name": "stdout", "text": "a\n"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import sampling
-from live.cli_host import HOOD, hood
+from live.cli_host import HOOD, hood, open_terminal
 
 from fumehood.snapshots import SnapshotStore
 from fumehood.snapshots.garbage import collect
@@ -77,6 +77,27 @@ def test_a_policy_stays_until_another_one_is_given(place: Path) -> None:
     ]
     assert kinds.count("sandbox.policy") >= 1
     assert {"sandbox.created", "snapshot.restored", "sandbox.saved"} <= set(kinds)
+
+
+def test_options_are_for_one_use_and_the_policy_stays() -> None:
+    ok("create", "work")
+    before = json.loads(ok("show", "work", "--json"))["policy_digest"]
+    slow = hood("sandbox", "exec", "work", "--timeout", "100ms", "--", "sleep", "60")
+    assert (slow.returncode, b"raise --timeout" in slow.stderr) == (124, True)
+    limit = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 0)"
+    assert ok("exec", "work", "--memory", "1G", "-c", f"{limit}; open('f', 'w').write('kept')") == "True\n"
+    assert ok("exec", "work", "cat", "f") == "kept"
+    assert json.loads(ok("show", "work", "--json"))["policy_digest"] == before
+
+
+def test_a_shell_in_a_named_sandbox_leaves_its_files() -> None:
+    ok("create", "work")
+    with open_terminal("sandbox", "shell", "work") as terminal:
+        terminal.wait_for(b"(hood) ~ $ ")
+        terminal.type(b"echo kept > f; exit 3\n")
+        assert terminal.wait_for_end() == 3
+    assert ok("exec", "work", "cat", "f") == "kept\n"
+    assert ok("ls").startswith("work  ")
 
 
 def test_one_process_at_a_time_uses_a_sandbox() -> None:

@@ -43,7 +43,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_written(project: Path) ->
     assert (code, content(project)) == (0, {**before, "main.py": CHANGE})
 
 
-@pytest.mark.parametrize(("key", "is_written"), [(b"y", True), (b"n", False), (b"\x03", False)])
+@pytest.mark.parametrize(("key", "is_written"), [(b"y", True), (b"y\n", True), (b"n", False), (b"\x03", False)])
 def test_a_person_says_yes_or_no(key: bytes, is_written: bool, project: Path) -> None:
     program(project, CHANGE)
     with open_terminal("run", "--project", str(project), "--sync-back", str(project / "main.py")) as terminal:
@@ -192,10 +192,13 @@ def test_what_is_written_back_is_recorded_with_its_place(project: Path) -> None:
 
 
 def test_options_that_need_others_say_so(project: Path) -> None:
-    for options in (["--sync-back"], ["--yes"], ["--project", ".", "--yes"]):
+    for options, words in (
+        (["--sync-back"], b"--sync-back writes to the folder of --project DIR; give that, too"),
+        (["--yes"], b"--yes lets --sync-back write without asking; give that, too"),
+        (["--project", ".", "--yes"], b"--yes lets --sync-back write without asking; give that, too"),
+    ):
         done = hood("run", *options, "-c", "1", cwd=project)
-        assert done.returncode == 2
-        assert b"--yes is for --sync-back, and --sync-back for --project DIR" in done.stderr
+        assert (done.returncode, words in done.stderr) == (2, True)
 
 
 def test_a_project_and_approvals_exclude_each_other(project: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from live.package_index import PackageIndex, make_wheel, open_index
 from live.traces import descendants, is_alive, wait_until
 from requirements import require
 
+import fumehood
 from fumehood import AsyncSandbox, DeniedError, FumehoodError, Policy, Sandbox, UsageError, run
 from fumehood.environments import EnvironmentStore
 from fumehood.tenant import Tenant
@@ -400,3 +402,17 @@ async def test_each_tenant_installs_for_itself(home: Path, tmp_path: Path) -> No
             assert "installing greeter" in lines
             assert len(EnvironmentStore.open_for(tenant).list()) == 1
     assert not home.exists()
+
+
+def test_a_python_of_the_system_has_the_same_pip_as_any_other() -> None:
+    system = Path("/usr/bin/python3")
+    require(Path("/usr/lib/python3/dist-packages/pip").exists(), "needs python3-pip")
+    require(os.path.realpath(system).endswith(f"python3.{sys.version_info[1]}"), "needs the same release of Python")
+    code = "import fumehood; print(fumehood.run('python3 -m pip install six; python3 -m pip list', language='sh'))"
+    path = os.pathsep.join(map(str, (Path(fumehood.__file__).parents[1], sysconfig.get_path("purelib"))))
+    ran = subprocess.run(
+        [system, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+    )
+    assert "Add a rule for the host of your package index" in ran.stdout
+    assert "externally-managed" not in ran.stdout
+    assert "status=<Status.SUCCESS" in ran.stdout  # what needs no network is still Debian's own

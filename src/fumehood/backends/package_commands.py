@@ -7,11 +7,13 @@ where the policy lets programs go. Where the network is closed they refuse, and 
 from __future__ import annotations
 
 import json
+import os
 from urllib.parse import urlsplit
 
 from fumehood.frozen import frozen
 from fumehood.guest.contract.paths import USER_BASE
 from fumehood.host import uv
+from fumehood.host.interpreter import Interpreter
 from fumehood.policy import Policy
 
 PLACE = "/etc/python"
@@ -20,6 +22,10 @@ COMMANDS = f"{PLACE}/bin"
 MODULES = f"{PLACE}/site-packages"
 PROGRAM = f"{PLACE}/uv"
 _NAMES = ("pip", "pip3")
+YOUR_INDEX = "a rule for the host of your package index, such as {host: HOST, ports: [443]},"
+"""What to add where no index is known."""
+# Debian's own pip, which lies beside all its packages, installs nothing into a Python of Debian's.
+_DEBIANS_MAIN = "/usr/lib/python3/dist-packages/pip/__main__.py"
 
 # What uv has no word for and does anyway, or has no use for.
 _PIP = f"""#!/bin/sh
@@ -78,7 +84,8 @@ def package_commands(policy: Policy, python: str, *, is_open: bool) -> PackageCo
     module = {f"{MODULES}/pip/__init__.py": "", f"{MODULES}/pip/__main__.py": _MODULE}
     installer = uv.find_uv() if is_open else None
     if installer is None:
-        refusal = _REFUSAL % rule_for(policy.environment.index)
+        index = policy.environment.index
+        refusal = _REFUSAL % (rule_for(index) if index is not None else YOUR_INDEX)
         return PackageCommands(module, {f"{COMMANDS}/{name}": refusal for name in (*_NAMES, "uv")}, None)
     usual = _configuration(policy.environment.index)
     files = {f"{PLACE}/uv.toml": usual, f"{PLACE}/home.toml": usual + _own_folder(python)}
@@ -86,9 +93,17 @@ def package_commands(policy: Policy, python: str, *, is_open: bool) -> PackageCo
     return PackageCommands({**module, **files}, programs, installer)
 
 
-def rule_for(index: str | None) -> str:
+def covers(interpreter: Interpreter) -> dict[str, str]:
+    """What lies beside the interpreter -> what is shown in its place, for `python -m pip`."""
+    places = {interpreter.site_packages: MODULES}
+    if interpreter.prefix == "/usr":
+        places[_DEBIANS_MAIN] = f"{MODULES}/pip/__main__.py"
+    return {path: cover for path, cover in places.items() if os.path.exists(path)}
+
+
+def rule_for(index: str) -> str:
     """The rule that opens an index, as a policy has it."""
-    parts = urlsplit(index or "https://packages.example")
+    parts = urlsplit(index)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     plain = "" if parts.scheme == "https" else ", protocol: http"
     return f"{{host: {parts.hostname}, ports: [{port}]{plain}}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from fumehood.cli import exitcodes
@@ -55,6 +55,8 @@ class Parser(argparse.ArgumentParser):
             self.register("action", name, _Once)
 
     unknown_option_advice = ""
+    elsewhere: Mapping[str, str] = {}
+    """Options of other programs that people type -> what does the same here."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads say the same of one parameter
         """Words that have no place are returned to the caller; an unknown option is an error."""
@@ -62,7 +64,8 @@ class Parser(argparse.ArgumentParser):
         unknown = next((word for word in rest if word.startswith("-") and word != "-"), None)
         if unknown is not None:
             name = unknown.partition("=")[0]
-            advice = nearest(name, self._option_string_actions) or self.unknown_option_advice
+            same = f" (here it is {self.elsewhere[name]})" if name in self.elsewhere else ""
+            advice = same or nearest(name, self._option_string_actions) or self.unknown_option_advice
             self.error(f"unknown option {name}{advice}")
         return chosen, rest
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fumehood.characters import one_line
 from fumehood.cli.output import ProgramOutput, say
-from fumehood.errors import UsageError
+from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy, format_size
 
 if TYPE_CHECKING:
@@ -71,8 +71,18 @@ class ArtifactSaver:
                 continue
             path = self._folder / artifact.path
             draft = self._draft_of(path)
-            await box.files.download(artifact.path, draft)
+            await self._download(box, artifact.path, draft, path)
             self._put(draft, path)
+
+    async def _download(self, box: AsyncSandbox, source: str, draft: Path, path: Path) -> None:
+        try:
+            await box.files.download(source, draft)
+        except UsageError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            remedy = "Make room, or choose another folder for --out."
+            reason = error.__cause__.strerror or "the disk refused it"
+            raise StepFailedError(f"saving {one_line(str(path))}", reason, remedy=remedy) from error
 
     def _draft_of(self, path: Path) -> Path:
         """A new file beside the place where it goes; that place is never reached through a link."""

@@ -93,11 +93,25 @@ def _dispatch(arguments: list[str]) -> int:
 
             name = arguments[1] if arguments[0] in ("help", "-h", "--help") else arguments[0]
             kind = "option" if name.startswith("-") else "command"
-            advice = nearest(name, [*BY_NAME, "--help", "--version"])
+            same = f" (here it is `hood {_ELSEWHERE[name]}`)" if name in _ELSEWHERE else ""
+            advice = same or nearest(name, [*BY_NAME, "--help", "--version"])
             if not advice and os.path.isfile(name):
                 advice = f" (did you mean `hood run {name}`?)"
             say(f"unknown {kind} {name!r}{advice}; see `hood --help`")
             return exitcodes.USAGE
+
+
+# Commands of `docker`, and what does that here.
+_ELSEWHERE = {
+    "ps": "sandbox list",
+    "ls": "sandbox list",
+    "exec": "sandbox exec",
+    "create": "sandbox create",
+    "rm": "sandbox rm",
+    "images": "image list",
+    "build": "image build",
+    "logs": "audit tail",
+}
 
 
 def _help() -> str:

@@ -172,6 +172,8 @@ async def run_cells(
         artifacts |= {artifact.path: artifact for artifact in result.artifacts}
         if not result.ok:
             notebook.add_error(cell, result)
+            place = f"code cell {number} of {len(notebook.cells)} ended the notebook"
+            result = replace(result, detail=f"{place}; {result.detail}" if result.detail else place)
             break
     return replace(result or await box.run("pass"), artifacts=tuple(artifacts.values()))
 

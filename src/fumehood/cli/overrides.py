@@ -31,6 +31,7 @@ _WEB_PORTS = [80, 443]
 _POLICY_HELP = "what is allowed; also a name of `hood policy list` (default: hood.yaml, else nothing)"
 _ALLOW_HELP = "let it connect to this host, by default to ports 80 and 443 (repeatable)"
 _WITH_HELP = "install this Python package for it, such as pandas or pandas==2.2.3 (repeatable)"
+_PUBLISH_HELP = "print an address at which you reach this port of the program while it runs (repeatable)"
 _MOUNT_KEY = re.compile(r"filesystem\.mounts\[(\d+)\]\.(\w+)(.*)", re.DOTALL)
 
 _NEW_RULE = re.compile(
@@ -61,16 +62,38 @@ class Arguments(argparse.Namespace):
 
 def add_options(parser: argparse.ArgumentParser, *, variables: bool = True) -> None:
     """Adds the options of every command that opens a sandbox; `variables` where one program is run in it."""
+    parser.add_argument("--policy", metavar="FILE", help=_POLICY_HELP)
+    parser.add_argument(
+        "--no-config", action="store_true", help="do not look for hood.yaml here and in the folders above"
+    )
+    add_changes(parser, variables=variables)
+
+
+def add_publish(parser: argparse.ArgumentParser) -> None:
+    """For commands that run one program."""
+    parser.add_argument("--publish", metavar="PORT", type=_port, action="append", default=[], help=_PUBLISH_HELP)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be a port of the program, such as 8000; yours is chosen for you"
+        )
+    return int(text)
+
+
+def add_changes(
+    parser: argparse.ArgumentParser, *, variables: bool = True, limits: str = "instead of the policy's"
+) -> None:
+    """Adds the options that change a policy."""
     add = parser.add_argument
-    parser.set_defaults(publish=[])  # an option of commands that run one program
-    add("--policy", metavar="FILE", help=_POLICY_HELP)
-    add("--no-config", action="store_true", help="do not look for hood.yaml here and in the folders above")
-    add("--backend", metavar="NAME", help="instead of the policy's: auto, native, docker or gvisor")
-    add("--timeout", metavar="TIME", help="instead of the policy's: 500ms, 30s, 2m")
-    add("--memory", metavar="SIZE", help="instead of the policy's: 256M, 1G")
-    add("--cpus", metavar="N", type=float, help="instead of the policy's: 0.5, 2")
-    add("--disk", metavar="SIZE", help="instead of the policy's: 64M, 1G")
-    add("--processes", metavar="N", type=int, help="instead of the policy's: 16, 256")
+    parser.set_defaults(publish=[])
+    add("--backend", metavar="NAME", help=f"{limits}: auto, native, docker or gvisor")
+    add("--timeout", metavar="TIME", help=f"{limits}: 500ms, 30s, 2m")
+    add("--memory", metavar="SIZE", help=f"{limits}: 256M, 1G")
+    add("--cpus", metavar="N", type=float, help=f"{limits}: 0.5, 2")
+    add("--disk", metavar="SIZE", help=f"{limits}: 64M, 1G")
+    add("--processes", metavar="N", type=int, help=f"{limits}: 16, 256")
     add("--allow", metavar="HOST[:PORT]", dest="hosts", action="append", default=[], help=_ALLOW_HELP)
     add("--with", metavar="PACKAGE", dest="packages", action="append", default=[], help=_WITH_HELP)
     add(
@@ -123,7 +146,11 @@ def _wanted_network(chosen: Arguments, policy: Policy) -> dict[str, object]:
 def load_policy(chosen: Arguments, default: Policy | None = None) -> Policy:
     from fumehood.cli import policy_choice
 
-    policy = policy_choice.choose(chosen, default)
+    return change(policy_choice.choose(chosen, default), chosen)
+
+
+def change(policy: Policy, chosen: Arguments) -> Policy:
+    """The policy, with what the command line says on top."""
     changes = _wanted(chosen, policy)
     try:
         return policy.override(changes) if changes else policy

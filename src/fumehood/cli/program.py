@@ -31,7 +31,7 @@ class ProgramSource:
     is_notebook: bool = False
 
 
-def check_program(file: str | None, code: str | None, language: str | None) -> None:
+def check_program(file: str | None, code: str | None, language: str | None, project: str | None = None) -> None:
     """Finds most mistakes before anything is done for the program. It is not opened, which a pipe would notice."""
     if language is not None:
         find_language(language)
@@ -43,7 +43,20 @@ def check_program(file: str | None, code: str | None, language: str | None) -> N
         try:
             os.stat(file)
         except OSError as error:
-            raise _unreadable(repr(file), error) from error
+            raise _unreadable(repr(file), error, _meant(file, project)) from error
+
+
+def _meant(file: str, project: str | None) -> str:
+    """What a file that is not there may have been meant to be."""
+    if project is not None and os.path.exists(inside := os.path.join(project, file)):
+        return f"; it is named from here, not from the project: {inside}"
+    from shutil import which
+
+    if project is None and which(file) is not None:
+        return f"; a command is `hood run --language sh -c '{file} ...'`"
+    if project is None and any(character in file for character in "( ="):
+        return "; code is given with -c CODE"
+    return ""
 
 
 def read_program(file: str | None, code: str | None, language: str | None) -> ProgramSource:
@@ -96,10 +109,10 @@ def _read(file: str | int, what: str) -> bytes:
         raise _unreadable(what, error) from error
 
 
-def _unreadable(what: str, error: OSError) -> UsageError:
+def _unreadable(what: str, error: OSError, meant: str = "") -> UsageError:
     reason = error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
         reason = "there is no such file"
     if isinstance(error, IsADirectoryError):
         reason = "it is a folder; name a file in it"
-    return UsageError(f"cannot read {what}: {reason}")
+    return UsageError(f"cannot read {what}: {reason}{meant}")

@@ -59,10 +59,25 @@ class Arguments(overrides.Arguments):
     yes: bool
 
 
+# Options of `docker run`, and what does that here.
+_ELSEWHERE = {
+    "-p": "--publish PORT",
+    "-m": "--memory SIZE",
+    "--volume": "--mount SRC:DST",
+    "--network": "--allow HOST",
+    "--net": "--allow HOST",
+    "--rm": "nothing: a sandbox is gone when its program ends",
+    "--name": "`hood sandbox create NAME`",
+    "-d": "`hood sandbox` or Sandbox.start in Python",
+    **dict.fromkeys(("-it", "-ti", "-i", "-t"), "`hood shell`"),
+}
+
+
 @cache
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="hood run", usage=_USAGE, description="Run a program in a fresh sandbox.", epilog=_DETAILS)
     parser.unknown_option_advice = " (the program's own options come after FILE, or after `--`)"
+    parser.elsewhere = _ELSEWHERE
     add = parser.add_argument
     add("file", nargs="?", metavar="FILE", help="the program; `-` reads it from standard input")
     # Whatever they look like: words that a model or a pattern of a shell chose must not open the sandbox.
@@ -70,14 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("-c", dest="code", metavar="CODE", help="the program itself")
     add("--language", metavar="NAME", help=f"{', '.join(LANGUAGES)} (default: by the suffix, else python)")
     overrides.add_options(parser)
-    add(
-        "--publish",
-        metavar="PORT",
-        type=int,
-        action="append",
-        default=[],
-        help="print an address at which you reach this port of the program while it runs (repeatable)",
-    )
+    overrides.add_publish(parser)
     add("--install", action="store_true", help="install the packages that the script's own header (PEP 723) asks for")
     add("--session", action="store_true", help="show the last expression's value and figures (python only)")
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
@@ -95,7 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def execute(arguments: list[str]) -> int:
     chosen, words = parse(arguments)
-    check_program(chosen.file, chosen.code, chosen.language)
+    check_program(chosen.file, chosen.code, chosen.language, chosen.project)
     from fumehood.backends.native.prestart import early_interpreter
 
     with early_interpreter() as prestart:
@@ -132,8 +140,10 @@ def parse(arguments: list[str]) -> tuple[Arguments, list[str]]:
         parser.error(f"a session runs python, not {chosen.language!r}; leave --session or --language out")
     if chosen.session and words:
         parser.error("a session has no arguments; leave --session or the arguments out")
-    if (chosen.sync_back and chosen.project is None) or (chosen.yes and not chosen.sync_back):
-        parser.error("--yes is for --sync-back, and --sync-back for --project DIR")
+    if chosen.yes and not chosen.sync_back:
+        parser.error("--yes lets --sync-back write without asking; give that, too")
+    if chosen.sync_back and chosen.project is None:
+        parser.error("--sync-back writes to the folder of --project DIR; give that, too")
     return chosen, words
 
 

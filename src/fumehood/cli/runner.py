@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import anyio
 
@@ -18,7 +18,7 @@ from fumehood.cli.output import ProgramOutput, say
 from fumehood.errors import AuditError, FumehoodError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.frozen import frozen
-from fumehood.policy import Policy
+from fumehood.policy import Policy, format_duration
 from fumehood.results import Display, RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.ports import AsyncExposedPort
@@ -62,8 +62,8 @@ class Job:
     """A named sandbox instead of a fresh one, which keeps what the program leaves."""
     waits: bool = False
     """Whether it waits for a named sandbox that is in use."""
-    changes_policy: bool = False
-    """Whether `policy` is one that the named sandbox does not have yet."""
+    sandbox_policy: Literal["own", "once", "kept"] = "own"
+    """Whether `policy` is the named sandbox's own, another one for this run, or one that it keeps from now on."""
 
 
 def run_silently(job: Job, interruption: Interruption) -> RunResult:
@@ -151,14 +151,16 @@ async def _publishing(box: AsyncSandbox, ports: tuple[int, ...]) -> AsyncIterato
     async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
         for port in ports:
             exposed = await stack.enter_async_context(await box.expose(port))
-            tasks.start_soon(_tell_address, exposed)
+            tasks.start_soon(_tell_address, exposed, box.policy.resources.timeout)
         yield
         tasks.cancel_scope.cancel()
 
 
-async def _tell_address(exposed: AsyncExposedPort) -> None:
+async def _tell_address(exposed: AsyncExposedPort, timeout_seconds: float) -> None:
     await exposed.wait_ready(timeout=None)
     say(f"port {exposed.port} is at {exposed.url}")
+    if timeout_seconds == Policy().resources.timeout:  # which no one has chosen for a server
+        say(f"the program may run for {format_duration(timeout_seconds)}; --timeout 1h gives it more")
 
 
 async def _admitted(job: Job) -> tuple[bytes, Trail | None]:
@@ -205,8 +207,8 @@ def _source(job: Job, code: bytes) -> bytes | None:
 
 def _sandbox(job: Job, audit: Trail | None) -> AsyncSandbox:
     if job.sandbox is not None:
-        policy = job.policy if job.changes_policy else None
-        return AsyncSandbox.open(job.sandbox, policy, wait=job.waits, progress=_tell, audit=audit)
+        policy, once = (None if job.sandbox_policy == "own" else job.policy), job.sandbox_policy == "once"
+        return AsyncSandbox.open(job.sandbox, policy, once=once, wait=job.waits, progress=_tell, audit=audit)
     if server := _find_server():
         remote = server.sandbox(job.policy, session=job.session, progress=_tell, learn=job.learn)
         return cast("AsyncSandbox", remote)  # it has the methods that are used here

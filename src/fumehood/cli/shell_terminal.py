@@ -11,9 +11,7 @@ from contextlib import aclosing, contextmanager
 
 import anyio
 
-from fumehood.cli.output import say
 from fumehood.events import Event, Stdout
-from fumehood.policy import Policy
 from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.background import AsyncBackgroundRun
@@ -21,14 +19,14 @@ from fumehood.sandbox.background import AsyncBackgroundRun
 _CHUNK_BYTES = 4096
 
 
-def run_shell(policy: Policy, command: list[str], environment: dict[str, str]) -> RunResult:
-    return anyio.run(_converse, policy, command, environment)
+def run_shell(box: AsyncSandbox, command: list[str], environment: dict[str, str]) -> RunResult:
+    return anyio.run(_converse, box, command, environment)
 
 
-async def _converse(policy: Policy, command: list[str], environment: dict[str, str]) -> RunResult:
+async def _converse(box: AsyncSandbox, command: list[str], environment: dict[str, str]) -> RunResult:
     size = os.get_terminal_size(1)
     environment = {"TERM": os.environ.get("TERM", "dumb"), **environment}
-    async with AsyncSandbox(policy, progress=say) as box:
+    async with box:
         run = await box.start(argv=command, env=environment, terminal=(size.columns or 80, size.lines or 24))
         with _raw_terminal():
             async with anyio.create_task_group() as tasks:

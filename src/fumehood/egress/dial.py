@@ -103,6 +103,13 @@ class Dialer:
 
     async def dial(self, route: Route, log: EgressLog) -> socket.socket:
         """A connection to the route's server, or why there is none. It is in the log before anything is sent."""
+        try:
+            return await self._dial(route, log)
+        except UnreachableError as error:
+            log.fail(str(error))
+            raise
+
+    async def _dial(self, route: Route, log: EgressLog) -> socket.socket:
         place, book = endpoint(route.host, route.port), self._rules.book
         try:
             async with asyncio.timeout(self._seconds):

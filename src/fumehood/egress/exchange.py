@@ -137,10 +137,14 @@ class HttpExchange:
             async with asyncio.timeout(self._limits.hello_seconds):
                 await stream.handshake()
         except ssl.SSLCertVerificationError as error:
-            raise UnreachableError(f"{route.host} has no valid certificate: {error.verify_message}") from None
+            raise self._failed(f"{route.host} has no valid certificate: {error.verify_message}") from None
         except (OSError, TimeoutError):
-            raise UnreachableError(f"{route.host} broke off the TLS handshake") from None
+            raise self._failed(f"{route.host} broke off the TLS handshake") from None
         return stream
+
+    def _failed(self, reason: str) -> UnreachableError:
+        self._connection.log.fail(reason)
+        return UnreachableError(reason)
 
     def _request_head(self, request: HttpRequest, route: Route, target: str, credentials: Credentials) -> bytes:
         added = credentials.headers(route.secrets)

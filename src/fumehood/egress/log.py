@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from fumehood.frozen import frozen
 from fumehood.policy.decision import Decision
 from fumehood.policy.egress import AllowedAttempt, Attempt, to_allowed, to_denial
 from fumehood.results import Denial
@@ -30,7 +31,16 @@ class UnreachableError(Exception):
     """The policy would allow it, but the server cannot be found, reached or believed; the text says which."""
 
 
+@frozen
+class Failure:
+    """Why a server that is allowed could not be used, as `UnreachableError` says it."""
+
+    reason: str
+    count: int
+
+
 T = TypeVar("T")
+_MOST_FAILURES = 16
 
 
 class BoundedCounter(Generic[T]):
@@ -56,6 +66,7 @@ class EgressLog:
     def __init__(self, *, denials: int, allowed: int) -> None:
         self._denials = BoundedCounter[Denial](denials)
         self._passages = BoundedCounter[AllowedAttempt](allowed)
+        self._failures = BoundedCounter[str](_MOST_FAILURES)
         self._alarms: dict[CanaryAlert, None] = {}
         self._lock = threading.Lock()
 
@@ -65,6 +76,11 @@ class EgressLog:
                 self._passages.add(to_allowed(decision))
             else:
                 self._denials.add(to_denial(decision))
+
+    def fail(self, reason: str) -> None:
+        """Something that is allowed did not work, for a reason that is outside."""
+        with self._lock:
+            self._failures.add(reason)
 
     def alert(self, alert: CanaryAlert) -> None:
         with self._lock:
@@ -84,6 +100,10 @@ class EgressLog:
             found = [replace(passage, count=count) for passage, count in self._passages.counted()]
             further = self._passages.further
         return (*found, AllowedAttempt("connect", "others", "", further)) if further else tuple(found)
+
+    def failures(self) -> tuple[Failure, ...]:
+        with self._lock:
+            return tuple(Failure(reason, count) for reason, count in self._failures.counted())
 
     def alerts(self) -> tuple[CanaryAlert, ...]:
         with self._lock:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVarTuple
 from fumehood.egress import dns, learn_mode
 from fumehood.egress.connection import Connection, Destination
 from fumehood.egress.connections import SandboxConnections
-from fumehood.egress.log import EgressLog
+from fumehood.egress.log import EgressLog, Failure
 from fumehood.egress.packet_monitor import BlockedPacket, parse_packet
 from fumehood.egress.rules import RunRules
 from fumehood.egress.streams import reset, silence
@@ -93,6 +93,10 @@ class RunEgress:
     def allowed(self) -> tuple[AllowedAttempt, ...]:
         """What was let through so far."""
         return self.log.allowed()
+
+    def failures(self) -> tuple[Failure, ...]:
+        """What was let through and failed outside."""
+        return self.log.failures()
 
     def alerts(self) -> tuple[CanaryAlert, ...]:
         """Canaries that were on their way out; they were refused as well."""

@@ -70,7 +70,7 @@ _SOURCES = "/opt/sources"
 
 _KEPT = frozenset({"UV_OFFLINE", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "UV_CONCURRENT_DOWNLOADS"})
 # Which of several indexes: not looked at when the policy names one.
-_KEPT_WITH_INDEXES = frozenset({"UV_NO_INDEX", "UV_INDEX_STRATEGY"})
+_KEPT_WITH_INDEXES = frozenset({"UV_INDEX_STRATEGY"})
 _PROJECT = re.compile(r"[A-Za-z0-9._-]+")
 _INTERESTING = re.compile(r"(?:Resolved|Downloading|Downloaded|Prepared|Installed|Bytecode compiled) ")
 # How uv draws a chain of reasons, in its older releases and in its newer ones.
@@ -143,6 +143,8 @@ def install_argv(spec: EnvironmentSpec, sources: Sequence[PackageSource]) -> lis
     if spec.are_hashed:
         argv.append("--require-hashes")
     argv.append("--no-config")
+    if not any(source.is_index for source in sources):
+        argv.append("--no-index")
     for number, source in enumerate(sources):
         place = source.place
         argv += [source.option, place.url if isinstance(place, Site) else f"file://{_SOURCES}/{number}"]

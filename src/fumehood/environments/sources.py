@@ -23,6 +23,7 @@ _ASK_SECONDS = 30.0
 _PORTS = {"http": 80, "https": 443}
 # How uv writes an index into a requirements file -> the option that says the same to `uv pip install`.
 _OPTIONS = {"--index-url": "--default-index", "--extra-index-url": "--index", "--find-links": "--find-links"}
+_FALSE = ("", "0", "false", "f", "no", "n", "off")
 # Which index: not looked at when the policy names one.
 _INDEX_VARIABLE = re.compile(
     r"UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL|EXTRA_INDEX_URL|FIND_LINKS|CONFIG_FILE|NO_CONFIG)|HOME|XDG_CONFIG_(?:HOME|DIRS)"
@@ -58,7 +59,10 @@ def find_sources(uv: str, spec: EnvironmentSpec, variables: Mapping[str, str]) -
     if spec.index is not None:
         return (PackageSource("--default-index", _site(spec.index, variables)),)
     said = _ask(uv, spec.interpreter.executable, variables)
-    return tuple(_read_answer(said.splitlines(), variables))
+    # uv itself does not read this variable, in which a person has said what must not be asked.
+    no_index = variables.get("UV_NO_INDEX", "").lower() not in _FALSE
+    found = _read_answer(said.splitlines(), variables)
+    return tuple(source for source in found if not (no_index and source.is_index))
 
 
 def _ask(uv: str, python: str, variables: Mapping[str, str]) -> str:

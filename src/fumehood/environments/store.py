@@ -16,7 +16,7 @@ from fumehood.environments.installer import InstallReport, InstallRunner, Instal
 from fumehood.environments.manifest import Manifest, describe, read_manifest, seal, write_manifest
 from fumehood.environments.spec import EnvironmentSpec
 from fumehood.errors import StepFailedError
-from fumehood.host import locks
+from fumehood.host import full_disk, locks
 from fumehood.host.folders import HOME, find_home, remove_folder
 from fumehood.host.locks import Lock
 from fumehood.tenant import Tenant
@@ -171,8 +171,11 @@ class EnvironmentStore:
         place.mkdir(mode=0o700)
         try:
             progress(f"installing {_shown(spec)}")
-            install(spec, place, variables=self._variables, runner=self._runner, progress=progress, heartbeat=heartbeat)
-            self._finish(spec, place)
+            with full_disk.explained("installing packages", self._root, "FUMEHOOD_HOME"):
+                install(
+                    spec, place, variables=self._variables, runner=self._runner, progress=progress, heartbeat=heartbeat
+                )
+                self._finish(spec, place)
         except BaseException:
             remove_folder(place)
             lock.remove()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 
+import anyio
+
 from fumehood.backends.outcome import LOST_EXIT_CODE
 from fumehood.errors import LostError
 from fumehood.events import Event, Finished, Stderr, Stdout
@@ -39,7 +41,8 @@ async def begin(conversations: Conversations, header: Header, body: bytes = b"")
     finally:
         if conversation is not None and not conversation.is_over:
             conversation.abandon()
-            await conversation.wait_until_gone()
+            with anyio.CancelScope(shield=True):
+                await conversation.wait_until_gone()
 
 
 @asynccontextmanager

@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+import anyio
+
 from fumehood.audit.trail import OFF, Trail
 from fumehood.backends.interface import Conversation as FileConversation
 from fumehood.errors import UsageError
@@ -65,9 +67,10 @@ class RemoteSandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        for watch in self._watches:
-            await watch.close()
-        await self._connection.close(is_failing=error is not None)
+        with anyio.CancelScope(shield=True):
+            for watch in self._watches:
+                await watch.close()
+            await self._connection.close(is_failing=error is not None)
 
     @property
     def is_open(self) -> bool:

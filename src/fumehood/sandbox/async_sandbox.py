@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from fumehood.sandbox.files.errors import Converse
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
-    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.sandbox.snapshots import PolicyUse, WorkspaceState
     from fumehood.snapshots import Snapshot
 
 
@@ -124,6 +124,7 @@ class AsyncSandbox:
         name: str,
         policy: AnyPolicy | None = None,
         *,
+        once: bool = False,
         create: bool = False,
         wait: bool = False,
         session: bool = False,
@@ -134,12 +135,12 @@ class AsyncSandbox:
     ) -> Self:
         """A sandbox with a name: its workspace is as it was saved last, and saved when the block ends without an error.
 
-        It has the policy that it was made with, unless another one is given, which it keeps from then on. One process
-        at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
-        if there is none.
+        It has the policy that it was made with, unless another one is given, which it keeps from then on; with `once`,
+        that one is for this use alone. One process at a time uses it: without `wait`, a sandbox that is in use is a
+        `SandboxBusyError`. With `create` it is made if there is none.
         """
         make = partial(cls, session=session, progress=progress, audit=audit, gated=gated, keep_tmp=keep_tmp)
-        return open_named(make, LOCAL, name, policy, create=create, wait=wait)
+        return open_named(make, LOCAL, name, policy, create=create, wait=wait, once=once)
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
@@ -200,6 +201,10 @@ class AsyncSandbox:
         finally:
             await self._stack.aclose()
         await self._audit.closed(is_failing=error is not None)
+
+    def __repr__(self) -> str:
+        name = self.policy.name or self.policy.digest.removeprefix("sha256:")[:12]
+        return f"{type(self).__name__}({'open' if self.is_open else 'not open'}, policy {name!r})"
 
     @property
     def is_open(self) -> bool:
@@ -478,8 +483,10 @@ class AsyncSandbox:
 
     def _result(self, taken: RunOutput, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
-        result = RunResult.of(taken, run_id, self.policy.digest, image_digest, network.new_denials())
-        return with_hint(result, taken.stderr or last_words, self.policy, is_open=self._egress is not None)
+        news = network.news()
+        result = RunResult.of(taken, run_id, self.policy.digest, image_digest, news.denials)
+        is_open = self._egress is not None
+        return with_hint(result, taken.stderr or last_words, self.policy, is_open=is_open, failures=news.failures)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
@@ -519,14 +526,22 @@ async def run_once(box: OneRunSandbox, code: str | bytes | None, options: RunOpt
 
 
 def open_named(
-    make: Callable[[Policy], Box], tenant: Tenant, name: str, policy: AnyPolicy | None, *, create: bool, wait: bool
+    make: Callable[[Policy], Box],
+    tenant: Tenant,
+    name: str,
+    policy: AnyPolicy | None,
+    *,
+    create: bool,
+    wait: bool,
+    once: bool = False,
 ) -> Box:
     """A sandbox of this tenant's that `make` makes, and that has a name; see `AsyncSandbox.open`."""
-    from fumehood.sandbox.snapshots import policy_of
+    from fumehood.sandbox.snapshots import PolicyUse, policy_of
 
     wanted = None if policy is None else read_policy(policy)
+    use = PolicyUse.OWN if wanted is None else PolicyUse.ONCE if once else PolicyUse.FROM_NOW_ON
     box = make(policy_of(tenant, name, wanted, create=create))
-    state = _make_state(tenant, name=name, wait=wait, create=create, changes_policy=wanted is not None)
+    state = _make_state(tenant, name=name, wait=wait, create=create, use=use)
     box._state = state  # pyright: ignore[reportPrivateUsage]  # of this module
     return box
 
@@ -538,11 +553,11 @@ def _make_state(
     name: str | None = None,
     wait: bool = False,
     create: bool = False,
-    changes_policy: bool = False,
+    use: PolicyUse | None = None,
 ) -> WorkspaceState:
-    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.sandbox.snapshots import PolicyUse, WorkspaceState
 
-    return WorkspaceState(tenant, snapshot, name=name, wait=wait, create=create, changes_policy=changes_policy)
+    return WorkspaceState(tenant, snapshot, name=name, wait=wait, create=create, use=use or PolicyUse.OWN)
 
 
 def _request(section: Environment) -> str:

@@ -7,7 +7,7 @@ share one, and the result of each holds what was refused while it ran.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -22,6 +22,7 @@ from fumehood.results import Cause, Denial, RunResult
 
 if TYPE_CHECKING:
     from fumehood.egress import RunEgress, SandboxEgress
+    from fumehood.egress.log import Failure
     from fumehood.policy.egress import AllowedAttempt
     from fumehood.secret_scan.canaries import CanaryAlert
 
@@ -40,7 +41,7 @@ _OWN_LOOPBACK = (
     "such as {host: 127.0.0.1, ports: [8000], private: true} to network.allow"
 )
 T = TypeVar("T")
-Counted = TypeVar("Counted", Denial, "AllowedAttempt")
+Counted = TypeVar("Counted", Denial, "AllowedAttempt", "Failure")
 
 
 class EgressRecords(NamedTuple):
@@ -49,10 +50,11 @@ class EgressRecords(NamedTuple):
     denials: tuple[Denial, ...] = ()
     allowed: tuple[AllowedAttempt, ...] = ()
     alerts: tuple[CanaryAlert, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @classmethod
     def of(cls, run: RunEgress) -> EgressRecords:
-        return cls(run.denials(), run.allowed(), run.alerts())
+        return cls(run.denials(), run.allowed(), run.alerts(), run.failures())
 
     def since(self, before: EgressRecords) -> EgressRecords:
         if not any(self):
@@ -61,6 +63,7 @@ class EgressRecords(NamedTuple):
             tuple(_since(before.denials, self.denials)),
             tuple(_since(before.allowed, self.allowed)),
             tuple(alert for alert in self.alerts if alert not in before.alerts),
+            tuple(_since(before.failures, self.failures)),
         )
 
     def events(self) -> Iterator[AuditEvent]:
@@ -81,10 +84,10 @@ class RunNetwork:
         self._final: EgressRecords | None = None if egress else EgressRecords()
         self._reported = self._records()
 
-    def new_denials(self) -> tuple[Denial, ...]:
-        """What was refused since the last call, also after the end."""
+    def news(self) -> EgressRecords:
+        """What happened since the last call, also after the end."""
         before, self._reported = self._reported, self._records()
-        return self._reported.since(before).denials
+        return self._reported.since(before)
 
     def follow(self) -> Callable[[], Iterable[AuditEvent]]:
         """A function that returns, when it is called, all events since now."""
@@ -144,13 +147,15 @@ async def wait_for_gateway(work: Callable[[], T]) -> T:
     return results[0]
 
 
-def network_hint(result: RunResult, stderr: bytes, *, is_open: bool) -> RunResult:
+def network_hint(result: RunResult, stderr: bytes, *, is_open: bool, failures: Sequence[Failure] = ()) -> RunResult:
     """The result with a hint if the run failed for want of a network, or at its own loopback, judging by its stderr.
 
-    What the gateway refused is in the result's denials already.
+    What the gateway refused is in the result's denials already; `failures` are what it could not do.
     """
     if result.cause is not Cause.EXIT or result.ok or result.detail or result.denials:
         return result
+    if failures:
+        return replace(result, detail="the policy allows it, but " + "; ".join(each.reason for each in failures))
     last_words = stderr[-LAST_WORDS_BYTES:]
     if not is_open and _NO_NETWORK.search(last_words):
         return replace(result, detail=_CLOSED)

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fumehood.policy import Policy
 from fumehood.results import Cause, RunResult
 from fumehood.sandbox.egress import network_hint
 
+if TYPE_CHECKING:
+    from fumehood.egress.log import Failure
+
 # A disk with less room than this may have refused a write.
 _ROOM_BYTES = 64 * 1024
 
 
-def with_hint(result: RunResult, stderr: bytes, policy: Policy, *, is_open: bool) -> RunResult:
-    """`is_open` if the sandbox has a way to the network."""
-    result = network_hint(result, stderr, is_open=is_open)
+def with_hint(
+    result: RunResult, stderr: bytes, policy: Policy, *, is_open: bool, failures: Sequence[Failure] = ()
+) -> RunResult:
+    """`is_open` if the sandbox has a way to the network, `failures` are what went wrong at its other end."""
     if not result.ok and b"ModuleNotFoundError" in stderr:
         from fumehood.sandbox.module_hint import module_hint
 
         result = module_hint(result, stderr, can_install=is_open)
+    result = network_hint(result, stderr, is_open=is_open, failures=failures)
     return _full_mount_hint(result, policy)
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import anyio.to_thread
 
-from fumehood.backends.package_commands import rule_for
+from fumehood.backends.package_commands import YOUR_INDEX, rule_for
 from fumehood.environments import EnvironmentSpec
 from fumehood.environments.installer import find_uv, reason_of
 from fumehood.environments.sources import Site, find_sources
@@ -86,7 +86,7 @@ def _with_version(text: str) -> str:
 
 def _closed(section: Environment) -> DeniedError:
     rules = [rule_for(site.url) for site in _sites(section)]
-    what = " and ".join(rules) or "a rule for your package index"
+    what = " and ".join(rules) or YOUR_INDEX
     return DeniedError(
         f"{_STEP}: the network of this sandbox is closed; add {what} to network.allow of its policy, {_INSTEAD}"
     )

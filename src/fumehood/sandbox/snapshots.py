@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from enum import Enum
 from functools import partial
 
 import anyio
@@ -37,6 +38,15 @@ _MOST_FORKS = 1000
 _FULL = 0.8
 
 
+class PolicyUse(Enum):
+    """Which policy a named sandbox is opened with."""
+
+    OWN = "own"
+    ONCE = "once"
+    """Another one, for this use alone."""
+    FROM_NOW_ON = "from now on"
+
+
 class WorkspaceState:
     """`begin` is a snapshot by name or id; with `name`, the state of a named sandbox is used and kept."""
 
@@ -49,10 +59,10 @@ class WorkspaceState:
         wait: bool = False,
         create: bool = False,
         lease: SnapshotLease | None = None,
-        changes_policy: bool = False,
+        use: PolicyUse = PolicyUse.OWN,
     ) -> None:
         self._begin, self._name, self._wait, self._lease = begin, name, wait, lease
-        self._create, self._changes_policy = create, changes_policy
+        self._create, self._use = create, use
         self._tenant = tenant
         self._store = SnapshotStore.open_for(tenant)
         self._base: SnapshotManifest | None = None
@@ -82,7 +92,7 @@ class WorkspaceState:
         if self._create and not self._store.has(name):
             await trail.write(created(await anyio.to_thread.run_sync(self._make_empty, name, policy), "empty"))
         record = self._record = self._store.find(name)
-        if record.policy_digest != policy.digest and not self._changes_policy:
+        if record.policy_digest != policy.digest and self._use is PolicyUse.OWN:
             raise UsageError(f"the policy of sandbox {name!r} was changed meanwhile; open it again")
         self._base = await anyio.to_thread.run_sync(self._store.manifest, record.snapshot)
 
@@ -109,7 +119,7 @@ class WorkspaceState:
             async with explained(converse, "restore", "", policy) as conversation:
                 await WorkspaceRestorer(conversation, self._store, artifacts).restore(manifest)
         await audit.trail.write(SnapshotRestored(manifest.id, self._name))
-        if self._name is not None and self._record.policy_digest != policy.digest:
+        if self._use is PolicyUse.FROM_NOW_ON and self._record.policy_digest != policy.digest:
             await self._change_policy(policy, audit)
 
     async def _change_policy(self, policy: Policy, audit: SandboxAudit) -> None:
@@ -187,7 +197,8 @@ async def _writing(store: SnapshotStore) -> AsyncIterator[StoreWriter]:
     context = store.writing()
     writer = await run_whole(context.__enter__, lambda _: context.__exit__(None, None, None))
     try:
-        yield writer
+        with store.explaining_full_disk():
+            yield writer
     finally:
         context.__exit__(None, None, None)
 

@@ -15,14 +15,14 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
 from pydantic import ValidationError
 
 from fumehood.errors import DamagedSnapshotError, SandboxBusyError, UsageError
-from fumehood.host import locks
+from fumehood.host import full_disk, locks
 from fumehood.host.folders import PrivateFolder, user_folder
 from fumehood.host.locks import Lock
 from fumehood.snapshots.blobs import BlobBatch, BlobStore
@@ -115,9 +115,13 @@ class SnapshotStore:
         with closing(locks.lock_shared(self.root / "lock")):
             writer = StoreWriter(self)
             try:
-                yield writer
+                with self.explaining_full_disk():
+                    yield writer
             finally:
                 writer.batch.discard()
+
+    def explaining_full_disk(self) -> AbstractContextManager[None]:
+        return full_disk.explained("saving files of sandboxes", self.root, VARIABLE)
 
     def manifest(self, identifier: str) -> SnapshotManifest:
         try:

@@ -13,6 +13,7 @@ has the one that asks people. What a model reads of it goes through `filters`. M
 from fumehood.tools.calls import Gate, GateAnswer, ToolCall
 from fumehood.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE
 from fumehood.tools.functions import Function, as_tools, tool
+from fumehood.tools.ports import port_tools
 from fumehood.tools.processes import process_tools
 from fumehood.tools.result import LongText, ToolOutput, ToolResult, ToolStatus
 from fumehood.tools.runs import PYTHON, SHELL
@@ -43,6 +44,7 @@ __all__ = [
     "ToolStatus",
     "Toolbox",
     "as_tools",
+    "port_tools",
     "process_tools",
     "tool",
 ]

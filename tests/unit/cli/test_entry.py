@@ -52,6 +52,8 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["ps"], "hood: unknown command 'ps' (here it is `hood sandbox list`); see `hood --help`\n"),
+        (["run", "-p", "80:80", "x"], "hood: unknown option -p (here it is --publish PORT); see `hood run --help`\n"),
         (["rn"], "hood: unknown command 'rn' (did you mean 'run'?); see `hood --help`\n"),
         (["--verbose"], "hood: unknown option '--verbose'"),
         ([__file__], f"hood: unknown command {__file__!r} (did you mean `hood run {__file__}`?)"),

@@ -113,11 +113,16 @@ def test_a_folder_is_searched_for_policies_and_nothing_else(capsys: pytest.Captu
     )
     put(**{".hidden__policy": BAD})
     Path("a/b/other.yml").write_text(GOOD)
+    Path("a/hood.yaml").write_text("resources: {memory: 64M}\n")
     Path("a/notes.txt").write_text(GOOD)
     Path("a/binary.yaml").write_bytes(bytes(range(256)))
     assert run_command(["policy", "test", "."]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:-1] == ["ok    a/b/deep.yaml: 2 tests", "ok    a/b/other.yml: 2 tests"]
+    assert sorted(lines[:-1]) == [
+        "none  a/hood.yaml: no tests",
+        "ok    a/b/deep.yaml: 2 tests",
+        "ok    a/b/other.yml: 2 tests",
+    ]
 
 
 def test_a_file_is_tested_once_however_often_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fumehood.cli.program import read_program
+from fumehood.cli.program import check_program, read_program
 from fumehood.errors import UsageError
 
 
@@ -91,3 +91,18 @@ def test_a_mistake_is_explained(file: str | None, code: str | None, language: st
     with pytest.raises(UsageError) as caught:
         read_program(file, code, language)
     assert reason in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_answered_with_what_was_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "main.py").touch()
+    monkeypatch.chdir(tmp_path.parent)
+    for file, project, words in (
+        ("main.py", tmp_path.name, f"not from the project: {tmp_path.name}/main.py"),
+        ("ls", None, "a command is `hood run --language sh -c 'ls ...'`"),
+        ("print(1)", None, "code is given with -c CODE"),
+        ("none.py", None, "there is no such file$"),
+    ):
+        with pytest.raises(UsageError, match=words.replace("(", "[(]")):
+            check_program(file, None, None, project)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from unit.environments.making import spec
 
-from fumehood.environments.installer import find_uv
+from fumehood.environments.installer import find_uv, install_argv
 from fumehood.environments.sources import PackageSource, Site, find_sources
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.host.interpreter import own_interpreter
@@ -84,3 +84,11 @@ def test_a_configuration_that_uv_does_not_take_is_one_clear_error(tmp_path: Path
     file.write_text("index-url = 7\n")
     with pytest.raises(StepFailedError, match=r"reading uv's configuration failed.*Check uv.toml"):
         configured(UV_CONFIG_FILE=str(file))
+
+
+def test_no_index_is_asked_where_the_user_says_so(tmp_path: Path) -> None:
+    wheels = str(tmp_path)
+    assert [source.is_index for source in configured(UV_FIND_LINKS=wheels, UV_NO_INDEX="1")] == [False]
+    assert "--no-index" in install_argv(spec(), configured(UV_FIND_LINKS=wheels, UV_NO_INDEX="1"))
+    assert [source.is_index for source in configured(UV_FIND_LINKS=wheels, UV_NO_INDEX="0")] == [True, False]
+    assert "--no-index" not in install_argv(spec(), configured(UV_FIND_LINKS=wheels))

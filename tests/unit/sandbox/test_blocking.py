@@ -160,3 +160,10 @@ def test_a_stream_that_was_dropped_can_be_collected_in_the_loops_own_thread(log:
         gc.enable()
     statuses = [record.data["status"] for record in log.find(Query(kind="run.finished"))]
     assert statuses.count("cancelled") == 1
+
+
+def test_a_sandbox_shows_its_policy_and_whether_it_is_open() -> None:
+    box = Sandbox({"name": "reader"})
+    assert repr(box) == "Sandbox(not open, policy 'reader')"
+    with box:
+        assert repr(box) == "Sandbox(open, policy 'reader')"

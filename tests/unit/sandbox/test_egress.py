@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fumehood.audit.events import CanarySeen, EgressAllowed, EgressDenied
+from fumehood.egress.log import Failure
 from fumehood.policy.egress import AllowedAttempt
 from fumehood.results import Denial
 from fumehood.sandbox.egress import RunNetwork, SandboxNetwork
@@ -45,6 +46,9 @@ class FakeRunEgress:
     def alerts(self) -> tuple[CanaryAlert, ...]:
         return tuple(self.seen)
 
+    def failures(self) -> tuple[Failure, ...]:
+        return ()
+
     def end(self) -> tuple[Denial, ...]:
         self.is_over = True
         return self.denials()
@@ -77,7 +81,7 @@ async def test_each_run_has_a_visit_of_its_own() -> None:
     async with network.open_run("one") as one, network.open_run("two") as two:
         egress.runs[0].refuse(A)
         egress.runs[1].refuse(B)
-        assert (one.new_denials(), two.new_denials()) == ((A,), (B,))
+        assert (one.news().denials, two.news().denials) == ((A,), (B,))
         assert one.endpoint is not None
         assert one.endpoint.environment == {"SSL_CERT_FILE": "/run/trust.pem"}
     assert [run.is_over for run in egress.runs] == [True, True]
@@ -93,8 +97,8 @@ async def test_runs_that_cannot_be_told_apart_share_one_and_each_is_told_what_wa
             egress.runs[0].refuse(B)
         assert not egress.runs[0].is_over
         egress.runs[0].refuse(B)
-        assert one.new_denials() == (replace(A, count=2), replace(B, count=2))
-        assert two.new_denials() == (A, B)
+        assert one.news().denials == (replace(A, count=2), replace(B, count=2))
+        assert two.news().denials == (A, B)
     assert egress.runs[0].is_over
     async with network.open_run("three"):
         assert len(egress.runs) == 2
@@ -104,11 +108,11 @@ async def test_a_session_is_told_after_each_run_what_is_new() -> None:
     egress = FakeSandboxEgress()
     async with SandboxNetwork(egress, is_shared=False).open_run("session") as network:
         egress.runs[0].refuse(A)
-        assert network.new_denials() == (A,)
-        assert network.new_denials() == ()
+        assert network.news().denials == (A,)
+        assert network.news().denials == ()
         egress.runs[0].refuse(A)
-    assert network.new_denials() == (A,)
-    assert network.new_denials() == ()
+    assert network.news().denials == (A,)
+    assert network.news().denials == ()
 
 
 async def test_who_follows_is_told_all_that_happened_since_also_when_it_is_over() -> None:
@@ -135,7 +139,7 @@ async def test_who_follows_is_told_all_that_happened_since_also_when_it_is_over(
 
 
 async def test_who_stays_at_home_is_refused_nothing() -> None:
-    assert RunNetwork().new_denials() == ()
+    assert RunNetwork().news().denials == ()
 
 
 def test_a_sandbox_without_rules_has_no_gateway() -> None:

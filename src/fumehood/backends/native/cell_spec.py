@@ -88,7 +88,7 @@ def build_cell_spec(
         "files": {**_FILES, **commands.files, **(_FILES_TO_GO_OUT if ports else {})},
         "programs": commands.programs,
         "symlinks": {**_LINKS, **links, **_LINKS_TO_GO_OUT} if ports else {**_LINKS, **links},
-        "covered": {path: package_commands.MODULES for path in (interpreter.site_packages,) if Path(path).is_dir()},
+        "covered": package_commands.covers(interpreter),
         "writable": writable_mounts(policy),
         "executables": executables(policy),
         "hierarchies": [],

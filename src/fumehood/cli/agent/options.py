@@ -13,11 +13,12 @@ from fumehood.cli.artifacts import check_folder, let_out
 from fumehood.errors import UsageError
 
 if TYPE_CHECKING:
-    from fumehood.agents import ApprovalSettings, AssistantAgent
+    from fumehood.agents import ApprovalSettings, AssistantAgent, ModelReviewer
+    from fumehood.policy import Policy
     from fumehood.tools import Tool
 
 _NAME = "agent"
-_TOOLS_HELP = "of python,shell,read_file,write_file,edit_file,list_files,processes (default: all)"
+_TOOLS_HELP = "of python, shell, read_file, write_file, edit_file, list_files, processes, ports (default: all)"
 _INSTRUCTIONS = """\
 You solve the user's task with the tools you have. Code and commands run in a sandbox in which little is allowed; \
 denials come with the reason. Do not try the same again: find another way, or say what would be needed. \
@@ -39,6 +40,7 @@ class Arguments(overrides.Arguments):
     out: str | None
     state: str | None
     pause: bool
+    reviewer: str | None
     json: bool
 
 
@@ -57,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="DIR", help="save what filesystem.outputs names, and figures; all files if no policy is given")
     add("--state", metavar="FILE", help="keep the conversation there, and go on with it")
     add("--pause", action="store_true", help="do not wait for approvals: stop, keep --state, and `resume` later")
+    add("--reviewer", metavar="NAME", help="a model that answers approvals where the policy has `reviewer: true`")
     add("--json", action="store_true", help="print everything that happens as JSON, one event a line")
 
 
@@ -75,10 +78,12 @@ def make_agent(chosen: Arguments, approvals: ApprovalSettings) -> AssistantAgent
     check_folder(chosen.out, may_hold_files=True)
     policy = let_out(overrides.load_policy(chosen), chosen.out, has_file=chosen.policy is not None)
     policy_choice.tell(chosen)
+    if chosen.reviewer is not None and not any(rule.reviewer for rule in policy.approvals):
+        raise UsageError("--reviewer has nothing to answer: no rule in approvals of the policy has `reviewer: true`")
     return AssistantAgent(
         _NAME,
         model,
-        tools=_tools(chosen.tools),
+        tools=_tools(chosen.tools, policy),
         policy=policy,
         instructions=_instructions(chosen.instructions),
         approvals=approvals,
@@ -88,15 +93,24 @@ def make_agent(chosen: Arguments, approvals: ApprovalSettings) -> AssistantAgent
     )
 
 
-def _tools(names: str | None) -> tuple[Tool, ...]:
-    from fumehood.tools import STANDARD, process_tools
+def _tools(names: str | None, policy: Policy) -> tuple[Tool, ...]:
+    from fumehood.tools import STANDARD, port_tools, process_tools
 
-    known = {**{tool.name: (tool,) for tool in STANDARD}, "processes": process_tools()}
+    known = {**{tool.name: (tool,) for tool in STANDARD}, "processes": process_tools(), "ports": port_tools(policy)}
     wanted = list(known) if names is None else [name for name in names.split(",") if name]
     for name in wanted:
         if name not in known:
             raise UsageError(f"--tools: there is no tool {name!r}; the tools are {', '.join(known)}")
     return tuple(tool for name in dict.fromkeys(wanted) for tool in known[name])
+
+
+def make_reviewer(chosen: Arguments) -> ModelReviewer | None:
+    """Has the limits of the agent, for itself."""
+    from fumehood.agents import Budget, ModelReviewer
+
+    if chosen.reviewer is None:
+        return None
+    return ModelReviewer(chosen.reviewer, budget=Budget(chosen.calls, chosen.tokens, chosen.cost))
 
 
 def _instructions(path: str | None) -> str:

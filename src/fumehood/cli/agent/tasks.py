@@ -15,7 +15,7 @@ from fumehood.agents import ApprovalSettings, AssistantAgent
 from fumehood.agents.events import CallReturned, TaskEnded, TaskEvent
 from fumehood.agents.result import Stop, TaskResult
 from fumehood.cli import exitcodes
-from fumehood.cli.agent.options import Arguments, load_state, make_agent, save_state
+from fumehood.cli.agent.options import Arguments, load_state, make_agent, make_reviewer, save_state
 from fumehood.cli.agent.renderers import JsonLines, Renderer, Screen
 from fumehood.cli.approval_prompt import Prompt
 from fumehood.cli.artifacts import ArtifactSaver
@@ -44,11 +44,12 @@ def run_tasks(chosen: Arguments) -> int:
 
 
 def _asking(chosen: Arguments) -> ApprovalSettings:
-    """At the terminal, if there is one; else, or with --pause, with `hood approvals`."""
+    """A reviewer first; then at the terminal, if there is one; else, or with --pause, with `hood approvals`."""
+    reviewer = make_reviewer(chosen)
     if chosen.pause:
-        return ApprovalSettings(pauses=True)
+        return ApprovalSettings(pauses=True, reviewer=reviewer)
     prompt = Prompt()
-    return ApprovalSettings(ask=prompt.ask if prompt.is_there() else None, listener=prompt)
+    return ApprovalSettings(ask=prompt.ask if prompt.is_there() else None, listener=prompt, reviewer=reviewer)
 
 
 class _Watch:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]  # what add_subparsers returns
 
 _DETAILS = """\
-A folder is searched for YAML files that are policies: those with `version: 1`
-and a section of a policy, or with tests. Hidden folders are left out.
+A folder is searched for YAML files that are policies: hood.yaml, and those with
+`version: 1` and a section of a policy, or with tests. Hidden folders are left out.
 
 --live opens a sandbox for each policy and tries there what can be tried
 without reaching any server, running a command that is allowed or waiting.

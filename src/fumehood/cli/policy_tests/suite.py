@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from fumehood.cli import policy_choice
 from fumehood.errors import FumehoodError, PolicyError
 from fumehood.policy.decisions import TestResult, run_tests
 from fumehood.policy.file import PolicyFile
@@ -54,7 +55,7 @@ def _search(folder: str, problems: list[str]) -> Iterator[str]:
         for name in sorted(files):
             path = os.path.normpath(os.path.join(place, name))
             try:
-                if name.endswith(_SUFFIXES) and _is_policy(read_file(path)):
+                if name == policy_choice.NAME or (name.endswith(_SUFFIXES) and _is_policy(read_file(path))):
                     yield path
             except PolicyError as error:
                 problems += error.problems

@@ -10,13 +10,19 @@ from fumehood.cli.arguments import Parser, split
 
 _DETAILS = """\
 A sandbox with a name is a workspace and a policy on disk; no process stays. It
-has the policy that it was made with until `exec --policy` gives it another.
-What a command changed is on disk before `exec` returns its exit code; a crash
-in between leaves the state before. $FUMEHOOD_SANDBOXES is where they are kept,
+has the policy that it was made with until `exec --policy` gives it another;
+other options of `exec` and `shell`, such as --timeout, are for that use. What
+a command changed is on disk before `exec` returns its exit code; a crash in
+between leaves the state before. $FUMEHOOD_SANDBOXES is where they are kept,
 $FUMEHOOD_SANDBOX_LIMITS how many (sandboxes=100,snapshots=1000,size=20G) and
 how long unused (days=180) before `hood gc` removes them.
 """
 _EXEC_USAGE = "hood sandbox exec [options] NAME ([--] COMMAND ... | -c CODE | --file FILE)"
+_SHELL = """\
+Open an interactive shell, or another command, in a named sandbox, as `hood
+shell` does in a fresh one. What it leaves is kept when it ends. It has 12
+hours, unless a timeout was chosen for the sandbox.
+"""
 _FROM_HELP = "begin with a snapshot, by name or id, or with a tar: a path with `/` or `.tar`, or `-`"
 
 
@@ -44,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     _add_create(verbs)
     _add_exec(verbs)
+    _add_shell(verbs)
     for add in (_add_list, _add_show, _add_snapshot, _add_fork, _add_export, _add_import, _add_rm):
         add(verbs)
     return parser
@@ -73,16 +80,34 @@ def _add_exec(verbs: Verbs[Parser]) -> None:
     add("-c", dest="code", metavar="CODE", help="code instead of a command")
     add("--file", metavar="FILE", help="a program of the host's instead of a command; its arguments follow NAME")
     add("--language", metavar="NAME", help="of the code (default: by the suffix, else python)")
-    add("--policy", metavar="FILE", help="another policy, which the sandbox keeps from now on")
-    add("-e", "--env", metavar="K=V", action="append", default=[], help="set a variable (repeatable)")
-    add("--wait", action="store_true", help="wait while another process uses the sandbox")
+    _add_changes(execute)
+    overrides.add_publish(execute)
     add("--json", action="store_true", help="print the result as JSON instead of the output")
     add("--quiet", action="store_true", help="say nothing about how the program ended and what it was denied")
     execute.set_defaults(act=_call("execution", "run"))
 
 
+def _add_shell(verbs: Verbs[Parser]) -> None:
+    shell = verbs.add_parser(
+        "shell",
+        usage="hood sandbox shell [options] NAME [[--] COMMAND ...]",
+        help="open a shell in one",
+        description=_SHELL,
+    )
+    shell.add_argument("name", metavar="NAME")
+    shell.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    _add_changes(shell)
+    shell.set_defaults(act=_call("execution", "shell"))
+
+
+def _add_changes(verb: Parser) -> None:
+    verb.add_argument("--policy", metavar="FILE", help="another policy, which the sandbox keeps from now on")
+    overrides.add_changes(verb, limits="for this use")
+    verb.add_argument("--wait", action="store_true", help="wait while another process uses the sandbox")
+
+
 def _add_list(verbs: Verbs[Parser]) -> None:
-    listing = verbs.add_parser("list", help="all of them", description="All sandboxes with a name.")
+    listing = verbs.add_parser("list", aliases=["ls"], help="all of them", description="All sandboxes with a name.")
     listing.add_argument("--snapshots", action="store_true", help="the snapshots instead")
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(act=_call("listing", "list_all"))
@@ -157,9 +182,9 @@ def _call(module: str, function: str) -> Callable[[Arguments], int]:
 def execute(arguments: list[str]) -> int:
     ours, theirs = split(arguments)
     parser, name = build_parser(), ""
-    if ours[:1] == ["exec"] and len(ours) > 2 and not ours[1].startswith("-") and ours[2].startswith("-"):
-        _, name, *options = ours
-        ours = ["exec", *options, name]  # `exec NAME -c CODE`, as people write it
+    if ours[:1] in (["exec"], ["shell"]) and len(ours) > 2 and not ours[1].startswith("-") and ours[2].startswith("-"):
+        verb, name, *options = ours
+        ours = [verb, *options, name]  # `exec NAME -c CODE`, as people write it
     chosen = parser.parse_args(ours, namespace=Arguments())
     if name and chosen.name != name:
         parser.error("a command after options stands behind `--`, such as `hood sandbox exec NAME -e A=1 -- ls -l`")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from fumehood.cli import overrides
 from fumehood.cli.output import say
+from fumehood.cli.sandbox.listing import described
 from fumehood.errors import FumehoodError, UsageError
-from fumehood.policy import Policy, format_size
+from fumehood.policy import Policy
 from fumehood.sandbox.named import NamedSandboxes, empty
 from fumehood.snapshots import NamedSandbox
 
@@ -116,5 +117,4 @@ def remove(chosen: Arguments) -> int:
 
 
 def _tell(record: NamedSandbox) -> None:
-    size = format_size(record.size_bytes) if record.size_bytes else "empty"
-    print(f"{record.name}  {record.snapshot[:12]}  {record.files} files, {size}")
+    print(f"{record.name}  {record.snapshot[:12]}  {described(record)}")

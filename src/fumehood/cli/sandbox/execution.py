@@ -1,10 +1,10 @@
-"""`hood sandbox exec`: a run of `hood run`, in a sandbox with a name."""
+"""`hood sandbox exec` and `shell`: a run of `hood run`, or a shell of `hood shell`, in a sandbox with a name."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fumehood.backends.native.prestart import early_interpreter
 from fumehood.backends.selection import use_prestart
@@ -14,9 +14,12 @@ from fumehood.cli.interruption import Interruption, StoppedBySignalError
 from fumehood.cli.output import say
 from fumehood.cli.program import read_program
 from fumehood.cli.runner import Job, run_live, run_silently
+from fumehood.cli.shell import INTERACTIVE, check_terminal, converse
 from fumehood.cli.task import explain_end, own_stdin
 from fumehood.errors import UsageError
+from fumehood.frozen import frozen
 from fumehood.policy import Policy, read_policy
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.request import RunOptions
 from fumehood.snapshots import SnapshotStore
 
@@ -26,20 +29,41 @@ if TYPE_CHECKING:
 
 def run(chosen: Arguments) -> int:
     with early_interpreter() as prestart:
-        job = _make_job(chosen, _policy(chosen))
+        job = _make_job(chosen, _choose(chosen))
         use_prestart(job.policy, prestart)
         return _perform(chosen, job)
 
 
-def _policy(chosen: Arguments) -> Policy:
+def shell(chosen: Arguments) -> int:
+    check_terminal()
+    with early_interpreter() as prestart:
+        choice = _choose(chosen, is_interactive=True)
+        use_prestart(choice.policy, prestart)
+        policy = None if choice.use == "own" else choice.policy
+        box = AsyncSandbox.open(chosen.name, policy, once=choice.use == "once", wait=chosen.wait, progress=say)
+        return converse(box, chosen, chosen.words)
+
+
+@frozen
+class PolicyChoice:
+    policy: Policy
+    use: Literal["own", "once", "kept"]
+    """Whether it is the sandbox's own, is for this use alone, or stays."""
+
+
+def _choose(chosen: Arguments, *, is_interactive: bool = False) -> PolicyChoice:
     record = SnapshotStore.open_default().find(chosen.name)
-    policy = record.read_policy() if chosen.policy is None else read_policy(chosen.policy, "--policy")
+    base = record.read_policy() if chosen.policy is None else read_policy(chosen.policy, "--policy")
+    policy = overrides.change(base, chosen)
+    if is_interactive and policy.resources.timeout == Policy().resources.timeout and chosen.timeout is None:
+        policy = policy.override({"resources": INTERACTIVE})  # no time was chosen for this sandbox
     if policy.approvals:
-        raise UsageError("the policy asks for approvals, which `hood sandbox exec` does not ask for; use `hood run`")
-    return policy
+        raise UsageError("the policy asks for approvals, which `hood sandbox` does not ask for; use `hood run`")
+    changed = "own" if policy.digest == record.policy_digest else "once"
+    return PolicyChoice(policy, changed if chosen.policy is None else "kept")
 
 
-def _make_job(chosen: Arguments, policy: Policy) -> Job:
+def _make_job(chosen: Arguments, choice: PolicyChoice) -> Job:
     options: RunOptions = {"env": overrides.environment(chosen.env, os.environ)}
     code, used_stdin = b"", False
     if chosen.code is None and chosen.file is None:
@@ -55,9 +79,17 @@ def _make_job(chosen: Arguments, policy: Policy) -> Job:
         code, used_stdin = program.code, program.used_stdin
         options |= {"language": program.language, "args": chosen.words, "name": program.name}
     options["stdin"] = own_stdin(is_taken=used_stdin)
-    saver = ArtifactSaver(None, quiet=chosen.quiet)
-    changes = chosen.policy is not None
-    return Job(policy, code, options, False, saver, sandbox=chosen.name, waits=chosen.wait, changes_policy=changes)
+    return Job(
+        choice.policy,
+        code,
+        options,
+        False,
+        ArtifactSaver(None, quiet=chosen.quiet),
+        publish=tuple(dict.fromkeys(chosen.publish)),
+        sandbox=chosen.name,
+        waits=chosen.wait,
+        sandbox_policy=choice.use,
+    )
 
 
 def _perform(chosen: Arguments, job: Job) -> int:

@@ -24,8 +24,9 @@ def list_all(chosen: Arguments) -> int:
     if chosen.json:
         print(json.dumps([record.model_dump(mode="json", exclude={"policy"}) for record in found]))
         return 0
+    width = max((len(record.name or "-") for record in found), default=0)
     for record in found:
-        print(_in_words(record) if isinstance(record, NamedSandbox) else _snapshot_in_words(record))
+        print(_in_words(record, width) if isinstance(record, NamedSandbox) else _snapshot_in_words(record, width))
     if not found:
         print(
             "no snapshots; `hood sandbox snapshot NAME` makes one"
@@ -47,21 +48,28 @@ def show(chosen: Arguments) -> int:
         print(json.dumps({**record.model_dump(mode="json"), "policy": json.loads(record.policy), "entries": files}))
         return 0
     print(_in_words(record))
-    print(f"  snapshot  {record.snapshot}")
+    print(f"  state     {record.snapshot}")
     print(f"  policy    {neutralise(record.policy_name or 'without a name')}, {record.policy_digest}")
     print(f"  made      {_ago(record.created)}")
+    for made in store.snapshots():
+        if made.sandbox == record.name and made.name:
+            print(f"  snapshot  {neutralise(made.name)}, {described(made)}, made {_ago(made.created)}")
     return 0
 
 
-def _in_words(record: NamedSandbox) -> str:
-    facts = f"{record.files} files, {_size(record.size_bytes)}, used {_ago(record.used)}"
-    return f"{paint(record.name, BOLD)}  {record.snapshot[:12]}  {facts}"
+def _in_words(record: NamedSandbox, width: int = 0) -> str:
+    name = paint(f"{record.name:{width}}", BOLD)
+    return f"{name}  {record.snapshot[:12]}  {described(record)}, used {_ago(record.used)}"
 
 
-def _snapshot_in_words(record: SnapshotRecord) -> str:
+def _snapshot_in_words(record: SnapshotRecord, width: int) -> str:
     source = f", of {record.sandbox}" if record.sandbox else ""
-    facts = f"{record.files} files, {_size(record.size_bytes)}, made {_ago(record.created)}{source}"
-    return f"{paint(record.name or '-', BOLD)}  {record.snapshot[:12]}  {facts}"
+    name = paint(f"{record.name or '-':{width}}", BOLD)
+    return f"{name}  {record.snapshot[:12]}  {described(record)}, made {_ago(record.created)}{source}"
+
+
+def described(record: NamedSandbox | SnapshotRecord) -> str:
+    return f"{record.files} file{'s' * (record.files != 1)}, {_size(record.size_bytes)}"
 
 
 def _size(size_bytes: int) -> str:
@@ -69,7 +77,7 @@ def _size(size_bytes: int) -> str:
     for unit, bytes_each in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size_bytes >= 10 * bytes_each:
             return f"{size_bytes // bytes_each} {unit}"
-    return format_size(size_bytes) if size_bytes else "0 bytes"
+    return format_size(size_bytes) if size_bytes else "empty"
 
 
 def _ago(moment: float) -> str:

@@ -28,6 +28,7 @@ from ..isolation.listeners import Listeners
 from ..isolation.run import Isolation
 from ..isolation.steps import StepError
 from ..program import shutdown, start
+from ..program.peak_memory import peak_memory_bytes
 from ..program.refusals import parse_refusal, read_refusal
 from ..program.run_clock import RunClock
 from . import standby
@@ -264,7 +265,8 @@ class Run:
         """What the session has used since its start, by the kernel's count."""
         assert self.reply is not None
         cpu_seconds = time.clock_gettime(~self._process << 3 | _CPU_CLOCK_OF_PROCESS)
-        usage = {"cpu_ms": cpu_seconds * 1000, "peak_memory_bytes": self._cgroups.peak_memory_bytes()}
+        peak = self._cgroups.peak_memory_bytes() or peak_memory_bytes(self._process)
+        usage = {"cpu_ms": cpu_seconds * 1000, "peak_memory_bytes": peak}
         with suppress(OSError):  # the host is gone, which the next turn notices
             self.reply.send(json.dumps({"usage": usage}).encode())
 

@@ -54,7 +54,7 @@ class CellSpec(TypedDict):
     """Scripts, like `files`, that can be executed."""
     symlinks: dict[str, str]
     covered: dict[str, str]
-    """Folders inside a bind -> the folder of the new root that is shown in their place."""
+    """Folders and files inside a bind -> what of the new root is shown in their place."""
     writable: dict[str, bool]
     """Targets of writable binds, and whether programs may make sockets in them."""
     executables: list[str] | None

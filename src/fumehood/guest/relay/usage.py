@@ -7,6 +7,8 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
+from ..program.peak_memory import peak_memory_bytes
+
 _CPU_CLOCK_OF_PROCESS = 2
 # Version 2 first. An engine shows a container its own cgroups there, and nothing else.
 _MEMORY = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
@@ -34,7 +36,7 @@ def _counter(paths: tuple[str, ...], key: str) -> int | None:
 
 
 def of_process(process: int) -> dict[str, float]:
-    return {"cpu_ms": _cpu_seconds(process) * 1000, "peak_memory_bytes": _peak_bytes(process)}
+    return {"cpu_ms": _cpu_seconds(process) * 1000, "peak_memory_bytes": peak_memory_bytes(process)}
 
 
 def _cpu_seconds(process: int) -> float:
@@ -44,11 +46,3 @@ def _cpu_seconds(process: int) -> float:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:
             fields = stream.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak_bytes(process: int) -> int:
-    with suppress(OSError), open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as stream:
-        facts = dict(line.split(":", 1) for line in stream)
-        peak = facts.get("VmHWM") or facts.get("VmRSS") or "0"
-        return int(peak.split()[0]) * 1024
-    return 0

@@ -44,7 +44,7 @@ async def open_client_sandbox(settings: ServerSettings) -> AsyncIterator[ClientS
         approvals = ClientApprovals(settings.policy, box.trail) if settings.policy.approvals else None
         filters = Pipeline(settings.policy, trail=box.trail, source=box.secrets)
         try:
-            toolbox = Toolbox(box, *all_tools(sessions), gate=approvals, filters=filters)
+            toolbox = Toolbox(box, *all_tools(sessions, settings.policy), gate=approvals, filters=filters)
             yield ClientSandbox(box, toolbox, filters, approvals)
         finally:
             with anyio.CancelScope(shield=True):

@@ -26,6 +26,7 @@ from fumehood.tools import (
     Tool,
     ToolOutput,
     ToolStatus,
+    port_tools,
     process_tools,
 )
 from fumehood.tools.result import describe_run
@@ -48,9 +49,10 @@ _TITLES = {
     "read_process": "Read a process's output",
     "write_process": "Write to a process",
     "stop_process": "Stop a process",
+    "expose_port": "Publish a port",
 }
 _READS = (READ_FILE.name, LIST_FILES.name)
-_ADDS = ("start_session", "read_process")
+_ADDS = ("start_session", "read_process", "expose_port")
 _REPEATABLE = (WRITE_FILE.name, "reset_session")
 _RUNS = (PYTHON.name, SHELL.name, "start_process", "write_process")
 
@@ -188,13 +190,13 @@ class Sessions:
         raise UsageError(f"there is no session {name!r}; open it with start_session first. Open are: {names}")
 
 
-def all_tools(sessions: Sessions) -> tuple[Tool, ...]:
+def all_tools(sessions: Sessions, policy: Policy) -> tuple[Tool, ...]:
     python, *others = sessions.tools()
-    return (python, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES, *others, *process_tools())
+    return (python, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES, *others, *process_tools(), *port_tools(policy))
 
 
 def describe(policy: Policy) -> list[ToolDescription]:
-    return [_described(tool, policy) for tool in all_tools(Sessions())]
+    return [_described(tool, policy) for tool in all_tools(Sessions(), policy)]
 
 
 def instructions(policy: Policy) -> str:

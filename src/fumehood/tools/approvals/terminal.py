@@ -234,6 +234,8 @@ class _Screen:
         """One key; `?` for several at once, which no person presses; empty when the terminal is gone."""
         await anyio.wait_readable(self.descriptor)
         data = os.read(self.descriptor, 1024)
+        if data[1:] in (b"\r", b"\n"):  # a key and Enter, which arrive together over a slow line
+            data = data[:1]
         self._write(f"{data.decode('ascii') if data.isalnum() and len(data) == 1 else ''}\n")
         if any(end in data for end in _ENDING if end):
             return b"\x03"
