@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from fumehood import AsyncBackgroundRun, AsyncSandbox, Cause, Finished, Policy, Sandbox, Status, Stdout, UsageError
+from fumehood import AsyncSandbox, Cause, Finished, Policy, Sandbox, Status, Stdout, UsageError
 
 pytestmark = pytest.mark.anyio
 MakePolicy = Callable[..., Policy]
@@ -143,20 +143,6 @@ async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(make_poli
         await run.wait()
         await run.write(b"x" * 10_000_000)
         await run.close_stdin()
-
-
-async def test_a_sandbox_that_closes_ends_runs_that_tasks_wait_for(make_policy: MakePolicy) -> None:
-    results: list[Status] = []
-
-    async def wait(run: AsyncBackgroundRun) -> None:
-        results.append((await run.wait()).status)
-
-    async with anyio.create_task_group() as tasks, AsyncSandbox(make_policy()) as box:
-        run = await box.start(ENDLESS)
-        for _ in range(2):
-            tasks.start_soon(wait, run)
-        await output_until(run, b"up")
-    assert results == [Status.CANCELLED] * 2
 
 
 async def test_a_mistake_is_raised_when_it_is_found(make_policy: MakePolicy) -> None:
