@@ -46,7 +46,7 @@ class AsyncBackgroundRun:
         self._report = report
         self._output = {1: bytearray(), 2: bytearray()}
         self._shown = {1: 0, 2: 0}
-        self._turn = anyio.Lock()
+        self._turn, self._conclusion = anyio.Lock(), anyio.Lock()
         self._result: RunResult | None = None
 
     async def poll(self) -> RunResult | None:
@@ -114,7 +114,11 @@ class AsyncBackgroundRun:
 
     async def close(self) -> None:
         """Ends the run when its sandbox closes; the result is written to the audit log only."""
-        await self._lifetime.aclose()
+        if not self._execution.is_over:
+            self._execution.kill()
+        # Tasks that wait for output wake up by that, and let go of the run: one at a time can read from it.
+        async with self._turn:
+            await self._lifetime.aclose()
         await self._audit.failed(None)
 
     @property
@@ -142,11 +146,13 @@ class AsyncBackgroundRun:
             self._shown[stream] = 0
 
     async def _conclude(self) -> RunResult:
-        if self._result is None:
-            await self._lifetime.aclose()
-            taken = RunOutput(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
-            self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))
-        return self._result
+        """Once, whatever number of tasks wait for it."""
+        async with self._conclusion:
+            if self._result is None:
+                await self._lifetime.aclose()
+                taken = RunOutput(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
+                self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))
+            return self._result
 
 
 def checked_signal(number: int | signal.Signals) -> int:

@@ -78,6 +78,14 @@ async def test_a_run_in_the_background_is_fed_read_and_ended(host: Hosted) -> No
     ended = (await client.post(f"{run}/cancel")).json()
     assert (ended["is_over"], ended["result"]["status"]) == (True, "cancelled")
     assert (await client.get(f"/runs/{sandbox}.99")).status_code == 404
+    # One that no client asks for again is recorded when it ends, and holds no quota.
+    await client.post(f"/sandboxes/{sandbox}/runs", json={"argv": ["true"], "background": True})
+    log, finished = host.server.chains.log_of("acme"), 0
+    async with asyncio.timeout(60):
+        while finished < 2:
+            await client.get("/health/live")
+            finished = len(list(log.find(Query(kind="run.finished"))))
+    assert finished == 2
 
 
 async def test_files_leave_only_as_the_policy_says_and_with_their_digest(host: Hosted) -> None:

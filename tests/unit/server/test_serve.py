@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import IO
 
 import pytest
 
+from fumehood.cli.server import serve
 from fumehood.errors import UsageError
 from fumehood.server.settings import load_settings
+from fumehood.server.storage.choice import open_database
 
 HOOD = [sys.executable, "-m", "fumehood"]
 
@@ -92,3 +95,16 @@ def test_a_file_has_the_settings_and_options_take_their_place(tmp_path: Path) ->
     settings = load_settings(str(file), listen="127.0.0.1:10", database=None)
     assert (settings.address, settings.limits.body, settings.sandboxes.idle) == (("127.0.0.1", 10), 1024**2, 60)
     assert "localhost" in settings.names
+
+
+def test_without_a_web_framework_it_says_how_to_install_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert {"server", "postgres", "remote"} <= set(extras)
+    monkeypatch.setattr("fumehood.cli.server.calls.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'fumehood\[server\]'"):
+        serve.execute([])
+    monkeypatch.setattr("fumehood.server.storage.choice.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'fumehood\[postgres\]'"):
+        open_database("postgresql://somewhere/hood")

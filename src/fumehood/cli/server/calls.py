@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import http.client
+import ipaddress
 import json
 import os
 import ssl
@@ -69,12 +70,25 @@ def call(chosen: PlaceArguments, method: str, *path: str, body: object = None) -
 
 
 def write_note(path: Path, address: str, key: str, settings: ServerSettings) -> None:
-    note = {"address": address, "key": key, "certificate": settings.tls.certificate if settings.tls else None}
+    parts = urlsplit(address)
+    note = {
+        "address": f"{parts.scheme}://{_own_address(settings)}:{parts.port}",
+        "host": settings.hosts[0] if settings.hosts else parts.hostname,
+        "key": key,
+        "certificate": settings.tls.certificate if settings.tls else None,
+    }
     draft = path.with_name(f".{path.name}-{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         json.dump(note, file)
     os.replace(draft, path)
+
+
+def _own_address(settings: ServerSettings) -> str:
+    """Where this host reaches a server that listens everywhere."""
+    host = settings.address[0]
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{own}]" if ":" in own else own
 
 
 def read_note(path: Path) -> dict[str, str] | None:
@@ -105,7 +119,11 @@ def _connection(note: dict[str, str]) -> http.client.HTTPConnection:
 
 def _remote(note: dict[str, str], method: str, place: str, body: object) -> tuple[int, Answer]:
     connection = _connection(note)
-    headers = {"Authorization": f"Bearer {note['key']}", "Content-Type": "application/json"}
+    headers = {
+        "Authorization": f"Bearer {note['key']}",
+        "Content-Type": "application/json",
+        "Host": f"[{note['host']}]" if ":" in note["host"] else note["host"],
+    }
     try:
         connection.request(method, place, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
@@ -162,15 +180,24 @@ def _parsed(content: bytes) -> Answer:
         raise SandboxError("the server's answer is not JSON; is it a Fumehood server?") from error
 
 
-async def make_operator_key(database: Any) -> str:
+async def make_operator_key(database: Any, settings: ServerSettings) -> str:
     """A key for the commands of this host, in the place of those that servers left that have not ended well."""
     from fumehood.server.identity.keys import create_key
     from fumehood.server.identity.principals import Scope
 
     await remove_operator_keys(database)
-    networks = ["127.0.0.0/8", "::1/128"]
+    networks = ["127.0.0.0/8", "::1/128", *_networks(settings.address[0])]
     key, _ = await create_key(database, _HOST, "commands of this host", [Scope.OPERATE], networks=networks)
     return key
+
+
+def _networks(host: str) -> list[str]:
+    """A host that connects to its own address is seen with that address."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return []
+    return [] if address.is_unspecified else [str(ipaddress.ip_network(address))]
 
 
 async def remove_operator_keys(database: Any) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from fumehood.audit.log import current_user
 from fumehood.cli.arguments import Parser
@@ -115,10 +116,16 @@ async def _announce(
     settings: ServerSettings, address: str, server: Server, init: str | None, *, is_alone: bool
 ) -> None:
     if is_alone:
-        write_note(settings.folder / FILE, address, await make_operator_key(server.database), settings)
+        write_note(settings.folder / FILE, address, await make_operator_key(server.database, settings), settings)
     if init is not None:
-        await _initialise(address, server, init)
+        await _initialise(_name(settings, address), server, init)
     say(f"listening at {address}")
+
+
+def _name(settings: ServerSettings, address: str) -> str:
+    """The address as clients write it."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{settings.hosts[0]}:{parts.port}" if settings.hosts else address
 
 
 async def _initialise(address: str, server: Server, tenant: str) -> None:

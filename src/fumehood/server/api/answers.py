@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fumehood.errors import UsageError
-from fumehood.server.api.problems import ConflictError, answer_problem
+from fumehood.server.api.problems import RequestConflictError, answer_problem
 from fumehood.server.identity.principals import Principal
 from fumehood.server.storage.database import EVERYTHING, Database, DuplicateError, Row
 
@@ -101,7 +101,7 @@ class _AnswerStore:
         self._tenant, self._key, self._digest = principal.tenant, f"{principal.name} {key}", digest
 
     async def begin(self) -> Response | None:
-        """The answer, if there is one. ConflictError while the first request is under way, or if it never ended."""
+        """The answer, if there is one. RequestConflictError while the first is under way, or if it never ended."""
         try:
             async with self._database.transaction(self._tenant) as transaction:
                 await transaction.execute(
@@ -117,7 +117,9 @@ class _AnswerStore:
         async with self._database.transaction(self._tenant) as transaction:
             row = await transaction.row(statement, self._tenant, self._key)
         if row is None or row["status"] == _UNDER_WAY:
-            raise ConflictError("a request with this Idempotency-Key is under way, or was cut off; ask again later")
+            raise RequestConflictError(
+                "a request with this Idempotency-Key is under way, or was cut off; ask again later"
+            )
         if row["request_sha256"] != self._digest:
             raise UsageError("this Idempotency-Key was used for another request; take a new one")
         return self._opened(row)

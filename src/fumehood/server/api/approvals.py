@@ -15,7 +15,7 @@ from starlette.responses import Response
 from fumehood.audit.trail import Trail
 from fumehood.errors import DeniedError
 from fumehood.server.api.models import ApprovalAnswerBody, ApprovalDetails, ApprovalUse, Id, NewApproval
-from fumehood.server.api.problems import ConflictError, NotFoundError, PlainJson
+from fumehood.server.api.problems import NotFoundError, PlainJson, RequestConflictError
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.tenants.catalogue import find_policy
@@ -73,13 +73,13 @@ async def answer_approval(server: Server, caller: Caller, id: Id, given: Approva
     if request.asked_by == caller.name:
         raise DeniedError("the key that asked cannot answer; another one with the scope 'approve' can")
     if request.call.digest != given.digest:
-        raise ConflictError("the digest is not that of the question; look at it again, and answer what it shows")
+        raise RequestConflictError("the digest is not that of the question; look at it again, and answer what it shows")
     answer = ApprovalAnswer(approved=given.approved, reason=given.reason, by=caller.name)
     store, trail = _store(server, caller)
     try:
         return PlainJson(_described(await asyncio.to_thread(store.answer, id, answer, trail)))
     except AnsweredError as error:
-        raise ConflictError(str(error)) from None
+        raise RequestConflictError(str(error)) from None
 
 
 async def _find(server: RunningServer, caller: Principal, identifier: str) -> ApprovalRequest:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from weakref import WeakKeyDictionary
 
-from fumehood.errors import UsageError
+from fumehood.errors import FumehoodError, UsageError
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.server.api.problems import NotFoundError
+from fumehood.server.api.sandboxes import in_use
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
 from fumehood.server.sandboxes.registry import Registry
 
@@ -22,11 +25,15 @@ class BackgroundRuns:
 
     def __init__(self) -> None:
         self._runs: WeakKeyDictionary[OpenSandbox, dict[int, AsyncBackgroundRun]] = WeakKeyDictionary()
+        self._watches: set[asyncio.Task[None]] = set()
 
     def add(self, opened: OpenSandbox, run: AsyncBackgroundRun) -> str:
         runs = self._runs.setdefault(opened, {})
         number = max(runs, default=0) + 1
         runs[number] = run
+        watch = asyncio.ensure_future(_watch(opened, run))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
         return f"{opened.id}.{number}"
 
     def check_room(self, opened: OpenSandbox) -> None:
@@ -45,3 +52,12 @@ class BackgroundRuns:
         if run is None:
             raise NotFoundError("run")
         return opened, run
+
+
+async def _watch(opened: OpenSandbox, run: AsyncBackgroundRun) -> None:
+    """Until it ends the sandbox is not idle, and its end is recorded and counted when it comes.
+
+    A sandbox that is closed meanwhile ends its runs, and records that itself.
+    """
+    with suppress(FumehoodError), in_use(opened):
+        await run.wait()

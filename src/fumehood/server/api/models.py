@@ -41,11 +41,11 @@ Plain = Annotated[str, AfterValidator(_check_unicode)]
 Amount = Annotated[int | float | str, AfterValidator(_check_size)]
 
 
-class Body(BaseModel):
+class ApiModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class NewSandbox(Body):
+class NewSandbox(ApiModel):
     policy: Label | None = Field(default=None, description="A policy of the tenant's catalogue.")
     lifetime: Seconds | None = Field(default=None, description="After which it is closed, whatever happens in it.")
     idle: Seconds | None = Field(default=None, description="After which it is closed if it is not used.")
@@ -60,7 +60,7 @@ class NewSandbox(Body):
     offline: bool = Field(default=False, description="Without the network that the policy allows.")
 
 
-class SandboxAnswer(Body):
+class SandboxAnswer(ApiModel):
     id: str
     policy: str
     policy_digest: str
@@ -72,7 +72,7 @@ class SandboxAnswer(Body):
     token: str | None = Field(default=None, description="To come back to it over the channel; shown once.")
 
 
-class NewRun(Body):
+class NewRun(ApiModel):
     code: Plain | None = None
     argv: list[Plain] | None = Field(default=None, min_length=1, description="A command instead of code.")
     args: list[Plain] = Field(default_factory=list[str])
@@ -86,14 +86,14 @@ class NewRun(Body):
     terminal: tuple[int, int] | None = Field(default=None, description="Columns and rows; only in the background.")
 
 
-class RunState(Body):
+class RunState(ApiModel):
     id: str
     sandbox: str
     is_over: bool
     result: dict[str, Any] | None = None
 
 
-class RunNews(Body):
+class RunNews(ApiModel):
     """What a run has written since it was last asked."""
 
     stdout: str
@@ -101,29 +101,29 @@ class RunNews(Body):
     is_over: bool
 
 
-class RunInput(Body):
+class RunInput(ApiModel):
     data: Plain = ""
     close: bool = Field(default=False, description="No more input follows.")
 
 
-class RunSignal(Body):
+class RunSignal(ApiModel):
     signal: int = Field(ge=1, le=64)
 
 
-class NewFolder(Body):
+class NewFolder(ApiModel):
     path: Plain
     parents: bool = True
 
 
-class FileList(Body):
+class FileList(ApiModel):
     entries: list[dict[str, Any]]
 
 
-class PolicyText(Body):
+class PolicyText(ApiModel):
     text: Annotated[Plain, Field(max_length=1024 * 1024)]
 
 
-class PolicyAnswer(Body):
+class PolicyAnswer(ApiModel):
     name: str
     version: int
     digest: str
@@ -132,11 +132,11 @@ class PolicyAnswer(Body):
     text: str | None = None
 
 
-class PolicyQuestion(Body):
+class PolicyQuestion(ApiModel):
     attempt: Annotated[Plain, Field(max_length=4096)]
 
 
-class PolicyDecision(Body):
+class PolicyDecision(ApiModel):
     attempt: str
     allowed: bool
     reason: str
@@ -144,23 +144,23 @@ class PolicyDecision(Body):
     fix: str
 
 
-class PolicyTestReport(Body):
+class PolicyTestReport(ApiModel):
     passed: bool
     tests: list[dict[str, Any]]
 
 
-class PolicyChanges(Body):
+class PolicyChanges(ApiModel):
     changes: list[str]
 
 
-class NewKey(Body):
+class NewKey(ApiModel):
     name: Label
     scopes: list[Scope] = Field(min_length=1)
     days: Annotated[float, Field(gt=0, le=36500)] | None = Field(default=None, description="For which it is valid.")
     networks: list[Label] = Field(default_factory=list[str], max_length=32)
 
 
-class KeyAnswer(Body):
+class KeyAnswer(ApiModel):
     id: str
     name: str
     scopes: list[Scope]
@@ -171,7 +171,7 @@ class KeyAnswer(Body):
     key: str | None = Field(default=None, description="The key itself; shown once.")
 
 
-class QuotaAnswer(Body):
+class QuotaAnswer(ApiModel):
     quota: Quota
     limit: float
     used: float | None
@@ -179,37 +179,37 @@ class QuotaAnswer(Body):
     resets_at: float | None
 
 
-class NewQuota(Body):
+class NewQuota(ApiModel):
     value: Amount
 
 
-class UsageAnswer(Body):
+class UsageAnswer(ApiModel):
     since: float
     until: float
     total: dict[str, float]
     hours: list[dict[str, Any]]
 
 
-class NewTenant(Body):
+class NewTenant(ApiModel):
     name: Label
 
 
-class TenantAnswer(Body):
+class TenantAnswer(ApiModel):
     name: str
     created_at: float
 
 
-class NewSecret(Body):
+class NewSecret(ApiModel):
     value: Plain
 
 
-class SecretAnswer(Body):
+class SecretAnswer(ApiModel):
     name: str
     set_by: str
     set_at: float
 
 
-class NewApproval(Body):
+class NewApproval(ApiModel):
     tool: Label
     arguments: dict[str, Any]
     policy: Label
@@ -218,17 +218,17 @@ class NewApproval(Body):
     wait: Seconds = Field(default=600.0, description="How long the question stands.")
 
 
-class ApprovalAnswerBody(Body):
+class ApprovalAnswerBody(ApiModel):
     approved: bool
     digest: Plain = Field(description="The digest that was shown with the question.")
     reason: Annotated[Plain, Field(max_length=2000)] = ""
 
 
-class ApprovalUse(Body):
+class ApprovalUse(ApiModel):
     digest: Plain
 
 
-class ApprovalDetails(Body):
+class ApprovalDetails(ApiModel):
     id: str
     state: str
     tool: str

@@ -33,7 +33,7 @@ class NotFoundError(FumehoodError):
         super().__init__(f"there is no such {what}")
 
 
-class ConflictError(FumehoodError):
+class RequestConflictError(FumehoodError):
     """What is asked for contradicts what is there, and may work later."""
 
 
@@ -43,7 +43,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (NoSuchSandboxError, 404),
     (NoSuchTenantError, 404),
     (NotFoundError, 404),
-    (ConflictError, 409),
+    (RequestConflictError, 409),
     (SandboxBusyError, 409),
     (EndedError, 410),
     (SandboxClosedError, 410),
@@ -75,17 +75,17 @@ class PlainJson(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
-class Problem(PlainJson):
+class ProblemAnswer(PlainJson):
     media_type = MEDIA_TYPE
 
 
-def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **details: object) -> Problem:
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **details: object) -> ProblemAnswer:
     title = _TITLES.get(status) or http.HTTPStatus(status).phrase.lower()
     content = {"title": title, "status": status, "detail": detail, **details}
-    return Problem(content, status, dict(headers or {}))
+    return ProblemAnswer(content, status, dict(headers or {}))
 
 
-async def answer_problem(request: HTTPConnection, error: Exception) -> Problem:
+async def answer_problem(request: HTTPConnection, error: Exception) -> ProblemAnswer:
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), error.headers)
     status = _status(error)
@@ -128,7 +128,7 @@ def _details(error: Exception) -> tuple[dict[str, object], dict[str, str]]:
             return {}, {}
 
 
-def invalid_request(errors: Sequence[object]) -> Problem:
+def invalid_request(errors: Sequence[object]) -> ProblemAnswer:
     """For what does not fit the document: each place, and what is wrong there. What was sent is not repeated."""
     problems = [_place(cast("Mapping[str, Any]", each)) for each in errors]
     return problem(422, problems[0] if problems else "the request is not valid", problems=problems)

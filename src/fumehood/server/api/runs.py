@@ -16,7 +16,7 @@ from fumehood.results import RunResult
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.request import RunOptions
 from fumehood.server.api.models import Id, NewRun, RunInput, RunNews, RunSignal, RunState
-from fumehood.server.api.problems import ConflictError, PlainJson
+from fumehood.server.api.problems import PlainJson, RequestConflictError
 from fumehood.server.api.routes import Caller, Server, scoped
 from fumehood.server.api.sandboxes import in_use
 from fumehood.server.api.streams import end_task, stream_answer, stream_kind
@@ -130,7 +130,7 @@ async def until_client_leaves(request: Request, work: Coroutine[Any, Any, T]) ->
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ConflictError("the client has left")
+            raise RequestConflictError("the client has left")
         return task.result()
     finally:
         for each in (task, gone):

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 
 
 @frozen
-class Tenant:
+class TenantRecord:
     name: str
     created: float
 
@@ -34,10 +34,10 @@ def check_tenant_name(name: str) -> None:
         raise UsageError(f"{name!r} is not a name of a tenant: small letters, digits and `-`, up to 40")
 
 
-async def create_tenant(database: Database, name: str, author: str) -> Tenant:
+async def create_tenant(database: Database, name: str, author: str) -> TenantRecord:
     """A tenant with the policies that come with the package in its catalogue, and the quotas that are the default."""
     check_tenant_name(name)
-    tenant = Tenant(name, time.time())
+    tenant = TenantRecord(name, time.time())
     try:
         async with database.transaction(name) as transaction:
             await transaction.execute("INSERT INTO tenants (tenant, created) VALUES (?, ?)", name, tenant.created)
@@ -49,10 +49,10 @@ async def create_tenant(database: Database, name: str, author: str) -> Tenant:
     return tenant
 
 
-async def list_tenants(database: Database) -> list[Tenant]:
+async def list_tenants(database: Database) -> list[TenantRecord]:
     async with database.transaction(EVERYTHING) as transaction:
         rows = await transaction.rows("SELECT tenant, created FROM tenants ORDER BY tenant")
-    return [Tenant(str(row["tenant"]), float(row["created"] or 0)) for row in rows]
+    return [TenantRecord(str(row["tenant"]), float(row["created"] or 0)) for row in rows]
 
 
 async def require_tenant(database: Database, name: str) -> None:
