@@ -46,7 +46,7 @@ class AsyncBackgroundRun:
         self._report = report
         self._output = {1: bytearray(), 2: bytearray()}
         self._shown = {1: 0, 2: 0}
-        self._turn = anyio.Lock()
+        self._turn, self._end = anyio.Lock(), anyio.Lock()
         self._result: RunResult | None = None
 
     async def poll(self) -> RunResult | None:
@@ -142,11 +142,13 @@ class AsyncBackgroundRun:
             self._shown[stream] = 0
 
     async def _conclude(self) -> RunResult:
-        if self._result is None:
-            await self._lifetime.aclose()
-            taken = RunOutput(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
-            self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))
-        return self._result
+        """Once, however many tasks wait for the end."""
+        async with self._end:
+            if self._result is None:
+                await self._lifetime.aclose()
+                taken = RunOutput(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
+                self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))
+            return self._result
 
 
 def checked_signal(number: int | signal.Signals) -> int:
