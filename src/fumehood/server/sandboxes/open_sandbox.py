@@ -51,6 +51,7 @@ class OpenSandbox:
         self._carrier: asyncio.Task[None] | None = None
         self._used = asyncio.Event()
         self._cause: str | None = None
+        self._uses = 0
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -59,6 +60,20 @@ class OpenSandbox:
 
     def is_token(self, token: str) -> bool:
         return hmac.compare_digest(self._token.encode(), token.encode())
+
+    def begin_use(self) -> None:
+        """A call from elsewhere than the client's own connection; it is not idle until `end_use`."""
+        if self._cause is not None:
+            raise UsageError("the sandbox is closed")
+        self._uses += 1
+
+    def end_use(self) -> None:
+        self._uses -= 1
+
+    def extend(self, lifetime: float) -> None:
+        """From now on."""
+        self.expires = time.time() + lifetime
+        self._used.set()
 
     @property
     def received(self) -> int:
