@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from fumehood.errors import DeniedError
 from fumehood.server.e2b.answers import Answers
-from fumehood.server.e2b.errors import failure_of, gone
+from fumehood.server.e2b.errors import Failure, failure_of, gone
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes
 from fumehood.server.identity.keys import authenticate
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
@@ -51,7 +51,9 @@ def control_call(control: Control, handler: ControlHandler) -> Endpoint:
     return endpoint
 
 
-def rest_call(sandboxes: E2bSandboxes, handler: SandboxHandler) -> Endpoint:
+def sandbox_call(
+    sandboxes: E2bSandboxes, handler: SandboxHandler, answer_failure: Callable[[Failure], Response]
+) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         sandbox = sandbox_of(sandboxes, request)
         if sandbox is None:
@@ -61,24 +63,7 @@ def rest_call(sandboxes: E2bSandboxes, handler: SandboxHandler) -> Endpoint:
             with sandbox.in_use():
                 return await handler(sandbox, request)
         except Exception as error:
-            return failure_of(error).as_rest()
-
-    return endpoint
-
-
-def rpc_call(sandboxes: E2bSandboxes, handler: SandboxHandler) -> Endpoint:
-    """Of Connect, with one message in and one out."""
-
-    async def endpoint(request: Request) -> Response:
-        sandbox = sandbox_of(sandboxes, request)
-        if sandbox is None:
-            return gone()
-        try:
-            check_user(request)
-            with sandbox.in_use():
-                return await handler(sandbox, request)
-        except Exception as error:
-            return failure_of(error).as_rpc()
+            return answer_failure(failure_of(error))
 
     return endpoint
 

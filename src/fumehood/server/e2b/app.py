@@ -15,11 +15,12 @@ from fumehood.server.e2b.access import (
     SandboxHandler,
     control_call,
     place_of,
-    rest_call,
-    rpc_call,
+    sandbox_call,
     sandbox_of,
 )
-from fumehood.server.e2b.errors import failure_of, gone
+from fumehood.server.e2b.bodies import Upload
+from fumehood.server.e2b.envelopes import refused
+from fumehood.server.e2b.errors import Failure, failure_of, gone
 from fumehood.server.e2b.ports import forward
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes, Trails
 from fumehood.server.e2b.transfers import files_call
@@ -29,6 +30,7 @@ from fumehood.server.storage.database import Database
 _ENVD_PORT, _INTERPRETER_PORT = 49983, 49999
 _EVERYTHING = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OWN_PORTS = (None, _ENVD_PORT, _INTERPRETER_PORT)
+_STREAMS = frozenset({"Start", "Connect", "StreamInput", "WatchDir"})
 _FILESYSTEM: dict[str, SandboxHandler] = {
     "Stat": filesystem.stat,
     "ListDir": filesystem.list_dir,
@@ -80,11 +82,15 @@ def _control_routes(shared: Control) -> list[Route]:
 
 def _sandbox_routes(sandboxes: E2bSandboxes) -> list[Route]:
     def rest(method: str, path: str, handler: SandboxHandler) -> Route:
-        return Route(path, rest_call(sandboxes, handler), methods=[method])
+        return Route(path, sandbox_call(sandboxes, handler, Failure.as_rest), methods=[method])
 
     def rpc(service: str, handlers: dict[str, SandboxHandler]) -> list[Route]:
         return [
-            Route(f"/{service}/{name}", rpc_call(sandboxes, handler), methods=["POST"])
+            Route(
+                f"/{service}/{name}",
+                sandbox_call(sandboxes, handler, refused if name in _STREAMS else Failure.as_rpc),
+                methods=["POST"],
+            )
             for name, handler in handlers.items()
         ]
 
@@ -112,6 +118,9 @@ class _ByPlace:
         self._app, self._sandboxes = app, sandboxes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
+            upload = Upload(receive, send)
+            receive, send = upload.receive, upload.send
         if scope["type"] != "http" or (port := place_of(Request(scope))[1]) in _OWN_PORTS or not _names_sandbox(scope):
             await self._app(scope, receive, send)
             return

@@ -6,10 +6,11 @@ import asyncio
 import json
 import zlib
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Send
 
 from fumehood.guest.contract.frames import is_shallow
 from fumehood.policy import format_size
@@ -20,6 +21,7 @@ JSON_BYTES = 8 * MIB
 _SILENCE_SECONDS = 30.0
 _DEEPEST_JSON = 16
 _UNPACKED_AT_ONCE = 256 * 1024
+_READ_AFTER_REFUSAL, _REST_SECONDS = 4 * MIB, 2.0
 _GZIP = 31
 
 
@@ -40,6 +42,31 @@ def bounded(receive: Receive, limit: int, seconds: float = _SILENCE_SECONDS) -> 
         return message
 
     return take
+
+
+class Upload:
+    """The body of one request, whoever reads it. A little that is left of it is read before the answer begins: a
+    connection that ends under a client that still writes takes the answer with it."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send, self._is_read = receive, send, False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._is_read = self._is_read or not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await self._read_rest()
+        await self._send(message)
+
+    async def _read_rest(self) -> None:
+        left = _READ_AFTER_REFUSAL
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_SECONDS):
+                while not self._is_read and left > 0:
+                    left -= len((await self.receive()).get("body", b""))
 
 
 async def chunks_of(request: Request, limit: int, seconds: float = _SILENCE_SECONDS) -> AsyncGenerator[bytes, None]:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from fumehood.policy import format_size
 from fumehood.policy.quantities import MIB
@@ -28,6 +29,11 @@ def envelope(message: Mapping[str, Any], flags: int = 0) -> bytes:
 
 def end_of_stream(failure: Failure | None = None) -> bytes:
     return envelope({} if failure is None else {"error": dict(failure.words)}, _END)
+
+
+def refused(failure: Failure) -> Response:
+    """Errors of a stream are its last message, not the status of the answer: clients look nowhere else."""
+    return Response(end_of_stream(failure), media_type=MEDIA_TYPE)
 
 
 class EnvelopeReader:

@@ -50,8 +50,7 @@ class Failure:
         return JSONResponse(dict(self.words), self.status)
 
     def as_rest(self) -> JSONResponse:
-        status = 507 if self.code == "resource_exhausted" and self.status != 429 else self.status
-        return JSONResponse({"code": status, "message": self.message}, status)
+        return JSONResponse({"code": self.status, "message": self.message}, self.status)
 
 
 _KINDS: tuple[tuple[type[Exception], str, int], ...] = (

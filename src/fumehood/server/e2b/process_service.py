@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ from fumehood.policy.quantities import GIB
 from fumehood.results import RunResult, Status
 from fumehood.server.e2b.bodies import read_json
 from fumehood.server.e2b.envelopes import MEDIA_TYPE, end_of_stream, envelope, messages_of, read_envelope
-from fumehood.server.e2b.errors import Failure, failure_of
+from fumehood.server.e2b.errors import Failure
 from fumehood.server.e2b.fields import decoded, field, section, texts, words
 from fumehood.server.e2b.processes import Process, ProcessSpec, Reader
 from fumehood.server.e2b.sandboxes import E2bSandbox
@@ -31,35 +31,15 @@ def streaming(frames: AsyncGenerator[bytes, None]) -> Response:
     return StreamingResponse(frames, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-async def refused_stream(failure: Failure) -> AsyncGenerator[bytes, None]:
-    yield end_of_stream(failure)
-
-
-def stream_call(
-    open_stream: Callable[[E2bSandbox, Request], Awaitable[AsyncGenerator[bytes, None]]],
-) -> Callable[[E2bSandbox, Request], Awaitable[Response]]:
-    """Errors of a stream are its last message, not the status of the answer."""
-
-    async def handler(sandbox: E2bSandbox, request: Request) -> Response:
-        try:
-            return streaming(await open_stream(sandbox, request))
-        except Exception as error:
-            return streaming(refused_stream(failure_of(error)))
-
-    return handler
-
-
-@stream_call
-async def start(sandbox: E2bSandbox, request: Request) -> AsyncGenerator[bytes, None]:
+async def start(sandbox: E2bSandbox, request: Request) -> Response:
     spec = _spec(await read_envelope(request), _deadline(request))
     process, reader = await sandbox.processes.start(spec)
-    return _events(sandbox, process, reader, keepalive_of(request))
+    return streaming(_events(sandbox, process, reader, keepalive_of(request)))
 
 
-@stream_call
-async def connect(sandbox: E2bSandbox, request: Request) -> AsyncGenerator[bytes, None]:
+async def connect(sandbox: E2bSandbox, request: Request) -> Response:
     process = sandbox.processes.find(section(await read_envelope(request), "process"))
-    return _events(sandbox, process, process.add_reader(), keepalive_of(request))
+    return streaming(_events(sandbox, process, process.add_reader(), keepalive_of(request)))
 
 
 async def list_processes(sandbox: E2bSandbox, request: Request) -> Response:
@@ -89,22 +69,13 @@ async def send_input(sandbox: E2bSandbox, request: Request) -> Response:
 async def stream_input(sandbox: E2bSandbox, request: Request) -> Response:
     """Many messages in: the first names the process, the others have its input. One answer, when all is written."""
     process: Process | None = None
-    try:
-        async with aclosing(messages_of(request, GIB, _STREAM_INPUT_SECONDS)) as messages:
-            async for message in messages:
-                event = section(message, "event") or message
-                if "start" in event:
-                    process = sandbox.processes.find(section(section(event, "start"), "process"))
-                elif "data" in event and process is not None:
-                    await _write(process, section(section(event, "data"), "input"))
-    except Exception as error:
-        return streaming(refused_stream(failure_of(error)))
-    return streaming(_one_answer())
-
-
-async def _one_answer() -> AsyncGenerator[bytes, None]:
-    yield envelope({})
-    yield end_of_stream()
+    async with aclosing(messages_of(request, GIB, _STREAM_INPUT_SECONDS)) as messages:
+        async for event in messages:
+            if "start" in event:
+                process = sandbox.processes.find(section(section(event, "start"), "process"))
+            elif "data" in event and process is not None:
+                await _write(process, section(section(event, "data"), "input"))
+    return Response(envelope({}) + end_of_stream(), media_type=MEDIA_TYPE)
 
 
 async def close_stdin(sandbox: E2bSandbox, request: Request) -> Response:

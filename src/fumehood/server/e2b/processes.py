@@ -7,6 +7,7 @@ that does not read holds back the process, which then waits in its write; beside
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from fumehood.server.e2b.errors import BodyError, Failure, NotFoundError, failur
 from fumehood.server.e2b.paths import inner_path
 from fumehood.server.e2b.usage import Usage
 
+_log = logging.getLogger(__name__)
 _MOST = 128
 _MOST_READERS = 16
 _WAITING_EVENTS = 2
@@ -113,11 +115,14 @@ class Process:
                 await self._hand_out(event)
         except asyncio.CancelledError:
             raise
-        except SandboxError as error:
-            await self._hand_out(failure_of(error))
         except Exception as error:
-            lost = Failure("unavailable", 503, "the sandbox was not found: it ended while the process ran")
-            await self._hand_out(failure_of(error) if isinstance(error, UsageError) else lost)
+            await self._hand_out(failure_of(error) if isinstance(error, UsageError) else self._lost(error))
+
+    def _lost(self, error: Exception) -> Failure:
+        if not isinstance(error, SandboxError):
+            _log.error("a process was lost: unexpected %s", type(error).__name__, exc_info=error)
+            return Failure("unavailable", 503, "the process was lost; the server's own log has the reason")
+        return Failure("unavailable", 503, f"the process was lost: {error}")
 
     async def _hand_out(self, event: Event | Failure) -> None:
         readers = list(self._readers)

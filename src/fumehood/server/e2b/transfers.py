@@ -16,11 +16,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from fumehood.errors import UsageError
 from fumehood.server.e2b.access import Endpoint, check_user, place_of, sandbox_of
 from fumehood.server.e2b.bodies import bounded, chunks_of, unpacked
-from fumehood.server.e2b.errors import BodyError, NotHereError, failure_of, gone
+from fumehood.server.e2b.errors import BodyError, Failure, NotHereError, failure_of, gone
 from fumehood.server.e2b.paths import inner_path, outer_path
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes
 
 _MOST_FILES = 1000
+_TOO_LARGE, _NO_ROOM = 413, 507
 _CHUNK_BYTES = 1024 * 1024
 _MULTIPART_HEADERS = 64 * 1024
 _METADATA = "x-metadata-"
@@ -37,7 +38,9 @@ def files_call(sandboxes: E2bSandboxes) -> Endpoint:
             with sandbox.in_use():
                 return await (_read if operation == "read" else _write)(sandbox, request)
         except Exception as error:
-            return failure_of(error).as_rest()
+            failure = failure_of(error)
+            is_full = failure.status == _TOO_LARGE and operation == "write"
+            return (Failure(failure.code, _NO_ROOM, failure.message) if is_full else failure).as_rest()
 
     return endpoint
 

@@ -18,7 +18,7 @@ from fumehood.server.e2b.errors import failure_of
 from fumehood.server.e2b.fields import field
 from fumehood.server.e2b.filesystem import describe
 from fumehood.server.e2b.paths import inner_path
-from fumehood.server.e2b.process_service import keepalive_of, stream_call
+from fumehood.server.e2b.process_service import keepalive_of, streaming
 from fumehood.server.e2b.sandboxes import E2bSandbox
 from fumehood.server.e2b.watchers import events_of
 
@@ -27,13 +27,12 @@ def _wish(message: Mapping[str, Any]) -> tuple[str, bool]:
     return field(message, "path", str, ""), field(message, "recursive", bool, False)
 
 
-@stream_call
-async def watch_dir(sandbox: E2bSandbox, request: Request) -> AsyncGenerator[bytes, None]:
+async def watch_dir(sandbox: E2bSandbox, request: Request) -> Response:
     message = await read_envelope(request)
     path, recursive = _wish(message)
     watch, folder = await sandbox.watchers.begin(path, recursive=recursive)
     has_entries = field(message, "includeEntry", bool, False)
-    return _changes(sandbox, watch, folder, keepalive_of(request), has_entries=has_entries)
+    return streaming(_changes(sandbox, watch, folder, keepalive_of(request), has_entries=has_entries))
 
 
 async def _changes(
@@ -53,7 +52,7 @@ async def _changes(
                 if change is None:
                     yield end_of_stream()
                     return
-                for event in events_of(change, folder):
+                for event in await events_of(sandbox.box, change, folder):
                     entry = await _entry(sandbox, folder, event) if has_entries else {}
                     yield envelope({"filesystem": event | entry})
         except FumehoodError as error:

@@ -8,9 +8,9 @@ import secrets
 from collections import deque
 from typing import Any
 
-from fumehood.errors import UsageError
+from fumehood.errors import FumehoodError, UsageError
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.files.entries import ChangeKind, FileChange
+from fumehood.sandbox.files.entries import ChangeKind, FileChange, FileKind
 from fumehood.sandbox.files.watch import AsyncWatch
 from fumehood.server.e2b.errors import NotFoundError
 from fumehood.server.e2b.paths import inner_path, outer_path
@@ -24,15 +24,25 @@ _TYPES = {
 }
 
 
-def events_of(change: FileChange, folder: str) -> list[dict[str, Any]]:
-    """Names are relative to the folder. A new file was written to, too, as far as a look at it can tell."""
+async def events_of(box: AsyncSandbox, change: FileChange, folder: str) -> list[dict[str, Any]]:
+    """Names are relative to the folder. A file that is new was written to, too."""
     if change.kind is ChangeKind.RENAMED and change.old_path is not None:
         old, new = _name(change.old_path, folder), _name(change.path, folder)
         return [{"name": old, "type": "EVENT_TYPE_RENAME"}, {"name": new, "type": "EVENT_TYPE_CREATE"}]
     name = _name(change.path, folder)
     if change.kind is ChangeKind.OVERFLOW:
         raise UsageError(f"more changed in {folder} than can be listed; list it, and watch a folder further down")
-    return [{"name": name, "type": _TYPES[change.kind]}]
+    events = [{"name": name, "type": _TYPES[change.kind]}]
+    if change.kind is ChangeKind.CREATED and await _is_file(box, change.path):
+        events.append({"name": name, "type": _TYPES[ChangeKind.MODIFIED]})
+    return events
+
+
+async def _is_file(box: AsyncSandbox, path: str) -> bool:
+    try:
+        return (await box.files.stat(path)).kind is FileKind.FILE
+    except FumehoodError:
+        return False  # it is gone again
 
 
 def _name(path: str, folder: str) -> str:
@@ -42,14 +52,14 @@ def _name(path: str, folder: str) -> str:
 class Watcher:
     """Keeps what has changed until it is asked for; of too much, the newest part."""
 
-    def __init__(self, watch: AsyncWatch, folder: str, *, has_entries: bool) -> None:
-        self._watch, self.folder, self.has_entries = watch, folder, has_entries
+    def __init__(self, box: AsyncSandbox, watch: AsyncWatch, folder: str, *, has_entries: bool) -> None:
+        self._box, self._watch, self.folder, self.has_entries = box, watch, folder, has_entries
         self._events = deque[dict[str, Any]](maxlen=_MOST_KEPT)
         self._task = asyncio.ensure_future(self._keep())
 
     async def _keep(self) -> None:
         async for change in self._watch:
-            self._events.extend(events_of(change, self.folder))
+            self._events.extend(await events_of(self._box, change, self.folder))
 
     def take(self) -> list[dict[str, Any]]:
         """What has changed since the last time. The error that ended the watch, after the last events."""
@@ -82,7 +92,7 @@ class Watchers:
             raise UsageError(f"the sandbox has {_MOST} watchers; remove some of them")
         watch, folder = await self.begin(path, recursive=recursive)
         identifier = secrets.token_hex(8)
-        self._kept[identifier] = Watcher(watch, folder, has_entries=has_entries)
+        self._kept[identifier] = Watcher(self._box, watch, folder, has_entries=has_entries)
         return identifier
 
     def find(self, identifier: str) -> Watcher:
