@@ -133,7 +133,7 @@ def test_networks_are_narrowed_and_never_widened(server: E2bServer) -> None:
 
 def test_what_is_not_there_says_so(box: Sandbox) -> None:
     for call in (box.pause, box.create_snapshot, box.fork, lambda: Sandbox.create(lifecycle={"on_timeout": "pause"})):
-        with pytest.raises(SandboxException, match="501.* not there"):
+        with pytest.raises(SandboxException, match=r"501.* not there"):
             call()
 
 

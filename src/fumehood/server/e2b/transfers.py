@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -113,8 +113,8 @@ async def _write_form(sandbox: E2bSandbox, request: Request) -> list[dict[str, A
     bounded_request = Request(request.scope, bounded(request.receive, limit))
     try:
         form = await bounded_request.form(max_files=_MOST_FILES, max_fields=16)
-    except MultiPartException as error:
-        raise BodyError("invalid_argument", f"the form is not valid: {error.message}") from None
+    except HTTPException as error:
+        raise BodyError("invalid_argument", f"the form is not valid: {error.detail}") from None
     async with aclosing(_Form(form)):
         files = [each for each in form.getlist("file") if isinstance(each, UploadFile)]
         path = request.query_params.get("path")
