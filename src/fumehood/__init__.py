@@ -14,12 +14,14 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # as type checkers read it; typing itself would be most of the time that this import takes
 if TYPE_CHECKING:
+    from fumehood.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, Watch, run
     from fumehood.errors import (
         AuditError,
         DamagedSnapshotError,
         DangerousPolicyWarning,
         DeniedError,
         FumehoodError,
+        LostError,
         NotApprovedError,
         PolicyError,
         SandboxBusyError,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from fumehood.results import Artifact, Cause, Denial, Display, RunFailedError, RunResult, Status
     from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
-    from fumehood.sandbox.blocking import BackgroundRun, ExposedPort, Files, Sandbox, Session, Watch, run
     from fumehood.sandbox.files import AsyncFiles, FileEntry, FileKind, Transfer
     from fumehood.sandbox.files.entries import ChangeKind, FileChange
     from fumehood.sandbox.files.watch import AsyncWatch
@@ -45,13 +46,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sandbox.background": ("AsyncBackgroundRun", "NewOutput"),
-    "sandbox.blocking": ("BackgroundRun", "ExposedPort", "Files", "Sandbox", "Session", "Watch", "run"),
+    "blocking": ("BackgroundRun", "ExposedPort", "Files", "Sandbox", "Session", "Watch", "run"),
     "errors": (
         "AuditError",
         "DamagedSnapshotError",
         "DangerousPolicyWarning",
         "DeniedError",
         "FumehoodError",
+        "LostError",
         "NotApprovedError",
         "PolicyError",
         "SandboxBusyError",
@@ -101,6 +103,7 @@ __all__ = [
     "Finished",
     "FumehoodError",
     "Installation",
+    "LostError",
     "NewOutput",
     "NotApprovedError",
     "Policy",

@@ -21,6 +21,7 @@ FumehoodError
 ├── ModelError            a model, or the server that runs it: `kind` says how it failed
 └── SandboxError          our machinery: names the step that failed
     ├── AuditError        the audit log cannot be written or read; without it nothing runs
+    ├── LostError         a sandbox elsewhere, its server or the way to it is gone
     ├── DamagedSnapshotError  a stored snapshot is not what was written; names the snapshot and the file
     └── StepFailedError   a kernel or system call inside that step failed
 
@@ -152,6 +153,13 @@ class SandboxError(FumehoodError):
 
 class AuditError(SandboxError):
     """The audit log cannot be written, or not be trusted; what would have to be recorded does not happen."""
+
+
+class LostError(SandboxError):
+    """A sandbox elsewhere, its server or the way to it is gone for good.
+
+    Whether a run that was under way had an effect is not known; it is not done again.
+    """
 
 
 class DamagedSnapshotError(SandboxError):

@@ -11,13 +11,15 @@ from contextlib import ExitStack
 
 import differences
 import engine
+import hood_server
 import pytest
 from requirements import require
 
 from fumehood import FumehoodError, Policy, Sandbox
+from fumehood.remote.server import connect
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
-BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
+BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
 
 
 NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
@@ -44,7 +46,25 @@ def _lacks_language(item: pytest.Item) -> bool:
 def backend(request: pytest.FixtureRequest) -> str:
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
+    if request.param == "remote":
+        request.getfixturevalue("elsewhere")
     return request.param
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[hood_server.TestServer]:
+    with hood_server.running_server() as running:
+        yield running
+
+
+@pytest.fixture
+def elsewhere(
+    request: pytest.FixtureRequest, server: hood_server.TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sandboxes of the test are at a server: by the environment, and those of the async API by another opener."""
+    monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
+    monkeypatch.setenv("FUMEHOOD_KEY", server.key)
+    monkeypatch.setattr(request.module, "AsyncSandbox", connect(server.url, server.key).sandbox, raising=False)
 
 
 @pytest.fixture
@@ -52,7 +72,7 @@ def make_policy(backend: str) -> Callable[..., Policy]:
     """A policy for the backend under test, from sections given as mappings."""
 
     def make(**sections: object) -> Policy:
-        return Policy(backend=backend, **sections)
+        return Policy(backend="native" if backend == "remote" else backend, **sections)
 
     return make
 

@@ -25,6 +25,7 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.keywords import known_fields
 from fumehood.policy import Policy
+from fumehood.policy.secret import PROCESS_SECRETS
 from fumehood.results import Artifact
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.tools.approvals import ApprovalRequest, Approvals, ApprovalStore, Ask, Listener, Reviewer
@@ -116,7 +117,8 @@ class ToolSetup:
 
     def runner(self, provided: ProvidedSandbox | None, agent: str, task: TaskContext) -> ToolRunner:
         trail = task.trail_of(agent)
-        filters = self.filters or Pipeline(self.policy, trail=trail)
+        source = PROCESS_SECRETS if provided is None else provided.sandbox.secrets
+        filters = self.filters or Pipeline(self.policy, trail=trail, source=source)
         if provided is None:
             return ToolRunner(self, agent, task, filters, None, None, None)
         box = provided.sandbox

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.results import Display, Outcome
+from fumehood.tenant import LOCAL, Tenant
 
 
 class Input(Enum):
@@ -259,17 +260,20 @@ class Backend(Protocol):
     @property
     def name(self) -> str: ...
 
-    def check(self, policy: Policy) -> None:
+    def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
         """Raises when the policy cannot be enforced here; asked before anything is prepared for the sandbox."""
         ...
 
-    async def has_packages(self, policy: Policy, request: str) -> bool:
+    async def has_packages(self, policy: Policy, request: str, tenant: Tenant = LOCAL) -> bool:
         """Whether its sandboxes have the policy's packages without being given them, as in an image that was made
         with them. `request` is a digest of what the policy asks for."""
         ...
 
     def open(
-        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = (), tenant: Tenant = LOCAL
     ) -> AbstractAsyncContextManager[BackendSandbox]:
-        """`ports` are where its runs will have listeners to the gateway, so that they can be opened ahead of time."""
+        """`ports` are where its runs will have listeners to the gateway, so that they can be opened ahead of time.
+
+        No process, cgroup or container of one tenant ever serves another one.
+        """
         ...

@@ -6,6 +6,7 @@ Used in the gateway's thread alone.
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from fumehood.egress.connection import Connection, Destination, Service
@@ -26,12 +27,24 @@ class GatewayConnections:
     def has_room_for(self, sandbox: SandboxConnections) -> bool:
         """Whether a sandbox may have one more.
 
-        When there are no more, one that has less than its share gets a connection of the one that has most.
+        When there are no more, one that has less than its share gets a connection of the one that has most. Tenants
+        share first, however many sandboxes each has, and then the sandboxes of one tenant.
         """
         if self.count < self.most:
             return True
-        greediest = max(self.sandboxes, key=lambda each: each.count, default=sandbox)
-        return sandbox.count + 1 < greediest.count and greediest.give_up_one()
+        used = self._used()
+        greediest = max(self.sandboxes, key=lambda each: (used[each.party], each.count), default=sandbox)
+        if sandbox.party == greediest.party:
+            has_less = sandbox.count + 1 < greediest.count
+        else:
+            has_less = used[sandbox.party] + 1 < used[greediest.party]
+        return has_less and greediest.give_up_one()
+
+    def _used(self) -> Counter[object]:
+        used = Counter[object]()
+        for each in self.sandboxes:
+            used[each.party] += each.count
+        return used
 
 
 class SandboxConnections:
@@ -46,6 +59,8 @@ class SandboxConnections:
         dialer: Dialer | None,
         services: Mapping[Destination, Service],
         service: Service,
+        *,
+        tenant: str = "",
     ) -> None:
         self._everyone, self._limits, self._memory, self._buffer, self._dialer = (
             everyone,
@@ -55,6 +70,8 @@ class SandboxConnections:
             dialer,
         )
         self._services, self._service = services, service
+        self.party: object = tenant or self
+        """Shares with others: a tenant, or a sandbox without one."""
         self._open: set[Connection] = set()
         # No sandbox may take what all have to share.
         self._most = min(limits.connections, everyone.most // 2)

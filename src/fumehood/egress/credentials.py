@@ -5,12 +5,12 @@ Nothing here shows a value: not a repr, not an error.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, Secret
+from fumehood.policy.secret import SecretSource
 from fumehood.secret_scan.redaction import encodings
 
 # What may stand in a header: a line break would add headers of the secret's own.
@@ -22,8 +22,8 @@ _FEWEST_HELD_BYTES = 64
 class Credentials:
     """Name -> value, for one policy."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._values = {secret.name: _read(secret) for secret in policy.secrets}
+    def __init__(self, policy: Policy, source: SecretSource) -> None:
+        self._values = {secret.name: _read(secret, source) for secret in policy.secrets}
 
     def __repr__(self) -> str:
         return f"Credentials({', '.join(self._values)})"
@@ -101,8 +101,8 @@ def _blacken(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     return bytes(black)
 
 
-def _read(secret: Secret) -> str:
-    value = secret.read(os.environ)
+def _read(secret: Secret, source: SecretSource) -> str:
+    value = secret.read(source)
     if _VALUE.fullmatch(value) is None:
         raise UsageError(f"{secret.label} holds something that is not valid in a header")
     return value

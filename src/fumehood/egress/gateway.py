@@ -21,6 +21,7 @@ from fumehood.egress.relay import RelayBuffer
 from fumehood.egress.sandbox_egress import SandboxEgress
 from fumehood.errors import StepFailedError
 from fumehood.policy import Policy
+from fumehood.tenant import LOCAL, Tenant
 
 WAIT_SECONDS = 10.0
 _FEWEST_CONNECTIONS = 16
@@ -62,9 +63,9 @@ class Gateway:
         self._care: Future[None] | None = None
         self._starting = threading.Lock()
 
-    def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False) -> SandboxEgress:
+    def admit(self, policy: Policy, sandbox_id: str, *, learn: bool = False, tenant: Tenant = LOCAL) -> SandboxEgress:
         """Egress for one sandbox, by the rules of its policy. A secret without a value is an error now."""
-        sandbox = SandboxEgress(self, policy, sandbox_id, learns=learn)
+        sandbox = SandboxEgress(self, policy, sandbox_id, tenant, learns=learn)
         self.start()
         self.call(self._enter, sandbox)
         return sandbox

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from fumehood.egress.credentials import Credentials
 from fumehood.egress.dns import DnsServer, NameTable
 from fumehood.egress.limits import GatewayLimits
@@ -12,6 +10,7 @@ from fumehood.policy import Policy
 from fumehood.policy.decision import deny
 from fumehood.policy.egress import Attempt, Route, Rulebook
 from fumehood.policy.hosts import endpoint
+from fumehood.policy.secret import SecretSource
 from fumehood.secret_scan.canaries import CanaryWatch, load_canaries
 
 _LOOPBACK = "127.0.0.1"
@@ -20,9 +19,9 @@ _LOOPBACK = "127.0.0.1"
 class SandboxRules:
     """Rulebook, credentials, names and canaries of a sandbox. The first two are replaced when its policy changes."""
 
-    def __init__(self, policy: Policy, limits: GatewayLimits) -> None:
-        self.book, self.credentials = Rulebook(policy), Credentials(policy)
-        self.canaries = load_canaries(policy, os.environ)
+    def __init__(self, policy: Policy, limits: GatewayLimits, secrets: SecretSource) -> None:
+        self.book, self.credentials = Rulebook(policy), Credentials(policy, secrets)
+        self.canaries = load_canaries(policy, secrets)
         self.names = NameTable(limits)
         self.dns = DnsServer(lambda: self.book, self.names)
 

@@ -19,6 +19,7 @@ from fumehood.egress.tunnel import Tunnel
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.egress import Route, Rulebook
+from fumehood.tenant import Tenant
 
 if TYPE_CHECKING:
     from fumehood.egress.certificates import CertificateAuthority
@@ -37,14 +38,17 @@ _TRUST_VARIABLES = (
 class SandboxEgress:
     """Thread-safe where a method says nothing else; the attributes belong to the gateway's thread."""
 
-    def __init__(self, gateway: Gateway, policy: Policy, sandbox_id: str, *, learns: bool = False) -> None:
+    def __init__(
+        self, gateway: Gateway, policy: Policy, sandbox_id: str, tenant: Tenant, *, learns: bool = False
+    ) -> None:
         self.learns = learns
         """Everything is noted, and nothing goes out, whatever the policy says."""
         self._likely_ports = {*learn_mode.PORTS, *Rulebook(policy).ports} if learns else None
         policy = learn_mode.everything() if learns else policy
         self.sandbox_id, self._gateway, self._limits = sandbox_id, gateway, gateway.limits
         self.memory = SandboxMemory(self._limits.memory_bytes, gateway.memory)
-        self.rules = SandboxRules(policy, self._limits)
+        self.rules = SandboxRules(policy, self._limits, tenant.secrets)
+        self._secrets = tenant.secrets
         self.authority: CertificateAuthority | None = None
         if learns:
             self.authority = _authority()
@@ -55,7 +59,14 @@ class SandboxEgress:
             carrier = Tunnel(self.authority, gateway.upstream_context)
         services = {(_HERE, DNS_PORT): serve_names, (_HERE, proxy.PORT): proxy.Proxy(carrier).serve}
         self.connections = SandboxConnections(
-            gateway.connections, self._limits, self.memory, gateway.buffer, dialer, services, carrier.serve
+            gateway.connections,
+            self._limits,
+            self.memory,
+            gateway.buffer,
+            dialer,
+            services,
+            carrier.serve,
+            tenant=tenant.name,
         )
         self.runs: set[RunEgress] = set()
 
@@ -100,7 +111,7 @@ class SandboxEgress:
         """Other rules from now on. Connections that the new ones do not allow as they are end before this returns."""
         if self.learns:
             return
-        credentials = Credentials(policy)
+        credentials = Credentials(policy, self._secrets)
         if self.authority is None and _reads_requests(policy):
             raise UsageError(
                 "the new rules list methods, paths or secrets and the old ones did not, so programs inside do not "

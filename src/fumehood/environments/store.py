@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from fumehood.errors import StepFailedError
 from fumehood.host import locks
 from fumehood.host.folders import HOME, find_home, remove_folder
 from fumehood.host.locks import Lock
+from fumehood.tenant import Tenant
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -76,16 +77,25 @@ class EnvironmentStore:
     Without a runner it finds and removes environments, and builds none.
     """
 
-    def __init__(self, root: Path, runner: InstallRunner = _no_runner) -> None:
+    def __init__(
+        self, root: Path, runner: InstallRunner = _no_runner, variables: Mapping[str, str] = os.environ
+    ) -> None:
         HOME.make(root.parent)
         HOME.make(root)
         self._root = root
-        self._runner = runner
+        self._runner, self._variables = runner, variables
 
     @classmethod
     def open_default(cls, runner: InstallRunner = _no_runner) -> Self:
         """The user's own: below $FUMEHOOD_HOME, or the user's cache folder."""
         return cls(find_home(os.environ) / "environments", runner)
+
+    @classmethod
+    def open_for(cls, tenant: Tenant, runner: InstallRunner = _no_runner) -> Self:
+        """The tenant's own: what another one has installed is neither found nor waited for."""
+        if tenant.folder is None:
+            return cls.open_default(runner)
+        return cls(tenant.folder / "environments", runner, tenant.variables)
 
     def find(self, key: str) -> InstalledEnvironment | None:
         folder = self._root / key
@@ -161,7 +171,7 @@ class EnvironmentStore:
         place.mkdir(mode=0o700)
         try:
             progress(f"installing {_shown(spec)}")
-            install(spec, place, variables=os.environ, runner=self._runner, progress=progress, heartbeat=heartbeat)
+            install(spec, place, variables=self._variables, runner=self._runner, progress=progress, heartbeat=heartbeat)
             self._finish(spec, place)
         except BaseException:
             remove_folder(place)

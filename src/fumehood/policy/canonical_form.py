@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import cast
+from typing import Any, cast
 
 from fumehood.policy.section import Section, leaves
 
@@ -54,3 +54,15 @@ def controls(policy: Section) -> list[str]:
         if leaf.value != default.value and section not in _NOT_CONTROLS:
             found[section if section in _WHOLE else leaf.key] = None
     return list(found)
+
+
+def read_meaning(meaning: str | bytes) -> dict[str, Any]:
+    """The keys of a policy that means this. Those without a value, which a policy does not take, mean their default."""
+    return _without_nothing(json.loads(meaning))
+
+
+def _without_nothing(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {key: _without_nothing(item) for key, item in items if item is not None}
+    return [_without_nothing(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value

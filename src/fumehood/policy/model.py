@@ -162,6 +162,13 @@ class Policy(Section):
 
         return compute_digest(self)
 
+    @classmethod
+    def of_meaning(cls, meaning: str | bytes, name: str | None = None) -> Policy:
+        """The policy that means this; whether it does to this version, too, is seen in its digest."""
+        from fumehood.policy.canonical_form import read_meaning
+
+        return cls.model_validate({**read_meaning(meaning), "name": name})
+
     @cached_property
     def meaning(self) -> bytes:
         """What the digest is a digest of."""

@@ -11,11 +11,13 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from dataclasses import field
+from typing import Annotated, ClassVar, Protocol, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from fumehood.errors import UsageError
+from fumehood.frozen import frozen
 from fumehood.policy.hosts import Host
 from fumehood.policy.paths import HostPath
 from fumehood.policy.section import Section, Text
@@ -35,6 +37,60 @@ Variable = Annotated[Text, AfterValidator(_check_variable)]
 
 class MissingValueError(UsageError):
     """The host does not have the value: the variable is not set, the file cannot be read, or there is nothing in it."""
+
+
+class SecretSource(Protocol):
+    """Where the values are that a policy names: of this process, or of one tenant of a server."""
+
+    def variable(self, name: str) -> str | None:
+        """The value of a variable; None if there is no such variable."""
+        ...
+
+    def file(self, path: str) -> bytes:
+        """At most MOST_VALUE_BYTES and one more; MissingValueError if there is no such file, or it is not to be read.
+
+        UsageError for a file that cannot be trusted. The error completes a sentence that begins with its label.
+        """
+        ...
+
+
+@frozen
+class ProcessSecrets:
+    """Variables of this process, and files that it may read."""
+
+    variables: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    def variable(self, name: str) -> str | None:
+        return self.variables.get(name)
+
+    def file(self, path: str) -> bytes:
+        try:
+            # Without waiting: a pipe in the place of the file would block until another process writes to it.
+            with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    raise UsageError("is not a regular file; a value is read more than once")
+                if mode & stat.S_IWOTH:
+                    raise UsageError(f"can be written by every user; run `chmod o-w {path}`")
+                return file.read(MOST_VALUE_BYTES + 1)
+        except OSError as error:
+            raise MissingValueError(f"cannot be read: {error.strerror}") from None
+
+
+@frozen
+class GivenSecrets:
+    """Values by name, and nothing else: no variable of this process and no file has any."""
+
+    values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    def variable(self, name: str) -> str | None:
+        return self.values.get(name)
+
+    def file(self, path: str) -> bytes:
+        raise MissingValueError("is a file of the server, which no policy of a tenant can name; use from_env")
+
+
+PROCESS_SECRETS = ProcessSecrets()
 
 
 class HostValue(Section):
@@ -64,13 +120,13 @@ class HostValue(Section):
         """The label for messages: which value it is, and where it should be. Never the value."""
         return f"{self.kind} {self.name}: {self.origin}"
 
-    def read(self, variables: Mapping[str, str]) -> str:
-        """The value that the host has now, without white space around it, such as the line end of a file.
+    def read(self, source: SecretSource) -> str:
+        """The value that the source has now, without white space around it, such as the line end of a file.
 
         Raises MissingValueError if there is none, and UsageError for one that is not text of at most 16 KiB, or that is
         in a file that other users can write.
         """
-        data = _variable(self, variables) if self.from_env is not None else _content(self, self.from_file or "")
+        data = self._variable(source, self.from_env) if self.from_env is not None else self._content(source)
         if len(data) > MOST_VALUE_BYTES:
             raise UsageError(f"{self.label} has more than {MOST_VALUE_BYTES} bytes")
         try:
@@ -81,26 +137,17 @@ class HostValue(Section):
             raise MissingValueError(f"{self.label} is empty; put the value there")
         return value
 
+    def _variable(self, source: SecretSource, name: str) -> bytes:
+        value = source.variable(name)
+        if value is None:
+            raise MissingValueError(f"{self.label} is not set; set it where the sandbox is opened")
+        return os.fsencode(value)
 
-def _variable(wanted: HostValue, variables: Mapping[str, str]) -> bytes:
-    value = variables.get(wanted.from_env or "")
-    if value is None:
-        raise MissingValueError(f"{wanted.label} is not set; set it where the sandbox is opened")
-    return os.fsencode(value)
-
-
-def _content(wanted: HostValue, path: str) -> bytes:
-    try:
-        # Without waiting: a pipe in the place of the file would block until another process writes to it.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise UsageError(f"{wanted.label} is not a regular file; a value is read more than once")
-            if mode & stat.S_IWOTH:
-                raise UsageError(f"{wanted.label} can be written by every user; run `chmod o-w {path}`")
-            return file.read(MOST_VALUE_BYTES + 1)
-    except OSError as error:
-        raise MissingValueError(f"{wanted.label} cannot be read: {error.strerror}") from None
+    def _content(self, source: SecretSource) -> bytes:
+        try:
+            return source.file(self.from_file or "")
+        except UsageError as error:
+            raise type(error)(f"{self.label} {error}") from None
 
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)

@@ -51,9 +51,7 @@ class RemoteBackgroundRun:
         return await self._result("kill")
 
     async def _result(self, what: str) -> RunResult:
-        result = await calls.ask_for_result(self._conversations, self._header(what))
-        assert result is not None
-        return result
+        return await calls.wait_for_result(self._conversations, self._header(what))
 
     def _header(self, what: str, **details: object) -> Header:
         return {"do": f"background.{what}", "part": self._number, **details}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
-from fumehood.errors import SandboxError
+from fumehood.backends.outcome import LOST_EXIT_CODE
+from fumehood.errors import LostError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.conversations import Conversation, Conversations, Message
@@ -13,29 +14,37 @@ from fumehood.remote.failures import unpack_failure
 from fumehood.remote.link import LinkClosedError
 from fumehood.remote.options import pack_request
 from fumehood.remote.values import unpack_display, unpack_result
-from fumehood.results import RunResult
+from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.request import RunOptions
 
 
-class LostError(SandboxError):
-    """The sandbox, its server or the way to it is gone for good. Whether a run that was under way had an effect is not
-    known; it is not done again.
-    """
+@contextmanager
+def named_loss() -> Iterator[None]:
+    try:
+        yield
+    except LinkClosedError as error:
+        raise LostError(f"the connection to the sandbox is lost: {error}") from error
+
+
+@asynccontextmanager
+async def begin(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[Conversation]:
+    """Leaving the block before the last answer makes the other end stop."""
+    conversation: Conversation | None = None
+    try:
+        with named_loss():
+            conversation = await conversations.begin(header, body)
+            yield conversation
+    finally:
+        if conversation is not None:
+            conversation.abandon()
 
 
 @asynccontextmanager
 async def call(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[Conversation]:
-    """Leaving the block before the last answer makes the other end stop."""
-    conversation: Conversation | None = None
-    try:
-        conversation = await conversations.begin(header, body)
+    """Likewise, with nothing to say but the question."""
+    async with begin(conversations, header, body) as conversation:
         conversation.end()
         yield conversation
-    except LinkClosedError as error:
-        raise LostError(f"the connection to the sandbox is lost: {error}") from error
-    finally:
-        if conversation is not None:
-            conversation.abandon()
 
 
 async def next_answer(conversation: Conversation) -> Message | None:
@@ -45,13 +54,17 @@ async def next_answer(conversation: Conversation) -> Message | None:
     return message
 
 
+async def expect_answer(conversation: Conversation) -> Message:
+    message = await next_answer(conversation)
+    if message is None:
+        raise FrameError("the server ended a call without an answer")
+    return message
+
+
 async def ask(conversations: Conversations, header: Header, body: bytes = b"") -> Message:
     """A call with one answer."""
     async with call(conversations, header, body) as conversation:
-        message = await next_answer(conversation)
-        if message is None:
-            raise FrameError("the server ended a call without an answer")
-        return message
+        return await expect_answer(conversation)
 
 
 async def ask_for_result(conversations: Conversations, header: Header, body: bytes = b"") -> RunResult | None:
@@ -62,14 +75,48 @@ async def ask_for_result(conversations: Conversations, header: Header, body: byt
 
 async def run(conversations: Conversations, do: Header, code: str | bytes | None, options: RunOptions) -> RunResult:
     request, body = pack_request(code, options)
-    result = await ask_for_result(conversations, do | request, body)
-    assert result is not None
-    return result
+    return await wait_for_result(conversations, do | request, body)
+
+
+async def wait_for_result(conversations: Conversations, header: Header, body: bytes = b"") -> RunResult:
+    """Of a run that is under way once this is asked: a connection that is lost then is its end, as far as is known."""
+    async with call(conversations, header, body) as conversation:
+        try:
+            message = await next_answer(conversation)
+        except LinkClosedError as error:
+            return lost_result(error)
+    if message is None:
+        raise FrameError("the server ended a run without a result")
+    return unpack_result(message.header["result"], message.body)
+
+
+def lost_result(error: BaseException) -> RunResult:
+    return RunResult(
+        status=Status.ERROR,
+        cause=Cause.LOST,
+        exit_code=LOST_EXIT_CODE,
+        stdout_bytes=b"",
+        stderr_bytes=b"",
+        truncated=True,
+        duration_ms=0,
+        cpu_ms=0,
+        peak_memory_bytes=0,
+        run_id="",
+        policy_digest="",
+        detail=f"{error}; what the run had done by then is not known, and it is not done again",
+    )
 
 
 async def events(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncGenerator[Event, None]:
     async with call(conversations, header, body) as conversation:
-        while (message := await next_answer(conversation)) is not None:
+        while True:
+            try:
+                message = await next_answer(conversation)
+            except LinkClosedError as error:
+                yield Finished(lost_result(error))
+                return
+            if message is None:
+                return
             yield _event(message)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
+from fumehood.errors import LostError
+from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.calls import LostError, ask
+from fumehood.policy import Policy
+from fumehood.remote.calls import ask
 from fumehood.remote.carrier import Carrier, CarrierLostError
 from fumehood.remote.conversations import Conversation, Conversations
 from fumehood.remote.failures import unpack_failure
+from fumehood.remote.policies import unpack_policy
 
 PROTOCOL = 1
 _FIRST_PAUSE_SECONDS = 0.05
@@ -23,59 +26,92 @@ _MAX_HEADER_BYTES = 1024 * 1024
 Dial = Callable[[], Awaitable[Carrier]]
 
 
-class Connection:
-    """`async with Connection(dial, wishes) as connection`: opens the sandbox that the wishes describe."""
+@frozen
+class Opened:
+    """What the server says of a sandbox that it has opened."""
 
-    def __init__(self, dial: Dial, wishes: Header) -> None:
-        self._dial, self._wishes = dial, wishes
+    sandbox: str
+    token: str
+    """For this client, when it comes back to the sandbox."""
+    linger: float
+    """Seconds that the server keeps it without a connection."""
+    policy: Policy
+    enforcement: Mapping[str, str]
+
+
+class Connection:
+    """`wishes` describe the sandbox. `progress` gets a line for each step of a long opening."""
+
+    def __init__(self, dial: Dial, wishes: Header, progress: Callable[[str], None] | None = None) -> None:
+        self._dial, self._wishes, self._progress = dial, wishes, progress
         self.conversations = Conversations(_refuse, is_client=True)
-        self.opened: Header = {}
+        self._opened: Opened | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
+    @property
+    def opened(self) -> Opened:
+        assert self._opened is not None
+        return self._opened
+
+    async def open(self) -> None:
+        carrier: Carrier | None = None
         try:
             carrier = await self._dial()
-            answer = await _greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._wishes})
+            answer = await self._greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._wishes})
+            self._opened = _unpack_opened(answer)
         except CarrierLostError as error:
             raise LostError(str(error)) from error
-        self.opened = answer["opened"]
+        except BaseException:
+            if carrier is not None:
+                await asyncio.shield(carrier.close())
+            raise
+        self.conversations = Conversations(_refuse, is_client=True)
         self._task = asyncio.ensure_future(self._keep(carrier))
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def close(self, *, is_failing: bool = False) -> None:
         """The sandbox is closed when this returns, unless the way to it is lost."""
-        assert self._task is not None
+        task, self._task = self._task, None
+        if task is None:
+            return
         try:
-            if not self._task.done():
-                await asyncio.shield(ask(self.conversations, {"do": "close"}))
+            if not task.done():
+                await ask(self.conversations, {"do": "close", "failing": is_failing})
         except LostError:
-            pass
+            if not is_failing:
+                raise
         finally:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _keep(self, carrier: Carrier) -> None:
+        """Until it is cancelled, or the sandbox is gone."""
         received = 0
         try:
             while True:
-                await self.conversations.link.use(carrier, received)
+                try:
+                    await self.conversations.link.use(carrier, received)
+                finally:
+                    await carrier.close()
                 carrier, received = await self._again()
-        except (LostError, FrameError) as error:
-            self.conversations.lose(error)
+        except Exception as error:
+            # Whatever it is, callers must not wait for what will not come.
+            self.conversations.lose(error if isinstance(error, LostError) else LostError(str(error)))
+        except asyncio.CancelledError:
+            self.conversations.lose(LostError("the sandbox is closed"))
+            raise
 
     async def _again(self) -> tuple[Carrier, int]:
         """LostError when the server does not have the sandbox any more, or does not come back in time."""
-        pause, end = _FIRST_PAUSE_SECONDS, asyncio.get_running_loop().time() + self.opened["linger"]
+        clock = asyncio.get_running_loop().time
+        pause, end = _FIRST_PAUSE_SECONDS, clock() + self.opened.linger
         while True:
             try:
                 carrier = await self._dial()
-                answer = await _greet(carrier, self._attachment())
-                return carrier, answer["received"]
+                answer = await self._greet(carrier, self._attachment())
+                return carrier, int(answer["received"])
             except CarrierLostError as error:
-                if asyncio.get_running_loop().time() > end:
-                    raise LostError(f"the server did not come back in {self.opened['linger']} s: {error}") from error
+                if clock() > end:
+                    raise LostError(f"the server did not come back in {self.opened.linger:g} s: {error}") from error
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, _MOST_PAUSE_SECONDS)
 
@@ -83,24 +119,37 @@ class Connection:
         return {
             "do": "attach",
             "protocol": PROTOCOL,
-            "sandbox": self.opened["sandbox"],
-            "token": self.opened["token"],
+            "sandbox": self.opened.sandbox,
+            "token": self.opened.token,
             "received": self.conversations.link.received,
         }
 
+    async def _greet(self, carrier: Carrier, header: Header) -> Header:
+        await carrier.send(frames.encode(header))
+        while True:
+            decoder = frames.Decoder(0, _MAX_HEADER_BYTES)
+            decoder.feed(await carrier.receive())
+            message = decoder.next()
+            if message is None:
+                raise FrameError("a message of the server's is not whole")
+            answer = message[0]
+            if "failed" in answer:
+                raise unpack_failure(answer["failed"])
+            if "progress" not in answer:
+                return answer
+            if self._progress is not None:
+                self._progress(str(answer["progress"]))
 
-async def _greet(carrier: Carrier, header: Header) -> Header:
-    await carrier.send(frames.encode(header))
-    decoder = frames.Decoder(0, _MAX_HEADER_BYTES)
-    decoder.feed(await carrier.receive())
-    message = decoder.next()
-    if message is None:
-        raise FrameError("the server's first message is not whole")
-    answer = message[0]
-    if "failed" in answer:
-        await carrier.close()
-        raise unpack_failure(answer["failed"])
-    return answer
+
+def _unpack_opened(answer: Header) -> Opened:
+    try:
+        given = cast("dict[str, Any]", answer["opened"])
+        policy = unpack_policy(given["policy"])
+        return Opened(
+            str(given["sandbox"]), str(given["token"]), float(given["linger"]), policy, dict(given["enforcement"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise FrameError(f"the server's answer is not complete: {error}") from error
 
 
 def _refuse(conversation: Conversation) -> None:

@@ -43,7 +43,8 @@ class Conversation:
         """Messages, and how much of the window each takes until it is received."""
         self._news = asyncio.Event()
         self._credit = asyncio.Event()
-        self._loss = asyncio.Event()
+        self.when_lost: Callable[[], object] | None = None
+        """Called once, when the other end has abandoned it, or is gone."""
         self._window = WINDOW_BYTES
         """What this end may still send."""
         self._allowance = WINDOW_BYTES
@@ -95,10 +96,6 @@ class Conversation:
             self.lose(LinkClosedError())
             self._all.drop(self)
 
-    async def wait_for_loss(self) -> None:
-        """Returns when the other end has abandoned it, or is gone."""
-        await self._loss.wait()
-
     @property
     def is_over(self) -> bool:
         return self._lost is not None or (self._ended_by_us and self._ended_by_them)
@@ -146,9 +143,10 @@ class Conversation:
     def lose(self, error: BaseException) -> None:
         if self._lost is None:
             self._lost = error
-            self._loss.set()
             self._news.set()
             self._credit.set()
+            if self.when_lost is not None:
+                self.when_lost()
 
     def give_back(self, size: int) -> None:
         """A part lies beside its message now, and takes no room in the window."""

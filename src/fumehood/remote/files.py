@@ -1,54 +1,49 @@
-"""Files of a sandbox that is elsewhere."""
+"""Files of a sandbox that is elsewhere: its file service, reached through the server.
+
+The methods are those of a local sandbox, which speak to the service in the same words. What the policy lets out is
+judged here for the sake of early errors, and by the server for everything else.
+"""
 
 from __future__ import annotations
 
-import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
-from fumehood.policy import Bytes, read_size
+from fumehood.errors import SandboxError
 from fumehood.remote import calls
-from fumehood.remote.conversations import Conversations
-from fumehood.remote.values import unpack_entry
-from fumehood.sandbox.files.async_files import MAX_READ_BYTES
-from fumehood.sandbox.files.entries import FileEntry
-from fumehood.sandbox.files.paths import AnyPath
+from fumehood.remote.conversations import Conversation, Conversations
 
 
-class RemoteFiles:
-    """As `AsyncFiles`."""
+class RemoteFileService:
+    """As the conversation with a service in a sandbox that is here."""
 
-    def __init__(self, conversations: Conversations) -> None:
-        self._conversations = conversations
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
 
-    async def write(
-        self, path: AnyPath, data: bytes | str, *, executable: bool = False, as_program: bool = False
-    ) -> None:
-        content = data.encode() if isinstance(data, str) else data
-        header = {"path": os.fspath(path), "executable": executable, "as_program": as_program}
-        await calls.ask(self._conversations, {"do": "files.write", **header}, content)
+    async def send(self, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:
+        with calls.named_loss():
+            await self._conversation.send({"file": dict(header)}, bytes(body))
 
-    async def read(self, path: AnyPath, *, max_bytes: Bytes = MAX_READ_BYTES) -> bytes:
-        header = {"path": os.fspath(path), "max_bytes": read_size(max_bytes, "max_bytes")}
-        return (await calls.ask(self._conversations, {"do": "files.read", **header})).body
+    async def receive(self) -> tuple[dict[str, Any], bytes]:
+        with calls.named_loss():
+            message = await calls.next_answer(self._conversation)
+        if message is None or "file" not in message.header:
+            raise SandboxError("the file service of the sandbox is gone")
+        return message.header["file"], message.body
 
-    async def list(self, path: AnyPath = "") -> list[FileEntry]:
-        return [entry for _, entry in await self._entries({"do": "files.list", "path": os.fspath(path)})]
+    def abandon(self) -> None:
+        self._conversation.abandon()
 
-    async def outputs(self) -> dict[str, FileEntry]:
-        return dict(await self._entries({"do": "files.outputs"}))
 
-    async def _entries(self, header: dict[str, object]) -> list[tuple[str, FileEntry]]:
-        entries: list[tuple[str, FileEntry]] = []
-        async with calls.call(self._conversations, header) as conversation:
-            while (message := await calls.next_answer(conversation)) is not None:
-                entries.append((message.header.get("path", ""), unpack_entry(message.header["entry"])))
-        return entries
-
-    async def stat(self, path: AnyPath, *, follow: bool = False) -> FileEntry:
-        message = await calls.ask(self._conversations, {"do": "files.stat", "path": os.fspath(path), "follow": follow})
-        return unpack_entry(message.header["entry"])
-
-    async def remove(self, path: AnyPath, *, recursive: bool = False) -> None:
-        await calls.ask(self._conversations, {"do": "files.remove", "path": os.fspath(path), "recursive": recursive})
-
-    async def mkdir(self, path: AnyPath, *, parents: bool = True) -> None:
-        await calls.ask(self._conversations, {"do": "files.mkdir", "path": os.fspath(path), "parents": parents})
+@asynccontextmanager
+async def open_file_service(conversations: Conversations) -> AsyncIterator[RemoteFileService]:
+    """When the block is left without an error, everything in it is on record at the server."""
+    async with calls.begin(conversations, {"do": "files"}) as conversation:
+        await calls.next_answer(conversation)
+        service = RemoteFileService(conversation)
+        yield service
+        if not conversation.is_over:
+            conversation.end()
+            while await calls.next_answer(conversation) is not None:
+                pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from fumehood.errors import UsageError
@@ -31,7 +31,7 @@ def pack_request(code: str | bytes | None, options: RunOptions) -> tuple[Header,
 
 def _plain(name: str, value: object) -> object:
     if name in _WORDS and value is not None:
-        return [os.fspath(word) if isinstance(word, os.PathLike) else word for word in cast("list[object]", value)]
+        return [os.fspath(word) for word in cast("Sequence[str | os.PathLike[str]]", value)]
     if name == "cwd":
         return os.fspath(cast("str", value))
     if name == "env" and isinstance(value, Mapping):

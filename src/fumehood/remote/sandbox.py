@@ -2,52 +2,167 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import AsyncGenerator, Mapping
-from typing import Unpack
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
 
+from fumehood.audit.trail import OFF, Trail
+from fumehood.backends.interface import Conversation as FileConversation
+from fumehood.errors import UsageError
 from fumehood.events import Event
-from fumehood.policy import Policy
+from fumehood.policy import AnyPolicy, Seconds, deny_all, read_seconds
 from fumehood.remote import calls
 from fumehood.remote.background import RemoteBackgroundRun
+from fumehood.remote.connection import Connection
 from fumehood.remote.conversations import Conversations
-from fumehood.remote.files import RemoteFiles
+from fumehood.remote.files import open_file_service
 from fumehood.remote.options import pack_request
 from fumehood.remote.session import RemoteSession
+from fumehood.remote.values import unpack_installation, unpack_snapshot
 from fumehood.results import RunResult
+from fumehood.sandbox.audit import SandboxAudit
+from fumehood.sandbox.files import AsyncFiles
+from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.sandbox.files.paths import sandbox_path
 from fumehood.sandbox.request import RunOptions, options_of_runs
+
+if TYPE_CHECKING:
+    from fumehood.sandbox.files.watch import AsyncWatch
+    from fumehood.sandbox.installation import Installation
+    from fumehood.snapshots import Snapshot
 
 
 class RemoteSandbox:
-    """As `AsyncSandbox`, once it is open. The policy, its enforcement and the audit log are where the code runs."""
+    """As `AsyncSandbox`; made by `Server.sandbox`. Its policy, its enforcement and its audit log are where it runs."""
 
-    def __init__(self, conversations: Conversations, policy: Policy, enforcement: Mapping[str, str]) -> None:
-        self._conversations = conversations
-        self.policy, self.enforcement = policy, enforcement
-        self.files = RemoteFiles(conversations)
+    def __init__(self, connection: Connection, *, keep_tmp: bool = False) -> None:
+        self._connection = connection
+        self._keeps_tmp = keep_tmp
+        self._is_open = False
+        self.policy = deny_all()
+        self.files = self._make_files()
+        self._watches: list[AsyncWatch] = []
+
+    def _make_files(self) -> AsyncFiles:
+        artifacts = ArtifactTracker(self.policy, self._converse)
+        return AsyncFiles(self.policy, self._converse, SandboxAudit(), artifacts, keeps_tmp=self._keeps_tmp)
+
+    async def __aenter__(self) -> Self:
+        if self._is_open:
+            raise UsageError("this sandbox is open already; make another one for a second place")
+        await self._connection.open()
+        self.policy = self._connection.opened.policy
+        self.files = self._make_files()
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_open = False
+        for watch in self._watches:
+            await watch.close()
+        await self._connection.close(is_failing=error is not None)
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    @property
+    def id(self) -> str:
+        """The server's name for it."""
+        self._open_conversations()
+        return self._connection.opened.sandbox
+
+    @property
+    def enforcement(self) -> Mapping[str, str]:
+        """Control -> the mechanism that enforces it there; `place` is the server."""
+        self._open_conversations()
+        return self._connection.opened.enforcement
+
+    @property
+    def trail(self) -> Trail:
+        """The sandbox's own records are the server's; a caller's are written to no log from here."""
+        return OFF
 
     @options_of_runs()
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:
-        return await calls.run(self._conversations, {"do": "run"}, code, options)
+        """Run code, or a command with `argv`, to its end. A program that fails is a result, not an exception."""
+        return await calls.run(self._open_conversations(), {"do": "run"}, code, options)
 
     @options_of_runs()
     async def stream(
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
+        """Runs code and yields output as it appears. The last event is `Finished`; leaving early ends the run."""
         request, body = pack_request(code, options)
-        async for event in calls.events(self._conversations, {"do": "stream"} | request, body):
-            yield event
+        async with aclosing(calls.events(self._open_conversations(), {"do": "stream"} | request, body)) as events:
+            async for event in events:
+                yield event
 
     @options_of_runs()
     async def start(
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
     ) -> RemoteBackgroundRun:
+        """Starts a run in the background, without waiting for its end; its input stays open for `write`."""
         request, body = pack_request(code, options)
-        message = await calls.ask(self._conversations, {"do": "start", "terminal": terminal} | request, body)
-        return RemoteBackgroundRun(self._conversations, message.header["started"])
+        conversations = self._open_conversations()
+        message = await calls.ask(conversations, {"do": "start", "terminal": terminal} | request, body)
+        return RemoteBackgroundRun(conversations, message.header["started"])
 
     def session(self) -> RemoteSession:
-        return RemoteSession(self._conversations)
+        """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
+        return RemoteSession(self._open_conversations())
 
     async def send_signal(self, number: int | signal.Signals) -> None:
-        await calls.ask(self._conversations, {"do": "send_signal", "signal": int(number)})
+        """Send a signal to the first process of each run under way."""
+        await calls.ask(self._open_conversations(), {"do": "send_signal", "signal": int(number)})
+
+    def watch(
+        self, path: str | os.PathLike[str] = "", *, recursive: bool = True, timeout: Seconds | None = None
+    ) -> AsyncWatch:
+        """`async for change in box.watch("out")`: what is created, modified, deleted and renamed in a folder."""
+        from fumehood.sandbox.files.watch import AsyncWatch
+
+        self._open_conversations()
+        place = sandbox_path(path, keeps_tmp=self._keeps_tmp)
+        seconds = None if timeout is None else read_seconds(timeout)
+        watch = AsyncWatch(self._converse, place, self.policy, recursive=recursive, timeout_seconds=seconds)
+        self._watches = [*(other for other in self._watches if not other.is_closed), watch]
+        return watch
+
+    async def install(
+        self, *packages: str, allow_sdists: bool = False, progress: Callable[[str], None] | None = None
+    ) -> Installation:
+        """Installs packages of Python, such as "pandas==2.3.*", for every later run and the sessions under way."""
+        header = {"do": "install", "packages": list(packages), "allow_sdists": allow_sdists}
+        async with calls.call(self._open_conversations(), header) as conversation:
+            while "progress" in (message := await calls.expect_answer(conversation)).header:
+                if progress is not None:
+                    progress(message.header["progress"])
+        return unpack_installation(message.header["installation"])
+
+    async def snapshot(self, name: str | None = None) -> Snapshot:
+        """The workspace as it is now, kept at the server until it is removed or too old. No program may be running."""
+        message = await calls.ask(self._open_conversations(), {"do": "snapshot", "name": name})
+        return unpack_snapshot(message.header["snapshot"])
+
+    async def save(self) -> Snapshot:
+        """Keeps the state of a named sandbox now, and not only when the block ends."""
+        message = await calls.ask(self._open_conversations(), {"do": "save"})
+        return unpack_snapshot(message.header["snapshot"])
+
+    async def change_policy(self, policy: AnyPolicy) -> None:
+        """A server keeps a sandbox to the policy that it was opened with."""
+        raise UsageError("the policy of a sandbox at a server does not change while it is open; open another one")
+
+    def _converse(self) -> AbstractAsyncContextManager[FileConversation]:
+        return open_file_service(self._open_conversations())
+
+    def _open_conversations(self) -> Conversations:
+        if not self._is_open:
+            raise UsageError("the sandbox is not open; use it inside `async with server.sandbox(policy) as box:`")
+        return self._connection.conversations

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.results import Artifact, Cause, Denial, Display, RunResult, Status
-from fumehood.sandbox.files.entries import FileEntry, FileKind, Skipped, Transfer
+
+if TYPE_CHECKING:
+    from fumehood.sandbox.installation import Installation
+    from fumehood.snapshots import Snapshot
 
 _BYTES = "bytes"
 _DIRECT = (
@@ -62,11 +66,8 @@ def _result_header(result: RunResult, body: _Body) -> Header:
 
 
 def unpack_result(header: Header, body: bytes) -> RunResult:
-    """FrameError if it is none."""
-    try:
+    with _complete("a result"):
         return _result(header, body)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FrameError(f"a result that is not complete: {error}") from error
 
 
 def _result(header: Header, body: bytes) -> RunResult:
@@ -98,10 +99,8 @@ def _display_header(display: Display, body: _Body) -> Header:
 
 
 def unpack_display(header: Header, body: bytes) -> Display:
-    try:
+    with _complete("a display"):
         return _display(header, body)
-    except (KeyError, TypeError, ValueError) as error:
-        raise FrameError(f"a display that is not complete: {error}") from error
 
 
 def _display(header: Header, body: bytes) -> Display:
@@ -117,25 +116,25 @@ def _piece(place: list[int], body: bytes) -> bytes:
     return body[start:end]
 
 
-def pack_entry(entry: FileEntry) -> Header:
-    return asdict(entry)
+def unpack_snapshot(header: Header) -> Snapshot:
+    from fumehood.snapshots import Snapshot
+
+    with _complete("a snapshot"):
+        skipped: Header = {"skipped": tuple(header["skipped"])}
+        return Snapshot(**{**header, **skipped})
 
 
-def unpack_entry(header: Header) -> FileEntry:
+def unpack_installation(header: Header) -> Installation:
+    from fumehood.sandbox.installation import Installation
+
+    with _complete("an installation"):
+        return Installation(tuple(header["installed"]), tuple(header["removed"]), header["output"])
+
+
+@contextmanager
+def _complete(what: str) -> Iterator[None]:
+    """FrameError if something of it is missing, or is not what it should be."""
     try:
-        inode, changed = header["version"]
-        return FileEntry(**{**header, "kind": FileKind(header["kind"]), "version": (inode, changed)})
+        yield
     except (KeyError, TypeError, ValueError) as error:
-        raise FrameError(f"an entry that is not complete: {error}") from error
-
-
-def pack_transfer(transfer: Transfer) -> Header:
-    return asdict(transfer)
-
-
-def unpack_transfer(header: Header) -> Transfer:
-    try:
-        skipped = tuple(Skipped(**each) for each in header["skipped"])
-        return Transfer(header["files"], header["bytes"], skipped, header["skipped_count"])
-    except (KeyError, TypeError) as error:
-        raise FrameError(f"a transfer that is not complete: {error}") from error
+        raise FrameError(f"{what} that is not complete: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 _MAX_MESSAGE_BYTES = 512 * 1024
+_MAX_PROBLEM_BYTES = 64 * 1024
 _OPEN_SECONDS = 10
 _PING_SECONDS = 20
 
@@ -20,7 +22,17 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"the server answered {status}")
-        self.status, self.body = status, body
+        self.status, self.detail = status, _detail(body)
+
+
+def _detail(body: bytes) -> str:
+    """What a problem says of itself; empty for anything else, such as the page of a proxy."""
+    try:
+        problem = json.loads(body[:_MAX_PROBLEM_BYTES])
+    except ValueError:
+        return ""
+    detail: object = problem.get("detail") if isinstance(problem, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - checked below
+    return detail if isinstance(detail, str) else ""
 
 
 class WebSocketCarrier:

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 import anyio
 import anyio.from_thread
@@ -49,8 +49,16 @@ from fumehood.sandbox.files.paths import sandbox_path
 from fumehood.sandbox.hints import with_hint
 from fumehood.sandbox.output import as_event, record
 from fumehood.sandbox.ports import AsyncExposedPort, check_port, expose
-from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs, place_in_policy
+from fumehood.sandbox.request import (
+    RunOptions,
+    make_live_request,
+    make_request,
+    options_of_runs,
+    place_in_policy,
+    refuse_secrets,
+)
 from fumehood.sandbox.session import AsyncSession, SessionProcess
+from fumehood.tenant import LOCAL, Tenant
 
 if TYPE_CHECKING:
     from fumehood.egress import SandboxEgress
@@ -73,7 +81,7 @@ class AsyncSandbox:
     False for none at all. By default it is the log that FUMEHOOD_AUDIT names, else the user's own.
     A policy with `approvals` opens only if it is `gated`: the caller asks for them (`fumehood.tools.approvals`) before
     anything runs here. With `keep_tmp`, runs and `files` share /tmp as they share the workspace. `snapshot` is one of a
-    workspace (or its name, or its id) that this one begins with.
+    workspace (or its name, or its id) that this one begins with. A server says with `tenant` whose the sandbox is.
     """
 
     _is_for_one_run = False
@@ -91,9 +99,11 @@ class AsyncSandbox:
         gated: bool = False,
         keep_tmp: bool = False,
         snapshot: Snapshot | str | None = None,
+        tenant: Tenant = LOCAL,
     ) -> None:
         self.policy = add_packages(read_policy(policy) or deny_all(), packages)
-        self._audit = SandboxAudit(audit)
+        self._tenant, self.secrets = tenant, tenant.secrets
+        self._audit = SandboxAudit(audit, tenant)
         self._artifacts = ArtifactTracker(self.policy, self._converse)
         self.files = AsyncFiles(self.policy, self._converse, self._audit, self._artifacts, keeps_tmp=keep_tmp)
         self.collects_artifacts = True
@@ -108,7 +118,7 @@ class AsyncSandbox:
         self._stack = AsyncExitStack()
         self._executions: set[LiveExecution] = set()
         self._ports: list[AsyncExposedPort] = []
-        self._state = None if snapshot is None else _make_state(snapshot)
+        self._state = None if snapshot is None else _make_state(tenant, snapshot)
 
     @classmethod
     def open(
@@ -130,34 +140,24 @@ class AsyncSandbox:
         at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
         if there is none.
         """
-        from fumehood.sandbox.snapshots import policy_of
-
-        wanted = None if policy is None else read_policy(policy)
-        box = cls(
-            policy_of(name, wanted, create=create),
-            session=session,
-            progress=progress,
-            audit=audit,
-            gated=gated,
-            keep_tmp=keep_tmp,
-        )
-        box._state = _make_state(name=name, wait=wait, create=create, changes_policy=wanted is not None)
-        return box
+        make = partial(cls, session=session, progress=progress, audit=audit, gated=gated, keep_tmp=keep_tmp)
+        return open_named(make, LOCAL, name, policy, create=create, wait=wait)
 
     async def __aenter__(self) -> Self:
         if self._opened is not None:
             raise UsageError("this sandbox is open already; make another AsyncSandbox for a second place")
         async with self._audit.opening(self.policy) as trail, AsyncExitStack() as stack:
+            self._tenant.check(self.policy)
             if self._state is not None:
                 await self._state.acquire(stack, self.policy, trail)
             backend = select_backend(self.policy)
             refuse_ungated(self.policy, backend.name, is_gated=self._is_gated)
-            backend.check(self.policy)
+            backend.check(self.policy, self._tenant)
             warn_of_dangers(self.policy)
             packages = await self._install_packages(backend, stack, trail)
             self._egress = await self._admit_to_gateway(stack)
             ports = self._egress.ports if self._egress else ()
-            opened = await stack.enter_async_context(backend.open(self.policy, packages, ports))
+            opened = await stack.enter_async_context(backend.open(self.policy, packages, ports, self._tenant))
             if self._keeps_tmp:
                 opened.keep_tmp()
             if self._egress:
@@ -172,7 +172,7 @@ class AsyncSandbox:
         """Without network rules there is no gateway, no thread and no listener."""
         if not self.policy.network.allow and not self._learn:
             return None
-        egress = await run_whole(partial(_admit, self.policy, self._learn), lambda made: made.close())
+        egress = await run_whole(partial(_admit, self.policy, self._learn, self._tenant), lambda made: made.close())
         stack.push_async_callback(wait_for_gateway, egress.close)
         return egress
 
@@ -181,9 +181,9 @@ class AsyncSandbox:
         section = self.policy.environment
         if not section.has_packages:
             return None
-        if await backend.has_packages(self.policy, await anyio.to_thread.run_sync(_request, section)):
+        if await backend.has_packages(self.policy, await anyio.to_thread.run_sync(_request, section), self._tenant):
             return None
-        lease = await anyio.to_thread.run_sync(_use_environment, section, self._progress, trail)
+        lease = await anyio.to_thread.run_sync(_use_environment, section, self._progress, trail, self._tenant)
         stack.callback(lease.close)
         return PackageFolder(str(lease.environment.folder), lease.environment.digest)
 
@@ -221,13 +221,13 @@ class AsyncSandbox:
     async def snapshot(self, name: str | None = None) -> Snapshot:
         """The workspace as it is now, kept on disk until it is removed or too old. No program may be running."""
         converse = self._at_rest("a snapshot")
-        self._state = self._state or _make_state()
+        self._state = self._state or _make_state(self._tenant)
         return await self._state.snapshot(name, converse, self.policy, self._audit)
 
     async def save(self) -> Snapshot:
         """Keeps the state of a named sandbox now, and not only when the block ends."""
         converse = self._at_rest("saving")
-        self._state = self._state or _make_state()
+        self._state = self._state or _make_state(self._tenant)
         return await self._state.save(converse, self.policy, self._audit)
 
     async def fork(self, count: int = 1) -> list[AsyncSandbox]:
@@ -236,7 +236,7 @@ class AsyncSandbox:
         On disk they share all of it; each gets a workspace of its own when it opens.
         """
         converse = self._at_rest("forking")
-        self._state = self._state or _make_state()
+        self._state = self._state or _make_state(self._tenant)
         return [self._copy(state) for state in await self._state.fork(count, converse, self.policy, self._audit)]
 
     def _copy(self, state: WorkspaceState) -> AsyncSandbox:
@@ -248,6 +248,7 @@ class AsyncSandbox:
             gated=self._is_gated,
             keep_tmp=self._keeps_tmp,
             session=self._session is not None,
+            tenant=self._tenant,
         )
         box._state = state
         return box
@@ -277,7 +278,9 @@ class AsyncSandbox:
 
     async def _request(self, code: str | bytes | None, options: RunOptions) -> RunRequest:
         async with self._audit.denials("run"):
-            return make_request(self.policy, code, options)
+            request = make_request(self.policy, code, options)
+            refuse_secrets(self.policy, request.environment, self.secrets)
+        return request
 
     async def _refusal(self, request: RunRequest) -> RunResult | None:
         """The result of a command that the policy does not allow, and that does not start."""
@@ -325,9 +328,10 @@ class AsyncSandbox:
         Everything else of a sandbox is as it was opened.
         """
         box, policy = self._backend_sandbox(), read_policy(policy)
+        self._tenant.check(policy)
         check_change(self.policy, policy)
         if self._egress is not None:
-            select_backend(policy).check(policy)
+            select_backend(policy).check(policy, self._tenant)
             self._audit.redact_secrets_of(policy)
             await wait_for_gateway(partial(self._egress.change, policy))
             box.change_ports(self._egress.ports)
@@ -445,6 +449,7 @@ class AsyncSandbox:
         """
         async with self._audit.denials("run"):
             request = make_live_request(self.policy, code, terminal, options)
+            refuse_secrets(self.policy, request.environment, self.secrets)
             if refused := await denials(self.policy, request):
                 raise DeniedError("\n".join(map(str, refused)))
         if plan_build(request, self.policy):
@@ -497,6 +502,9 @@ class AsyncSandbox:
         return self._opened
 
 
+Box = TypeVar("Box", bound=AsyncSandbox)
+
+
 class OneRunSandbox(AsyncSandbox):
     """A sandbox that only `run_once` sees open.
 
@@ -512,7 +520,21 @@ async def run_once(box: OneRunSandbox, code: str | bytes | None, options: RunOpt
         return await box.run(code, **options)
 
 
+def open_named(
+    make: Callable[[Policy], Box], tenant: Tenant, name: str, policy: AnyPolicy | None, *, create: bool, wait: bool
+) -> Box:
+    """A sandbox of this tenant's that `make` makes, and that has a name; see `AsyncSandbox.open`."""
+    from fumehood.sandbox.snapshots import policy_of
+
+    wanted = None if policy is None else read_policy(policy)
+    box = make(policy_of(tenant, name, wanted, create=create))
+    state = _make_state(tenant, name=name, wait=wait, create=create, changes_policy=wanted is not None)
+    box._state = state  # pyright: ignore[reportPrivateUsage]  # of this module
+    return box
+
+
 def _make_state(
+    tenant: Tenant,
     snapshot: Snapshot | str | None = None,
     *,
     name: str | None = None,
@@ -522,7 +544,7 @@ def _make_state(
 ) -> WorkspaceState:
     from fumehood.sandbox.snapshots import WorkspaceState
 
-    return WorkspaceState(snapshot, name=name, wait=wait, create=create, changes_policy=changes_policy)
+    return WorkspaceState(tenant, snapshot, name=name, wait=wait, create=create, changes_policy=changes_policy)
 
 
 def _request(section: Environment) -> str:
@@ -531,24 +553,26 @@ def _request(section: Environment) -> str:
     return EnvironmentSpec.of(section).request
 
 
-def sandboxed_installer(audit: AuditChoice = None) -> InstallRunner:
+def sandboxed_installer(audit: AuditChoice = None, tenant: Tenant = LOCAL) -> InstallRunner:
     """The installer of a store of environments: it runs in a sandbox of its own, which is recorded like any other."""
     from fumehood.sandbox.packages import SandboxedInstaller
 
-    return SandboxedInstaller(lambda policy: AsyncSandbox(policy, audit=audit))
+    return SandboxedInstaller(lambda policy: AsyncSandbox(policy, audit=audit, tenant=tenant.installer()))
 
 
-def _use_environment(section: Environment, progress: Callable[[str], None] | None, trail: Trail) -> EnvironmentLease:
+def _use_environment(
+    section: Environment, progress: Callable[[str], None] | None, trail: Trail, tenant: Tenant
+) -> EnvironmentLease:
     from fumehood.environments import EnvironmentSpec, EnvironmentStore
 
-    store = EnvironmentStore.open_default(sandboxed_installer(trail))
+    store = EnvironmentStore.open_for(tenant, sandboxed_installer(trail, tenant))
     return store.use(EnvironmentSpec.of(section), progress, anyio.from_thread.check_cancelled)
 
 
-def _admit(policy: Policy, learn: bool) -> SandboxEgress:
+def _admit(policy: Policy, learn: bool, tenant: Tenant) -> SandboxEgress:
     from fumehood.egress import shared_gateway
 
-    return shared_gateway().admit(policy, _identifier("sandbox"), learn=learn)
+    return shared_gateway().admit(policy, _identifier("sandbox"), learn=learn, tenant=tenant)
 
 
 def _equipped(request: RunRequest, network: RunNetwork) -> RunRequest:

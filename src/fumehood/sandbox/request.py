@@ -15,7 +15,7 @@ from fumehood.backends.languages import Language, find_language
 from fumehood.errors import DeniedError, UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy, Resources, Seconds, format_duration, format_size, read_seconds
-from fumehood.policy.secret import MissingValueError
+from fumehood.policy.secret import MissingValueError, SecretSource
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,18 +113,18 @@ def make_request(policy: Policy, code: str | bytes | None, options: RunOptions) 
         arguments=_checked_words("args", options.get("args", ())) if argv is None else _checked_words("argv", argv),
         source=source,
         script_name=_checked_name(options.get("name") or language.script_name(source or b""), language),
-        environment=_without_secrets(policy, _checked_environment(options.get("env") or {})),
+        environment=_checked_environment(options.get("env") or {}),
         cwd=_checked_text(options.get("cwd", ""), "cwd"),
         timeout_seconds=_checked_timeout(policy, options.get("timeout")),
         stdin=_checked_stdin(options.get("stdin")),
     )
 
 
-def _without_secrets(policy: Policy, variables: dict[str, str]) -> dict[str, str]:
+def refuse_secrets(policy: Policy, variables: Mapping[str, str], source: SecretSource) -> None:
     """DeniedError for a variable with the value of a secret, which only the gateway may have."""
     for secret in policy.secrets if variables else ():
         try:
-            value = secret.read(os.environ)
+            value = secret.read(source)
         except MissingValueError:
             continue
         for name, text in variables.items():
@@ -133,7 +133,6 @@ def _without_secrets(policy: Policy, variables: dict[str, str]) -> dict[str, str
                     f"the variable {name} has the value of the secret {secret.name}, which never enters a sandbox; "
                     "leave it out: the gateway adds it to requests"
                 )
-    return variables
 
 
 def _checked_words(key: str, words: object) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from fumehood.snapshots import NamedSandbox, Snapshot, SnapshotManifest, Snapsho
 from fumehood.snapshots.garbage import collect
 from fumehood.snapshots.records import SnapshotRecord, checked_name
 from fumehood.snapshots.store import SnapshotLease, StoreWriter, now
+from fumehood.tenant import Tenant
 
 _MOST_FORKS = 1000
 # Garbage is collected before something is written once this part of the room is taken.
@@ -41,6 +42,7 @@ class WorkspaceState:
 
     def __init__(
         self,
+        tenant: Tenant,
         begin: Snapshot | str | None = None,
         *,
         name: str | None = None,
@@ -51,7 +53,8 @@ class WorkspaceState:
     ) -> None:
         self._begin, self._name, self._wait, self._lease = begin, name, wait, lease
         self._create, self._changes_policy = create, changes_policy
-        self._store = SnapshotStore.open_default()
+        self._tenant = tenant
+        self._store = SnapshotStore.open_for(tenant)
         self._base: SnapshotManifest | None = None
         """What this sandbox was given, or what was last read of it."""
 
@@ -152,7 +155,7 @@ class WorkspaceState:
         made = await self._take(converse, policy, lambda manifest: leases.append(self._store.lease(manifest.id)))
         await audit.trail.write(SandboxForked(made.id, count))
         shared = [leases[0], *(leases[0].share() for _ in range(count - 1))]
-        return [WorkspaceState(made, lease=lease) for lease in shared]
+        return [WorkspaceState(self._tenant, made, lease=lease) for lease in shared]
 
     async def _take(
         self,
@@ -236,9 +239,9 @@ def created(record: NamedSandbox, source: str) -> SandboxCreated:
     return SandboxCreated(record.name, record.snapshot, record.policy_digest, policy, source)
 
 
-def policy_of(name: str, wanted: Policy | None, *, create: bool) -> Policy:
+def policy_of(tenant: Tenant, name: str, wanted: Policy | None, *, create: bool) -> Policy:
     """The policy to open a named sandbox with: the one that is asked for, else its own."""
-    store = SnapshotStore.open_default()
+    store = SnapshotStore.open_for(tenant)
     if wanted is not None:
         checked_name(name)
         return wanted

@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 import string
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fumehood.policy import Policy
+from fumehood.policy.secret import SecretSource
 from fumehood.secret_scan.forms import Form, forms_of
 from fumehood.secret_scan.values import SecretValue
 
@@ -27,9 +28,9 @@ def make_canary() -> str:
     return "AKIA" + "".join(secrets.choice(string.ascii_uppercase + "234567") for _ in range(16))
 
 
-def load_canaries(policy: Policy, variables: Mapping[str, str]) -> tuple[SecretValue, ...]:
-    """Those of the policy. One that the host does not have would raise no alarm, so it is an error."""
-    return tuple(SecretValue(canary.name, canary.read(variables)) for canary in policy.filters.canaries)
+def load_canaries(policy: Policy, source: SecretSource) -> tuple[SecretValue, ...]:
+    """Those of the policy. One that the source does not have would raise no alarm, so it is an error."""
+    return tuple(SecretValue(canary.name, canary.read(source)) for canary in policy.filters.canaries)
 
 
 class CanaryWatch:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
 from fumehood.policy import Policy
-from fumehood.policy.secret import MissingValueError
+from fumehood.policy.secret import MissingValueError, SecretSource
 
 _BLACK = "[redacted]"
 # How bytes become text elsewhere: as UTF-8, with something in place of what is not, or one character for each byte.
@@ -49,12 +49,12 @@ class Redaction:
         return redaction
 
     @classmethod
-    def for_policy(cls, policy: Policy, variables: Mapping[str, str]) -> Redaction:
-        """The values that the policy's secrets have on this host, now. One that the host does not have cannot leak."""
+    def for_policy(cls, policy: Policy, source: SecretSource) -> Redaction:
+        """The values that the policy's secrets have now. One that the source does not have cannot leak."""
         values: list[str] = []
         for secret in policy.secrets:
             with suppress(MissingValueError):
-                values.append(secret.read(variables))
+                values.append(secret.read(source))
         return cls.of(values)
 
     def add(self, values: Iterable[str]) -> None:

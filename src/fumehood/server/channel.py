@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from fumehood.audit.trail import Trail
+from fumehood.errors import FumehoodError, UsageError
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import CarrierLostError
+from fumehood.remote.connection import PROTOCOL
+from fumehood.remote.failures import pack_failure
+from fumehood.remote.policies import pack_policy
+from fumehood.server.api.problems import answer_problem
+from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
+from fumehood.server.identity.requests import authenticate_request
+from fumehood.server.sandboxes.errors import NoSuchSandboxError, SandboxClosedError
+from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
+from fumehood.server.sandboxes.registry import Registry
+from fumehood.server.sandboxes.wishes import read_opening
+from fumehood.server.storage.database import Database
 
-PROTOCOL = 1
+_FIRST_MESSAGE_SECONDS = 10
+_MAX_FIRST_BYTES = 1024 * 1024
+_log = logging.getLogger(__name__)
 
 
 class WebSocketCarrier:
@@ -32,12 +52,131 @@ class WebSocketCarrier:
             raise CarrierLostError("the client has hung up") from error
 
     async def close(self) -> None:
-        await self._socket.close()
+        with suppress(WebSocketDisconnect, RuntimeError):
+            await self._socket.close()
 
 
-async def receive_first(carrier: WebSocketCarrier) -> Header:
+class Channel:
+    """`trail_of` gives the trail that a principal's sandboxes are recorded in; `longest` are the server's limits."""
+
+    def __init__(
+        self, database: Database, registry: Registry, trail_of: Callable[[Principal], Trail], longest: Times
+    ) -> None:
+        self._database, self._registry, self._trail_of, self._longest = database, registry, trail_of, longest
+
+    async def serve(self, socket: WebSocket) -> None:
+        principal = await self._admit(socket)
+        if principal is None:
+            return
+        await socket.accept()
+        carrier = WebSocketCarrier(socket)
+        try:
+            opened, received = await self._begin(principal, carrier)
+            await opened.serve(carrier, received)
+        except (FumehoodError, FrameError) as error:
+            await _send(carrier, failed=pack_failure(error if isinstance(error, FumehoodError) else _usage(error)))
+        except CarrierLostError:
+            pass
+        except Exception as error:
+            _log.exception("a connection failed")
+            await _send(carrier, failed=pack_failure(error))
+        finally:
+            await carrier.close()
+
+    async def _admit(self, socket: WebSocket) -> Principal | None:
+        """None for one that was refused. A browser's page has no business here: it would send a user's cookies along."""
+        try:
+            if "origin" in socket.headers:
+                raise ForbiddenError(Scope.RUN)
+            principal = await authenticate_request(self._database, socket)
+            if not principal.may(Scope.RUN):
+                raise ForbiddenError(Scope.RUN)
+        except (NotAuthenticatedError, ForbiddenError) as error:
+            await socket.send_denial_response(await answer_problem(HTTPConnection(socket.scope), error))
+            return None
+        return principal
+
+    async def _begin(self, principal: Principal, carrier: WebSocketCarrier) -> tuple[OpenSandbox, int]:
+        async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
+            wishes = await _receive_first(carrier)
+        if wishes.get("protocol") != PROTOCOL:
+            raise UsageError(f"the server speaks protocol {PROTOCOL}, not {wishes.get('protocol')!r}")
+        if wishes.get("do") == "attach":
+            return await self._attach(principal, carrier, wishes)
+        return await self._open(principal, carrier, wishes), 0
+
+    async def _open(self, principal: Principal, carrier: WebSocketCarrier, wishes: Header) -> OpenSandbox:
+        """A client that hangs up meanwhile gets no sandbox."""
+        with _Progress(carrier) as progress:
+            opening = await read_opening(self._database, principal, wishes, self._longest, progress.show)
+            opened, token = await self._registry.open(principal, opening, self._trail_of(principal))
+            await progress.finish()
+        answer = {
+            "sandbox": opened.id,
+            "token": token,
+            "linger": opened.times.linger,
+            "policy": pack_policy(opened.box.policy),
+            "enforcement": dict(opened.box.enforcement) | {"place": f"server, sandbox {opened.id}"},
+        }
+        try:
+            await carrier.send(frames.encode({"opened": answer}))
+        except CarrierLostError:
+            await opened.close("abandoned")
+            raise
+        return opened
+
+    async def _attach(self, principal: Principal, carrier: WebSocketCarrier, wishes: Header) -> tuple[OpenSandbox, int]:
+        """A wrong token is the same as a sandbox that never was."""
+        opened = await self._registry.find(principal.tenant, str(wishes.get("sandbox")))
+        received = wishes.get("received")
+        if not opened.is_token(str(wishes.get("token"))):
+            raise NoSuchSandboxError
+        if type(received) is not int:
+            raise UsageError("a client that comes back says what it has received")
+        if opened.is_closed:
+            raise SandboxClosedError
+        await carrier.send(frames.encode({"received": opened.received}))
+        return opened, received
+
+
+class _Progress:
+    """Lines of an opening, from any thread, sent while it goes on."""
+
+    def __init__(self, carrier: WebSocketCarrier) -> None:
+        self._carrier = carrier
+        self._loop = asyncio.get_running_loop()
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def show(self, line: str) -> None:
+        self._loop.call_soon_threadsafe(self._add, line)
+
+    def _add(self, line: str) -> None:
+        self._lines.put_nowait(line)
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._send())
+
+    async def finish(self) -> None:
+        """All lines that were shown by now are sent."""
+        if self._task is not None:
+            self._lines.put_nowait(None)
+            await self._task
+
+    async def _send(self) -> None:
+        while (line := await self._lines.get()) is not None:
+            await self._carrier.send(frames.encode({"progress": line}))
+
+
+async def _receive_first(carrier: WebSocketCarrier) -> Header:
     """The client's first message: what it wants."""
-    decoder = frames.Decoder(0, 64 * 1024)
+    decoder = frames.Decoder(0, _MAX_FIRST_BYTES)
     decoder.feed(await carrier.receive())
     message = decoder.next()
     if message is None:
@@ -45,5 +184,10 @@ async def receive_first(carrier: WebSocketCarrier) -> Header:
     return message[0]
 
 
-async def send_first(carrier: WebSocketCarrier, **answer: Any) -> None:
-    await carrier.send(frames.encode(answer))
+async def _send(carrier: WebSocketCarrier, **answer: Any) -> None:
+    with suppress(CarrierLostError):
+        await carrier.send(frames.encode(answer))
+
+
+def _usage(error: FrameError) -> UsageError:
+    return UsageError(str(error))

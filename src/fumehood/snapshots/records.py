@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -43,21 +41,13 @@ class NamedSandbox(_Record):
     size_bytes: int
 
     def read_policy(self) -> Policy:
-        policy = Policy.model_validate({**_without_nothing(json.loads(self.policy)), "name": self.policy_name})
+        policy = Policy.of_meaning(self.policy, self.policy_name)
         if policy.digest != self.policy_digest:
             raise UsageError(
                 f"the policy of sandbox {self.name!r} means something else to this version of Fumehood; "
                 "give it one with --policy"
             )
         return policy
-
-
-def _without_nothing(value: Any) -> Any:
-    """Keys without a value, which a policy does not take, mean their default."""
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {key: _without_nothing(item) for key, item in items if item is not None}
-    return [_without_nothing(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 class SnapshotRecord(_Record):

@@ -30,6 +30,7 @@ from fumehood.snapshots.durability import remove_durably, write_durably
 from fumehood.snapshots.limits import StoreLimits
 from fumehood.snapshots.manifest import SnapshotEntry, SnapshotManifest
 from fumehood.snapshots.records import NamedSandbox, SnapshotRecord, checked_name
+from fumehood.tenant import Tenant
 
 VARIABLE = "FUMEHOOD_SANDBOXES"
 _FOLDER = PrivateFolder("snapshots and named sandboxes", VARIABLE)
@@ -95,6 +96,13 @@ class SnapshotStore:
             raise UsageError(f"{VARIABLE} {chosen!r} must be an absolute path")
         root = Path(chosen) if chosen else user_folder("state", variables, VARIABLE) / "sandboxes"
         return cls(root, StoreLimits.read(variables))
+
+    @classmethod
+    def open_for(cls, tenant: Tenant) -> Self:
+        """The tenant's own, with the limits of this process for each."""
+        if tenant.folder is None:
+            return cls.open_default()
+        return cls(tenant.folder / "sandboxes", StoreLimits.read(os.environ))
 
     def path(self, kind: str, name: str) -> Path:
         return self.root / kind / name

@@ -51,7 +51,7 @@ class Toolbox:
         self._sandbox = sandbox
         self._gate = gate
         self._trail = trail or sandbox.trail
-        self._filters = filters or Pipeline(sandbox.policy, trail=self._trail)
+        self._filters = filters or Pipeline(sandbox.policy, trail=self._trail, source=sandbox.secrets)
         if sandbox.policy.approvals and gate is None:
             raise UsageError(
                 "the policy has approvals and this toolbox has no gate to ask; give it gate=Approvals(policy)"

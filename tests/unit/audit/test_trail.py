@@ -12,6 +12,7 @@ from unit.audit.logs import Told, verdict
 from fumehood.audit import Attachment, AuditEvent, AuditLog, Digest, Query, Trail
 from fumehood.errors import AuditError
 from fumehood.policy import Policy
+from fumehood.policy.secret import ProcessSecrets
 from fumehood.secret_scan.redaction import Redaction
 
 pytestmark = pytest.mark.anyio
@@ -128,7 +129,7 @@ def test_the_secrets_are_those_of_the_policy(tmp_path: Path) -> None:
         ],
         network={"allow": [{"host": "api.example.com", "ports": [443]}]},
     )
-    redaction = Redaction.for_policy(policy, {"TOKEN": "from-a-variable"})
+    redaction = Redaction.for_policy(policy, ProcessSecrets({"TOKEN": "from-a-variable"}))
     assert redaction.text("from-a-variable, from-a-file.") == "[redacted], [redacted]."
 
 

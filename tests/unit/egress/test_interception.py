@@ -27,6 +27,7 @@ from unit.egress.places import (
 from fumehood.egress.certificates import CertificateAuthority
 from fumehood.egress.credentials import Credentials
 from fumehood.errors import UsageError
+from fumehood.policy.secret import PROCESS_SECRETS
 
 GET = b"GET /public/x HTTP/1.1\r\nHost: api.example.com\r\n\r\n"
 VALUE = "ghp_0123456789abcdef"
@@ -321,7 +322,7 @@ def test_a_secret_is_read_from_a_file_without_its_last_line_break(tmp_path: Path
     (tmp_path / "token").write_text(f"{VALUE}\n")
     secret = {"name": "TOKEN", "from_file": str(tmp_path / "token"), "inject": {"host": NAME}}
     policy = Box.policy({"ports": [443]}, secrets=[secret])
-    assert Credentials(policy).headers(policy.secrets) == [("Authorization", f"Bearer {VALUE}")]
+    assert Credentials(policy, PROCESS_SECRETS).headers(policy.secrets) == [("Authorization", f"Bearer {VALUE}")]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from unit.egress.places import NAME, Box, Open, Serve, Trusted, read_all, read_e
 
 from fumehood.egress.credentials import Credentials, Redactor
 from fumehood.policy import Policy
+from fumehood.policy.secret import PROCESS_SECRETS
 
 VALUE = b"tok_9f3ac71be08d4426b5"
 SECRET = {"name": "TOKEN", "from_env": "TOKEN", "inject": {"host": NAME}}
@@ -183,7 +184,7 @@ def test_a_value_outside_ascii_is_blackened_as_it_is_sent_and_as_utf8(
     value = "tök_9f3ac71bé"
     monkeypatch.setenv("TOKEN", value)
     policy = Policy(secrets=[SECRET], network={"allow": [{"host": NAME, "ports": [443]}]})
-    redactor, data = Credentials(policy).redactor(policy.secrets), value.encode(encoding)
+    redactor, data = Credentials(policy, PROCESS_SECRETS).redactor(policy.secrets), value.encode(encoding)
     assert redactor.head(b"<" + data + b">") == b"<" + b"*" * len(data) + b">"
     single = [redactor.feed(bytes([byte])) for byte in b"<" + data + b">"]
     assert b"".join([*single, redactor.end()]) == b"<" + b"*" * len(data) + b">"

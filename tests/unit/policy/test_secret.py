@@ -10,7 +10,7 @@ import pytest
 
 from fumehood import Policy, UsageError
 from fumehood.policy.filters import CanarySource
-from fumehood.policy.secret import MOST_VALUE_BYTES, HostValue, MissingValueError
+from fumehood.policy.secret import MOST_VALUE_BYTES, HostValue, MissingValueError, ProcessSecrets
 from fumehood.secret_scan.canaries import load_canaries
 from fumehood.secret_scan.redaction import Redaction
 
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 def problem(wanted: HostValue, variables: Mapping[str, str] | None = None) -> UsageError:
     with pytest.raises(UsageError) as caught:
-        wanted.read(variables or {})
+        wanted.read(ProcessSecrets(variables or {}))
     assert VALUE not in str(caught.value)
     assert str(caught.value).startswith("canary billing: ")
     return caught.value
@@ -44,13 +44,13 @@ def problem(wanted: HostValue, variables: Mapping[str, str] | None = None) -> Us
 @pytest.mark.parametrize("around", ["", "\n", "\r\n", " \t\n\n"])
 def test_white_space_around_a_value_is_no_part_of_it(file: Path, around: str) -> None:
     file.write_text(f"{around}{VALUE}{around}")
-    assert in_file(file).read({}) == VALUE
-    assert in_variable().read({"TOKEN": f"{around}{VALUE}{around}"}) == VALUE
+    assert in_file(file).read(ProcessSecrets({})) == VALUE
+    assert in_variable().read(ProcessSecrets({"TOKEN": f"{around}{VALUE}{around}"})) == VALUE
 
 
 def test_lines_inside_a_value_stay(file: Path) -> None:
     file.write_text("first\nsecond\n")
-    assert in_file(file).read({}) == "first\nsecond"
+    assert in_file(file).read(ProcessSecrets({})) == "first\nsecond"
 
 
 @pytest.mark.parametrize("empty", ["", " ", "\n", "\t\r\n"])
@@ -86,7 +86,7 @@ def test_a_file_that_every_user_can_write_is_refused(file: Path, mode: int) -> N
 def test_a_file_that_others_can_only_read_is_taken(file: Path, mode: int) -> None:
     """Container engines mount secrets with mode 0444."""
     file.chmod(mode)
-    assert in_file(file).read({}) == VALUE
+    assert in_file(file).read(ProcessSecrets({})) == VALUE
 
 
 @pytest.mark.timeout(10)
@@ -97,7 +97,7 @@ def test_a_pipe_in_the_place_of_the_file_is_refused_at_once(tmp_path: Path) -> N
 
 def test_a_value_has_a_size_limit(file: Path) -> None:
     file.write_bytes(b"x" * MOST_VALUE_BYTES)
-    assert len(in_file(file).read({})) == MOST_VALUE_BYTES
+    assert len(in_file(file).read(ProcessSecrets({}))) == MOST_VALUE_BYTES
     file.write_bytes(b"x" * (MOST_VALUE_BYTES + 1))
     assert "more than 16384 bytes" in str(problem(in_file(file)))
     assert "more than 16384 bytes" in str(problem(in_variable(), {"TOKEN": "x" * (MOST_VALUE_BYTES + 1)}))
@@ -120,14 +120,16 @@ def with_secret(path: Path) -> Policy:
 
 def test_the_log_and_the_canaries_know_the_value_that_the_gateway_sends(file: Path) -> None:
     policy = with_secret(file)
-    assert Redaction.for_policy(policy, {}).values == (policy.secrets[0].read({}),)
-    assert [known.value for known in load_canaries(policy, {})] == [policy.secrets[0].read({})]
+    assert Redaction.for_policy(policy, ProcessSecrets({})).values == (policy.secrets[0].read(ProcessSecrets({})),)
+    assert [known.value for known in load_canaries(policy, ProcessSecrets({}))] == [
+        policy.secrets[0].read(ProcessSecrets({}))
+    ]
 
 
 def test_a_secret_that_is_not_there_needs_no_redaction_and_one_that_cannot_be_known_is_an_error(file: Path) -> None:
     policy = with_secret(file)
     file.chmod(0o666)
     with pytest.raises(UsageError, match=r"secret TOKEN: .* can be written by every user"):
-        Redaction.for_policy(policy, {})
+        Redaction.for_policy(policy, ProcessSecrets({}))
     file.unlink()
-    assert Redaction.for_policy(policy, {}).values == ()
+    assert Redaction.for_policy(policy, ProcessSecrets({})).values == ()

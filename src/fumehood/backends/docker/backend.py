@@ -35,7 +35,8 @@ from fumehood.backends.runs.sandbox import GuestSandbox
 from fumehood.concurrency.portal import LoopThread
 from fumehood.errors import FumehoodError, UnenforceableError
 from fumehood.host.interpreter import own_interpreter
-from fumehood.policy import Policy
+from fumehood.policy import Docker, Policy
+from fumehood.tenant import LOCAL, Tenant
 
 RUNTIMES = {"docker": None, "gvisor": "runsc"}
 # To find the interpreter that was lent to an image.
@@ -59,28 +60,29 @@ class DockerBackend:
         self._pythonless: set[str] = set()
         """Digests of images, as starting a container with them has shown."""
 
-    def check(self, policy: Policy) -> None:
+    def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
         enforcement.refuse_unknown(policy, self.name)
+        enforcement.refuse_tenant(tenant, self.name)
 
-    async def has_packages(self, policy: Policy, request: str) -> bool:
+    async def has_packages(self, policy: Policy, request: str, tenant: Tenant = LOCAL) -> bool:
         """The image was made with them: see `hood image build --policy`."""
-        return await self._in_loop(partial(self._has_packages, policy, request))
+        return await self._in_loop(partial(self._has_packages, policy, request, tenant))
 
-    async def _has_packages(self, policy: Policy, request: str) -> bool:
+    async def _has_packages(self, policy: Policy, request: str, tenant: Tenant) -> bool:
         """In the loop."""
-        engine = self._engine(policy)
+        engine = self._engine(tenant.engine(policy))
         await engine.facts()
         return (await engine.image(image_of(policy))).labels.get(ENVIRONMENT) == request
 
     @asynccontextmanager
     async def open(
-        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = (), tenant: Tenant = LOCAL
     ) -> AsyncIterator[GuestSandbox]:
-        enforcement.refuse_unknown(policy, self.name)
+        self.check(policy, tenant)
         identities, mounts = mount_identities(policy), look_at_mounts(policy)
         # gVisor lets programs connect to no socket of the host.
         are_searched = self.name == "gvisor" or await refuse_sockets_aside(policy, self.name)
-        opening = partial(self._open, policy, packages, ports, identities, mounts, are_searched)
+        opening = partial(self._open, policy, packages, ports, identities, mounts, are_searched, tenant)
         design, container = await self._in_loop(opening, self._dispose)
         try:
             report = self._decide(design, container)
@@ -135,9 +137,10 @@ class DockerBackend:
         identities: list[str],
         mounts: tuple[MountFacts, ...],
         are_searched: bool,
+        tenant: Tenant,
     ) -> tuple[Design, Container]:
         """In the loop."""
-        engine = self._engine(policy)
+        engine = self._engine(tenant.engine(policy))
         facts = await engine.facts()
         image = await engine.image(image_of(policy))
         runtime = policy.docker.runtime or RUNTIMES[self.name] or facts.default_runtime
@@ -157,6 +160,7 @@ class DockerBackend:
             has_listeners=bool(ports),
             mounts_are_searched=are_searched,
             commands=make_commands_folder(policy) if ports and facts.is_local else None,
+            tenant=tenant.name,
         )
         if keeps_ids(facts):
             refuse_strangers(mounts, self.name, user)
@@ -164,7 +168,16 @@ class DockerBackend:
         counted = socket_buffers.are_counted_as_memory(facts) or socket_buffers.can_be_limited(facts)
         self._report(design, enforcement.BEST_LAYERS, limits_sockets=counted)
         digest = packages.digest if packages else "no packages"
-        parts = (policy.digest, engine.host, image.digest, runtime, str(user), digest, f"{len(ports)} ports")
+        parts = (
+            tenant.name,
+            policy.digest,
+            engine.host,
+            image.digest,
+            runtime,
+            str(user),
+            digest,
+            f"{len(ports)} ports",
+        )
         key = " ".join((*parts, *identities))
         if image.digest not in self._pythonless:
             with suppress(PythonMissingError):
@@ -193,8 +206,7 @@ class DockerBackend:
         assert self._pool is not None
         return await self._pool.take(key, partial(start_container, engine, design))
 
-    def _engine(self, policy: Policy) -> Engine:
-        section = policy.docker
+    def _engine(self, section: Docker) -> Engine:
         key = (host_of(section), section.tls_ca or "", section.tls_cert or "", section.tls_key or "")
         if key not in self._engines:
             self._engines[key] = Engine(section)

@@ -82,6 +82,8 @@ class Design:
     """Whether all of them were, for sockets."""
     commands: CommandsFolder | None = None
     """`pip` and `uv`, where runs may go out and the engine is on this machine."""
+    tenant: str = ""
+    """Whose containers these are, and no other's."""
 
     @property
     def packages_place(self) -> str | None:

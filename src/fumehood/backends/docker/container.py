@@ -94,7 +94,7 @@ async def start_container(engine: Engine, design: Design) -> Container:
 
 async def _created(engine: Engine, design: Design) -> Any:
     """Creates the container, also after cancellation: one that is never started does not remove itself."""
-    configuration = container_configuration(design, container_labels(design.policy.digest))
+    configuration = container_configuration(design, container_labels(design.policy.digest, design.tenant))
     creating = asyncio.ensure_future(engine.client.containers.create(configuration))
     try:
         return await asyncio.shield(creating)

@@ -12,6 +12,7 @@ from fumehood.backends.interface import Enforcement, EnforcementReport, PackageF
 from fumehood.errors import UnenforceableError, UsageError
 from fumehood.policy import Policy
 from fumehood.policy.paths import is_inside
+from fumehood.tenant import Tenant
 
 _ENFORCED = frozenset(
     {
@@ -34,6 +35,17 @@ def refuse_unknown(policy: Policy, backend: str) -> None:
     enforcement.refuse_unknown(policy, _ENFORCED, backend)
     if policy.commands.enforce == "kernel" and backend == "gvisor":
         refuse_without_landlock(policy, backend, layers=())
+
+
+def refuse_tenant(tenant: Tenant, backend: str) -> None:
+    """Containers are not in the cgroup of a tenant."""
+    if tenant.is_limited:
+        raise UnenforceableError(
+            f"memory and cpu of tenant {tenant.name}",
+            backend=backend,
+            reason="its containers are the engine's, each with limits of its own and none together",
+            remedy="Use the backend native, or an engine of the tenant's own that limits all of them.",
+        )
 
 
 def refuse_without_landlock(policy: Policy, backend: str, layers: tuple[str, ...]) -> None:

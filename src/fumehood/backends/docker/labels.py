@@ -17,10 +17,12 @@ from fumehood.policy import Policy
 OWNER = "fumehood.owner"
 LEASE = "fumehood.lease"
 POLICY = "fumehood.policy"
+TENANT = "fumehood.tenant"
 
 
-def container_labels(policy_digest: str) -> dict[str, str]:
-    return {OWNER: identity(os.getpid()), LEASE: secrets.token_hex(8), POLICY: policy_digest}
+def container_labels(policy_digest: str, tenant: str = "") -> dict[str, str]:
+    whose = {TENANT: tenant} if tenant else {}
+    return {OWNER: identity(os.getpid()), LEASE: secrets.token_hex(8), POLICY: policy_digest, **whose}
 
 
 DEFAULT_IMAGE = "fumehood:latest"

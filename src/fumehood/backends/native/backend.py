@@ -18,6 +18,7 @@ from fumehood.backends.native.prestart import Prestart
 from fumehood.errors import FumehoodError
 from fumehood.guest.contract.cell_spec import CellSpec
 from fumehood.policy import Policy
+from fumehood.tenant import LOCAL, Tenant
 
 if TYPE_CHECKING:  # imported when a sandbox is opened: what starts a cell is needed before
     from fumehood.backends.runs.sandbox import GuestSandbox
@@ -58,14 +59,16 @@ class NativeBackend:
             self._pool.acquire(key, self._facts, lambda: {**build_spec(), "standbys": 0})
 
     def _cell_of(
-        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...]
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...], tenant: Tenant = LOCAL
     ) -> tuple[str, Callable[[], CellSpec]]:
         """Sandboxes with the same key share a cell; and what makes one."""
-        key = " ".join((policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
+        whose = f"{tenant.name} {tenant.cpu_weight} {tenant.memory_bytes}"
+        key = " ".join((whose, policy.digest, _identity(packages), f"ports {ports}", *mount_identities(policy)))
         return key, partial(build_cell_spec, policy, self._facts, packages, ports)
 
-    def check(self, policy: Policy) -> None:
+    def check(self, policy: Policy, tenant: Tenant = LOCAL) -> None:
         self._decide(policy)
+        enforcement.refuse_tenant(tenant, self._facts)
 
     def _decide(
         self, policy: Policy, packages: PackageFolder | None = None, *, mounts_are_searched: bool = True
@@ -80,19 +83,20 @@ class NativeBackend:
             )
         return self._reports[case]
 
-    async def has_packages(self, policy: Policy, request: str) -> bool:
+    async def has_packages(self, policy: Policy, request: str, tenant: Tenant = LOCAL) -> bool:
         return False
 
     @asynccontextmanager
     async def open(
-        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = ()
+        self, policy: Policy, packages: PackageFolder | None, ports: tuple[int, ...] = (), tenant: Tenant = LOCAL
     ) -> AsyncIterator[GuestSandbox]:
         from fumehood.backends.native.link import CellLink
         from fumehood.backends.runs.sandbox import GuestSandbox
 
         are_searched = await refuse_sockets_aside(policy, enforcement.BACKEND)
         report = self._decide(policy, packages, mounts_are_searched=are_searched)
-        link = CellLink(self._pool, self._facts, *self._cell_of(policy, packages, ports))
+        enforcement.refuse_tenant(tenant, self._facts)
+        link = CellLink(self._pool, self._facts, *self._cell_of(policy, packages, ports, tenant), tenant)
         await link.open()
         sandbox = GuestSandbox(link, policy, report, shares_listeners=policy.network.shares_loopback)
         try:

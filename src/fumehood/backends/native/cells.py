@@ -27,6 +27,7 @@ from fumehood.errors import DOCTOR, StepFailedError
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec, HierarchySpec
 from fumehood.guest.contract.limits import SANDBOX_UID
+from fumehood.tenant import LOCAL, Tenant
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
@@ -204,9 +205,11 @@ def _poll(channel: socket.socket, event: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def start_cell(spec: CellSpec, facts: HostFacts, number: int, prestart: Prestart) -> CellProcess:
+def start_cell(
+    spec: CellSpec, facts: HostFacts, number: int, prestart: Prestart, tenant: Tenant = LOCAL
+) -> CellProcess:
     with ExitStack() as undo:
-        cgroups = CellCgroups(list(facts.hierarchies), number)
+        cgroups = CellCgroups(list(facts.hierarchies), number, tenant)
         undo.callback(cgroups.remove)
         cgroups.make(spec["uid_base"] if facts.is_root else None)
         interpreter = prestart.take()
@@ -265,7 +268,9 @@ class CellPool:
             cell = self._cells.get(key)
         return cell if cell and cell.is_alive else None
 
-    def acquire(self, key: str, facts: HostFacts, build_spec: Callable[[], CellSpec]) -> CellProcess:
+    def acquire(
+        self, key: str, facts: HostFacts, build_spec: Callable[[], CellSpec], tenant: Tenant = LOCAL
+    ) -> CellProcess:
         """Blocks while one is started: for worker threads."""
         with self._lock:
             turn = self._starting.setdefault(key, threading.Lock())
@@ -274,7 +279,7 @@ class CellPool:
             if cell is None:
                 self.discard(key)
                 self._sweep(facts)
-                cell = start_cell(build_spec(), facts, next(_NUMBERS), self.prestart)
+                cell = start_cell(build_spec(), facts, next(_NUMBERS), self.prestart, tenant)
                 with self._lock:
                     self._cells[key] = cell
                 self._settle_later(key)

@@ -8,15 +8,23 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from fumehood.frozen import frozen
 from fumehood.host import processes
+from fumehood.tenant import LOCAL, USUAL_CPU_WEIGHT, Tenant
 
 CONTROLLERS = ("memory", "pids", "cpu")
+_TENANTS = "fumehood"
+"""The cgroup of all tenants: theirs are in it, and their cells in those."""
+_USUAL_CPU_SHARES = 1024
+# Of version 1; the first is missing where the kernel does not count swap.
+_WITH_SWAP, _WITHOUT_SWAP = "memory.memsw.limit_in_bytes", "memory.limit_in_bytes"
+_ATTEMPTS = 10
 _NAME = re.compile(r"fumehood-(?P<process>\d+)-(?P<started>\d+)-(?P<namespace>\w+)-\d+")
 
 
@@ -93,11 +101,42 @@ def _can_make_groups(parent: Path) -> bool:
     return os.access(parent, os.W_OK) and os.access(parent / "cgroup.procs", os.W_OK)
 
 
+def tenant_hierarchies(hierarchies: list[Hierarchy], tenant: Tenant) -> list[Hierarchy]:
+    """The same hierarchies at the tenant's own cgroup, below which are all its cells."""
+    if not tenant.name:
+        return hierarchies
+    return [replace(each, parent=each.parent / _TENANTS / tenant.name) for each in hierarchies]
+
+
+def _make_tenant_group(hierarchy: Hierarchy, tenant: Tenant) -> None:
+    """A tenant's cgroup, with the limits that the tenant has now; several processes may have cells there."""
+    for folder in (hierarchy.parent.parent, hierarchy.parent):
+        folder.mkdir(exist_ok=True)
+        if hierarchy.version == 2:
+            (folder / "cgroup.subtree_control").write_text(" ".join(f"+{n}" for n in hierarchy.controllers))
+    for name, value in _tenant_settings(hierarchy, tenant):
+        if name != _WITH_SWAP or (hierarchy.parent / name).exists():
+            (hierarchy.parent / name).write_text(value)
+
+
+def _tenant_settings(hierarchy: Hierarchy, tenant: Tenant) -> Iterator[tuple[str, str]]:
+    modern, memory = hierarchy.version == 2, tenant.memory_bytes
+    if "memory" in hierarchy.controllers and modern:
+        yield "memory.max", "max" if memory is None else str(memory)
+    elif "memory" in hierarchy.controllers:
+        # The limit with swap may never be below the other one, whatever both were before.
+        yield from ((_WITH_SWAP, "-1"), (_WITHOUT_SWAP, "-1"))
+        yield from () if memory is None else ((_WITHOUT_SWAP, str(memory)), (_WITH_SWAP, str(memory)))
+    if "cpu" in hierarchy.controllers:
+        shares = max(2, tenant.cpu_weight * _USUAL_CPU_SHARES // USUAL_CPU_WEIGHT)
+        yield ("cpu.weight", str(tenant.cpu_weight)) if modern else ("cpu.shares", str(shares))
+
+
 class CellCgroups:
     """One cell's folder in each hierarchy."""
 
-    def __init__(self, hierarchies: list[Hierarchy], number: int) -> None:
-        self._hierarchies = hierarchies
+    def __init__(self, hierarchies: list[Hierarchy], number: int, tenant: Tenant = LOCAL) -> None:
+        self._hierarchies, self._tenant = tenant_hierarchies(hierarchies, tenant), tenant
         process = os.getpid()
         self._name = f"fumehood-{process}-{processes.start_time(process)}-{processes.namespace()}-{number}"
 
@@ -115,13 +154,27 @@ class CellCgroups:
 
     def _make(self, owner: int | None) -> None:
         for hierarchy, folder in zip(self._hierarchies, self.folders, strict=True):
-            folder.mkdir()
+            self._make_folder(hierarchy, folder)
             if hierarchy.version == 2:
                 (folder / "cgroup.subtree_control").write_text(" ".join(f"+{n}" for n in hierarchy.controllers))
                 (folder / "cell").mkdir()
             if owner is not None:
                 for path in (folder, folder / "cgroup.procs"):
                     os.chown(path, owner, owner)
+
+    def _make_folder(self, hierarchy: Hierarchy, folder: Path) -> None:
+        """Again, if another process removed the tenant's cgroup because it was empty."""
+        if not self._tenant.name:
+            folder.mkdir()
+            return
+        for attempt in reversed(range(_ATTEMPTS)):
+            try:
+                _make_tenant_group(hierarchy, self._tenant)
+                folder.mkdir()
+                return
+            except FileNotFoundError:
+                if attempt == 0:
+                    raise
 
     def entrances(self) -> list[Path]:
         """Where the cell has to be for its runs to be movable: version 2 wants a common, delegated ancestor."""
@@ -134,6 +187,8 @@ class CellCgroups:
     def remove(self) -> None:
         for folder in self.folders:
             remove_tree(folder)
+        if self._tenant.name:
+            _remove_empty(hierarchy.parent for hierarchy in self._hierarchies)
 
 
 def remove_tree(folder: Path, patience_seconds: float = 2.0) -> bool:
@@ -154,9 +209,18 @@ def remove_tree(folder: Path, patience_seconds: float = 2.0) -> bool:
             return True
 
 
+def _remove_empty(tenants: Iterable[Path]) -> None:
+    """Cgroups of tenants, and of all tenants, that have no cell any more."""
+    for tenant in tenants:
+        with suppress(OSError):
+            tenant.rmdir()
+            tenant.parent.rmdir()
+
+
 def remove_stale(hierarchies: list[Hierarchy]) -> list[Path]:
     """Remove what dead processes left behind where we make ours; returns what was removed."""
-    return _remove_dead(folder for hierarchy in hierarchies for folder in hierarchy.parent.glob("fumehood-*"))
+    cells = ("fumehood-*", f"{_TENANTS}/*/fumehood-*")
+    return _remove_dead(folder for each in hierarchies for cell in cells for folder in each.parent.glob(cell))
 
 
 def remove_stale_everywhere() -> list[Path]:
@@ -172,6 +236,8 @@ def _remove_dead(folders: Iterable[Path]) -> list[Path]:
         match = _NAME.fullmatch(folder.name)
         if match and _is_dead(match) and remove_tree(folder, 0):
             removed.append(folder)
+            if folder.parent.parent.name == _TENANTS:
+                _remove_empty([folder.parent])
     return removed
 
 

@@ -9,6 +9,7 @@ from fumehood.backends.interface import Enforcement, EnforcementReport, PackageF
 from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UnenforceableError
 from fumehood.policy import Policy
+from fumehood.tenant import USUAL_CPU_WEIGHT, Tenant
 
 BACKEND = "native"
 _ENFORCED = frozenset(
@@ -40,6 +41,19 @@ def decide(
     )
     enforcement.refuse_partial(policy, report.entries, BACKEND, _DELEGATE)
     return report
+
+
+def refuse_tenant(tenant: Tenant, facts: HostFacts) -> None:
+    """UnenforceableError for a limit of a tenant that no cgroup here enforces."""
+    wanted = (("memory", tenant.memory_bytes is not None), ("cpu", tenant.cpu_weight != USUAL_CPU_WEIGHT))
+    for controller, is_wanted in wanted if tenant.is_limited else ():
+        if is_wanted and facts.controls(controller) is None:
+            raise UnenforceableError(
+                f"{controller} of tenant {tenant.name}",
+                backend=BACKEND,
+                reason=f"there is no cgroup with the controller {controller}",
+                remedy=_DELEGATE,
+            )
 
 
 def _isolation(policy: Policy, facts: HostFacts) -> Iterator[Enforcement]:

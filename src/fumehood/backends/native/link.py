@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -18,19 +19,23 @@ from fumehood.backends.runs.descriptors import RunDescriptors
 from fumehood.backends.runs.link import GuestBusyError, GuestGoneError, receive_socket
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec
+from fumehood.tenant import LOCAL, Tenant
 
 
 class CellLink:
     """Meets `GuestLink`. A workspace in a cell costs nothing until the first run."""
 
-    def __init__(self, pool: CellPool, facts: HostFacts, key: str, build_spec: Callable[[], CellSpec]) -> None:
-        self._pool, self._facts = pool, facts
+    def __init__(
+        self, pool: CellPool, facts: HostFacts, key: str, build_spec: Callable[[], CellSpec], tenant: Tenant = LOCAL
+    ) -> None:
+        self._pool, self._facts, self._tenant = pool, facts, tenant
         self._key, self._build_spec = key, build_spec
 
     async def open(self) -> None:
         cell = self._pool.warm(self._key)
         if cell is None:
-            cell = await anyio.to_thread.run_sync(self._pool.acquire, self._key, self._facts, self._build_spec)
+            acquire = partial(self._pool.acquire, self._key, self._facts, self._build_spec, self._tenant)
+            cell = await anyio.to_thread.run_sync(acquire)
         self._cell: CellProcess = cell
         self._workspace = cell.open_workspace()
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import anyio
 
+from fumehood.blocking import Sandbox, run
 from fumehood.cli.bench.measurement import (
     Row,
     command,
@@ -23,7 +24,6 @@ from fumehood.cli.bench.measurement import (
 from fumehood.policy import Policy, Resources
 from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.blocking import Sandbox, run
 
 PROGRAM = "print(1)"
 _AT_ONCE = 8

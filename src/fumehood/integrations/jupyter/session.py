@@ -7,12 +7,12 @@ import codecs
 from collections.abc import Iterator
 from typing import Protocol
 
+from fumehood.blocking import Sandbox, Session
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.integrations.adapter import with_reason
 from fumehood.notebook_output import CellError, cell_error, media_bundle
 from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy
 from fumehood.results import Display
-from fumehood.sandbox.blocking import Sandbox, Session
 
 _MOST_TRACEBACK = 100_000
 _RESTARTED = "(the session was lost before this cell: it began without state)\n"

@@ -20,11 +20,11 @@ from deepagents.backends.protocol import (
 )
 from deepagents.backends.sandbox import BaseSandbox
 
+from fumehood.blocking import Sandbox
 from fumehood.errors import DeniedError, UsageError
 from fumehood.integrations.adapter import as_os_error, default_policy, run_command
 from fumehood.policy import AnyPolicy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.blocking import Sandbox
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ async def open_client_sandbox(settings: ServerSettings) -> AsyncIterator[ClientS
     sessions = Sessions()
     async with AsyncSandbox(settings.policy, gated=True, progress=settings.report) as box:
         approvals = ClientApprovals(settings.policy, box.trail) if settings.policy.approvals else None
-        filters = Pipeline(settings.policy, trail=box.trail)
+        filters = Pipeline(settings.policy, trail=box.trail, source=box.secrets)
         try:
             toolbox = Toolbox(box, *all_tools(sessions), gate=approvals, filters=filters)
             yield ClientSandbox(box, toolbox, filters, approvals)

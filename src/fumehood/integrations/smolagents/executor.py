@@ -15,13 +15,13 @@ from smolagents.serialization import SafeSerializer  # pyright: ignore[reportMis
 from smolagents.tools import get_tools_definition_code  # pyright: ignore[reportMissingTypeStubs]
 from smolagents.utils import AgentError  # pyright: ignore[reportMissingTypeStubs]
 
+from fumehood.blocking import Sandbox, Session
 from fumehood.errors import UsageError
 from fumehood.guest.contract.bundle import MAX_DISPLAY_BYTES
 from fumehood.integrations.adapter import with_reason
 from fumehood.integrations.smolagents.answers import read_answer
 from fumehood.policy import AnyPolicy, Policy, read_policy
 from fumehood.results import RunResult
-from fumehood.sandbox.blocking import Sandbox, Session
 
 # An answer is a display of a media type that only this executor knows: nothing that is printed joins it or passes for
 # one. The serializer's module needs nothing but the standard library, and lives outside of the agent's namespace.

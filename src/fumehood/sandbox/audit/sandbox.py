@@ -31,13 +31,14 @@ from fumehood.sandbox.audit.choice import AuditChoice, open_trail
 from fumehood.sandbox.audit.files import FileAudit
 from fumehood.sandbox.audit.run import EgressEvents, RunAudit, write_after
 from fumehood.secret_scan.redaction import Redaction
+from fumehood.tenant import LOCAL, Tenant
 
 
 class SandboxAudit:
     """Writes nothing while the sandbox is not open, and nothing at all where the log is off."""
 
-    def __init__(self, choice: AuditChoice = False) -> None:
-        self.choice = choice
+    def __init__(self, choice: AuditChoice = False, tenant: Tenant = LOCAL) -> None:
+        self.choice, self._tenant = choice, tenant
         self._keep = deny_all().audit
         self.trail = OFF
         self._held: list[Entry] = []
@@ -46,7 +47,7 @@ class SandboxAudit:
     @asynccontextmanager
     async def opening(self, policy: Policy) -> AsyncIterator[Trail]:
         """The block opens the sandbox; an error that ends it is recorded as a refusal."""
-        trail = self.trail = open_trail(policy, self.choice)
+        trail = self.trail = open_trail(policy, self.choice, self._tenant)
         self._keep = policy.audit
         try:
             yield trail
@@ -123,7 +124,7 @@ class SandboxAudit:
     def redact_secrets_of(self, policy: Policy) -> None:
         """The values that they have now are removed too from whatever is written for this sandbox from now on."""
         if self.trail.is_on:
-            self.trail.redaction.add(Redaction.for_policy(policy, os.environ).values)
+            self.trail.redaction.add(Redaction.for_policy(policy, self._tenant.secrets).values)
 
     async def policy_changed(self, policy: Policy) -> None:
         if self.trail.is_on:

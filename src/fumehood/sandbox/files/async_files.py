@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from fumehood.backends.interface import Conversation
@@ -45,10 +46,10 @@ class AsyncFiles:
         self._audit, self._artifacts = audit, artifacts
         self._keeps_tmp = keeps_tmp
         self._outputs = artifacts.outputs
-        # For the command line alone: not a method, which the blocking API would have to have, too.
+        # For the command line and for servers alone: not methods, which the blocking API would have to have, too.
         self.copy_of_tree = self._make_tree_copy
-        # Likewise for servers, which pass files on in chunks.
         self.streams = FileStreams(policy, converse, audit, artifacts, keeps_tmp=keeps_tmp)
+        self.gated = self._open_gate
 
     async def write(
         self, path: AnyPath, data: bytes | str, *, executable: bool = False, as_program: bool = False
@@ -147,6 +148,19 @@ class AsyncFiles:
         from fumehood.sandbox.files.tree_copy import TreeCopy
 
         return TreeCopy(self._policy, self._converse, self._audit, self._artifacts)
+
+    @asynccontextmanager
+    async def _open_gate(self) -> AsyncIterator[Conversation]:
+        """The file service, for a caller elsewhere."""
+        from fumehood.sandbox.files.gate import FileGate
+
+        async with (
+            self._audit.denials("read"),
+            self._audit.files() as audit,
+            self._converse() as inner,
+            FileGate(inner, audit, self._artifacts, self._outputs, keeps_tmp=self._keeps_tmp) as gate,
+        ):
+            yield gate
 
     def _place(self, path: AnyPath) -> str:
         return sandbox_path(path, keeps_tmp=self._keeps_tmp)

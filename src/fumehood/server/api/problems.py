@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import errno
+import http
+import json
 import math
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
-from fumehood.errors import DeniedError, FumehoodError, UsageError
+from fumehood.errors import DeniedError, FumehoodError, PolicyError, SandboxBusyError, UsageError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
-from fumehood.server.sandboxes.registry import DrainingError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError, SandboxClosedError
 from fumehood.server.storage.database import StorageError
+from fumehood.server.tenants.catalogue import FailedTestsError
 from fumehood.server.tenants.quotas import QuotaExceededError
+from fumehood.server.tenants.tenants import NoSuchTenantError
 
-_MEDIA_TYPE = "application/problem+json"
+MEDIA_TYPE = "application/problem+json"
+
+
+class NotFoundError(FumehoodError):
+    """The tenant has none, and never had: the same words for every id."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"there is no such {what}")
+
+
+class ConflictError(FumehoodError):
+    """What is asked for contradicts what is there, and may work later."""
+
+
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (NotAuthenticatedError, 401),
     (ForbiddenError, 403),
     (NoSuchSandboxError, 404),
+    (NoSuchTenantError, 404),
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (SandboxBusyError, 409),
     (EndedError, 410),
+    (SandboxClosedError, 410),
     (QuotaExceededError, 429),
     (DrainingError, 503),
     (StorageError, 503),
@@ -30,31 +56,79 @@ _TITLES = {
     401: "not authenticated",
     403: "not allowed",
     404: "not found",
+    409: "in the way",
     410: "ended",
     422: "not valid",
     429: "quota used up",
     500: "the server failed",
     503: "not available",
 }
+_RETRY = {409: "1", 503: "5"}
 
 
-async def answer_problem(request: Request, error: Exception) -> JSONResponse:
-    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+class PlainJson(JSONResponse):
+    """JSON in ASCII: names of files may hold what is not Unicode, and UTF-8 cannot carry."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+class Problem(PlainJson):
+    media_type = MEDIA_TYPE
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **details: object) -> Problem:
+    title = _TITLES.get(status) or http.HTTPStatus(status).phrase.lower()
+    content = {"title": title, "status": status, "detail": detail, **details}
+    return Problem(content, status, dict(headers or {}))
+
+
+async def answer_problem(request: HTTPConnection, error: Exception) -> Problem:
+    if isinstance(error, HTTPException):
+        return problem(error.status_code, str(error.detail), error.headers)
+    status = _status(error)
     known = isinstance(error, FumehoodError) and status != 500
     detail = str(error) if known else "the server failed; its own log has the reason"
     if isinstance(error, StorageError):
         detail = "the server cannot reach its database; try again"
-    content: dict[str, object] = {"title": _TITLES[status], "status": status, "detail": detail}
-    headers: dict[str, str] = {}
+    details, headers = _details(error)
+    if status in _RETRY:
+        headers.setdefault("Retry-After", _RETRY[status])
+    return problem(status, detail, headers, **details)
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, UsageError) and error.errno == errno.ENOENT:
+        return 404  # a file of a sandbox
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+def _details(error: Exception) -> tuple[dict[str, object], dict[str, str]]:
     match error:
         case QuotaExceededError():
-            content |= {"quota": error.quota.value, "limit": error.limit.value, "used": error.used}
-            content |= {"set_by": error.limit.author, "resets_at": error.resets}
-            headers["Retry-After"] = str(max(1, math.ceil((error.resets or time.time() + 5) - time.time())))
+            wait = max(1, math.ceil((error.resets or time.time() + 5) - time.time()))
+            details: dict[str, object] = {"quota": error.quota.value, "limit": error.limit.value, "used": error.used}
+            details |= {"set_by": error.limit.author, "resets_at": error.resets}
+            return details, {"Retry-After": str(wait)}
         case EndedError():
-            content |= {"cause": error.record.cause, "ended_at": error.record.ended}
+            return {"cause": error.record.cause, "ended_at": error.record.ended}, {}
         case NotAuthenticatedError():
-            headers["WWW-Authenticate"] = "Bearer"
+            return {}, {"WWW-Authenticate": "Bearer"}
+        case ForbiddenError():
+            return {"scope": error.scope.value}, {}
+        case FailedTestsError():
+            return {"problems": error.failures}, {}
+        case PolicyError():
+            return {"problems": error.problems}, {}
         case _:
-            pass
-    return JSONResponse(content, status, headers, _MEDIA_TYPE)
+            return {}, {}
+
+
+def invalid_request(errors: Sequence[object]) -> Problem:
+    """For what does not fit the document: each place, and what is wrong there. What was sent is not repeated."""
+    problems = [_place(cast("Mapping[str, Any]", each)) for each in errors]
+    return problem(422, problems[0] if problems else "the request is not valid", problems=problems)
+
+
+def _place(error: Mapping[str, Any]) -> str:
+    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.frozen import frozen
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
-from fumehood.server.sandboxes.registry import DrainingError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError, SandboxClosedError
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tenants.quotas import QuotaExceededError
 
@@ -58,6 +58,7 @@ _KINDS: tuple[tuple[type[Exception], str, int], ...] = (
     (ForbiddenError, "permission_denied", 403),
     (NoSuchSandboxError, "not_found", 404),
     (EndedError, "not_found", 404),
+    (SandboxClosedError, "not_found", 404),
     (NotFoundError, "not_found", 404),
     (NotHereError, "unimplemented", 501),
     (QuotaExceededError, "resource_exhausted", 429),

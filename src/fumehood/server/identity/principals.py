@@ -18,9 +18,15 @@ class Scope(StrEnum):
     AUDIT = "audit"
     """Read the tenant's records."""
     POLICIES = "policies"
-    """Change the tenant's policies."""
+    """Change the tenant's policies and secrets."""
+    KEYS = "keys"
+    """Make and revoke keys of the tenant, with no more scopes than its own."""
     OPERATE = "operate"
     """Tenants, keys and quotas: for those who run the server."""
+
+
+OF_TENANTS = tuple(scope for scope in Scope if scope is not Scope.OPERATE)
+"""What the first key of a tenant has."""
 
 
 @frozen

@@ -1,7 +1,7 @@
 """One sandbox that is open for a tenant: its service, the carrier in use, and its times.
 
-It outlives a connection by `linger`: a client that comes back in that time goes on where it was. After `idle` without
-a call, and at its `expires`, it is closed whatever happens in it.
+A client that had a connection to it and lost that may come back within `linger` and goes on where it was. After `idle`
+without a call, and at its `expires`, it is closed whatever happens in it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 
-from fumehood.errors import UsageError
 from fumehood.frozen import frozen
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.carrier import Carrier
 from fumehood.remote.service import SandboxService
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-
-_PROTOCOL_BROKEN = "protocol"
+from fumehood.server.sandboxes.errors import SandboxClosedError
 
 
 @frozen
@@ -29,6 +26,10 @@ class Times:
     lifetime: float = 3600
     idle: float = 600
     linger: float = 30
+
+
+class ClientFailedError(Exception):
+    """The block of the client's that had the sandbox was left with an error."""
 
 
 class OpenSandbox:
@@ -45,90 +46,136 @@ class OpenSandbox:
     ) -> None:
         self.id, self.tenant, self.box, self.times = identifier, tenant, box, times
         self._token, self._ended = token, ended
-        self.service = SandboxService(box)
+        self.service = SandboxService(box, self._close_for_client)
         self.expires = time.time() + times.lifetime
-        self._stack = AsyncExitStack()
         self._carrier: asyncio.Task[None] | None = None
-        self._used = asyncio.Event()
-        self._cause: str | None = None
+        self._lost_carrier: float | None = None
+        """When the client's connection was lost, if it had one and has none now."""
+        self._last_use = time.monotonic()
         self._uses = 0
+        self._cause: str | None = None
+        self._closed = asyncio.Event()
+        self._news = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        await self._stack.enter_async_context(self.box)
+        await self.box.__aenter__()
         self._watch = asyncio.ensure_future(self._watch_times())
 
     def is_token(self, token: str) -> bool:
         return hmac.compare_digest(self._token.encode(), token.encode())
 
-    def begin_use(self) -> None:
-        """A call from elsewhere than the client's own connection; it is not idle until `end_use`."""
-        if self._cause is not None:
-            raise UsageError("the sandbox is closed")
-        self._uses += 1
-
-    def end_use(self) -> None:
-        self._uses -= 1
-
-    def extend(self, lifetime: float) -> None:
-        """From now on."""
-        self.expires = time.time() + lifetime
-        self._used.set()
+    @property
+    def is_closed(self) -> bool:
+        return self._cause is not None
 
     @property
     def received(self) -> int:
         """What the server has of the client's messages, for a client that comes back."""
         return self.service.conversations.link.received
 
+    def begin_use(self) -> None:
+        """A call from elsewhere than the client's own connection; it is not idle until `end_use`."""
+        if self._cause is not None:
+            raise SandboxClosedError
+        self._uses += 1
+
+    def end_use(self) -> None:
+        self._uses -= 1
+        self._last_use = time.monotonic()
+
+    def extend(self, lifetime: float) -> None:
+        """From now on."""
+        self.expires = time.time() + lifetime
+        self._news.set()
+
     async def serve(self, carrier: Carrier, received_by_client: int) -> None:
         """Until the carrier is lost. A second carrier takes the place of the first: the client knows which is alive."""
         await self._hang_up()
         if self._cause is not None:
-            raise UsageError("the sandbox is closed")
+            raise SandboxClosedError
+        self._lost_carrier = None
         task = self._carrier = asyncio.ensure_future(self.service.conversations.link.use(carrier, received_by_client))
         try:
-            await task
+            await asyncio.shield(asyncio.wait([task]))
+            task.result()
         except FrameError:
-            await self.close(_PROTOCOL_BROKEN)
+            await self.close("protocol")
+            raise
+        except asyncio.CancelledError:
+            task.cancel()
             raise
         finally:
             if self._carrier is task:
-                self._carrier = None
-                self._used.set()
+                self._carrier, self._lost_carrier = None, time.monotonic()
+                self._news.set()
 
     async def _hang_up(self) -> None:
         if self._carrier is not None:
             self._carrier.cancel()
             await asyncio.gather(self._carrier, return_exceptions=True)
 
+    async def _close_for_client(self, is_failing: bool) -> None:
+        """The client's own wish, in a call of its own: the answer to it is the last thing that the link carries."""
+        if self._begin_closing("closed"):
+            error = ClientFailedError() if is_failing else None
+            await self._close_box(error)
+
     async def close(self, cause: str) -> None:
-        """The first cause counts."""
-        if self._cause is not None:
+        """The first cause counts; returns when it is closed, whoever did it."""
+        if not self._begin_closing(cause):
+            await self._closed.wait()
             return
+        await self.service.close()
+        await self._hang_up()
+        await self._close_box(None if cause == "closed" else ClientFailedError(cause))
+
+    def _begin_closing(self, cause: str) -> bool:
+        if self._cause is not None:
+            return False
         self._cause = cause
         if self._watch is not None and self._watch is not asyncio.current_task():
             self._watch.cancel()
-        await self.service.close()
-        await self._hang_up()
+        return True
+
+    async def _close_box(self, error: BaseException | None) -> None:
+        """Whole, whoever is cancelled meanwhile."""
+        await asyncio.shield(self._leave(error))
+
+    async def _leave(self, error: BaseException | None) -> None:
         try:
-            await self._stack.aclose()
+            await self.box.__aexit__(type(error) if error else None, error, None)
         finally:
-            await self._ended(self, cause)
+            try:
+                await self._ended(self, self._cause or "closed")
+            finally:
+                self._closed.set()
 
     async def _watch_times(self) -> None:
-        while True:
-            left = self.expires - time.time()
-            if left <= 0:
-                break
-            self._used.clear()
-            patience = self.times.linger if self._carrier is None else self.times.idle
+        while (cause := self._overdue()) is None:
+            self._news.clear()
             try:
-                async with asyncio.timeout(min(left, patience)):
-                    await self._used.wait()
+                async with asyncio.timeout(self._seconds_left()):
+                    await self._news.wait()
             except TimeoutError:
-                if time.time() >= self.expires:
-                    break
-                if self._carrier is None or self.service.is_idle_for(self.times.idle):
-                    await self.close("abandoned" if self._carrier is None else "idle")
-                    return
-        await self.close("expired")
+                pass
+        await self.close(cause)
+
+    def _overdue(self) -> str | None:
+        if time.time() >= self.expires:
+            return "expired"
+        if self._lost_carrier is not None and time.monotonic() >= self._lost_carrier + self.times.linger:
+            return "abandoned"
+        return "idle" if self._idle_seconds() >= self.times.idle else None
+
+    def _idle_seconds(self) -> float:
+        if self._uses or self.service.is_busy:
+            return 0
+        return time.monotonic() - max(self._last_use, self.service.last_call)
+
+    def _seconds_left(self) -> float:
+        """Until it may be overdue."""
+        left = [self.expires - time.time(), max(self.times.idle - self._idle_seconds(), 0.01)]
+        if self._lost_carrier is not None:
+            left.append(self._lost_carrier + self.times.linger - time.monotonic())
+        return max(min(left), 0)

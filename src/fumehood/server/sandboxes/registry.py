@@ -5,40 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from fumehood.audit.trail import Trail
-from fumehood.errors import FumehoodError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes import records
+from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.storage.database import Database
-
-
-class NoSuchSandboxError(FumehoodError):
-    """The tenant has none with this id, and never had: the same words for every id."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no such sandbox")
-
-
-class EndedError(FumehoodError):
-    """It was there, and has ended."""
-
-    def __init__(self, record: SandboxRecord) -> None:
-        super().__init__(f"the sandbox has ended: {record.cause}")
-        self.record = record
-
-
-class DrainingError(FumehoodError):
-    """The server is about to end and opens nothing more."""
-
-    def __init__(self) -> None:
-        super().__init__("the server is about to end and opens no more sandboxes; try another one")
 
 
 @frozen
@@ -49,6 +28,9 @@ class Opening:
     metadata: Mapping[str, str]
     session: bool = False
     keep_tmp: bool = False
+    learn: bool = False
+    snapshot: str | None = None
+    progress: Callable[[str], None] | None = None
 
 
 class Registry:
@@ -56,6 +38,7 @@ class Registry:
         self._database, self.instance = database, instance
         self._open: dict[tuple[str, str], OpenSandbox] = {}
         self._is_draining = False
+        self._one_less = asyncio.Event()
 
     async def open(self, principal: Principal, opening: Opening, trail: Trail) -> tuple[OpenSandbox, str]:
         """An open sandbox, and the token for those who come back to it."""
@@ -64,7 +47,15 @@ class Registry:
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)
         await records.admit(self._database, principal.tenant, self.instance, record, token)
-        box = AsyncSandbox(opening.policy, session=opening.session, keep_tmp=opening.keep_tmp, audit=trail)
+        box = AsyncSandbox(
+            opening.policy,
+            session=opening.session,
+            keep_tmp=opening.keep_tmp,
+            learn=opening.learn,
+            snapshot=opening.snapshot,
+            progress=opening.progress,
+            audit=trail,
+        )
         opened = OpenSandbox(identifier, principal.tenant, token, box, opening.times, self._forget)
         try:
             await opened.open()
@@ -93,13 +84,19 @@ class Registry:
     async def drain(self, seconds: float) -> None:
         """No more openings; what is open may go on for so long."""
         self._is_draining = True
-        end = time.monotonic() + seconds
-        while self._open and time.monotonic() < end:
-            await asyncio.sleep(0.1)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wait_until_empty()
         await asyncio.gather(*(opened.close("drained") for opened in list(self._open.values())))
+
+    async def _wait_until_empty(self) -> None:
+        while self._open:
+            self._one_less.clear()
+            await self._one_less.wait()
 
     async def _forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)
+        self._one_less.set()
         await records.end(self._database, opened.tenant, opened.id, cause)
 
 

@@ -37,14 +37,15 @@ class Transaction(Protocol):
 
 class Database(Protocol):
     def transaction(self, tenant: str) -> AbstractAsyncContextManager[Transaction]:
-        """All of the block or nothing, one after another with others of the same tenant that write.
+        """All of the block or nothing. Those of one tenant come one after another, whatever server they are of: what is
+        counted in one stays true until it ends. Those for EVERYTHING do not wait for each other.
 
-        StorageError if the database is gone.
+        StorageError if the database is gone. Not to be nested: the inner one would wait for the outer one.
         """
         ...
 
     async def prepare(self) -> None:
-        """Makes the tables, unless they are there."""
+        """Makes the tables, unless they are there; StorageError if they are not as this server needs them."""
         ...
 
     async def close(self) -> None: ...

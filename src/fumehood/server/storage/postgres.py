@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 _ROLE = "fumehood_server"
-_VISIBLE = f"tenant = current_setting('fumehood.tenant', true) OR current_setting('fumehood.tenant', true) = '{EVERYTHING}'"
+_VISIBLE = (
+    f"tenant = current_setting('fumehood.tenant', true) OR current_setting('fumehood.tenant', true) = '{EVERYTHING}'"
+)
 
 
 class PostgresDatabase:
@@ -32,16 +34,23 @@ class PostgresDatabase:
         async with self._connection() as connection, connection.transaction():
             # One server at a time makes the tables.
             await connection.execute("SELECT pg_advisory_xact_lock(7035221)")
-            for statement in (*schema.statements(), *_separation()):
-                await connection.execute(statement)
+            await connection.execute(schema.FACTS)
+            found = await (await connection.execute(schema.READ_VERSION)).fetchone()
+            if found:
+                schema.check_version(found["value"])
+            else:
+                for statement in (*schema.statements(), *_separation()):
+                    await connection.execute(_literal(statement))
+            await _check_separation(connection)
 
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[_PostgresTransaction]:
         async with self._connection() as connection, connection.transaction():
             await connection.execute(f"SET LOCAL ROLE {_ROLE}")
             await connection.execute("SELECT set_config('fumehood.tenant', %s, true)", (tenant,))
-            # Counting and inserting is one step for a tenant, whatever server does it.
-            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (tenant,))
+            if tenant != EVERYTHING:
+                # Counting and inserting is one step for a tenant, whatever server does it.
+                await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (tenant,))
             yield _PostgresTransaction(connection)
 
     async def close(self) -> None:
@@ -67,7 +76,7 @@ def _separation() -> list[str]:
     made = [
         f"DO $$ BEGIN CREATE ROLE {_ROLE} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
         f"GRANT {_ROLE} TO CURRENT_USER",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {_ROLE}",
+        *(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {_ROLE}" for table in schema.TABLES),
     ]
     for table in schema.OF_TENANTS:
         made += [
@@ -76,6 +85,20 @@ def _separation() -> list[str]:
             f"CREATE POLICY of_tenant ON {table} TO {_ROLE} USING ({_VISIBLE}) WITH CHECK ({_VISIBLE})",
         ]
     return made
+
+
+async def _check_separation(connection: AsyncConnection[Any]) -> None:
+    """StorageError if a table of tenants is not separated by rows, because an administrator has changed that."""
+    rows = await connection.execute(
+        "SELECT relname FROM pg_class JOIN pg_policies ON tablename = relname AND policyname = 'of_tenant' "
+        "WHERE relrowsecurity AND relnamespace = current_schema()::regnamespace AND schemaname = current_schema()"
+    )
+    separated = {row["relname"] for row in await rows.fetchall()}
+    if missing := sorted(set(schema.OF_TENANTS) - separated):
+        raise StorageError(
+            f"the table {missing[0]} has no row-level security, which keeps tenants apart; "
+            "restore its policy `of_tenant`, or use another database"
+        )
 
 
 class _PostgresTransaction:
@@ -94,3 +117,8 @@ class _PostgresTransaction:
 
 def _own_marks(statement: str) -> Any:
     return statement.replace("%", "%%").replace("?", "%s")
+
+
+def _literal(statement: str) -> Any:
+    """For a type that wants statements to be literals, which those made of constants are not to a type checker."""
+    return statement

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-VERSION = 1
+from fumehood.server.storage.database import StorageError
+
+VERSION = "1"
+"""Of the tables; in the table `facts`, so that a server of another version does not use them."""
+FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+READ_VERSION = "SELECT value FROM facts WHERE name = 'schema'"
+WRITE_VERSION = f"INSERT INTO facts (name, value) VALUES ('schema', '{VERSION}')"
 
 TABLES: dict[str, str] = {
     "tenants": "tenant TEXT PRIMARY KEY, created DOUBLE PRECISION NOT NULL",
@@ -35,9 +41,12 @@ TABLES: dict[str, str] = {
     ),
     "answers": (
         "tenant TEXT NOT NULL, key TEXT NOT NULL, request_sha256 TEXT NOT NULL, status BIGINT NOT NULL, "
-        "body TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, key)"
+        "sealed TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, key)"
     ),
-    "secrets": "tenant TEXT NOT NULL, name TEXT NOT NULL, sealed TEXT NOT NULL, PRIMARY KEY (tenant, name)",
+    "secrets": (
+        "tenant TEXT NOT NULL, name TEXT NOT NULL, sealed TEXT NOT NULL, author TEXT NOT NULL, "
+        "created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, name)"
+    ),
     "instances": (
         "instance TEXT PRIMARY KEY, started DOUBLE PRECISION NOT NULL, seen DOUBLE PRECISION NOT NULL, "
         "ended DOUBLE PRECISION"
@@ -54,4 +63,14 @@ OF_TENANTS = tuple(name for name in TABLES if name != "instances")
 
 
 def statements() -> list[str]:
-    return [*(f"CREATE TABLE IF NOT EXISTS {name} ({columns})" for name, columns in TABLES.items()), *INDEXES]
+    """What makes the tables of a database that has none."""
+    tables = [f"CREATE TABLE IF NOT EXISTS {name} ({columns})" for name, columns in TABLES.items()]
+    return [*tables, *INDEXES, WRITE_VERSION]
+
+
+def check_version(found: str) -> None:
+    if found != VERSION:
+        raise StorageError(
+            f"the database has tables of version {found}, and this server needs version {VERSION}; "
+            "use the release that made them, or another database"
+        )

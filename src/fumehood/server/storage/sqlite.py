@@ -8,13 +8,13 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from fumehood.server.storage import schema
-from fumehood.server.storage.database import DuplicateError, Row, StorageError, Value
+from fumehood.server.storage.database import EVERYTHING, DuplicateError, Row, StorageError, Value
 
 T = TypeVar("T")
 
@@ -30,20 +30,28 @@ class SqliteDatabase:
         self._connection = self._thread.submit(_connect, path).result()
 
     async def prepare(self) -> None:
-        async with self.transaction("*") as transaction:
+        async with self.transaction(EVERYTHING) as transaction:
+            await transaction.execute(schema.FACTS)
+            if found := await transaction.row(schema.READ_VERSION):
+                schema.check_version(str(found["value"]))
+                return
             for statement in schema.statements():
                 await transaction.execute(statement)
 
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[_SqliteTransaction]:
         async with self._turn:
-            await self._do(partial(self._connection.execute, "BEGIN IMMEDIATE"))
             try:
+                await self._do(partial(self._connection.execute, "BEGIN IMMEDIATE"))
                 yield _SqliteTransaction(self)
+                await self._do(partial(self._connection.execute, "COMMIT"))
             except BaseException:
-                await asyncio.shield(self._do(partial(self._connection.execute, "ROLLBACK")))
+                await self._do(self._roll_back)
                 raise
-            await self._do(partial(self._connection.execute, "COMMIT"))
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     async def close(self) -> None:
         await self._do(self._connection.close)
@@ -58,12 +66,24 @@ class SqliteDatabase:
         return [dict(row) for row in cursor.fetchall()], cursor.rowcount
 
     async def _do(self, work: Callable[[], T]) -> T:
+        """A caller that is cancelled waits for the statement under way: it cannot be taken back, and has the turn."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await run_to_end(asyncio.get_running_loop().run_in_executor(self._thread, work))
         except sqlite3.IntegrityError as error:
             raise DuplicateError(str(error)) from error
         except sqlite3.Error as error:
             raise StorageError(f"the database failed: {error}") from error
+
+
+async def run_to_end(future: asyncio.Future[T]) -> T:
+    """The result of the future. A cancellation meanwhile is raised when the future is done."""
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
+        raise
 
 
 class _SqliteTransaction:

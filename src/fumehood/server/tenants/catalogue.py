@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fumehood.errors import DeniedError, PolicyError, UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
-from fumehood.policy.decisions import run_tests
+from fumehood.policy.decisions import TestResult, run_tests
 from fumehood.server.storage.database import Database, Row, Transaction
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -34,12 +34,19 @@ class FailedTestsError(UsageError):
         self.failures = list(failures)
 
 
-async def put_policy(database: Database, tenant: str, name: str, text: str, author: str) -> CatalogueEntry:
-    """A new version, unless it is what the newest one says already."""
+async def put_policy(
+    database: Database,
+    tenant: str,
+    name: str,
+    text: str,
+    author: str,
+    record: Callable[[CatalogueEntry], Awaitable[None]] | None = None,
+) -> CatalogueEntry:
+    """A new version, unless it is what the newest one says already. If `record` fails, there is none."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not the name of a policy: small letters, digits, `.`, `_` and `-`, up to 63")
     policy = read_tenant_policy(text, name)
-    failures = [str(result) for result in run_tests(policy) if not result.ok]
+    failures = [_in_words(result) for result in run_tests(policy) if not result.passed]
     if failures:
         raise FailedTestsError(failures)
     async with database.transaction(tenant) as transaction:
@@ -52,7 +59,15 @@ async def put_policy(database: Database, tenant: str, name: str, text: str, auth
             "INSERT INTO policies (tenant, name, version, text, digest, author, created) VALUES (?,?,?,?,?,?,?)",
             *(tenant, name, version, text, policy.digest, author, entry.created),
         )
+        if record is not None:
+            await record(entry)
     return entry
+
+
+def _in_words(result: TestResult) -> str:
+    decision, expected = result.decision, result.expectation.expect
+    verdict = f"expected {expected}, and it is {decision.verdict}: {decision.reason}"
+    return f"tests[{result.index}]: {decision.attempt}: {verdict}"
 
 
 async def find_policy(database: Database, tenant: str, name: str) -> Policy | None:
@@ -71,10 +86,14 @@ async def list_policies(database: Database, tenant: str) -> list[CatalogueEntry]
 def read_tenant_policy(text: str, name: str) -> Policy:
     """PolicyError for what would reach beyond the tenant: files, engines and secrets of the server's host."""
     policy = Policy.loads(text, name, "/nonexistent")
+    check_tenant_policy(policy, name)
+    return policy
+
+
+def check_tenant_policy(policy: Policy, name: str) -> None:
     problems = [f"{name}: {key}: a policy of a tenant cannot have it: {why}" for key, why in _beyond(policy)]
     if problems:
         raise PolicyError(problems)
-    return policy
 
 
 def _beyond(policy: Policy) -> list[tuple[str, str]]:
@@ -83,8 +102,11 @@ def _beyond(policy: Policy) -> list[tuple[str, str]]:
         found.append(("filesystem.mounts", "they are files of the server; upload what programs need"))
     if policy.docker != type(policy.docker)():
         found.append(("docker", "which engine a tenant has is configured by those who run the server"))
-    if any(secret.from_file is not None for secret in policy.secrets):
+    if any(value.from_file is not None for value in (*policy.secrets, *policy.filters.canaries)):
         found.append(("secrets", "a file of the server; `from_env` names a secret of the tenant's"))
+    elif policy.secrets or policy.filters.canaries:
+        # A sandbox reads them from its process, which is the server.
+        found.append(("secrets", "sandboxes of a server do not have secrets yet"))
     if policy.environment.requirements is not None:
         found.append(("environment.requirements", "it is a file of the server; write `packages`"))
     return found

@@ -8,8 +8,10 @@ from fumehood.errors import FumehoodError, UsageError
 from fumehood.frozen import frozen
 from fumehood.policy.quantities import GIB
 from fumehood.server.storage.database import Database, Transaction
+from fumehood.server.tenants.usage import start_of_day, used_since
 
 _OF_THE_SERVER = "default"
+_MOST = 1e15
 
 
 class Quota(StrEnum):
@@ -63,9 +65,32 @@ async def read_limits(transaction: Transaction, tenant: str) -> Limits:
     return {quota: own.get(quota, Limit(value, _OF_THE_SERVER)) for quota, value in DEFAULTS.items()}
 
 
+@frozen
+class QuotaState:
+    quota: Quota
+    limit: Limit
+    used: float | None
+    """None where the kernel counts, or one server for itself."""
+    resets: float | None
+
+
+async def read_state(database: Database, tenant: str, now: float) -> list[QuotaState]:
+    async with database.transaction(tenant) as transaction:
+        limits = await read_limits(transaction, tenant)
+        row = await transaction.row("SELECT COUNT(*) AS n FROM sandboxes WHERE tenant = ? AND ended IS NULL", tenant)
+        day, minute = start_of_day(now), now - now % 60
+        used: dict[Quota, tuple[float, float | None]] = {
+            Quota.SANDBOXES: (float(row["n"] or 0) if row else 0.0, None),
+            Quota.OPENINGS: (await used_since(transaction, tenant, "openings", minute), minute + 60),
+            Quota.CPU: (await used_since(transaction, tenant, "cpu_seconds", day), day + 86400),
+            Quota.EGRESS: (await used_since(transaction, tenant, "egress_bytes", day), day + 86400),
+        }
+    return [QuotaState(quota, limit, *used.get(quota, (None, None))) for quota, limit in limits.items()]
+
+
 async def set_limit(database: Database, tenant: str, quota: Quota, value: float, author: str) -> None:
-    if not value >= 0:
-        raise UsageError(f"{quota.value}: {value} is not a quota; give a number from 0")
+    if not 0 <= value <= _MOST:
+        raise UsageError(f"{quota.value}: {value} is not a quota; give a number from 0 to 1e15")
     async with database.transaction(tenant) as transaction:
         await transaction.execute(
             "INSERT INTO quotas (tenant, name, value, author) VALUES (?,?,?,?) "

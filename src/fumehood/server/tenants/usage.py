@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fumehood.server.storage.database import Transaction
 
 _MINUTE_SECONDS = 60
@@ -24,6 +26,18 @@ async def used_since(transaction: Transaction, tenant: str, name: str, moment: f
         *(tenant, name, int(moment) // _MINUTE_SECONDS),
     )
     return float(row["total"] or 0) if row else 0.0
+
+
+async def usage_by_hour(
+    transaction: Transaction, tenant: str, since: float, until: float
+) -> list[tuple[float, str, float]]:
+    """Beginning of the hour, name, amount."""
+    rows = await transaction.rows(
+        "SELECT minute / 60 AS hour, name, SUM(amount) AS total FROM usage WHERE tenant = ? AND minute >= ? AND "
+        "minute < ? GROUP BY minute / 60, name ORDER BY minute / 60, name",
+        *(tenant, int(since) // _MINUTE_SECONDS, math.ceil(until / _MINUTE_SECONDS)),
+    )
+    return [(float(row["hour"] or 0) * 3600, str(row["name"]), float(row["total"] or 0)) for row in rows]
 
 
 def start_of_day(now: float) -> float:

@@ -9,7 +9,6 @@ text, `show` for the parts of a tool's output, `judge` for what is passed on unc
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from fumehood.audit.trail import OFF, Trail
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.policy.filters import Reaction
+from fumehood.policy.secret import PROCESS_SECRETS, SecretSource
 from fumehood.secret_scan.canaries import GROWTH, CanaryAlert, load_canaries
 from fumehood.secret_scan.redaction import Redaction
 from fumehood.secret_scan.values import SHORTEST, SecretValue, Text, TextSpan, replace_spans
@@ -81,7 +81,10 @@ Find = Callable[[str], Iterable[TextSpan]]
 
 
 class Pipeline:
-    """The content filters of one policy. `secrets` and `canaries` are names and values besides those of the policy."""
+    """The content filters of one policy. `secrets` and `canaries` are names and values besides those of the policy.
+
+    `source` has the values of the policy's: those of a sandbox are in its `secrets`.
+    """
 
     @known_keywords()
     def __init__(
@@ -92,16 +95,17 @@ class Pipeline:
         canaries: Mapping[str, str] | None = None,
         trail: Trail = OFF,
         on_alarm: Callable[[CanaryAlert], None] | None = None,
+        source: SecretSource = PROCESS_SECRETS,
     ) -> None:
         self._rules, self._trail, self._on_alarm = policy.filters, trail, on_alarm
         self._policy = policy
-        values = Redaction.for_policy(policy, os.environ).values
+        values = Redaction.for_policy(policy, source).values
         self._secrets = (
             *(SecretValue("secret", value) for value in values if len(value) >= SHORTEST),
             *(SecretValue(f"secret {name}", value) for name, value in (secrets or {}).items()),
         )
         self.canaries = (
-            *load_canaries(policy, os.environ),
+            *load_canaries(policy, source),
             *(SecretValue(name, value) for name, value in (canaries or {}).items()),
         )
 

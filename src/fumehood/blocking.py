@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast
 
 from fumehood.audit import Trail
 from fumehood.concurrency.process import process_key
@@ -28,6 +28,7 @@ from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_polic
 from fumehood.sandbox.session import AsyncSession
 
 if TYPE_CHECKING:
+    from fumehood.remote.server import Server
     from fumehood.sandbox.files.entries import FileChange
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.snapshots import Snapshot
@@ -52,9 +53,12 @@ class _Driver(Protocol[CovariantTarget]):
 def _blocking(
     method: Callable[Concatenate[Target, P], Awaitable[T]],
 ) -> Callable[Concatenate[_Driver[Target], P], T]:
+    """By its name: a sandbox that is elsewhere has the same methods."""
+    name = method.__name__
+
     @wraps(method)
     def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.loop.call(partial(method, self.target, *args, **kwargs))
+        return self.loop.call(partial(getattr(self.target, name), *args, **kwargs))
 
     return call
 
@@ -63,10 +67,11 @@ def _blocking_part(
     method: Callable[Concatenate[Target, P], Awaitable[T]], kind: Callable[[SharedLoop, T], Part]
 ) -> Callable[Concatenate[_Driver[Target], P], Part]:
     """A blocking method whose result is wrapped in a blocking driver too."""
+    name = method.__name__
 
     @wraps(method)
     def call(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Part:
-        return kind(self.loop, self.loop.call(partial(method, self.target, *args, **kwargs)))
+        return kind(self.loop, self.loop.call(partial(getattr(self.target, name), *args, **kwargs)))
 
     return call
 
@@ -74,9 +79,11 @@ def _blocking_part(
 def _blocking_iterator(
     method: Callable[Concatenate[Target, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[_Driver[Target], P], Iterator[T]]:
+    name = method.__name__
+
     @wraps(method)
     def iterate(self: _Driver[Target], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self.loop.iterate(method(self.target, *args, **kwargs))
+        return self.loop.iterate(getattr(self.target, name)(*args, **kwargs))
 
     return iterate
 
@@ -201,7 +208,10 @@ class Watch:
 
 
 class Sandbox:
-    """`with Sandbox(policy) as box`: every method blocks and otherwise is that of `AsyncSandbox`."""
+    """`with Sandbox(policy) as box`: every method blocks and otherwise is that of `AsyncSandbox`.
+
+    It is at a server if FUMEHOOD_SERVER names one, or `server` is given; then `policy` may be a name of its catalogue.
+    """
 
     @known_keywords(elsewhere=place_in_policy)
     def __init__(
@@ -216,9 +226,11 @@ class Sandbox:
         gated: bool = False,
         keep_tmp: bool = False,
         snapshot: Snapshot | str | None = None,
+        server: Server | None = None,
     ) -> None:
-        self._drive(
-            AsyncSandbox(
+        place = server or _find_server()
+        if place is None:
+            target = AsyncSandbox(
                 policy,
                 packages=packages,
                 session=session,
@@ -229,7 +241,19 @@ class Sandbox:
                 keep_tmp=keep_tmp,
                 snapshot=snapshot,
             )
-        )
+        else:
+            _refuse_audit(audit, place)
+            target = place.sandbox(
+                policy,
+                packages=packages,
+                session=session,
+                progress=progress,
+                learn=learn,
+                gated=gated,
+                keep_tmp=keep_tmp,
+                snapshot=snapshot,
+            )
+        self._drive(cast("AsyncSandbox", target))
 
     def _drive(self, target: AsyncSandbox) -> Self:
         self.target = target
@@ -257,6 +281,8 @@ class Sandbox:
         at a time uses it: without `wait`, a sandbox that is in use is a `SandboxBusyError`. With `create` it is made
         if there is none.
         """
+        if place := _find_server():
+            raise UsageError(f"{place} has no sandboxes with names yet; unset FUMEHOOD_SERVER for one of this machine")
         target = AsyncSandbox.open(
             name,
             policy,
@@ -371,4 +397,20 @@ def run(
     cwd       where it starts: relative to the workspace, or absolute
     timeout   seconds, or text such as "500ms"; shortens the policy's limit
     """
+    if place := _find_server():
+        return shared_loop().call(partial(place.run, code, policy, packages=packages, **options))
     return shared_loop().call(partial(run_once, OneRunSandbox(policy, packages=packages), code, options))
+
+
+def _find_server() -> Server | None:
+    """The one that the environment names. Nothing of it is imported where there is none."""
+    if not os.environ.get("FUMEHOOD_SERVER"):
+        return None
+    from fumehood.remote.server import connect
+
+    return connect()
+
+
+def _refuse_audit(audit: AuditChoice, server: Server) -> None:
+    if audit is not None:
+        raise UsageError(f"what a sandbox at {server.url} does is recorded there; leave `audit` out")

@@ -1,0 +1,65 @@
+"""The sandbox of one client, and what it has in it by number: runs in the background, sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any, TypeVar
+
+from fumehood.errors import UsageError
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.remote.conversations import Conversation, Message
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.background import AsyncBackgroundRun
+from fumehood.sandbox.session import AsyncSession
+
+T = TypeVar("T")
+_MOST = 128
+
+
+class Parts:
+    def __init__(self, box: AsyncSandbox, close: Callable[[bool], Awaitable[None]]) -> None:
+        self.box, self.close = box, close
+        self.runs: dict[int, AsyncBackgroundRun] = {}
+        self.sessions: dict[int, AsyncSession] = {}
+        self._numbers = count(1)
+
+    def add(self, table: dict[int, T], part: T) -> int:
+        number = next(self._numbers)
+        table[number] = part
+        return number
+
+    def check_room(self, table: dict[int, T]) -> None:
+        """Before another part is made."""
+        if len(table) >= _MOST:
+            raise UsageError(f"a remote sandbox has at most {_MOST} at once; end some of them")
+
+    def forget_concluded(self) -> None:
+        """Runs that are over make room for others."""
+        if len(self.runs) >= _MOST:
+            self.runs = {number: run for number, run in self.runs.items() if not run.is_concluded}
+
+
+Answer = Callable[[Parts, Conversation, Message], Awaitable[None]]
+Answers = dict[str, Answer]
+
+
+def find(table: dict[int, T], header: Header, what: str) -> T:
+    found = table.get(number(header, "part"))
+    if found is None:
+        raise UsageError(f"there is no such {what}")
+    return found
+
+
+def number(header: Header, name: str) -> int:
+    value: Any = header.get(name)
+    if type(value) is not int:
+        raise FrameError(f"{name} is not a number")
+    return value
+
+
+def text(header: Header, name: str) -> str:
+    value: Any = header.get(name)
+    if not isinstance(value, str):
+        raise FrameError(f"{name} is not text")
+    return value

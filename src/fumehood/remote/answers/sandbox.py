@@ -1,0 +1,81 @@
+"""Calls of the sandbox itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+
+from fumehood.guest.contract.frames import FrameError
+from fumehood.remote.answers.parts import Answers, Parts, number
+from fumehood.remote.answers.results import send_events, send_result
+from fumehood.remote.conversations import Conversation, Message
+from fumehood.remote.options import unpack_request
+from fumehood.sandbox.installation import Installation
+
+
+async def run(parts: Parts, conversation: Conversation, message: Message) -> None:
+    code, options = unpack_request(*message)
+    await send_result(conversation, await parts.box.run(code, **options))
+
+
+async def stream(parts: Parts, conversation: Conversation, message: Message) -> None:
+    code, options = unpack_request(*message)
+    await send_events(conversation, parts.box.stream(code, **options))
+
+
+async def send_signal(parts: Parts, conversation: Conversation, message: Message) -> None:
+    await parts.box.send_signal(number(message.header, "signal"))
+    await conversation.send({})
+
+
+async def install(parts: Parts, conversation: Conversation, message: Message) -> None:
+    packages = message.header.get("packages")
+    if not isinstance(packages, list):
+        raise FrameError("packages are not a list")
+    lines: asyncio.Queue[str | None] = asyncio.Queue(_MOST_LINES)
+    loop = asyncio.get_running_loop()
+
+    def show(line: str) -> None:
+        """Called from any thread; of more lines than the client reads, some are not shown."""
+        loop.call_soon_threadsafe(_offer, lines, line)
+
+    work = asyncio.ensure_future(
+        parts.box.install(*packages, allow_sdists=bool(message.header.get("allow_sdists")), progress=show)  # pyright: ignore[reportUnknownArgumentType] - checked by the sandbox
+    )
+    work.add_done_callback(lambda _: _offer(lines, None))
+    try:
+        while not work.done() or not lines.empty():
+            line = await lines.get()
+            if line is not None:
+                await conversation.send({"progress": line})
+        await _send_installation(conversation, work.result())
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+_MOST_LINES = 100
+
+
+def _offer(lines: asyncio.Queue[str | None], line: str | None) -> None:
+    if lines.full():
+        lines.get_nowait()
+    lines.put_nowait(line)
+
+
+async def _send_installation(conversation: Conversation, done: Installation) -> None:
+    await conversation.send({"installation": asdict(done)})
+
+
+async def close(parts: Parts, conversation: Conversation, message: Message) -> None:
+    await parts.close(bool(message.header.get("failing")))
+    await conversation.send({})
+
+
+ANSWERS: Answers = {
+    "run": run,
+    "stream": stream,
+    "send_signal": send_signal,
+    "install": install,
+    "close": close,
+}

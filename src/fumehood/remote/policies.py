@@ -1,0 +1,24 @@
+"""A policy on its way: what it means, which has to be the same for both ends."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from fumehood.errors import UsageError
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.policy import Policy
+
+
+def pack_policy(policy: Policy) -> Header:
+    return {"meaning": policy.meaning.decode("ascii"), "name": policy.name, "digest": policy.digest}
+
+
+def unpack_policy(header: object) -> Policy:
+    given = cast("Header", header) if isinstance(header, dict) else {}
+    meaning, name = given.get("meaning"), given.get("name")
+    if not isinstance(meaning, str) or not (name is None or isinstance(name, str)):
+        raise FrameError("a policy that is not complete")
+    policy = Policy.of_meaning(meaning, name)
+    if policy.digest != given.get("digest"):
+        raise UsageError("the policy means something else to the other end; use the same version of Fumehood at both")
+    return policy

@@ -1,0 +1,168 @@
+"""`fumehood.connect`: a server that opens sandboxes for this program."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, Unpack
+from urllib.parse import urlsplit
+
+from fumehood.errors import DeniedError, LostError, UsageError
+from fumehood.guest.contract.frames import Header
+from fumehood.keywords import known_keywords
+from fumehood.policy import AnyPolicy, Seconds, deny_all, read_policy, read_seconds
+from fumehood.remote.carrier import Carrier
+from fumehood.remote.connection import Connection
+from fumehood.remote.policies import pack_policy
+from fumehood.remote.sandbox import RemoteSandbox
+from fumehood.remote.websocket import RefusedError, dial
+from fumehood.results import RunResult
+from fumehood.sandbox.request import RunOptions
+from fumehood.snapshots.records import Snapshot
+
+URL_VARIABLE = "FUMEHOOD_SERVER"
+KEY_VARIABLE = "FUMEHOOD_KEY"
+CA_VARIABLE = "FUMEHOOD_SERVER_CA"
+
+
+class Server:
+    """Opens sandboxes elsewhere. Each has a connection of its own; the server object itself holds none."""
+
+    def __init__(self, url: str, key: str, ca_file: str | os.PathLike[str] | None = None) -> None:
+        self.url = _checked_url(url)
+        self._key = key
+        self._context = _make_context(self.url, ca_file)
+
+    def __repr__(self) -> str:
+        return f"Server({self.url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Nothing of its own is open: each sandbox is closed by its block."""
+
+    @known_keywords()
+    def sandbox(
+        self,
+        policy: AnyPolicy | None = None,
+        *,
+        packages: Sequence[str] = (),
+        session: bool = False,
+        progress: Callable[[str], None] | None = None,
+        learn: bool = False,
+        gated: bool = False,
+        keep_tmp: bool = False,
+        snapshot: Snapshot | str | None = None,
+        lifetime: Seconds | None = None,
+        idle: Seconds | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> RemoteSandbox:
+        """`async with server.sandbox("analyst") as box`: a policy of the tenant's catalogue by name, or one of yours.
+
+        A policy of yours takes a key that may write policies; without a policy everything is denied. `lifetime` and
+        `idle` end the sandbox whatever happens in it; the server has its own for both, and these may be shorter.
+        """
+        wishes: Header = {
+            "policy": _wanted(policy),
+            "packages": list(packages),
+            "session": session,
+            "learn": learn,
+            "gated": gated,
+            "keep_tmp": keep_tmp,
+            "snapshot": snapshot.id if isinstance(snapshot, Snapshot) else snapshot,
+            "times": {
+                name: read_seconds(value, name)
+                for name, value in (("lifetime", lifetime), ("idle", idle))
+                if value is not None
+            },
+            "metadata": dict(metadata or {}),
+        }
+        return RemoteSandbox(Connection(self._dial, wishes, progress), keep_tmp=keep_tmp)
+
+    async def run(
+        self,
+        code: str | bytes | None = None,
+        policy: AnyPolicy | None = None,
+        *,
+        packages: Sequence[str] = (),
+        **options: Unpack[RunOptions],
+    ) -> RunResult:
+        """Run code in a fresh sandbox, and close that."""
+        async with self.sandbox(policy, packages=packages) as box:
+            return await box.run(code, **options)
+
+    async def _dial(self) -> Carrier:
+        try:
+            return await dial(self.url, self._key, self._context)
+        except RefusedError as error:
+            raise _refusal(self.url, error) from None
+
+
+def _wanted(policy: AnyPolicy | None) -> Header | str:
+    """A name alone is the catalogue's; what is a file of this machine is read here."""
+    if policy is None:
+        return pack_policy(deny_all())
+    if isinstance(policy, str) and "/" not in policy and not policy.endswith((".yaml", ".yml")):
+        return policy
+    return pack_policy(read_policy(policy))
+
+
+def _refusal(url: str, error: RefusedError) -> Exception:
+    detail = error.detail or f"it answered {error.status}"
+    if error.status in (401, 403):
+        return DeniedError(f"{url} refuses this key: {detail}")
+    if error.status in (404, 426):
+        return UsageError(f"{url} is no server of Fumehood's: {detail}")
+    return LostError(f"{url} opens no sandbox now: {detail}")
+
+
+def connect(url: str | None = None, key: str | None = None, *, ca_file: str | os.PathLike[str] | None = None) -> Server:
+    """A server by its URL and one of its keys; by default those of FUMEHOOD_SERVER and FUMEHOOD_KEY.
+
+    `ca_file` has the certificates of a private authority, and is FUMEHOOD_SERVER_CA by default.
+    """
+    place = url or os.environ.get(URL_VARIABLE)
+    if not place:
+        raise UsageError(f"which server? Give its URL, or set {URL_VARIABLE}")
+    secret = key or os.environ.get(KEY_VARIABLE)
+    if not secret:
+        raise UsageError(f"{place} wants a key: give one, or set {KEY_VARIABLE}")
+    return Server(place, secret, ca_file or os.environ.get(CA_VARIABLE) or None)
+
+
+def configured_server() -> Server | None:
+    """The server that the environment names, if it names one."""
+    return connect() if os.environ.get(URL_VARIABLE) else None
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise UsageError(f"{url!r} is not the URL of a server; write https://hood.example or http://127.0.0.1:8440")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise UsageError(f"{url!r} would send the key in the clear; use https, or a tunnel to this machine's loopback")
+    return url.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _make_context(url: str, ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext | None:
+    if not url.startswith("https"):
+        return None
+    try:
+        return ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"the certificates in {ca_file} cannot be used: {error}") from error

@@ -1,0 +1,94 @@
+"""Keys over HTTP: of the caller's own tenant, and for operators of any."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from fumehood.server import events
+from fumehood.server.api.models import Id, KeyAnswer, Name, NewKey
+from fumehood.server.api.problems import NotFoundError, PlainJson
+from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
+from fumehood.server.identity.keys import KeyDetails, create_key, list_keys, revoke_key
+from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
+from fumehood.server.tenants.tenants import require_tenant
+
+router = APIRouter(tags=["keys"])
+
+
+@router.get("/keys", response_model=list[KeyAnswer], **scoped(Scope.KEYS))
+async def list_own_keys(server: Server, caller: Caller) -> Response:
+    return await _list(server, caller.tenant)
+
+
+@router.post("/keys", response_model=KeyAnswer, **scoped(Scope.KEYS, 201))
+async def make_own_key(server: Server, caller: Caller, wanted: NewKey) -> Response:
+    """A key of the tenant, which is shown this once. It cannot have a scope that the caller does not have."""
+    for scope in wanted.scopes:
+        if not caller.may(scope):
+            raise ForbiddenError(scope)
+    return await _make(server, caller, caller.tenant, wanted)
+
+
+@router.delete("/keys/{id}", **scoped(Scope.KEYS, 204))
+async def revoke_own_key(server: Server, caller: Caller, id: Id) -> Response:
+    return await _revoke(server, caller, caller.tenant, id)
+
+
+@router.get("/tenants/{name}/keys", response_model=list[KeyAnswer], **scoped(Scope.OPERATE))
+async def list_keys_of_tenant(server: Server, name: Name) -> Response:
+    await require_tenant(server.database, name)
+    return await _list(server, name)
+
+
+@router.post("/tenants/{name}/keys", response_model=KeyAnswer, **scoped(Scope.OPERATE, 201))
+async def make_key_of_tenant(server: Server, caller: Caller, name: Name, wanted: NewKey) -> Response:
+    """With any scope, `operate` included."""
+    await require_tenant(server.database, name)
+    return await _make(server, caller, name, wanted)
+
+
+@router.delete("/tenants/{name}/keys/{id}", **scoped(Scope.OPERATE, 204))
+async def revoke_key_of_tenant(server: Server, caller: Caller, name: Name, id: Id) -> Response:
+    await require_tenant(server.database, name)
+    return await _revoke(server, caller, name, id)
+
+
+async def _list(server: RunningServer, tenant: str) -> Response:
+    return PlainJson([describe_key(details) for details in await list_keys(server.database, tenant)])
+
+
+async def _make(server: RunningServer, caller: Principal, tenant: str, wanted: NewKey) -> Response:
+    expires = time.time() + float(wanted.lifetime) if wanted.lifetime is not None else None
+    key, details = await create_key(
+        server.database, tenant, wanted.name, wanted.scopes, expires=expires, networks=wanted.networks
+    )
+    # A key whose record cannot be written is never shown, and so is of no use.
+    await server.chains.own(caller).write(key_created(tenant, details))
+    return PlainJson(describe_key(details) | {"key": key}, 201)
+
+
+async def _revoke(server: RunningServer, caller: Principal, tenant: str, identifier: str) -> Response:
+    if not await revoke_key(server.database, tenant, identifier):
+        raise NotFoundError("key that is in force")
+    await server.chains.own(caller).write(events.KeyRevoked(tenant, identifier))
+    return Response(status_code=204)
+
+
+def key_created(tenant: str, details: KeyDetails) -> events.KeyCreated:
+    expires = None if details.expires is None else int(details.expires)
+    return events.KeyCreated(tenant, details.id, details.name, details.scopes, details.networks, expires)
+
+
+def describe_key(details: KeyDetails) -> dict[str, object]:
+    return {
+        "id": details.id,
+        "name": details.name,
+        "scopes": list(details.scopes),
+        "networks": list(details.networks),
+        "created_at": details.created,
+        "expires_at": details.expires,
+        "revoked_at": details.revoked,
+    }

@@ -1,0 +1,243 @@
+"""Bodies of requests and answers, which are the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from fumehood.policy.quantities import parse_duration, parse_size
+from fumehood.policy.section import refuse_control_characters
+from fumehood.server.identity.principals import Scope
+from fumehood.server.tenants.quotas import Quota
+
+Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
+
+
+def _check_duration(value: float | str) -> float:
+    return parse_duration(value)
+
+
+def _check_size(value: int | float | str) -> float:
+    return value if isinstance(value, float) else parse_size(value)
+
+
+def _check_unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be Unicode, without lone surrogates") from None
+    if "\0" in text:
+        raise ValueError("must not have a NUL character")
+    return text
+
+
+Seconds = Annotated[float | str, AfterValidator(_check_duration)]
+"""`30s`, `5m`, or a number of seconds."""
+Label = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(refuse_control_characters)]
+Plain = Annotated[str, AfterValidator(_check_unicode)]
+Amount = Annotated[int | float | str, AfterValidator(_check_size)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class NewSandbox(Body):
+    policy: Label | None = Field(default=None, description="A policy of the tenant's catalogue.")
+    lifetime: Seconds | None = Field(default=None, description="After which it is closed, whatever happens in it.")
+    idle: Seconds | None = Field(default=None, description="After which it is closed if it is not used.")
+    metadata: dict[Label, Annotated[Plain, Field(max_length=256)]] = Field(
+        default_factory=dict[str, str], max_length=32
+    )
+    session: bool = Field(default=False, description="Python code runs in one session, which keeps its state.")
+    keep_tmp: bool = Field(default=False, description="Runs share /tmp as they share the workspace.")
+    resources: dict[str, int | float | str] = Field(
+        default_factory=dict[str, int | float | str], description="Lower limits than the policy's."
+    )
+    offline: bool = Field(default=False, description="Without the network that the policy allows.")
+
+
+class SandboxAnswer(Body):
+    id: str
+    policy: str
+    policy_digest: str
+    metadata: dict[str, str]
+    opened_at: float
+    expires_at: float
+    opened_by: str
+    enforcement: dict[str, str] | None = None
+    token: str | None = Field(default=None, description="To come back to it over the channel; shown once.")
+
+
+class NewRun(Body):
+    code: Plain | None = None
+    argv: list[Plain] | None = Field(default=None, min_length=1, description="A command instead of code.")
+    args: list[Plain] = Field(default_factory=list[str])
+    language: Label = "python"
+    name: Label | None = Field(default=None, description="The file name in tracebacks.")
+    env: dict[Plain, Plain] = Field(default_factory=dict[str, str])
+    cwd: Plain = ""
+    timeout: Seconds | None = None
+    stdin: Plain | None = None
+    background: bool = Field(default=False, description="Answer at once, with an id to ask for later.")
+    terminal: tuple[int, int] | None = Field(default=None, description="Columns and rows; only in the background.")
+
+
+class RunState(Body):
+    id: str
+    sandbox: str
+    is_over: bool
+    result: dict[str, Any] | None = None
+
+
+class RunNews(Body):
+    """What a run has written since it was last asked."""
+
+    stdout: str
+    stderr: str
+    is_over: bool
+
+
+class RunInput(Body):
+    data: Plain = ""
+    close: bool = Field(default=False, description="No more input follows.")
+
+
+class RunSignal(Body):
+    signal: int = Field(ge=1, le=64)
+
+
+class NewFolder(Body):
+    path: Plain
+    parents: bool = True
+
+
+class FileList(Body):
+    entries: list[dict[str, Any]]
+
+
+class PolicyText(Body):
+    text: Annotated[Plain, Field(max_length=1024 * 1024)]
+
+
+class PolicyAnswer(Body):
+    name: str
+    version: int
+    digest: str
+    author: str
+    created_at: float
+    text: str | None = None
+
+
+class PolicyQuestion(Body):
+    attempt: Annotated[Plain, Field(max_length=4096)]
+
+
+class PolicyDecision(Body):
+    attempt: str
+    allowed: bool
+    reason: str
+    rule: str | None
+    fix: str
+
+
+class PolicyTestReport(Body):
+    passed: bool
+    tests: list[dict[str, Any]]
+
+
+class PolicyChanges(Body):
+    changes: list[str]
+
+
+class NewKey(Body):
+    name: Label
+    scopes: list[Scope] = Field(min_length=1)
+    lifetime: Seconds | None = Field(default=None, description="After which it is not valid any more.")
+    networks: list[Label] = Field(default_factory=list[str], max_length=32)
+
+
+class KeyAnswer(Body):
+    id: str
+    name: str
+    scopes: list[Scope]
+    networks: list[str]
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    key: str | None = Field(default=None, description="The key itself; shown once.")
+
+
+class QuotaAnswer(Body):
+    quota: Quota
+    limit: float
+    used: float | None
+    set_by: str
+    resets_at: float | None
+
+
+class NewQuota(Body):
+    value: Amount
+
+
+class UsageAnswer(Body):
+    since: float
+    until: float
+    total: dict[str, float]
+    hours: list[dict[str, Any]]
+
+
+class NewTenant(Body):
+    name: Label
+
+
+class TenantAnswer(Body):
+    name: str
+    created_at: float
+
+
+class NewSecret(Body):
+    value: Plain
+
+
+class SecretAnswer(Body):
+    name: str
+    set_by: str
+    set_at: float
+
+
+class NewApproval(Body):
+    tool: Label
+    arguments: dict[str, Any]
+    policy: Label
+    code: Label | None = Field(default=None, description="Which of the arguments is code.")
+    language: str = ""
+    wait: Seconds = Field(default=600.0, description="How long the question stands.")
+
+
+class ApprovalAnswerBody(Body):
+    approved: bool
+    digest: Plain = Field(description="The digest that was shown with the question.")
+    reason: Annotated[Plain, Field(max_length=2000)] = ""
+
+
+class ApprovalUse(Body):
+    digest: Plain
+
+
+class ApprovalDetails(Body):
+    id: str
+    state: str
+    tool: str
+    arguments: dict[str, Any]
+    digest: str
+    risk: str
+    policy: str | None
+    asked_by: str
+    asked_at: float
+    expires_at: float
+    answered_by: str | None
+    reason: str | None

@@ -1,0 +1,87 @@
+"""The application: the routes below /v1, the channel beside them, and what is checked before either."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from fumehood import __version__
+from fumehood.errors import FumehoodError
+from fumehood.server.api import approvals, audit, files, health, keys, policies, runs, sandboxes, tenants
+from fumehood.server.api.admission import Admission, RequestCheck
+from fumehood.server.api.answers import IdempotentAnswers
+from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
+from fumehood.server.channel import Channel
+from fumehood.server.lifetime import Server, open_server
+from fumehood.server.settings import ServerSettings
+from fumehood.server.storage.database import StorageError
+
+_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, health)
+
+
+def build_app(
+    settings: ServerSettings,
+    *,
+    ready: Callable[[Server], None] = lambda server: None,
+    fail: Callable[[str], None] = lambda reason: None,
+) -> ASGIApp:
+    """`ready` gets the server when requests can come; `fail` the reason why it must not go on."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with open_server(settings, fail) as server:
+            app.state.server = server
+            app.state.channel = Channel(
+                server.database, server.registry, server.chains.trail_of, sandboxes.longest_times(settings)
+            )
+            ready(server)
+            yield
+
+    app = build_api(lifespan)
+
+    def server() -> Server:
+        return cast("Server", app.state.server)
+
+    return RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+
+
+def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:
+    """The routes with their document, which needs no server."""
+    app = FastAPI(
+        title="Fumehood",
+        version=__version__,
+        summary="Sandboxes for many tenants.",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=PlainJson,
+        redirect_slashes=False,
+        lifespan=lifespan,  # pyright: ignore[reportArgumentType]  # of the kind that Starlette takes
+    )
+    below = APIRouter(prefix="/v1")
+    for part in _PARTS:
+        below.include_router(part.router)
+    app.include_router(below)
+    app.router.routes.append(WebSocketRoute("/v1/channel", _channel))
+    for kind in (FumehoodError, StorageError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer_problem)  # pyright: ignore[reportArgumentType]  # of any request
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    return app
+
+
+async def _channel(socket: WebSocket) -> None:
+    await cast("Channel", socket.app.state.channel).serve(socket)
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    return invalid_request(cast("RequestValidationError", error).errors())

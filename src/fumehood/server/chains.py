@@ -1,0 +1,44 @@
+"""Audit chains: one for each tenant, and the server's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fumehood.audit.log import AuditLog
+from fumehood.audit.trail import Trail
+from fumehood.errors import AuditError
+from fumehood.host.folders import PrivateFolder
+from fumehood.server.identity.principals import Principal
+from fumehood.server.settings import VARIABLE
+from fumehood.server.tenants.tenants import check_tenant_name
+
+FOLDER = PrivateFolder("the server's state", VARIABLE, error=AuditError)
+_SERVER = "server"
+
+
+class AuditChains:
+    """`tenants/<name>/audit` below the state folder, and `audit` for what concerns the server itself."""
+
+    def __init__(self, state: Path) -> None:
+        FOLDER.make(state)
+        self._state = state
+
+    def folder_of(self, tenant: str) -> Path:
+        """All that is kept on this host for one tenant; made if need be."""
+        check_tenant_name(tenant)
+        folder = self._state / "tenants" / tenant
+        FOLDER.make(folder.parent)
+        FOLDER.make(folder)
+        return folder
+
+    def log_of(self, tenant: str) -> AuditLog:
+        return AuditLog.at(self.folder_of(tenant) / "audit")
+
+    def trail_of(self, principal: Principal) -> Trail:
+        """Where what a principal does with sandboxes is recorded."""
+        return Trail(self.log_of(principal.tenant), principal.name, principal.tenant)
+
+    def own(self, principal: Principal | None = None) -> Trail:
+        """Where what changes the server itself is recorded."""
+        log = AuditLog.at(self._state / "audit")
+        return Trail(log, principal.name if principal else _SERVER, principal.tenant if principal else None)

@@ -1,0 +1,105 @@
+"""A running server: what all requests share, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from fumehood import __version__
+from fumehood.frozen import frozen
+from fumehood.server import events, instances
+from fumehood.server.api.answers import forget_answers
+from fumehood.server.api.background import BackgroundRuns
+from fumehood.server.api.metrics import Metrics
+from fumehood.server.chains import AuditChains
+from fumehood.server.identity.request_quota import RequestQuota
+from fumehood.server.sandboxes.records import forget_ended
+from fumehood.server.sandboxes.registry import Registry
+from fumehood.server.settings import ServerSettings
+from fumehood.server.storage.choice import is_shared, open_database
+from fumehood.server.storage.database import Database, StorageError
+from fumehood.server.tenants.secrets import SealingKey
+
+_SWEEP_BEATS = 6
+_log = logging.getLogger(__name__)
+
+
+@frozen
+class Server:
+    settings: ServerSettings
+    database: Database
+    registry: Registry
+    chains: AuditChains
+    sealing: SealingKey
+    requests: RequestQuota
+    background: BackgroundRuns
+    metrics: Metrics
+    drain: asyncio.Event
+    """Set when the server is about to end."""
+
+
+@asynccontextmanager
+async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> AsyncIterator[Server]:
+    """`fail` is called when it must not go on: others hold it for dead, and its sandboxes for lost."""
+    async with AsyncExitStack() as stack:
+        chains = AuditChains(settings.folder)
+        sealing = SealingKey.at(Path(settings.sealing_key or settings.folder / "sealing.key"))
+        database = open_database(settings.database_url)
+        stack.push_async_callback(database.close)
+        await database.prepare()
+        instance = await instances.register_instance(database)
+        await chains.own().write(events.ServerStarted(instance, __version__))
+        await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
+        server = Server(
+            settings,
+            database,
+            Registry(database, instance),
+            chains,
+            sealing,
+            RequestQuota(database),
+            BackgroundRuns(),
+            Metrics(),
+            asyncio.Event(),
+        )
+        stack.push_async_callback(_end, server, instance)
+        beat = asyncio.ensure_future(_keep_alive(server, instance, fail))
+        stack.push_async_callback(_stop, beat)
+        yield server
+
+
+async def _end(server: Server, instance: str) -> None:
+    await server.registry.drain(0)
+    await instances.end_instance(server.database, instance)
+    await server.chains.own().write(events.ServerEnded(instance))
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _keep_alive(server: Server, instance: str, fail: Callable[[str], None]) -> None:
+    """A database that is away for a while is no reason to end: others look at the same one."""
+    shared = is_shared(server.settings.database_url)
+    beats = 0
+    while True:
+        await asyncio.sleep(instances.BEAT_SECONDS)
+        beats += 1
+        try:
+            if not await instances.beat(server.database, instance):
+                fail("other servers hold this one for dead, because it was stopped for long; start it again")
+                return
+            if beats % _SWEEP_BEATS == 0:
+                await _bury(server.database, server.chains, instance, alone=not shared)
+                await forget_ended(server.database)
+                await forget_answers(server.database)
+        except StorageError as error:
+            _log.warning("the database cannot be reached: %s", error)
+
+
+async def _bury(database: Database, chains: AuditChains, instance: str, *, alone: bool) -> None:
+    for dead in await instances.bury_dead(database, instance, alone=alone):
+        await chains.own().write(events.InstanceBuried(dead))

@@ -1,0 +1,167 @@
+"""A server that listens: uvicorn with limits, a deadline for the headers of requests, and an end in two steps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fumehood.errors import SandboxError, UsageError
+from fumehood.server.app import build_app
+from fumehood.server.lifetime import Server
+from fumehood.server.settings import ServerSettings, is_loopback
+
+_GOODBYE_SECONDS = 5
+_BACKLOG = 512
+
+
+class Listener:
+    """`stop` ends it: the first time when its sandboxes have ended, or after the time to drain; the second time now."""
+
+    def __init__(self, settings: ServerSettings, ready: Callable[[str, Server], None]) -> None:
+        self._settings, self._ready = settings, ready
+        self._server: Server | None = None
+        self._uvicorn: _Uvicorn | None = None
+        self._drain: asyncio.Task[None] | None = None
+        self._failure: str | None = None
+
+    async def run(self) -> None:
+        with _bound(self._settings) as listener:
+            address = _address(self._settings, listener.getsockname()[1])
+            app = build_app(self._settings, ready=lambda server: self._begin(server, address), fail=self._fail)
+            self._uvicorn = _Uvicorn(_config(self._settings, app))
+            await self._uvicorn.serve(sockets=[listener])
+        if self._drain is not None:
+            self._drain.cancel()
+            await asyncio.gather(self._drain, return_exceptions=True)
+        if self._failure is not None or not self._uvicorn.started:
+            raise SandboxError(self._failure or "the server did not start; its log says why")
+
+    def stop(self) -> None:
+        if self._server is None or self._drain is not None:
+            self._end()
+            return
+        self._server.drain.set()
+        self._drain = asyncio.ensure_future(self._drained(self._server))
+
+    async def _drained(self, server: Server) -> None:
+        await server.registry.drain(self._settings.drain)
+        self._end()
+
+    def _begin(self, server: Server, address: str) -> None:
+        self._server = server
+        self._ready(address, server)
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
+        self._end()
+
+    def _end(self) -> None:
+        if self._uvicorn is not None:
+            self._uvicorn.should_exit = True
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are handled by the caller."""
+        yield
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 whose clients have a deadline for the headers of each request: uvicorn itself waits for ever."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._deadline: asyncio.TimerHandle | None = None
+
+    headers_seconds = 10.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_waiting() and self._deadline is None:
+            self._expect_headers()
+        elif not self._is_waiting():
+            self._forget_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._forget_deadline()
+        super().handle_websocket_upgrade(event)
+
+    def _is_waiting(self) -> bool:
+        """Whether no request is under way."""
+        cycle: Any = self.cycle
+        return not self._is_upgraded() and (cycle is None or cycle.response_complete)
+
+    def _is_upgraded(self) -> bool:
+        return self.transport.get_protocol() is not self
+
+    def _expect_headers(self) -> None:
+        self._deadline = self.loop.call_later(self.headers_seconds, self._close_slow)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_slow(self) -> None:
+        self._deadline = None
+        if self._is_waiting():
+            self.transport.close()
+
+
+def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
+    limits = settings.limits
+    protocol = type("Protocol", (TimedProtocol,), {"headers_seconds": limits.headers_time})
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains of clients that stay to the end
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        ws="websockets-sansio",
+        ws_max_size=limits.message,
+        ws_max_queue=4,
+        ws_per_message_deflate=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.behind_proxy),
+        forwarded_allow_ips=list(settings.behind_proxy),
+        timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        limit_concurrency=limits.connections,
+        backlog=_BACKLOG,
+        ssl_certfile=settings.tls.certificate if settings.tls else None,
+        ssl_keyfile=settings.tls.key if settings.tls else None,
+    )
+
+
+def _address(settings: ServerSettings, port: int) -> str:
+    host = settings.address[0]
+    return f"http{'s' if settings.tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+@contextmanager
+def _bound(settings: ServerSettings) -> Iterator[socket.socket]:
+    host, port = settings.address
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        if settings.is_local and not is_loopback(str(address[0])):
+            raise UsageError(f"{host} leads to {address[0]} here, which is not the loopback")
+        listener = socket.create_server(address, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise UsageError(f"cannot listen at {host}:{port}: {error.strerror or error}; see --listen") from None
+    with suppress(OSError), listener:
+        yield listener

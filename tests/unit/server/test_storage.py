@@ -1,0 +1,326 @@
+"""What the server owes to its rows, on both databases: nothing half, nothing counted twice, nothing of others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from unittest.mock import ANY
+
+import pytest
+from postgresql import PostgresServer, running
+
+from fumehood.errors import PolicyError, UsageError
+from fumehood.server import instances
+from fumehood.server.identity.keys import authenticate, create_key, list_keys, revoke_key
+from fumehood.server.identity.principals import NotAuthenticatedError, Principal, Scope
+from fumehood.server.sandboxes import records
+from fumehood.server.sandboxes.records import SandboxRecord
+from fumehood.server.storage import schema
+from fumehood.server.storage.choice import open_database
+from fumehood.server.storage.database import EVERYTHING, Database, DuplicateError, StorageError
+from fumehood.server.storage.sqlite import SqliteDatabase
+from fumehood.server.tenants.catalogue import FailedTestsError, find_policy, list_policies, put_policy
+from fumehood.server.tenants.quotas import DEFAULTS, Quota, QuotaExceededError, read_limits, set_limit
+from fumehood.server.tenants.secrets import SealingKey, list_secrets, put_secret, read_secrets, remove_secret
+from fumehood.server.tenants.tenants import create_tenant, list_tenants, remove_tenant
+from fumehood.server.tenants.usage import add_usage, used_since
+
+pytestmark = pytest.mark.anyio
+INSERT = "INSERT INTO quotas (tenant, name, value, author) VALUES (?,?,?,?)"
+
+
+def record(name: str, *, opened: float | None = None) -> SandboxRecord:
+    now = time.time() if opened is None else opened
+    return SandboxRecord(name, "closed", "sha256:0", "key:test", {"a": "b"}, now, now + 60, None, None)
+
+
+async def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
+    async def do(*statements: tuple[str, *tuple[str | int, ...]], error: type[Exception] | None = None) -> None:
+        async with database.transaction("acme") as transaction:
+            for statement, *values in statements:
+                await transaction.execute(statement, *values)
+            if error:
+                raise error
+
+    insert = (INSERT, "acme", "runs", 1, "me")
+    with pytest.raises(RuntimeError):
+        await do(insert, error=RuntimeError)
+    with pytest.raises(DuplicateError):
+        await do(insert, insert)
+    with pytest.raises(StorageError):
+        await do(insert, ("this is not SQL",))
+    async with database.transaction("acme") as transaction:
+        assert await transaction.rows("SELECT * FROM quotas WHERE tenant = ?", "acme") == []
+        assert await transaction.execute(INSERT, "acme", "?%s'", 4, "me") == 1
+    async with database.transaction("acme") as transaction:
+        assert await transaction.row("SELECT name, value FROM quotas") == {"name": "?%s'", "value": 4}
+        assert await transaction.row("SELECT name FROM quotas WHERE name LIKE '%nothing%'") is None
+
+
+async def test_a_cancelled_transaction_leaves_nothing_and_blocks_nothing(database: Database) -> None:
+    for steps in range(12):
+
+        async def write() -> None:
+            async with database.transaction("acme") as transaction:
+                await transaction.execute(INSERT, "acme", "runs", 1, "me")
+                await transaction.execute("DELETE FROM quotas WHERE name = ?", "other")
+                await asyncio.Event().wait()
+
+        task = asyncio.ensure_future(write())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    async with database.transaction("acme") as transaction:
+        assert await transaction.rows("SELECT * FROM quotas") == []
+
+
+async def test_two_servers_admit_no_more_than_one_quota_allows(database_url: str, database: Database) -> None:
+    """Two of them with PostgreSQL, and two tasks of one with SQLite, which a second server cannot open."""
+    is_shared = not isinstance(database, SqliteDatabase)
+    second = open_database(database_url) if is_shared else database
+    await second.prepare()
+    await set_limit(database, "acme", Quota.SANDBOXES, 5, "me")
+
+    async def opening(number: int) -> bool:
+        try:
+            await records.admit((database, second)[number % 2], "acme", "srv", record(f"sbx_{number}"), "token")
+        except QuotaExceededError as error:
+            refusals.add((error.quota, error.limit.author, error.used))
+            return False
+        return True
+
+    refusals: set[tuple[Quota, str, float]] = set()
+    admitted = await asyncio.gather(*map(opening, range(24)))
+    assert sum(admitted) == 5 == len(await records.list_open(database, "acme"))
+    assert await records.end(second, "acme", (await records.list_open(database, "acme"))[0].id, "closed")
+    assert await opening(100)
+    assert refusals == {(Quota.SANDBOXES, "me", 5)}
+    if is_shared:
+        await second.close()
+
+
+async def test_openings_and_processor_time_are_quotas_too(database: Database) -> None:
+    await set_limit(database, "acme", Quota.OPENINGS, 1, "me")
+    # The middle of a minute, which does not end while the test runs.
+    now = 1_000_000_020.0
+    await records.admit(database, "acme", "srv", record("sbx_1", opened=now), "token")
+    with pytest.raises(QuotaExceededError) as refused:
+        await records.admit(database, "acme", "srv", record("sbx_2", opened=now), "token")
+    assert (refused.value.quota, refused.value.resets) == (Quota.OPENINGS, 1_000_000_020 - 1_000_000_020 % 60 + 60)
+    await records.admit(database, "other", "srv", record("sbx_3", opened=now), "token")
+    async with database.transaction("other") as transaction:
+        await add_usage(transaction, "other", now, cpu_seconds=1.5)
+        await add_usage(transaction, "other", now, cpu_seconds=DEFAULTS[Quota.CPU])
+        assert await used_since(transaction, "other", "cpu_seconds", now - 60) == DEFAULTS[Quota.CPU] + 1.5
+        assert await used_since(transaction, "other", "cpu_seconds", now + 60) == 0
+    with pytest.raises(QuotaExceededError, match="cpu_seconds_per_day is used up"):
+        await records.admit(database, "other", "srv", record("sbx_4", opened=now), "token")
+
+
+async def test_limits_are_the_tenant_s_own_or_the_default(database: Database) -> None:
+    with pytest.raises(UsageError, match="not a quota"):
+        await set_limit(database, "acme", Quota.RUNS, float("nan"), "me")
+    await set_limit(database, "acme", Quota.RUNS, 3, "me")
+    await set_limit(database, "acme", Quota.RUNS, 4, "you")
+    async with database.transaction("acme") as transaction:
+        limits = await read_limits(transaction, "acme")
+    assert (limits[Quota.RUNS].value, limits[Quota.RUNS].author) == (4, "you")
+    assert (limits[Quota.SANDBOXES].value, limits[Quota.SANDBOXES].author) == (DEFAULTS[Quota.SANDBOXES], "default")
+
+
+async def test_the_life_of_a_key(database: Database) -> None:
+    key, details = await create_key(database, "acme", "ci", [Scope.RUN, Scope.FILES], networks=["10.0.0.0/8"])
+    assert key not in str(await list_keys(database, "acme"))
+    assert await authenticate(database, key, "10.1.2.3") == Principal(
+        "acme", f"key:{details.id}", frozenset({Scope.RUN, Scope.FILES})
+    )
+    other = key[:20] + ("A" if key[20] != "A" else "B") + key[21:]
+    old, _ = await create_key(database, "acme", "old", [Scope.RUN], expires=time.time() - 1)
+    for wrong, address in (
+        (key, "192.0.2.1"),
+        (key, None),
+        (other, "10.1.2.3"),
+        (old, None),
+        ("", None),
+        ("é" * 60, ""),
+    ):
+        with pytest.raises(NotAuthenticatedError):
+            await authenticate(database, wrong, address)
+    assert not await revoke_key(database, "other", details.id)
+    assert await revoke_key(database, "acme", details.id)
+    assert not await revoke_key(database, "acme", details.id)
+    with pytest.raises(NotAuthenticatedError):
+        await authenticate(database, key, "10.1.2.3")
+    with pytest.raises(UsageError, match="not a network"):
+        await create_key(database, "acme", "x", [Scope.RUN], networks=["10.0.0.1/8"])
+
+
+async def test_a_catalogue_keeps_every_version_and_refuses_what_is_not_the_tenant_s(database: Database) -> None:
+    first = await put_policy(database, "acme", "mine", "version: 1\nresources: {memory: 64M}\n", "me")
+    assert await put_policy(database, "acme", "mine", "version: 1\nresources: {memory: 64M}\n", "you") == first
+    second = await put_policy(database, "acme", "mine", "version: 1\nresources: {memory: 32M}\n", "you")
+    assert [(entry.version, entry.author) for entry in await list_policies(database, "acme")] == [(2, "you"), (1, "me")]
+    found = await find_policy(database, "acme", "mine")
+    assert found is not None
+    assert found.digest == second.digest != first.digest
+    assert await find_policy(database, "other", "mine") is None
+    with pytest.raises(FailedTestsError, match=r"tests\[0\]: connect a.example:443: expected allow"):
+        await put_policy(
+            database, "acme", "bad", "version: 1\ntests: [{connect: 'a.example:443', expect: allow}]\n", "me"
+        )
+    for text in (
+        "version: 1\nfilesystem: {mounts: [{source: /etc, target: /data}]}\n",
+        "version: 1\ndocker: {host: 'unix:///run/docker.sock'}\n",
+        "version: 1\nenvironment: {requirements: /etc/passwd}\n",
+        "version: 1\nsecrets: [{name: a, from_file: /etc/shadow, inject: {host: a.example, header: Authorization}}]\n",
+        "version: 1\nfilters: {canaries: [{name: a, from_file: /etc/shadow}]}\n",
+        "version: 1\nfilters: {canaries: [{name: a, from_env: PATH}]}\n",
+    ):
+        with pytest.raises(PolicyError, match=r"of a tenant|secret"):
+            await put_policy(database, "acme", "reaching", text, "me")
+    for name in ("", "../x", "Upper", "a" * 64):
+        with pytest.raises(UsageError, match="not the name"):
+            await put_policy(database, "acme", name, "version: 1\n", "me")
+
+
+async def test_tenants_come_with_a_catalogue_and_go_with_all_rows(database: Database) -> None:
+    await create_tenant(database, "acme", "me")
+    with pytest.raises(UsageError, match="already"):
+        await create_tenant(database, "acme", "me")
+    for name in ("*", "", "Acme", "a/b", "-a", "a" * 41):
+        with pytest.raises(UsageError, match="not a name"):
+            await create_tenant(database, name, "me")
+    assert {entry.name for entry in await list_policies(database, "acme")} >= {"closed", "build"}
+    await records.admit(database, "acme", "srv", record("sbx_1"), "token")
+    with pytest.raises(UsageError, match="open sandboxes"):
+        await remove_tenant(database, "acme")
+    await records.end(database, "acme", "sbx_1", "closed")
+    await remove_tenant(database, "acme")
+    assert await list_tenants(database) == []
+    async with database.transaction(EVERYTHING) as transaction:
+        for table in schema.OF_TENANTS:
+            assert await transaction.rows(f"SELECT * FROM {table}") == []
+
+
+async def test_a_secret_is_sealed_for_its_place(database: Database, tmp_path: Path) -> None:
+    key = SealingKey.at(tmp_path / "sealing.key")
+    await put_secret(database, key, "acme", "TOKEN", "first", "me")
+    await put_secret(database, SealingKey.at(tmp_path / "sealing.key"), "acme", "TOKEN", "hunter2", "me")
+    assert await read_secrets(database, key, "acme") == {"TOKEN": "hunter2"}
+    assert "hunter2" not in repr(await list_secrets(database, "acme"))
+    async with database.transaction(EVERYTHING) as transaction:
+        assert "hunter2" not in repr(await transaction.rows("SELECT * FROM secrets"))
+        await transaction.execute(
+            "INSERT INTO secrets (tenant, name, sealed, author, created) "
+            "SELECT 'other', name, sealed, author, created FROM secrets"
+        )
+    with pytest.raises(UsageError, match="sealed with another key, or for another place"):
+        await read_secrets(database, key, "other")
+    assert await remove_secret(database, "acme", "TOKEN")
+    assert not await remove_secret(database, "acme", "TOKEN")
+    (tmp_path / "sealing.key").chmod(0o644)
+    with pytest.raises(UsageError, match="chmod 600"):
+        SealingKey.at(tmp_path / "sealing.key")
+
+
+async def test_what_a_dead_server_had_open_is_lost(database: Database) -> None:
+    dead, alive = await instances.register_instance(database), await instances.register_instance(database)
+    await records.admit(database, "acme", dead, record("sbx_1"), "token")
+    await records.admit(database, "acme", alive, record("sbx_2"), "token")
+    assert await instances.bury_dead(database, alive, alone=False) == []
+    async with database.transaction(EVERYTHING) as transaction:
+        await transaction.execute("UPDATE instances SET seen = seen - ? WHERE instance = ?", 120, dead)
+    assert await instances.bury_dead(database, alive, alone=False) == [dead]
+    lost = await records.find(database, "acme", "sbx_1")
+    assert lost is not None
+    assert (lost.cause, lost.ended) == ("lost", ANY)
+    assert not await records.end(database, "acme", "sbx_1", "closed")
+    assert [each.id for each in await records.list_open(database, "acme")] == ["sbx_2"]
+    assert not await instances.beat(database, dead)
+    assert await instances.beat(database, alive)
+
+
+async def test_one_tenant_does_not_find_the_sandbox_of_another(database: Database) -> None:
+    await records.admit(database, "acme", "srv", record("sbx_1"), "token")
+    assert await records.find(database, "other", "sbx_1") is None
+    assert not await records.end(database, "other", "sbx_1", "closed")
+
+
+async def test_tables_of_another_version_are_not_used(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "server.db")
+    await database.prepare()
+    await database.prepare()
+    async with database.transaction(EVERYTHING) as transaction:
+        await transaction.execute("UPDATE facts SET value = '99'")
+    with pytest.raises(StorageError, match="version 99"):
+        await database.prepare()
+    await database.close()
+
+
+async def test_a_second_server_cannot_use_the_same_file(tmp_path: Path) -> None:
+    first = SqliteDatabase(tmp_path / "server.db")
+    with pytest.raises(StorageError, match="another server uses"):
+        SqliteDatabase(tmp_path / "server.db")
+    await first.close()
+    await SqliteDatabase(tmp_path / "server.db").close()
+
+
+# PostgreSQL alone: what keeps tenants apart when a statement forgets to.
+
+
+async def _fill(database: Database) -> None:
+    for tenant in ("acme", "other"):
+        await create_tenant(database, tenant, "me")
+        await create_key(database, tenant, "k", [Scope.RUN])
+
+
+async def _insert(database: Database, tenant: str, foreign: str) -> None:
+    async with database.transaction(tenant) as transaction:
+        await transaction.execute(INSERT, foreign, "runs", 1000, tenant)
+
+
+async def test_a_statement_without_a_condition_finds_rows_of_the_own_tenant_alone(postgres: PostgresServer) -> None:
+    url = postgres.create_database()
+    database = open_database(url)
+    await database.prepare()
+    await _fill(database)
+
+    async def tenants(table: str) -> set[object]:
+        async with database.transaction("acme") as transaction:
+            return {row["tenant"] for row in await transaction.rows(f"SELECT tenant FROM {table}")}
+
+    assert await tenants("keys") == await tenants("policies") == {"acme"}
+    async with database.transaction("acme") as transaction:
+        assert await transaction.execute("DELETE FROM keys") == 1
+        assert await transaction.execute("UPDATE policies SET author = 'x' WHERE tenant = ?", "other") == 0
+    with pytest.raises(StorageError, match="row-level security"):
+        await _insert(database, "acme", "other")
+    # Without the policy the same statement finds them all, so it is the policy that the test has seen.
+    name = url.partition("@/")[2].partition("?")[0]
+    postgres.execute("DROP POLICY of_tenant ON policies; ALTER TABLE policies DISABLE ROW LEVEL SECURITY", name)
+    assert await tenants("policies") == {"acme", "other"}
+    with pytest.raises(StorageError, match="policies has no row-level security"):
+        await database.prepare()
+    await database.close()
+
+
+async def test_a_database_that_is_away_is_an_error_and_back_is_no_trouble() -> None:
+    with running() as server:
+        database = open_database(server.create_database())
+        await database.prepare()
+        await create_tenant(database, "acme", "me")
+        server.stop()
+        with pytest.raises(StorageError):
+            await list_tenants(database)
+        server.start()
+        # Connections of before are broken, and are found out one by one.
+        for _ in range(20):
+            try:
+                found = await list_tenants(database)
+                break
+            except StorageError:
+                continue
+        assert [tenant.name for tenant in found] == ["acme"]
+        await database.close()
