@@ -6,5 +6,6 @@ sandbox: processes with several readers, contexts, watches. What happens in a sa
 """
 
 from fumehood.server.e2b.app import e2b_app
+from fumehood.server.e2b.sandboxes import Terms
 
-__all__ = ["e2b_app"]
+__all__ = ["Terms", "e2b_app"]

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from fumehood.errors import DeniedError
 from fumehood.server.e2b.answers import Answers
 from fumehood.server.e2b.errors import Failure, failure_of, gone
-from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes
+from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes, Terms
 from fumehood.server.identity.keys import authenticate
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.storage.database import Database
@@ -28,16 +28,17 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Control:
     """What control calls work with."""
 
-    def __init__(self, database: Database, sandboxes: E2bSandboxes, domain: str | None) -> None:
-        self.database, self.sandboxes, self.domain = database, sandboxes, domain
+    def __init__(self, database: Database, sandboxes: E2bSandboxes, terms: Terms) -> None:
+        self.database, self.sandboxes, self.terms = database, sandboxes, terms
         self.answers = Answers()
 
     async def principal(self, request: Request) -> Principal:
-        """NotAuthenticatedError without a key in force, ForbiddenError if that may not run code."""
+        """NotAuthenticatedError without a key in force, ForbiddenError if that may not run code, QuotaExceededError."""
         address = request.client.host if request.client else None
         principal = await authenticate(self.database, request.headers.get("x-api-key", ""), address)
         if not principal.may(Scope.RUN):
             raise ForbiddenError(Scope.RUN)
+        await self.terms.take_request(principal.tenant)
         return principal
 
 

@@ -22,7 +22,7 @@ from fumehood.server.e2b.bodies import Upload
 from fumehood.server.e2b.envelopes import refused
 from fumehood.server.e2b.errors import Failure, failure_of, gone
 from fumehood.server.e2b.ports import forward
-from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes, Trails
+from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes, Terms, Trails
 from fumehood.server.e2b.transfers import files_call
 from fumehood.server.sandboxes.registry import Registry
 from fumehood.server.storage.database import Database
@@ -54,10 +54,11 @@ _PROCESS: dict[str, SandboxHandler] = {
 }
 
 
-def e2b_app(database: Database, registry: Registry, trails: Trails, domain: str | None = None) -> ASGIApp:
-    """`domain` is that of the sandboxes' own host names, `<port>-<id>.<domain>`; without it, that of this machine."""
-    sandboxes = E2bSandboxes(registry, trails)
-    shared = Control(database, sandboxes, domain)
+def e2b_app(database: Database, registry: Registry, trails: Trails, terms: Terms | None = None) -> ASGIApp:
+    """Needs an address of its own: the SDKs ask for paths from the root."""
+    terms = terms or Terms()
+    sandboxes = E2bSandboxes(registry, trails, terms)
+    shared = Control(database, sandboxes, terms)
     others = Route("/{rest:path}", control_call(shared, control.not_here), methods=_EVERYTHING)
     routes = [*_control_routes(shared), *_sandbox_routes(sandboxes), others]
     return _ByPlace(Starlette(routes=routes), sandboxes)

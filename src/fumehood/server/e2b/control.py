@@ -15,7 +15,7 @@ from fumehood.server.e2b.bodies import read_json
 from fumehood.server.e2b.errors import NotHereError
 from fumehood.server.e2b.fields import field, section, texts
 from fumehood.server.e2b.listing import ListQuery
-from fumehood.server.e2b.sandboxes import E2bSandbox, checked_lifetime
+from fumehood.server.e2b.sandboxes import E2bSandbox
 from fumehood.server.e2b.templates import Template, find_template, narrowed
 from fumehood.server.e2b.usage import timestamp
 from fumehood.server.identity.principals import Principal
@@ -92,7 +92,7 @@ async def connect(control: Control, request: Request, principal: Principal) -> R
     """To one that runs. Its end is moved away, never nearer."""
     body = await read_json(request, _CONTROL_BYTES)
     sandbox = await _mine(control, request, principal)
-    seconds = checked_lifetime(field(body, "timeout", int, _SECONDS))
+    seconds = control.sandboxes.checked_lifetime(field(body, "timeout", int, _SECONDS))
     if time.time() + seconds > sandbox.opened.expires:
         sandbox.opened.extend(seconds)
     return JSONResponse(_created(control, request, sandbox))
@@ -101,14 +101,14 @@ async def connect(control: Control, request: Request, principal: Principal) -> R
 async def set_timeout(control: Control, request: Request, principal: Principal) -> Response:
     body = await read_json(request, _CONTROL_BYTES)
     sandbox = await _mine(control, request, principal)
-    sandbox.opened.extend(checked_lifetime(field(body, "timeout", int)))
+    sandbox.opened.extend(control.sandboxes.checked_lifetime(field(body, "timeout", int)))
     return Response(status_code=204)
 
 
 async def refresh(control: Control, request: Request, principal: Principal) -> Response:
     body = await read_json(request, _CONTROL_BYTES)
     sandbox = await _mine(control, request, principal)
-    seconds = checked_lifetime(field(body, "duration", int, _SECONDS))
+    seconds = control.sandboxes.checked_lifetime(field(body, "duration", int, _SECONDS))
     if time.time() + seconds > sandbox.opened.expires:
         sandbox.opened.extend(seconds)
     return Response(status_code=204)
@@ -150,7 +150,7 @@ def _created(control: Control, request: Request, sandbox: E2bSandbox) -> dict[st
         "envdVersion": ENVD_VERSION,
         "envdAccessToken": sandbox.token,
         "trafficAccessToken": sandbox.token,
-        "domain": control.domain or f"localhost:{request.url.port or 80}",
+        "domain": control.terms.domain or f"localhost:{request.url.port or 80}",
     }
 
 

@@ -6,11 +6,13 @@ import hashlib
 import hmac
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
+from fumehood.frozen import frozen
+from fumehood.policy import Policy
 from fumehood.server.e2b.contexts import Contexts
 from fumehood.server.e2b.ports import Ports
 from fumehood.server.e2b.processes import Processes
@@ -24,8 +26,24 @@ from fumehood.server.sandboxes.registry import Opening, Registry
 Trails = Callable[[Principal], Trail]
 """The audit trail of a principal's tenant."""
 
-_LONGEST_SECONDS = 86400
 _NEVER = float("inf")
+
+
+async def _unlimited(tenant: str) -> None:
+    pass
+
+
+@frozen
+class Terms:
+    """What holds at this server for all who use the protocol."""
+
+    longest_seconds: float = 86400
+    domain: str | None = None
+    """Of the sandboxes' own host names, `<port>-<id>.<domain>`; without it, that of this machine."""
+    place: Callable[[Policy, str], Policy] = lambda policy, tenant: policy
+    """The policy of a tenant as it holds here: strict, or at the tenant's engine."""
+    take_request: Callable[[str], Awaitable[None]] = _unlimited
+    """Counts a control call of the tenant; QuotaExceededError if there were too many lately."""
 
 
 class E2bSandbox:
@@ -72,8 +90,8 @@ class E2bSandbox:
 
 
 class E2bSandboxes:
-    def __init__(self, registry: Registry, trails: Trails) -> None:
-        self._registry, self._trails = registry, trails
+    def __init__(self, registry: Registry, trails: Trails, terms: Terms) -> None:
+        self._registry, self._trails, self._terms = registry, trails, terms
         self._by_id: dict[str, E2bSandbox] = {}
 
     async def open(
@@ -84,8 +102,9 @@ class E2bSandboxes:
         metadata: Mapping[str, str],
         variables: Mapping[str, str],
     ) -> E2bSandbox:
-        times = Times(lifetime=checked_lifetime(seconds), idle=_NEVER, linger=_NEVER)
-        opening = Opening(template.name, template.policy, times, metadata, keep_tmp=True)
+        times = Times(lifetime=self.checked_lifetime(seconds), idle=_NEVER, linger=_NEVER)
+        policy = self._terms.place(template.policy, principal.tenant)
+        opening = Opening(template.name, policy, times, metadata, keep_tmp=True)
         opened, token = await self._registry.open(principal, opening, self._trails(principal))
         opened.box.collects_artifacts = False
         self._forget_closed()
@@ -121,8 +140,7 @@ class E2bSandboxes:
         for identifier in [key for key, each in self._by_id.items() if not each.box.is_open]:
             del self._by_id[identifier]
 
-
-def checked_lifetime(seconds: int) -> float:
-    if not 0 <= seconds <= _LONGEST_SECONDS:
-        raise UsageError(f"timeout {seconds} must be from 0 to {_LONGEST_SECONDS} seconds")
-    return float(seconds)
+    def checked_lifetime(self, seconds: int) -> float:
+        if not 0 <= seconds <= self._terms.longest_seconds:
+            raise UsageError(f"timeout {seconds} must be from 0 to {self._terms.longest_seconds:g} seconds")
+        return float(seconds)
