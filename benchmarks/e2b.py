@@ -50,7 +50,7 @@ async def measure() -> AsyncIterator[Row]:
             await box.commands.run("echo hello")
 
         async def write_and_read() -> None:
-            await box.files.write("x", "content")
+            await box.files.write("x", "content")  # pyright: ignore[reportUnknownMemberType]  # a file of unknown kind
             await box.files.read("x")
 
         commands, files = await in_turns(_ROUNDS, command, write_and_read)

@@ -54,12 +54,12 @@ def built_in_policy() -> Policy:
 async def find_template(database: Database, tenant: str, template: str) -> Template:
     """A template is the tenant's policy of that name; a tag behind a colon means nothing here."""
     name = template.partition(":")[0]
-    if found := await find_policy(database, tenant, name):
-        return Template(name, found)
+    wanted = _DEFAULT if name in _USUAL else name
+    if found := await find_policy(database, tenant, wanted):
+        return Template(wanted, found)
     if name not in _USUAL:
         raise NotFoundError(f"there is no policy {name!r} in the tenant's catalogue for the template of that name")
-    found = await find_policy(database, tenant, _DEFAULT)
-    return Template(_DEFAULT, found) if found else Template(name, built_in_policy())
+    return Template(name, built_in_policy())
 
 
 def narrowed(policy: Policy, network: Mapping[str, Any], *, internet: bool) -> Policy:
