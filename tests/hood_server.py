@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -11,59 +12,68 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import uvicorn
-from starlette.applications import Starlette
-from starlette.routing import WebSocketRoute
-
-from fumehood.audit import AuditLog, Trail
-from fumehood.server.channel import Channel
+from fumehood.audit import AuditLog
 from fumehood.server.identity.keys import create_key
-from fumehood.server.identity.principals import Scope
-from fumehood.server.sandboxes.open_sandbox import Times
-from fumehood.server.sandboxes.registry import Registry
-from fumehood.server.storage.sqlite import SqliteDatabase
+from fumehood.server.identity.principals import OF_TENANTS
+from fumehood.server.lifetime import Server
+from fumehood.server.listener import Listener
+from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.quotas import Quota, set_limit
+from fumehood.server.tenants.tenants import create_tenant
 
 TENANT = "acme"
+FOLDERS = "/var/tmp/hood-server-"
+_PLENTY = 1e12
 
 
-class TestServer(NamedTuple):
+class RunningServer(NamedTuple):
     url: str
     key: str
     folder: Path
 
+    @property
+    def log(self) -> AuditLog:
+        """The tenant's."""
+        return AuditLog.at(self.folder / "tenants" / TENANT / "audit")
+
 
 @contextmanager
-def running_server() -> Iterator[TestServer]:
-    ready: Future[TestServer] = Future()
-    end = threading.Event()
-    with tempfile.TemporaryDirectory(prefix="hood-server-") as folder:
-        thread = threading.Thread(target=lambda: asyncio.run(_serve(Path(folder), ready, end)), daemon=True)
+def running_server(**settings: object) -> Iterator[RunningServer]:
+    ready: Future[RunningServer] = Future()
+    with tempfile.TemporaryDirectory(prefix=os.path.basename(FOLDERS), dir=os.path.dirname(FOLDERS)) as folder:
+        end = threading.Event()
+        given = ServerSettings.model_validate({"listen": "127.0.0.1:0", "state": folder, **settings})
+        thread = threading.Thread(target=lambda: asyncio.run(_serve(given, ready, end)), daemon=True)
         thread.start()
         try:
-            yield ready.result(30)
+            yield ready.result(60)
         finally:
             end.set()
-            thread.join(30)
+            thread.join(60)
 
 
-async def _serve(folder: Path, ready: Future[TestServer], end: threading.Event) -> None:
-    database = SqliteDatabase(folder / "server.db")
-    await database.prepare()
-    for quota in (Quota.SANDBOXES, Quota.OPENINGS, Quota.CPU):
-        await set_limit(database, TENANT, quota, 1_000_000, "the tests")
-    key, _ = await create_key(database, TENANT, "tests", Scope)
-    registry, log = Registry(database, "tests"), AuditLog.default()
-    channel = Channel(database, registry, lambda principal: Trail(log, principal.name, principal.tenant), Times())
-    app = Starlette(routes=[WebSocketRoute("/v1/channel", channel.serve)])
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off", ws_max_size=1024 * 1024))
-    serving = asyncio.ensure_future(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    ready.set_result(TestServer(f"http://127.0.0.1:{port}", key, folder))
+async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: threading.Event) -> None:
+    begun: asyncio.Future[tuple[str, Server]] = asyncio.get_running_loop().create_future()
+    listener = Listener(settings, lambda address, server: begun.set_result((address, server)))
+    running = asyncio.ensure_future(listener.run())
+    try:
+        await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
+        if not begun.done():
+            await running
+        address, server = begun.result()
+        ready.set_result(RunningServer(address, await _make_key(server), settings.folder))
+    except BaseException as error:
+        ready.set_exception(error)
+        raise
     await asyncio.get_running_loop().run_in_executor(None, end.wait)
-    await registry.drain(0)
-    server.should_exit = True
-    await serving
-    await database.close()
+    listener.stop()
+    listener.stop()
+    await running
+
+
+async def _make_key(server: Server) -> str:
+    await create_tenant(server.database, TENANT, "tests")
+    for quota in Quota:
+        await set_limit(server.database, TENANT, quota, _PLENTY, "tests")
+    key, _ = await create_key(server.database, TENANT, "tests", OF_TENANTS)
+    return key

@@ -12,16 +12,30 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import Protocol
 
 from fumehood.errors import DeniedError, UnenforceableError, UsageError
 from fumehood.frozen import frozen
 from fumehood.policy import Docker, Policy
 from fumehood.policy.secret import PROCESS_SECRETS, GivenSecrets, SecretSource
+from fumehood.results import RunResult
 
 USUAL_CPU_WEIGHT = 100
 _CPU_WEIGHTS = range(1, 10_001)
 # A single folder's name, and a label's value: in cgroups, in containers and on disk.
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class RunMeter(Protocol):
+    """Counts the runs of a tenant. Calls come from the event loops of its sandboxes."""
+
+    def begin(self) -> None:
+        """Before a run is recorded, let alone started; raises to refuse it."""
+        ...
+
+    def end(self, result: RunResult | None, seconds: float) -> None:
+        """Once for each that began, with how long it took; without a result if it was left before its end."""
+        ...
 
 
 @frozen
@@ -47,6 +61,7 @@ class Tenant:
     """Its share of the processors when there are not enough for all tenants, from 1 to 10000."""
     memory_bytes: int | None = None
     """The most that all its runs may use together."""
+    meter: RunMeter | None = None
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:

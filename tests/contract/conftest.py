@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import ModuleType
 
 import differences
 import engine
@@ -52,19 +53,20 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[hood_server.TestServer]:
+def server() -> Iterator[hood_server.RunningServer]:
     with hood_server.running_server() as running:
         yield running
 
 
 @pytest.fixture
 def elsewhere(
-    request: pytest.FixtureRequest, server: hood_server.TestServer, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, server: hood_server.RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sandboxes of the test are at a server: by the environment, and those of the async API by another opener."""
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)
-    monkeypatch.setattr(request.module, "AsyncSandbox", connect(server.url, server.key).sandbox, raising=False)
+    module: ModuleType = request.module  # pyright: ignore[reportUnknownMemberType]
+    monkeypatch.setattr(module, "AsyncSandbox", connect(server.url, server.key).sandbox, raising=False)
 
 
 @pytest.fixture

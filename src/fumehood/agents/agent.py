@@ -35,8 +35,8 @@ from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.audit import AuditChoice
+from fumehood.sandbox.interface import AnySandbox, Opener
 from fumehood.sandbox.request import place_in_policy
 from fumehood.tools.approvals import Ask
 from fumehood.tools.filters import Pipeline
@@ -57,7 +57,8 @@ class AssistantAgent(Participant[OutputT_co]):
     names, that it may hand a task over to. With `session`, Python state lives on between calls. `out` is a folder that
     artifacts are copied to. `parallel_calls` is how many calls of one answer are carried out at the same time, and
     `compaction` what the model reads of a conversation that becomes too long. With `output_type` the answer is a value
-    of that type, `result.output`; a wrong one is sent back to the model `output_retries` times.
+    of that type, `result.output`; a wrong one is sent back to the model `output_retries` times. `sandboxes` opens its
+    sandboxes, elsewhere than here.
 
     The conversation goes on from task to task; the sandbox does so inside of `async with agent:`, else each task has
     its own.
@@ -84,6 +85,7 @@ class AssistantAgent(Participant[OutputT_co]):
         compaction: Compaction | None = None,
         output_type: type[OutputT_co] | None = None,
         output_retries: int = 2,
+        sandboxes: Opener | None = None,
     ) -> None:
         super().__init__(name, description or instructions, budget, audit)
         self._model = as_model(model)
@@ -104,6 +106,7 @@ class AssistantAgent(Participant[OutputT_co]):
             session,
             None if out is None else ArtifactFolder(out),
             parallel_calls,
+            sandboxes,
         )
         self._memory = Memory(compaction or OldestFirst())
         self._approval: str | None = None
@@ -122,7 +125,7 @@ class AssistantAgent(Participant[OutputT_co]):
         return self._tools.policy
 
     @property
-    def sandbox(self) -> AsyncSandbox | None:
+    def sandbox(self) -> AnySandbox | None:
         """While a task is under way, or inside of `async with agent:`; None without tools."""
         return self._provided.sandbox if self._provided else None
 

@@ -28,8 +28,8 @@ from fumehood.runtime.agent import RuntimeAgent, handles
 from fumehood.runtime.context import MessageContext
 from fumehood.runtime.identity import AgentId
 from fumehood.runtime.toolbox import GrantedSandbox
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.audit import AuditChoice
+from fumehood.sandbox.interface import AnySandbox, Opener
 from fumehood.tools.calls import Gate
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.result import head_and_tail
@@ -102,7 +102,10 @@ class RuntimeSandboxProvider:
         return self.context.trail
 
     @asynccontextmanager
-    async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[RuntimeSandbox]:
+    async def opened(
+        self, policy: Policy, *, session: bool, trail: Trail, wanted: Opener | None
+    ) -> AsyncIterator[RuntimeSandbox]:
+        """The runtime's, whatever the agent was made with."""
         async with self.context.sandbox(policy, session=session, gated=True, ids=trail.ids) as provided:
             yield RuntimeSandbox(provided, self.context)
 
@@ -113,7 +116,7 @@ class RuntimeSandbox:
     _context: MessageContext
 
     @property
-    def sandbox(self) -> AsyncSandbox:
+    def sandbox(self) -> AnySandbox:
         return self._granted.sandbox
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:

@@ -14,8 +14,9 @@ from typing import Protocol
 from fumehood.audit.log import current_user
 from fumehood.audit.trail import Trail
 from fumehood.policy import Policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.audit import AuditChoice, find_trail
+from fumehood.sandbox.interface import AnySandbox, Opener
+from fumehood.sandbox.opener import LocalOpener
 from fumehood.tools.calls import Gate
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.tool import Tool
@@ -26,7 +27,7 @@ class ProvidedSandbox(Protocol):
     """An open sandbox."""
 
     @property
-    def sandbox(self) -> AsyncSandbox: ...
+    def sandbox(self) -> AnySandbox: ...
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
         """The toolbox for one turn of an agent that was made with these tools."""
@@ -38,14 +39,16 @@ class SandboxProvider(Protocol):
         """`wanted` is what the agent was made with."""
         ...
 
-    def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AbstractAsyncContextManager[ProvidedSandbox]:
-        """NotGrantedError if the agent may not work under this policy here."""
+    def opened(
+        self, policy: Policy, *, session: bool, trail: Trail, wanted: Opener | None
+    ) -> AbstractAsyncContextManager[ProvidedSandbox]:
+        """NotGrantedError if the agent may not work under this policy here. `wanted` as for `trail`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSandbox:
-    sandbox: AsyncSandbox
+    sandbox: AnySandbox
 
     def toolbox(self, tools: Sequence[Tool], *, gate: Gate, filters: Pipeline, trail: Trail) -> Toolbox:
         return Toolbox(self.sandbox, *tools, gate=gate, filters=filters, trail=trail)
@@ -57,8 +60,11 @@ class LocalSandboxProvider:
         return replace(trail, who=trail.who or current_user())
 
     @asynccontextmanager
-    async def opened(self, policy: Policy, *, session: bool, trail: Trail) -> AsyncIterator[LocalSandbox]:
-        async with AsyncSandbox(policy, session=session, audit=trail if trail.is_on else False, gated=True) as box:
+    async def opened(
+        self, policy: Policy, *, session: bool, trail: Trail, wanted: Opener | None
+    ) -> AsyncIterator[LocalSandbox]:
+        opener = wanted or LocalOpener(audit=trail if trail.is_on else False)
+        async with opener.sandbox(policy, session=session, gated=True) as box:
             yield LocalSandbox(box)
 
 

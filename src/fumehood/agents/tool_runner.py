@@ -27,7 +27,7 @@ from fumehood.keywords import known_fields
 from fumehood.policy import Policy
 from fumehood.policy.secret import PROCESS_SECRETS
 from fumehood.results import Artifact
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox, Opener
 from fumehood.tools.approvals import ApprovalRequest, Approvals, ApprovalStore, Ask, Listener, Reviewer
 from fumehood.tools.calls import Gate, ToolRefused
 from fumehood.tools.filters import Pipeline
@@ -47,7 +47,7 @@ class ArtifactFolder:
         except OSError as error:
             raise UsageError(f"the folder {str(path)!r} cannot be made: {error.strerror}") from error
 
-    async def take(self, box: AsyncSandbox, path: str) -> None:
+    async def take(self, box: AnySandbox, path: str) -> None:
         target = self.path / path
         await anyio.to_thread.run_sync(self._make_room, path, target)
         await box.files.download(path, target)
@@ -106,13 +106,14 @@ class ToolSetup:
     session: bool = False
     out: ArtifactFolder | None = None
     parallel_calls: int = 1
+    sandboxes: Opener | None = None
 
     @asynccontextmanager
     async def opened(self, trail: Trail, provider: SandboxProvider) -> AsyncIterator[ProvidedSandbox | None]:
         if not self.tools:
             yield None
             return
-        async with provider.opened(self.policy, session=self.session, trail=trail) as provided:
+        async with provider.opened(self.policy, session=self.session, trail=trail, wanted=self.sandboxes) as provided:
             yield provided
 
     def runner(self, provided: ProvidedSandbox | None, agent: str, task: TaskContext) -> ToolRunner:
@@ -122,7 +123,7 @@ class ToolSetup:
         if provided is None:
             return ToolRunner(self, agent, task, filters, None, None, None)
         box = provided.sandbox
-        inside = replace(box.trail, ids={**box.trail.ids, **trail.ids}) if box.trail.is_on else box.trail
+        inside = replace(box.trail, ids={**box.trail.ids, **trail.ids}) if box.trail.is_on else trail
         settings = self.approvals
         gate = Approvals(
             lambda: box.policy,
@@ -151,7 +152,7 @@ class ToolRunner:
     _agent: str
     _work: TaskContext
     filters: Pipeline
-    _box: AsyncSandbox | None
+    _box: AnySandbox | None
     _toolbox: Toolbox | None
     _gate: Gate | None
     _fresh: dict[str, Artifact] = field(default_factory=dict[str, Artifact])

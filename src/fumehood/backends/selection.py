@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from fumehood.backends.interface import Backend
 from fumehood.backends.native.prestart import Prestart
 from fumehood.concurrency.process import ProcessKey, process_key
+from fumehood.errors import UsageError
 from fumehood.policy import Policy
 
 if TYPE_CHECKING:
     from fumehood.backends.native.backend import NativeBackend
+    from fumehood.backends.native.cells import PoolSizes
 
 _CONTAINERS = ("docker", "gvisor")
+_sizes: dict[ProcessKey, PoolSizes] = {}
 
 
 def select_backend(policy: Policy) -> Backend:
@@ -36,6 +39,13 @@ def use_prestart(policy: Policy, prestart: Prestart) -> None:
         _native(process_key()).use_prestart(prestart)
 
 
+def use_pool_sizes(sizes: PoolSizes) -> None:
+    """How much the native backend keeps ready. To be called before the process's first sandbox."""
+    if process_key() in _sizes or _native.cache_info().currsize:
+        raise UsageError("use_pool_sizes must be called once, before the first sandbox of this process")
+    _sizes[process_key()] = sizes
+
+
 def start_cell_early(policy: Policy, prestart: Prestart) -> None:
     """As `use_prestart`, and the interpreter becomes a cell while the caller does other things."""
     use_prestart(policy, prestart)
@@ -48,7 +58,7 @@ def _native(process: ProcessKey) -> NativeBackend:
     """One for each process: a forked child must not talk to its parent's cells."""
     from fumehood.backends.native.backend import NativeBackend
 
-    backend = NativeBackend()
+    backend = NativeBackend(sizes=_sizes.get(process))
     atexit.register(_close_own, backend.close, process)
     return backend
 

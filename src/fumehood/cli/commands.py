@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class Command:
-    __slots__ = ("module", "name", "summary")
+    __slots__ = ("is_listed", "module", "name", "summary")
 
-    def __init__(self, name: str, module: str, summary: str) -> None:
-        self.name, self.module, self.summary = name, module, summary
+    def __init__(self, name: str, module: str, summary: str, *, is_listed: bool = True) -> None:
+        """One that is not listed in help is named in the summary of another that is."""
+        self.name, self.module, self.summary, self.is_listed = name, module, summary, is_listed
 
     def load(self) -> CommandModule:
         with UncollectedImports():
@@ -48,6 +49,10 @@ COMMANDS = (
     Command("shell", "fumehood.cli.shell", "an interactive shell in a sandbox"),
     Command("sandbox", "fumehood.cli.sandbox", "sandboxes that last: create, exec, snapshot, fork, export"),
     Command("agent", "fumehood.cli.agent", "give a task to a model whose code runs in a sandbox"),
+    Command("serve", "fumehood.cli.server.serve", "serve sandboxes to many tenants; also: hood tenant, key, quota"),
+    Command("tenant", "fumehood.cli.server.tenants", "tenants of a server: create, list, remove", is_listed=False),
+    Command("key", "fumehood.cli.server.keys", "keys of a server's tenants: create, list, revoke", is_listed=False),
+    Command("quota", "fumehood.cli.server.quotas", "what a server's tenants may have: show, set", is_listed=False),
     Command("mcp", "fumehood.cli.mcp", "sandboxes for clients of the Model Context Protocol"),
     Command("jupyter", "fumehood.cli.jupyter", "a kernel for Jupyter whose cells run in a sandbox"),
     Command("init", "fumehood.cli.init", "write hood.yaml, the policy of the project in this folder"),

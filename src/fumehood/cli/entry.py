@@ -102,7 +102,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _help() -> str:
     width = max(len(command.name) for command in COMMANDS)
-    commands = "".join(f"  {command.name:{width}}  {command.summary}\n" for command in COMMANDS)
+    commands = "".join(f"  {command.name:{width}}  {command.summary}\n" for command in COMMANDS if command.is_listed)
     return (
         "usage: hood COMMAND ...\n\nRuns unreviewed code in a sealed sandbox.\n\n"
         f"commands:\n{commands}\n{_EXAMPLES}\n`hood COMMAND --help` says more; `hood --version` prints the version.\n"

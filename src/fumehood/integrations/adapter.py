@@ -12,8 +12,8 @@ from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.events import Finished, Stderr, Stdout
 from fumehood.policy import AnyPolicy, Policy, Seconds, read_policy, read_seconds
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
+from fumehood.sandbox.interface import AnySandbox
 
 
 def default_policy(policy: AnyPolicy | None) -> Policy:
@@ -49,7 +49,7 @@ class CommandOutput:
     """None when the run never started."""
 
 
-async def run_command(box: AsyncSandbox, command: str, timeout: Seconds | None) -> CommandOutput:
+async def run_command(box: AnySandbox, command: str, timeout: Seconds | None) -> CommandOutput:
     """Run a command line with bash. What is not valid or denied is in the output, where a model reads it."""
     written, result = bytearray(), None
     try:

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox, Opener
+from fumehood.sandbox.opener import HERE
 from fumehood.tools import STANDARD, GateAnswer, Tool, Toolbox, ToolCall, ToolResult
 from fumehood.tools import approvals as asking
 
@@ -22,7 +23,7 @@ class FrameworkApprovals:
     """A gate. `stop` makes the exception by which the framework learns to ask; without it such a call is denied."""
 
     def __init__(
-        self, sandbox: AsyncSandbox, framework: str, stop: Callable[[ToolCall], Exception] | None = None
+        self, sandbox: AnySandbox, framework: str, stop: Callable[[ToolCall], Exception] | None = None
     ) -> None:
         self._approvals = asking.Approvals(lambda: sandbox.policy, ask=self._pass_on, trail=sandbox.trail)
         self._framework = framework
@@ -59,7 +60,7 @@ class FrameworkApprovals:
 class FrameworkToolbox(Toolbox):
     """A toolbox whose approvals come from a framework."""
 
-    def __init__(self, sandbox: AsyncSandbox, tools: Sequence[Tool], approvals: FrameworkApprovals) -> None:
+    def __init__(self, sandbox: AnySandbox, tools: Sequence[Tool], approvals: FrameworkApprovals) -> None:
         super().__init__(sandbox, *tools, gate=approvals)
         self.sandbox, self.approvals = sandbox, approvals
 
@@ -72,7 +73,9 @@ async def open_toolbox(
     framework: str,
     session: bool = False,
     stop: Callable[[ToolCall], Exception] | None = None,
+    sandboxes: Opener = HERE,
 ) -> AsyncIterator[FrameworkToolbox]:
     """Without a policy nothing is allowed. `stop` makes the exception that stops the framework for an approval."""
-    async with AsyncSandbox(read_policy(policy) or Policy(), session=session, gated=True, keep_tmp=True) as box:
+    given = read_policy(policy) or Policy()
+    async with sandboxes.sandbox(given, session=session, gated=True, keep_tmp=True) as box:
         yield FrameworkToolbox(box, tools, FrameworkApprovals(box, framework, stop))

@@ -29,7 +29,7 @@ class RemoteBackgroundRun:
         return NewOutput(message.body[:size], message.body[size:])
 
     def stream(self) -> AsyncGenerator[Event, None]:
-        return calls.events(self._conversations, self._header("stream"))
+        return calls.stream(self._conversations, self._header("stream"))
 
     async def wait(self) -> RunResult:
         return await self._result("wait")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 
 from fumehood.backends.outcome import LOST_EXIT_CODE
 from fumehood.errors import LostError
@@ -11,6 +12,7 @@ from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.conversations import Conversation, Conversations, Message
 from fumehood.remote.failures import unpack_failure
+from fumehood.remote.feed import send_input
 from fumehood.remote.link import LinkClosedError
 from fumehood.remote.options import pack_request
 from fumehood.remote.values import unpack_display, unpack_result
@@ -74,17 +76,42 @@ async def ask_for_result(conversations: Conversations, header: Header, body: byt
 
 
 async def run(conversations: Conversations, do: Header, code: str | bytes | None, options: RunOptions) -> RunResult:
+    """A connection that is lost once it is asked for is its end, as far as is known."""
+    async with _asked_to_run(conversations, do, code, options) as conversation:
+        return await _wait_for_result(conversation)
+
+
+@asynccontextmanager
+async def _asked_to_run(
+    conversations: Conversations, do: Header, code: str | bytes | None, options: RunOptions
+) -> AsyncIterator[Conversation]:
+    """The conversation of a run, to which its input follows if that is a descriptor."""
     request, body = pack_request(code, options)
-    return await wait_for_result(conversations, do | request, body)
-
-
-async def wait_for_result(conversations: Conversations, header: Header, body: bytes = b"") -> RunResult:
-    """Of a run that is under way once this is asked: a connection that is lost then is its end, as far as is known."""
-    async with call(conversations, header, body) as conversation:
+    stdin = options.get("stdin")
+    async with begin(conversations, do | request, body) as conversation:
+        if not isinstance(stdin, int):
+            conversation.end()
+            yield conversation
+            return
+        feeding = asyncio.ensure_future(send_input(conversation, stdin))
         try:
-            message = await next_answer(conversation)
-        except LinkClosedError as error:
-            return lost_result(error)
+            yield conversation
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+
+
+async def wait_for_result(conversations: Conversations, header: Header) -> RunResult:
+    """Of a run that is under way."""
+    async with call(conversations, header) as conversation:
+        return await _wait_for_result(conversation)
+
+
+async def _wait_for_result(conversation: Conversation) -> RunResult:
+    try:
+        message = await next_answer(conversation)
+    except LinkClosedError as error:
+        return lost_result(error)
     if message is None:
         raise FrameError("the server ended a run without a result")
     return unpack_result(message.header["result"], message.body)
@@ -107,17 +134,32 @@ def lost_result(error: BaseException) -> RunResult:
     )
 
 
-async def events(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncGenerator[Event, None]:
-    async with call(conversations, header, body) as conversation:
-        while True:
-            try:
-                message = await next_answer(conversation)
-            except LinkClosedError as error:
-                yield Finished(lost_result(error))
-                return
-            if message is None:
-                return
-            yield _event(message)
+async def stream_run(
+    conversations: Conversations, do: Header, code: str | bytes | None, options: RunOptions
+) -> AsyncGenerator[Event, None]:
+    asked = _asked_to_run(conversations, do, code, options)
+    async with asked as conversation, aclosing(_events(conversation)) as events:
+        async for event in events:
+            yield event
+
+
+async def stream(conversations: Conversations, header: Header) -> AsyncGenerator[Event, None]:
+    """Events of a run that is under way."""
+    async with call(conversations, header) as conversation, aclosing(_events(conversation)) as events:
+        async for event in events:
+            yield event
+
+
+async def _events(conversation: Conversation) -> AsyncGenerator[Event, None]:
+    while True:
+        try:
+            message = await next_answer(conversation)
+        except LinkClosedError as error:
+            yield Finished(lost_result(error))
+            return
+        if message is None:
+            return
+        yield _event(message)
 
 
 def _event(message: Message) -> Event:

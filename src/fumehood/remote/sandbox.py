@@ -14,6 +14,7 @@ from fumehood.backends.interface import Conversation as FileConversation
 from fumehood.errors import UsageError
 from fumehood.events import Event
 from fumehood.policy import AnyPolicy, Seconds, deny_all, read_seconds
+from fumehood.policy.secret import GivenSecrets, SecretSource
 from fumehood.remote import calls
 from fumehood.remote.background import RemoteBackgroundRun
 from fumehood.remote.connection import Connection
@@ -27,7 +28,7 @@ from fumehood.sandbox.audit import SandboxAudit
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.paths import sandbox_path
-from fumehood.sandbox.request import RunOptions, options_of_runs
+from fumehood.sandbox.request import RunOptions, make_live_request, make_request, options_of_runs
 
 if TYPE_CHECKING:
     from fumehood.sandbox.files.watch import AsyncWatch
@@ -84,6 +85,11 @@ class RemoteSandbox:
         return self._connection.opened.enforcement
 
     @property
+    def secrets(self) -> SecretSource:
+        """The values of its policy's secrets are the server's."""
+        return GivenSecrets()
+
+    @property
     def trail(self) -> Trail:
         """The sandbox's own records are the server's; a caller's are written to no log from here."""
         return OFF
@@ -91,15 +97,16 @@ class RemoteSandbox:
     @options_of_runs()
     async def run(self, code: str | bytes | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run code, or a command with `argv`, to its end. A program that fails is a result, not an exception."""
-        return await calls.run(self._open_conversations(), {"do": "run"}, code, options)
+        conversations = self._checked(code, options)
+        return await calls.run(conversations, {"do": "run"}, code, options)
 
     @options_of_runs()
     async def stream(
         self, code: str | bytes | None = None, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
         """Runs code and yields output as it appears. The last event is `Finished`; leaving early ends the run."""
-        request, body = pack_request(code, options)
-        async with aclosing(calls.events(self._open_conversations(), {"do": "stream"} | request, body)) as events:
+        conversations = self._checked(code, options)
+        async with aclosing(calls.stream_run(conversations, {"do": "stream"}, code, options)) as events:
             async for event in events:
                 yield event
 
@@ -108,14 +115,17 @@ class RemoteSandbox:
         self, code: str | bytes | None = None, *, terminal: tuple[int, int] | None = None, **options: Unpack[RunOptions]
     ) -> RemoteBackgroundRun:
         """Starts a run in the background, without waiting for its end; its input stays open for `write`."""
-        request, body = pack_request(code, options)
         conversations = self._open_conversations()
+        make_live_request(self.policy, code, terminal, options)
+        if isinstance(options.get("stdin"), int):
+            raise UsageError("stdin of a run in the background at a server is data; write to it for anything else")
+        request, body = pack_request(code, options)
         message = await calls.ask(conversations, {"do": "start", "terminal": terminal} | request, body)
         return RemoteBackgroundRun(conversations, message.header["started"])
 
     def session(self) -> RemoteSession:
         """`async with box.session() as session`: Python state that lives on between runs, in this workspace."""
-        return RemoteSession(self._open_conversations())
+        return RemoteSession(self._open_conversations(), self.policy)
 
     async def send_signal(self, number: int | signal.Signals) -> None:
         """Send a signal to the first process of each run under way."""
@@ -158,6 +168,12 @@ class RemoteSandbox:
     async def change_policy(self, policy: AnyPolicy) -> None:
         """A server keeps a sandbox to the policy that it was opened with."""
         raise UsageError("the policy of a sandbox at a server does not change while it is open; open another one")
+
+    def _checked(self, code: str | bytes | None, options: RunOptions) -> Conversations:
+        """Mistakes are found here, with the same words as those of a sandbox that is here."""
+        conversations = self._open_conversations()
+        make_request(self.policy, code, options)
+        return conversations
 
     def _converse(self) -> AbstractAsyncContextManager[FileConversation]:
         return open_file_service(self._open_conversations())

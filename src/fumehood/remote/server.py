@@ -14,6 +14,7 @@ from fumehood.errors import DeniedError, LostError, UsageError
 from fumehood.guest.contract.frames import Header
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Seconds, deny_all, read_policy, read_seconds
+from fumehood.policy.arguments import add_packages
 from fumehood.remote.carrier import Carrier
 from fumehood.remote.connection import Connection
 from fumehood.remote.policies import pack_policy
@@ -68,6 +69,7 @@ class Server:
         A policy of yours takes a key that may write policies; without a policy everything is denied. `lifetime` and
         `idle` end the sandbox whatever happens in it; the server has its own for both, and these may be shorter.
         """
+        add_packages(deny_all(), packages)  # which says what is wrong with them
         wishes: Header = {
             "policy": _wanted(policy),
             "packages": list(packages),

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from types import TracebackType
 from typing import Self, Unpack
 
 from fumehood.errors import UsageError
 from fumehood.events import Event
 from fumehood.guest.contract.frames import Header
+from fumehood.policy import Policy
 from fumehood.remote import calls
 from fumehood.remote.conversations import Conversations
-from fumehood.remote.options import pack_request
 from fumehood.results import RunResult
-from fumehood.sandbox.request import RunOptions, options_of_runs
+from fumehood.sandbox.request import RunOptions, make_session_request, options_of_runs
 
 
 class RemoteSession:
     """As `AsyncSession`."""
 
-    def __init__(self, conversations: Conversations) -> None:
-        self._conversations = conversations
+    def __init__(self, conversations: Conversations, policy: Policy) -> None:
+        self._conversations, self._policy = conversations, policy
         self._number: int | None = None
         self._is_closed = False
 
@@ -36,14 +37,16 @@ class RemoteSession:
     @options_of_runs()
     async def run(self, code: str | bytes, **options: Unpack[RunOptions]) -> RunResult:
         await self._opened()
+        make_session_request(self._policy, code, options)
         return await calls.run(self._conversations, self._header("run"), code, options)
 
     @options_of_runs()
     async def stream(self, code: str | bytes, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         await self._opened()
-        request, body = pack_request(code, options)
-        async for event in calls.events(self._conversations, self._header("stream") | request, body):
-            yield event
+        make_session_request(self._policy, code, options)
+        async with aclosing(calls.stream_run(self._conversations, self._header("stream"), code, options)) as events:
+            async for event in events:
+                yield event
 
     async def interrupt(self) -> None:
         if self._number is not None:

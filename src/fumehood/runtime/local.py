@@ -55,6 +55,7 @@ from fumehood.runtime.router import Origin, Router, Transport
 from fumehood.runtime.scheduler import Scheduler
 from fumehood.runtime.toolbox import MakeGate
 from fumehood.sandbox.audit import AuditChoice, find_trail
+from fumehood.sandbox.interface import Opener
 from fumehood.tools import STANDARD, Tool, as_tools
 from fumehood.tools import Function as ToolFunction
 
@@ -72,7 +73,8 @@ class LocalRuntime(Runtime):
     """`async with LocalRuntime() as runtime`: leaving the block waits for running handlers; an error cancels them.
 
     `audit` selects the log as for a sandbox; `keep` decides how much of the messages' content it stores. `tools` are
-    those that can be granted, and `gate` creates the gate that decides about their calls.
+    those that can be granted, and `gate` creates the gate that decides about their calls. `sandboxes` opens those of
+    its agents, elsewhere than here.
     """
 
     @known_keywords()
@@ -85,6 +87,7 @@ class LocalRuntime(Runtime):
         interceptors: Sequence[Interceptor] = (),
         tools: Sequence[Tool | ToolFunction] = STANDARD,
         gate: MakeGate | None = None,
+        sandboxes: Opener | None = None,
     ) -> None:
         self._limits = limits = limits or RuntimeLimits()
         trail = find_trail(audit)
@@ -124,6 +127,7 @@ class LocalRuntime(Runtime):
             self._subscriptions,
             self._audit,
             gate,
+            sandboxes,
         )
         self._tools = as_tools(tools)
         self._phase = _Phase.NEW

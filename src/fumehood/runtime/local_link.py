@@ -19,6 +19,7 @@ from fumehood.runtime.mailbox import Delivery, Slots, WorkItem
 from fumehood.runtime.registry import Registry, Subscription, Subscriptions
 from fumehood.runtime.router import Origin, Router
 from fumehood.runtime.toolbox import GrantedSandbox, MakeGate, open_sandbox
+from fumehood.sandbox.interface import Opener
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ class RuntimeParts:
     subscriptions: Subscriptions
     audit: RuntimeAudit
     make_gate: MakeGate | None
+    sandboxes: Opener | None
 
 
 class LocalLink:
@@ -92,6 +94,7 @@ class LocalLink:
             tools=self._job.mailbox.registration.tools,
             make_gate=parts.make_gate,
             trail=replace(own, ids={**ids, **own.ids}),
+            sandboxes=parts.sandboxes,
         ) as sandbox:
             yield sandbox
 

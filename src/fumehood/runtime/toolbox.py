@@ -14,12 +14,13 @@ from fumehood.policy import Policy
 from fumehood.runtime.audit import GrantDenied
 from fumehood.runtime.grants import Grants
 from fumehood.runtime.identity import AgentId
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox, Opener
+from fumehood.sandbox.opener import LocalOpener
 from fumehood.tools import Gate, Tool, Toolbox, ToolResult, ToolSchema, ToolStatus
 from fumehood.tools.filters import Pipeline
 from fumehood.tools.tool import Watch
 
-MakeGate = Callable[[AgentId, AsyncSandbox], Gate]
+MakeGate = Callable[[AgentId, AnySandbox], Gate]
 """Creates the gate that decides about the calls of this agent in this sandbox, such as `Approvals`."""
 
 _MOST_SHOWN = 200
@@ -32,7 +33,7 @@ class GrantedToolbox(Toolbox):
         self,
         agent: AgentId,
         grants: Callable[[], Grants],
-        sandbox: AsyncSandbox,
+        sandbox: AnySandbox,
         tools: Sequence[Tool],
         *,
         gate: Gate | None,
@@ -43,7 +44,7 @@ class GrantedToolbox(Toolbox):
         self._agent, self._grants, self._box, self._records = agent, grants, sandbox, trail
 
     @property
-    def sandbox(self) -> AsyncSandbox:
+    def sandbox(self) -> AnySandbox:
         """The sandbox of the calls; the agent may read and write its files."""
         return self._box
 
@@ -78,12 +79,15 @@ class GrantedSandbox:
         self,
         agent: AgentId,
         grants: Callable[[], Grants],
-        sandbox: AsyncSandbox,
+        sandbox: AnySandbox,
         tools: Sequence[Tool],
         gate: Gate | None,
+        trail: Trail,
     ) -> None:
         self._agent, self._grants, self._tools, self._gate = agent, grants, tuple(tools), gate
         self.sandbox = sandbox
+        # One that is elsewhere has its log there, and the runtime has this one.
+        self._trail = sandbox.trail if sandbox.trail.is_on else trail
 
     @known_keywords()
     def toolbox(
@@ -109,7 +113,7 @@ class GrantedSandbox:
         for each in own:
             if any(each.name == known.name for known in self._tools):
                 raise UsageError(f"the runtime has a tool {each.name!r} already; {self._agent} cannot add another")
-        trail = self.sandbox.trail
+        trail = self._trail
         return GrantedToolbox(
             self._agent,
             self._grants,
@@ -132,7 +136,9 @@ async def open_sandbox(
     tools: Sequence[Tool],
     make_gate: MakeGate | None,
     trail: Trail,
+    sandboxes: Opener | None = None,
 ) -> AsyncIterator[GrantedSandbox]:
     """`gated` declares that the agent's toolboxes have a gate; a toolbox without one raises an error then."""
-    async with AsyncSandbox(policy, session=session, audit=trail, gated=gated or make_gate is not None) as box:
-        yield GrantedSandbox(agent, grants, box, tools, make_gate(agent, box) if make_gate else None)
+    opener = sandboxes or LocalOpener(audit=trail)
+    async with opener.sandbox(policy, session=session, gated=gated or make_gate is not None) as box:
+        yield GrantedSandbox(agent, grants, box, tools, make_gate(agent, box) if make_gate else None, trail)

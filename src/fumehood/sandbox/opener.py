@@ -35,6 +35,8 @@ class LocalOpener:
         return open_named(make, self._tenant, name, policy, create=create, wait=wait)
 
 
+HERE = LocalOpener()
+
 if TYPE_CHECKING:
     # That both are what the protocols ask for is proved by the type checker.
     _opener: Opener = LocalOpener()

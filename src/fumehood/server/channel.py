@@ -84,7 +84,7 @@ class Channel:
             await carrier.close()
 
     async def _admit(self, socket: WebSocket) -> Principal | None:
-        """None for one that was refused. A browser's page has no business here: it would send a user's cookies along."""
+        """None for one that was refused. A page in a browser has no business here; a browser says that it is one."""
         try:
             if "origin" in socket.headers:
                 raise ForbiddenError(Scope.RUN)

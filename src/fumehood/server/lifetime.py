@@ -15,9 +15,11 @@ from fumehood.server.api.answers import forget_answers
 from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
+from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import Registry
+from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.choice import is_shared, open_database
 from fumehood.server.storage.database import Database, StorageError
@@ -32,6 +34,7 @@ class Server:
     settings: ServerSettings
     database: Database
     registry: Registry
+    tenancy: Tenancy
     chains: AuditChains
     sealing: SealingKey
     requests: RequestQuota
@@ -53,10 +56,12 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         instance = await instances.register_instance(database)
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
+        tenancy = Tenancy(settings, database, chains, sealing)
         server = Server(
             settings,
             database,
-            Registry(database, instance),
+            Registry(database, instance, tenancy, strict=settings.strict),
+            tenancy,
             chains,
             sealing,
             RequestQuota(database),
@@ -72,6 +77,7 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
 
 async def _end(server: Server, instance: str) -> None:
     await server.registry.drain(0)
+    await server.tenancy.meters.settle_all()
     await instances.end_instance(server.database, instance)
     await server.chains.own().write(events.ServerEnded(instance))
 
@@ -92,6 +98,8 @@ async def _keep_alive(server: Server, instance: str, fail: Callable[[str], None]
             if not await instances.beat(server.database, instance):
                 fail("other servers hold this one for dead, because it was stopped for long; start it again")
                 return
+            await server.tenancy.meters.settle_all()
+            await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
             if beats % _SWEEP_BEATS == 0:
                 await _bury(server.database, server.chains, instance, alone=not shared)
                 await forget_ended(server.database)

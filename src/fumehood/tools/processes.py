@@ -21,8 +21,7 @@ from fumehood.tools.runs import SHELL, about_shell
 from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.async_sandbox import AsyncSandbox
-    from fumehood.sandbox.background import AsyncBackgroundRun
+    from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
 
 MOST_PROCESSES = 8
 _TERMINAL = (120, 40)
@@ -70,7 +69,7 @@ class StopProcessArguments(Arguments):
 class _Started:
     """The processes of one sandbox, by number, until a model has seen that they ended."""
 
-    runs: dict[int, AsyncBackgroundRun] = field(default_factory=dict[int, "AsyncBackgroundRun"])
+    runs: dict[int, AnyBackgroundRun] = field(default_factory=dict[int, "AnyBackgroundRun"])
     last: int = 0
     starting: int = 0
     """How many are on their way: calls of one answer of a model are carried out at the same time."""
@@ -84,7 +83,7 @@ class _Processes:
     """A sandbox that is gone takes its processes with it: this object keeps no sandbox alive."""
 
     def __init__(self) -> None:
-        self._started: WeakKeyDictionary[AsyncSandbox, _Started] = WeakKeyDictionary()
+        self._started: WeakKeyDictionary[AnySandbox, _Started] = WeakKeyDictionary()
 
     async def start(self, context: ToolContext, given: StartProcessArguments) -> ToolOutput:
         started = self._started.setdefault(context.sandbox, _Started())
@@ -122,7 +121,7 @@ class _Processes:
             await run.send_signal(signal.Signals[f"SIG{given.signal}"])
         return await self._show(context, given.process, run, given.wait)
 
-    async def _show(self, context: ToolContext, number: int, run: AsyncBackgroundRun, wait: float) -> ToolOutput:
+    async def _show(self, context: ToolContext, number: int, run: AnyBackgroundRun, wait: float) -> ToolOutput:
         """What is new of it, and whether it goes on. One that has ended is forgotten with that."""
         output = await run.read(wait=wait)
         if wait and (output.stdout or output.stderr):
@@ -135,7 +134,7 @@ class _Processes:
         self._started[context.sandbox].runs.pop(number, None)  # another call may have seen the end, too
         return ToolOutput((f"Process {number} has ended. {_end(result)}", *_printed(*texts)), run=result)
 
-    def _find(self, context: ToolContext, number: int) -> AsyncBackgroundRun:
+    def _find(self, context: ToolContext, number: int) -> AnyBackgroundRun:
         runs = self._started.get(context.sandbox, _Started()).runs
         if number in runs:
             return runs[number]

@@ -11,7 +11,7 @@ from fumehood.tools.result import ToolOutput, describe_run
 from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.async_sandbox import AsyncSandbox
+    from fumehood.sandbox.interface import AnySandbox
 
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ async def _run_shell(context: ToolContext, given: ShellArguments) -> ToolOutput:
     return describe_run(await context.run(given.command, **options))
 
 
-def limits(sandbox: AsyncSandbox, timeout: float | None) -> RunOptions:
+def limits(sandbox: AnySandbox, timeout: float | None) -> RunOptions:
     """A model that asks for too much gets what there is: it cannot know the policy."""
     return {} if timeout is None else {"timeout": min(timeout, sandbox.policy.resources.timeout)}
 

@@ -21,8 +21,7 @@ from fumehood.tools.result import ToolOutput
 
 if TYPE_CHECKING:
     from fumehood.policy import Policy
-    from fumehood.sandbox.async_sandbox import AsyncSandbox
-    from fumehood.sandbox.session import AsyncSession
+    from fumehood.sandbox.interface import AnySandbox, AnySession
 
 Watch = Callable[[Stdout | Stderr], None]
 """Is called as soon as a run has written something, with what it wrote, unfiltered; must not block."""
@@ -30,12 +29,12 @@ Watch = Callable[[Stdout | Stderr], None]
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    sandbox: AsyncSandbox
+    sandbox: AnySandbox
     watch: Watch | None = None
     audit: Trail = OFF
     """Ties what the tool records to its call."""
 
-    async def run(self, code: str, *, session: AsyncSession | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    async def run(self, code: str, *, session: AnySession | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run code in the sandbox, or in a session of it; the result is the same whether `watch` is given or not."""
         place = session or self.sandbox
         if self.watch is None:

@@ -22,7 +22,7 @@ from fumehood.tools.result import ToolOutput, ToolResult, ToolStatus
 from fumehood.tools.tool import Tool, ToolContext, ToolSchema, Watch
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.async_sandbox import AsyncSandbox
+    from fumehood.sandbox.interface import AnySandbox
 
 _MOST_PROBLEMS = 5
 # Arguments that are code, and in which language.
@@ -41,7 +41,7 @@ class Toolbox:
     @known_keywords()
     def __init__(
         self,
-        sandbox: AsyncSandbox,
+        sandbox: AnySandbox,
         *tools: Tool | Function,
         gate: Gate | None = None,
         filters: Pipeline | None = None,

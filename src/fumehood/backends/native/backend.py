@@ -12,7 +12,7 @@ from fumehood.backends.interface import EnforcementReport, PackageFolder
 from fumehood.backends.mounts import identity, mount_identities, refuse_sockets_aside
 from fumehood.backends.native import enforcement
 from fumehood.backends.native.cell_spec import build_cell_spec
-from fumehood.backends.native.cells import CellPool
+from fumehood.backends.native.cells import CellPool, PoolSizes
 from fumehood.backends.native.host_facts import HostFacts, detect
 from fumehood.backends.native.prestart import Prestart
 from fumehood.errors import FumehoodError
@@ -31,9 +31,9 @@ class NativeBackend:
 
     name = enforcement.BACKEND
 
-    def __init__(self, facts: HostFacts | None = None) -> None:
+    def __init__(self, facts: HostFacts | None = None, sizes: PoolSizes | None = None) -> None:
         self._facts = facts or detect()
-        self._pool = CellPool()
+        self._pool = CellPool(sizes)
         self._reports: dict[tuple[str, PackageFolder | None, bool], EnforcementReport] = {}
         self._early: threading.Thread | None = None
 

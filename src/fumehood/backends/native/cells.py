@@ -24,6 +24,7 @@ from fumehood.backends.native.host_facts import HostFacts
 from fumehood.backends.native.prestart import Prestart, PrestartedInterpreter
 from fumehood.backends.runs.link import GuestBusyError, GuestGoneError
 from fumehood.errors import DOCTOR, StepFailedError
+from fumehood.frozen import frozen
 from fumehood.guest.contract import wire
 from fumehood.guest.contract.cell_spec import CellSpec, HierarchySpec
 from fumehood.guest.contract.limits import SANDBOX_UID
@@ -36,7 +37,6 @@ _ANSWER_SECONDS = 0.7
 # One that is not stopped may have a machine that is overloaded, or a large run to take apart.
 _SLOW_SECONDS = 10.0
 _MAX_STDERR_BYTES = 4096
-_MOST_IDLE = 4
 # The first run in a new cell needs the processors; what is for other policies begins this much later.
 _FIRST_RUN_SECONDS = 0.02
 # Of all cells of this process: their cgroups have these in their names, whatever pool they are of.
@@ -251,11 +251,22 @@ def _send_spec(interpreter: PrestartedInterpreter, spec: CellSpec, facts: HostFa
         wire.close_all(opened)
 
 
+@frozen
+class PoolSizes:
+    """How much a process keeps ready: little for a user's programs, more in a server with many policies."""
+
+    idle_cells: int = 4
+    """Most cells without a sandbox that stay warm, of all tenants together; each takes some 7 MiB."""
+    interpreters: int = 1
+    """Interpreters that wait for the next cells of whatever policy; 0 for none."""
+
+
 class CellPool:
     """Cells by key (tenant, policy, environment). Safe from any thread; an unused cell ends by itself."""
 
-    def __init__(self) -> None:
-        self.prestart = Prestart(renews=True)
+    def __init__(self, sizes: PoolSizes | None = None) -> None:
+        self._sizes = sizes or PoolSizes()
+        self.prestart = Prestart(renews=True, size=self._sizes.interpreters)
         self._lock = threading.Lock()
         self._cells: dict[str, CellProcess] = {}
         self._starting: dict[str, threading.Lock] = {}
@@ -302,7 +313,7 @@ class CellPool:
         with self._lock:
             dead = [key for key, cell in self._cells.items() if not cell.is_alive]
             idle = [key for key, cell in self._cells.items() if cell.is_alive and cell.is_idle and key != newest]
-        for key in dead + idle[: max(0, len(idle) - _MOST_IDLE)]:
+        for key in dead + idle[: max(0, len(idle) - self._sizes.idle_cells)]:
             self.discard(key)
 
     def discard(self, key: str) -> None:

@@ -57,19 +57,19 @@ class PrestartedInterpreter(NamedTuple):
 
 
 class Prestart:
-    """At most one interpreter that was started early, for the next cell that needs one. Safe from any thread.
+    """At most `size` interpreters that were started early, for the next cells that need one. Safe from any thread.
 
-    If it `renews`, there is another one for the cell after that.
+    If it `renews`, there are others for the cells after those. No interpreter is of two cells.
     """
 
-    def __init__(self, *, renews: bool = False) -> None:
+    def __init__(self, *, renews: bool = False, size: int = 1) -> None:
         self._early: list[PrestartedInterpreter] = []
-        self._renews = renews
+        self._renews, self._size = renews, size
         self._taken = 0
 
     def start(self, patience_seconds: float = 0) -> None:
         """Starts a cell early, for a command that will likely need it. A failure is ignored: `take` tries again."""
-        if not self._early:
+        if len(self._early) < self._size:
             with suppress(OSError):
                 self._early.append(start_interpreter(patience_seconds))
 
@@ -87,7 +87,7 @@ class Prestart:
 
     def renew(self) -> None:
         """After a cell has been started: another policy may follow."""
-        if self._renews:
+        for _ in range(self._size if self._renews else 0):
             self.start(_PATIENCE_SECONDS if self._taken == 1 else 0)
 
     def abandon(self) -> None:

@@ -16,8 +16,8 @@ from agent_framework_tools.shell import ShellResult
 from fumehood.errors import UsageError
 from fumehood.integrations.adapter import with_reason
 from fumehood.results import RunResult, Status
-from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
+from fumehood.sandbox.background import NewOutput
+from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
 
 _TIMEOUT_EXIT_CODE = 124
 # Commands and marks arrive on descriptor 9, which no command has; their own input is empty. A mark is read when its
@@ -36,10 +36,10 @@ _LOST = "the shell has ended, with its variables, folder and jobs; the next comm
 
 
 class KeptShell:
-    def __init__(self, sandbox: AsyncSandbox) -> None:
+    def __init__(self, sandbox: AnySandbox) -> None:
         self._sandbox = sandbox
         self._turn = anyio.Lock()
-        self._run: AsyncBackgroundRun | None = None
+        self._run: AnyBackgroundRun | None = None
 
     async def run(self, command: str, timeout_seconds: float) -> ShellResult:
         """One command after the other. One that is cancelled or late ends the shell, for it cannot be ended alone."""
@@ -83,7 +83,7 @@ class _Stream:
 class _Exchange:
     """One command and what belongs to it of the shell's output."""
 
-    def __init__(self, run: AsyncBackgroundRun, command: str) -> None:
+    def __init__(self, run: AnyBackgroundRun, command: str) -> None:
         self._run, self._command = run, command
         self._mark = f"fumehood-{secrets.token_hex(16)}"
         self._stdout, self._stderr = _Stream(self._mark), _Stream(self._mark)

@@ -14,7 +14,8 @@ from fumehood.integrations.adapter import AnyPolicy, default_policy, shortened_t
 from fumehood.integrations.agent_framework.kept_shell import KeptShell
 from fumehood.policy import Policy, Seconds
 from fumehood.results import Cause, Status
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox, Opener
+from fumehood.sandbox.opener import HERE
 
 _KIND = "shell"
 _BEGINNING = "Run a command line with bash in an isolated sandbox and see what it prints. "
@@ -37,19 +38,20 @@ class SandboxShell:
         *,
         mode: ShellMode = "stateless",
         approval_mode: Literal["always_require", "never_require"] = "never_require",
+        sandboxes: Opener = HERE,
     ) -> None:
         """The sandbox is the boundary; `approval_mode` has a person approve each command as well."""
-        self._policy = default_policy(policy)
+        self._policy, self._opener = default_policy(policy), sandboxes
         _check_mode(mode, self._policy)
         self._mode: ShellMode = mode
         self._kept: KeptShell | None = None
         self._approval_mode: Literal["always_require", "never_require"] = approval_mode
         self._turn = anyio.Lock()
-        self._sandbox: AsyncSandbox | None = None
+        self._sandbox: AnySandbox | None = None
         self._lifetime = AsyncExitStack()
 
     @property
-    def sandbox(self) -> AsyncSandbox:
+    def sandbox(self) -> AnySandbox:
         """The open sandbox, to bring files in and out."""
         if self._sandbox is None:
             raise UsageError("the shell is not open; use it inside `async with shell:`, or start it first")
@@ -58,7 +60,9 @@ class SandboxShell:
     async def start(self) -> None:
         async with self._turn:
             if self._sandbox is None:
-                self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
+                self._sandbox = await self._lifetime.enter_async_context(
+                    self._opener.sandbox(self._policy, keep_tmp=True)
+                )
                 self._kept = KeptShell(self._sandbox) if self._mode == "persistent" else None
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import anyio.to_thread
 
 from fumehood.integrations.autogen.blocks import BlockScript
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox
 from fumehood.tools.approvals import ApprovalAnswer, ApprovalRequest, Approvals
 from fumehood.tools.calls import ToolCall
 
@@ -44,7 +44,7 @@ class BlockRequest:
 class BlockApprovals:
     """The gate of one executor's blocks."""
 
-    def __init__(self, box: AsyncSandbox, function: ApprovalFunction) -> None:
+    def __init__(self, box: AnySandbox, function: ApprovalFunction) -> None:
         self._box, self._function = box, function
         self._approvals = Approvals(lambda: box.policy, ask=self._ask, trail=box.trail)
 

@@ -30,7 +30,8 @@ from fumehood.integrations.autogen.setup import (
     stub,
 )
 from fumehood.policy import AnyPolicy, Policy, read_policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox, Opener
+from fumehood.sandbox.opener import HERE
 
 
 class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
@@ -51,6 +52,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         policy: AnyPolicy | None = None,
         functions: Sequence[Function] = (),
         approval_func: ApprovalFunction | None = None,
+        sandboxes: Opener = HERE,
         **options: object,
     ) -> None:
         """The options are the fields of `SandboxCodeExecutorConfig` and those in `arguments`.
@@ -67,8 +69,8 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         self._plan = merge(self._config, given, required_packages(self._functions))
         self._turn = anyio.Lock()
         self._calls = _Calls()
-        self._opened: AsyncSandbox | None = None
-        self._approval_func = approval_func
+        self._opened: AnySandbox | None = None
+        self._approval_func, self._opener = approval_func, sandboxes
         self._approvals: BlockApprovals | None = None
         self._lifetime = AsyncExitStack()
 
@@ -78,7 +80,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return self._plan.policy
 
     @property
-    def sandbox(self) -> AsyncSandbox:
+    def sandbox(self) -> AnySandbox:
         """The open sandbox, to bring files in and out."""
         if self._opened is None:
             raise ExecutorError(
@@ -143,7 +145,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             report.cancel()
         return report.conclude()
 
-    async def _run_blocks(self, box: AsyncSandbox, blocks: Sequence[CodeBlock], report: BlocksReport) -> None:
+    async def _run_blocks(self, box: AnySandbox, blocks: Sequence[CodeBlock], report: BlocksReport) -> None:
         await anyio.lowlevel.checkpoint()  # a token that was cancelled before lets nothing begin
         for block in blocks:
             try:
@@ -153,7 +155,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             if report.has_failed:
                 return
 
-    async def _run_block(self, box: AsyncSandbox, script: BlockScript, report: BlocksReport) -> None:
+    async def _run_block(self, box: AnySandbox, script: BlockScript, report: BlocksReport) -> None:
         if self._approvals is not None:
             script = await self._approvals.approve(script)
         await box.files.write(script.path, script.source)
@@ -181,12 +183,12 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
             make_host_folder(self._plan.host_folder)
         async with AsyncExitStack() as stack:
             function = self._approval_func
-            box = await stack.enter_async_context(AsyncSandbox(self.policy, gated=function is not None))
+            box = await stack.enter_async_context(self._opener.sandbox(self.policy, gated=function is not None))
             self._approvals = None if function is None else BlockApprovals(box, function)
             await self._set_up(box)
             self._opened, self._lifetime = box, stack.pop_all()
 
-    async def _set_up(self, box: AsyncSandbox) -> None:
+    async def _set_up(self, box: AnySandbox) -> None:
         source = self._functions_source
         modules = {} if source is None else {f"{self.functions_module}.py": source}
         await set_up(box, self._plan, modules, self._config.init_command)
@@ -208,7 +210,7 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return cls(**config.model_dump(exclude_none=True))
 
 
-async def _remove(box: AsyncSandbox, path: str) -> None:
+async def _remove(box: AnySandbox, path: str) -> None:
     """Removes a file, also when cancelled. A program may have removed it itself."""
     with anyio.CancelScope(shield=True), suppress(UsageError):
         await box.files.remove(path)

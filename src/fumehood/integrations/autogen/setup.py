@@ -16,7 +16,7 @@ from fumehood.integrations.autogen.merge import ExecutorPlan
 from fumehood.integrations.autogen.options import OptionError
 from fumehood.policy.paths import WORKSPACE
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox
 from fumehood.tools.source import function_source
 
 Function = FunctionWithRequirements[Any, ...] | FunctionWithRequirementsStr | Callable[..., Any]
@@ -30,7 +30,7 @@ def make_host_folder(path: str) -> None:
         raise OptionError("work_dir", f"{path!r} cannot be made: {error.strerror}") from error
 
 
-async def set_up(box: AsyncSandbox, plan: ExecutorPlan, modules: Mapping[str, str], init_command: str | None) -> None:
+async def set_up(box: AnySandbox, plan: ExecutorPlan, modules: Mapping[str, str], init_command: str | None) -> None:
     """Idempotent: a restart repeats it."""
     if plan.host_folder is None:
         await box.files.mkdir(plan.folder)
@@ -59,7 +59,7 @@ find "$2" -mindepth 1 -maxdepth 1 ! -name 'tmp_code_*' -exec sh -c 'ln -s -- "$@
 _MOST_NAMES = 10
 
 
-async def share_workspace(box: AsyncSandbox, plan: ExecutorPlan) -> str:
+async def share_workspace(box: AnySandbox, plan: ExecutorPlan) -> str:
     """Make /workspace show the folder in which blocks work. Returns a note for the model, if there is one."""
     if plan.host_folder is None:
         return ""
@@ -71,7 +71,7 @@ async def share_workspace(box: AsyncSandbox, plan: ExecutorPlan) -> str:
     return f"{WORKSPACE} is not {plan.folder}, and both have: {names}\n" if names else ""
 
 
-async def is_alive(box: AsyncSandbox) -> bool:
+async def is_alive(box: AnySandbox) -> bool:
     """Whether it can still run something."""
     try:
         return (await box.run(argv=["true"])).cause is not Cause.LOST

@@ -27,9 +27,9 @@ from fumehood.events import Finished, Stdout
 from fumehood.integrations.adapter import default_policy, os_errors, shortened_timeout, with_reason
 from fumehood.policy import Policy, format_size
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.files import FileKind
+from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
+from fumehood.sandbox.opener import HERE
 
 _READY = b"the tool server is up\n"
 # Waits for its standard input, which ends with the sandbox.
@@ -43,10 +43,10 @@ class ToolServer:
     so the server is kept in a run of its own, in the background, for as long as the policy gives a run.
     """
 
-    def __init__(self, sandbox: AsyncSandbox) -> None:
+    def __init__(self, sandbox: AnySandbox) -> None:
         self._sandbox = sandbox
         self._turn = anyio.Lock()
-        self._run: AsyncBackgroundRun | None = None
+        self._run: AnyBackgroundRun | None = None
 
     @staticmethod
     def is_wanted(cmd: list[str]) -> bool:
@@ -71,7 +71,7 @@ class ToolServer:
                 raise
 
 
-async def _until_ready(run: AsyncBackgroundRun) -> RunResult | None:
+async def _until_ready(run: AnyBackgroundRun) -> RunResult | None:
     written = b""
     async for event in run.stream():
         if isinstance(event, Stdout):
@@ -94,7 +94,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
     server that Inspect brings for its own tools is the exception.
     """
 
-    def __init__(self, sandbox: AsyncSandbox, lifetime: AsyncExitStack) -> None:
+    def __init__(self, sandbox: AnySandbox, lifetime: AsyncExitStack) -> None:
         super().__init__()
         self.sandbox = sandbox
         """The sandbox itself, for operations that Inspect's interface does not have."""
@@ -120,7 +120,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         async with AsyncExitStack() as stack:
-            box = await stack.enter_async_context(AsyncSandbox(_read_config(config), keep_tmp=True))
+            box = await stack.enter_async_context(HERE.sandbox(_read_config(config), keep_tmp=True))
             return {"default": cls(box, stack.pop_all())}
 
     @classmethod
@@ -191,7 +191,7 @@ class FumehoodSandboxEnvironment(SandboxEnvironment):
             data = await box.files.read(file, max_bytes=limit)
         return data.decode() if text else data
 
-    def _open_sandbox(self) -> AsyncSandbox:
+    def _open_sandbox(self) -> AnySandbox:
         if self._is_over:
             raise SandboxUnavailableError("the sample is over, and its sandbox is closed")
         return self.sandbox
@@ -242,7 +242,7 @@ def _looks_unexecutable(result: RunResult, cmd: list[str]) -> bool:
     return result.exit_code == _CANNOT_EXECUTE and result.stderr == f"{cmd[0]}: {os.strerror(errno.EACCES)}\n"
 
 
-async def _is_executable(box: AsyncSandbox, path: str, cwd: str) -> bool:
+async def _is_executable(box: AnySandbox, path: str, cwd: str) -> bool:
     """Checked separately: a program that did run can print and return the same."""
     test = '[ ! -d "$1" ] && { [ -x "$1" ] || [ "${1#*/}" = "$1" ]; }'
     return (await box.run(argv=["sh", "-c", test, "sh", path], cwd=cwd)).ok

@@ -24,7 +24,7 @@ from fumehood.blocking import Sandbox
 from fumehood.errors import DeniedError, UsageError
 from fumehood.integrations.adapter import as_os_error, default_policy, run_command
 from fumehood.policy import AnyPolicy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox
 
 T = TypeVar("T")
 
@@ -88,28 +88,28 @@ class SandboxBackend(BaseSandbox):
     async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
         return await self._reach(partial(_download, paths=paths))
 
-    def _wait(self, work: Callable[[AsyncSandbox], Coroutine[Any, Any, T]]) -> T:
+    def _wait(self, work: Callable[[AnySandbox], Coroutine[Any, Any, T]]) -> T:
         return self._box.loop.call(partial(work, self._box.target))
 
-    async def _reach(self, work: Callable[[AsyncSandbox], Coroutine[Any, Any, T]]) -> T:
+    async def _reach(self, work: Callable[[AnySandbox], Coroutine[Any, Any, T]]) -> T:
         """Runs work in the loop of blocking sandboxes, without a thread that waits. Cancelling ends the work."""
         return await asyncio.wrap_future(self._box.loop.start(partial(work, self._box.target)))
 
 
-async def _execute(box: AsyncSandbox, *, command: str, timeout: int | str | None) -> ExecuteResponse:
+async def _execute(box: AnySandbox, *, command: str, timeout: int | str | None) -> ExecuteResponse:
     # 0 is their word for no limit; here there always is the policy's.
     done = await run_command(box, command, timeout or None)
     return ExecuteResponse(done.output, done.exit_code, done.truncated)
 
 
-async def _upload(box: AsyncSandbox, *, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+async def _upload(box: AnySandbox, *, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
     return [
         FileUploadResponse(path, await _problem(path, box.files.write(path, data, as_program=True)))
         for path, data in files
     ]
 
 
-async def _download(box: AsyncSandbox, *, paths: list[str]) -> list[FileDownloadResponse]:
+async def _download(box: AnySandbox, *, paths: list[str]) -> list[FileDownloadResponse]:
     responses: list[FileDownloadResponse] = []
     for path in paths:
         found = FileDownloadResponse(path)
@@ -118,7 +118,7 @@ async def _download(box: AsyncSandbox, *, paths: list[str]) -> list[FileDownload
     return responses
 
 
-async def _fetch(box: AsyncSandbox, response: FileDownloadResponse) -> None:
+async def _fetch(box: AnySandbox, response: FileDownloadResponse) -> None:
     response.content = await box.files.read(response.path)
 
 

@@ -10,19 +10,25 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
+from fumehood.sandbox.interface import Opener
+from fumehood.sandbox.opener import HERE
 from fumehood.tools import STANDARD, Tool, ToolResult, ToolSchema
 
 
 @asynccontextmanager
 async def open_tools(
-    policy: AnyPolicy | None = None, *, tools: Sequence[Tool] = STANDARD, session: bool = False
+    policy: AnyPolicy | None = None,
+    *,
+    tools: Sequence[Tool] = STANDARD,
+    session: bool = False,
+    sandboxes: Opener = HERE,
 ) -> AsyncIterator[list[BaseTool]]:
     """Tools that share one sandbox. Without a policy nothing is allowed.
 
     A result's artifact is Fumehood's `ToolResult`. Calls that the policy's `approvals` are about are denied: LangChain
     tells a tool nothing of who has approved it.
     """
-    async with open_toolbox(policy, tools, framework="langchain", session=session) as toolbox:
+    async with open_toolbox(policy, tools, framework="langchain", session=session, sandboxes=sandboxes) as toolbox:
         yield [_as_langchain(toolbox, schema) for schema in toolbox.schemas()]
 
 

@@ -18,7 +18,7 @@ from fumehood.errors import UsageError
 from fumehood.integrations.mcp.approvals import ClientApprovals
 from fumehood.integrations.mcp.context import RequestContext, ServerSettings
 from fumehood.integrations.mcp.tools import Sessions, all_tools
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.sandbox.interface import AnySandbox
 from fumehood.tools import Toolbox
 from fumehood.tools.filters import Pipeline
 
@@ -31,7 +31,7 @@ MOST_WAITING = 64
 class ClientSandbox:
     """One client's sandbox, with its toolbox, filters and approvals."""
 
-    sandbox: AsyncSandbox
+    sandbox: AnySandbox
     toolbox: Toolbox
     filters: Pipeline
     approvals: ClientApprovals | None
@@ -40,7 +40,7 @@ class ClientSandbox:
 @asynccontextmanager
 async def open_client_sandbox(settings: ServerSettings) -> AsyncIterator[ClientSandbox]:
     sessions = Sessions()
-    async with AsyncSandbox(settings.policy, gated=True, progress=settings.report) as box:
+    async with settings.sandboxes.sandbox(settings.policy, gated=True, progress=settings.report) as box:
         approvals = ClientApprovals(settings.policy, box.trail) if settings.policy.approvals else None
         filters = Pipeline(settings.policy, trail=box.trail, source=box.secrets)
         try:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from fumehood.errors import UsageError
 from fumehood.policy import Policy, format_duration, format_size
-from fumehood.sandbox.session import AsyncSession
+from fumehood.sandbox.interface import AnySession
 from fumehood.tools import (
     EDIT_FILE,
     LIST_FILES,
@@ -113,7 +113,7 @@ class NewSessionArguments(Arguments):
 
 class Sessions:
     def __init__(self) -> None:
-        self._open: dict[str, AsyncSession] = {}
+        self._open: dict[str, AnySession] = {}
 
     def tools(self) -> tuple[Tool, ...]:
         return (
@@ -181,7 +181,7 @@ class Sessions:
         await session.close()
         return ToolOutput(f"Session {given.session} is closed.")
 
-    def _find(self, name: str) -> AsyncSession:
+    def _find(self, name: str) -> AnySession:
         if name in self._open:
             return self._open[name]
         names = ", ".join(sorted(self._open)) or "none"

@@ -16,6 +16,8 @@ from fumehood.errors import UsageError
 from fumehood.integrations.adapter import default_policy
 from fumehood.integrations.openai_agents.session import FumehoodSandboxSession, FumehoodSandboxSessionState
 from fumehood.policy import AnyPolicy
+from fumehood.sandbox.interface import Opener
+from fumehood.sandbox.opener import HERE
 
 
 class FumehoodSandboxClientOptions(BaseSandboxClientOptions):
@@ -41,8 +43,9 @@ class FumehoodSandboxClient(BaseSandboxClient[FumehoodSandboxClientOptions | Non
         *,
         instrumentation: Instrumentation | None = None,
         dependencies: Dependencies | None = None,
+        sandboxes: Opener = HERE,
     ) -> None:
-        self._policy = default_policy(policy)
+        self._policy, self._opener = default_policy(policy), sandboxes
         self._instrumentation = instrumentation or Instrumentation()
         self._dependencies = dependencies
 
@@ -76,4 +79,5 @@ class FumehoodSandboxClient(BaseSandboxClient[FumehoodSandboxClientOptions | Non
         return self._deserialize_session_state_payload(payload, FumehoodSandboxSessionState)
 
     def _wrapped(self, state: FumehoodSandboxSessionState) -> SandboxSession:
-        return self._wrap_session(FumehoodSandboxSession(state, self._policy), instrumentation=self._instrumentation)
+        session = FumehoodSandboxSession(state, self._policy, self._opener)
+        return self._wrap_session(session, instrumentation=self._instrumentation)

@@ -22,8 +22,7 @@ from agents.sandbox.session.pty_types import (
 
 from fumehood.integrations.adapter import with_reason
 from fumehood.results import Cause, RunResult
-from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.background import AsyncBackgroundRun
+from fumehood.sandbox.interface import AnyBackgroundRun, AnySandbox
 from fumehood.tools.processes import MOST_PROCESSES
 
 _TERMINAL = (120, 40)
@@ -39,7 +38,7 @@ def _decoder() -> codecs.IncrementalDecoder:
 @dataclass(slots=True)
 class _Command:
     argv: Sequence[str]
-    run: AsyncBackgroundRun
+    run: AnyBackgroundRun
     has_terminal: bool
     decoders: tuple[codecs.IncrementalDecoder, codecs.IncrementalDecoder] = field(
         default_factory=lambda: (_decoder(), _decoder())
@@ -68,7 +67,7 @@ class SessionProcesses:
 
     async def start(
         self,
-        box: AsyncSandbox,
+        box: AnySandbox,
         argv: Sequence[str],
         *,
         env: Mapping[str, str],

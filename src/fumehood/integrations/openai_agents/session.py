@@ -35,8 +35,9 @@ from fumehood.integrations.openai_agents.processes import SessionProcesses
 from fumehood.policy import Policy, Seconds
 from fumehood.policy.paths import TMP, WORKSPACE, is_inside
 from fumehood.results import Cause, Status
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.command_check import DENIED_EXIT_CODE
+from fumehood.sandbox.interface import AnySandbox, Opener
+from fumehood.sandbox.opener import HERE
 from fumehood.tools.source import apart
 
 
@@ -79,7 +80,7 @@ with tarfile.open(given["archive"], "r:*") as archive:
 """
 
 
-async def pack(box: AsyncSandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
+async def pack(box: AnySandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
     """Leaves as every file does: if `filesystem.outputs` of the policy names files of /tmp."""
     archive = _place()
     try:
@@ -89,7 +90,7 @@ async def pack(box: AsyncSandbox, root: str, skip: Iterable[str]) -> io.BytesIO:
         await _remove(box, archive)
 
 
-async def unpack(box: AsyncSandbox, root: str, data: bytes) -> None:
+async def unpack(box: AnySandbox, root: str, data: bytes) -> None:
     archive = _place()
     try:
         await box.files.write(archive, data)
@@ -102,13 +103,13 @@ def _place() -> str:
     return f"{TMP}/workspace-{secrets.token_hex(8)}.tar"
 
 
-async def _run(box: AsyncSandbox, program: str, given: dict[str, object]) -> None:
+async def _run(box: AnySandbox, program: str, given: dict[str, object]) -> None:
     result = await box.run(apart(program), stdin=json.dumps(given))
     if not result.ok:
         raise UsageError(f"the archive of the workspace could not be made or used: {result.detail or result.stderr}")
 
 
-async def _remove(box: AsyncSandbox, path: str) -> None:
+async def _remove(box: AnySandbox, path: str) -> None:
     with anyio.CancelScope(shield=True), suppress(FumehoodError):
         await box.files.remove(path)
 
@@ -127,23 +128,23 @@ class FumehoodSandboxSession(BaseSandboxSession):
     ended when `pty_exec_start` returns goes on.
     """
 
-    def __init__(self, state: FumehoodSandboxSessionState, policy: Policy) -> None:
+    def __init__(self, state: FumehoodSandboxSessionState, policy: Policy, sandboxes: Opener = HERE) -> None:
         check_manifest(state.manifest)
         self.state = state
-        self._policy = policy
-        self._sandbox: AsyncSandbox | None = None
+        self._policy, self._opener = policy, sandboxes
+        self._sandbox: AnySandbox | None = None
         self._processes = SessionProcesses()
         self._lifetime = AsyncExitStack()
 
     @property
-    def sandbox(self) -> AsyncSandbox:
+    def sandbox(self) -> AnySandbox:
         if self._sandbox is None:
             raise UsageError("the session is not running; use it inside `async with session:`, or start it first")
         return self._sandbox
 
     async def _ensure_backend_started(self) -> None:
         if self._sandbox is None:
-            self._sandbox = await self._lifetime.enter_async_context(AsyncSandbox(self._policy, keep_tmp=True))
+            self._sandbox = await self._lifetime.enter_async_context(self._opener.sandbox(self._policy, keep_tmp=True))
 
     async def _prepare_backend_workspace(self) -> None:
         await self.sandbox.files.mkdir(self.state.manifest.root)

@@ -22,6 +22,8 @@ from agents.tool_context import ToolContext
 from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
 from fumehood.results import Status
+from fumehood.sandbox.interface import Opener
+from fumehood.sandbox.opener import HERE
 from fumehood.tools import SHELL, STANDARD, ToolResult, ToolSchema
 from fumehood.tools import Tool as FumehoodTool
 
@@ -30,20 +32,24 @@ _FRAMEWORK = "openai-agents"
 
 @asynccontextmanager
 async def open_tools(
-    policy: AnyPolicy | None = None, *, tools: Sequence[FumehoodTool] = STANDARD, session: bool = False
+    policy: AnyPolicy | None = None,
+    *,
+    tools: Sequence[FumehoodTool] = STANDARD,
+    session: bool = False,
+    sandboxes: Opener = HERE,
 ) -> AsyncIterator[list[Tool]]:
     """Tools that share one sandbox. Without a policy nothing is allowed.
 
     A call that the policy's `approvals` are about interrupts the run, as the SDK has it, until it is approved.
     """
-    async with open_toolbox(policy, tools, framework=_FRAMEWORK, session=session) as toolbox:
+    async with open_toolbox(policy, tools, framework=_FRAMEWORK, session=session, sandboxes=sandboxes) as toolbox:
         yield [_as_function_tool(toolbox, schema) for schema in toolbox.schemas()]
 
 
 @asynccontextmanager
-async def open_shell_tool(policy: AnyPolicy | None = None) -> AsyncIterator[ShellTool]:
+async def open_shell_tool(policy: AnyPolicy | None = None, *, sandboxes: Opener = HERE) -> AsyncIterator[ShellTool]:
     """The tool that some models know by themselves. Its commands run one after the other, up to one that fails."""
-    async with open_toolbox(policy, [SHELL], framework=_FRAMEWORK) as toolbox:
+    async with open_toolbox(policy, [SHELL], framework=_FRAMEWORK, sandboxes=sandboxes) as toolbox:
 
         async def execute(request: ShellCommandRequest) -> ShellResult:
             is_given = request.ctx_wrapper.is_tool_approved("shell", request.data.call_id) is True

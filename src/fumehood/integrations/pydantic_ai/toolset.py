@@ -16,6 +16,8 @@ from pydantic_core import SchemaValidator, core_schema
 from fumehood.errors import UsageError
 from fumehood.integrations.toolboxes import FrameworkToolbox, open_toolbox
 from fumehood.policy import AnyPolicy
+from fumehood.sandbox.interface import Opener
+from fumehood.sandbox.opener import HERE
 from fumehood.tools import STANDARD, Tool, ToolCall, ToolResult, ToolSchema, ToolStatus
 
 # The toolbox validates arguments itself, and its answer says what is wrong with them.
@@ -37,7 +39,9 @@ class SandboxToolset(AbstractToolset[AgentDepsT]):
         session: bool = False,
         max_retries: int = 2,
         id: str | None = "fumehood",
+        sandboxes: Opener = HERE,
     ) -> None:
+        self._opener = sandboxes
         self._policy, self._tools, self._session = policy, tuple(tools), session
         self._max_retries = max_retries
         self._id = id
@@ -61,7 +65,12 @@ class SandboxToolset(AbstractToolset[AgentDepsT]):
         async with self._turn:
             if self._users == 0:
                 opening = open_toolbox(
-                    self._policy, self._tools, framework="pydantic-ai", session=self._session, stop=_defer
+                    self._policy,
+                    self._tools,
+                    framework="pydantic-ai",
+                    session=self._session,
+                    stop=_defer,
+                    sandboxes=self._opener,
                 )
                 self._toolbox = await self._lifetime.enter_async_context(opening)
             self._users += 1

@@ -25,9 +25,10 @@ from fumehood.integrations.pydantic_ai.lifecycle import WorkspaceSandbox, gone
 from fumehood.policy import AnyPolicy, Policy, Seconds, format_size
 from fumehood.policy.paths import WORKSPACE, is_inside
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.files import FileEntry as Entry
 from fumehood.sandbox.files import FileKind
+from fumehood.sandbox.interface import AnySandbox, Opener
+from fumehood.sandbox.opener import HERE
 from fumehood.sandbox.request import RunOptions
 from fumehood.tools.source import apart
 
@@ -125,7 +126,7 @@ class SandboxWorkspaceBackend:
             return result.stdout_bytes.decode("utf-8", "surrogateescape")
 
     @asynccontextmanager
-    async def _using(self, path: str = "") -> AsyncIterator[AsyncSandbox]:
+    async def _using(self, path: str = "") -> AsyncIterator[AnySandbox]:
         """The open sandbox. A failure of the sandbox is WorkspaceUnavailableError, one of a file an OSError."""
         box = await self._sandbox.open()
         try:
@@ -145,8 +146,8 @@ class SandboxWorkspaces:
     A reference is valid in this object only: another process has no such sandbox.
     """
 
-    def __init__(self, policy: AnyPolicy | None = None) -> None:
-        self._policy = default_policy(policy)
+    def __init__(self, policy: AnyPolicy | None = None, *, sandboxes: Opener = HERE) -> None:
+        self._policy, self._opener = default_policy(policy), sandboxes
         self._sandboxes: list[WorkspaceSandbox] = []
 
     async def __aenter__(self) -> Self:
@@ -162,8 +163,8 @@ class SandboxWorkspaces:
         """The backend of a new sandbox, which opens when it is first used, or of an earlier run's sandbox."""
         if ref is not None:
             found = next((sandbox for sandbox in self._sandboxes if sandbox.ref == ref), None)
-            return SandboxWorkspaceBackend(found or WorkspaceSandbox(self._policy, lost=ref))
-        sandbox = WorkspaceSandbox(self._policy)
+            return SandboxWorkspaceBackend(found or WorkspaceSandbox(self._policy, self._opener, lost=ref))
+        sandbox = WorkspaceSandbox(self._policy, self._opener)
         self._sandboxes.append(sandbox)
         return SandboxWorkspaceBackend(sandbox)
 
@@ -176,7 +177,7 @@ class SandboxWorkspaces:
         await found[0].destroy()
 
 
-async def _followed(box: AsyncSandbox, path: str, entry: Entry) -> FileEntry:
+async def _followed(box: AnySandbox, path: str, entry: Entry) -> FileEntry:
     """A link as what it leads to; one that leads nowhere, or out of the workspace, is not a folder."""
     if entry.kind is FileKind.LINK:
         try:

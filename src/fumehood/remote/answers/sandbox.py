@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.answers.parts import Answers, Parts, number
 from fumehood.remote.answers.results import send_events, send_result
 from fumehood.remote.conversations import Conversation, Message
-from fumehood.remote.options import unpack_request
+from fumehood.remote.feed import received_input
+from fumehood.remote.options import LIVE, unpack_request
 from fumehood.sandbox.installation import Installation
+from fumehood.sandbox.request import RunOptions
 
 
 async def run(parts: Parts, conversation: Conversation, message: Message) -> None:
-    code, options = unpack_request(*message)
-    await send_result(conversation, await parts.box.run(code, **options))
+    async with _request(conversation, message) as (code, options):
+        await send_result(conversation, await parts.box.run(code, **options))
 
 
 async def stream(parts: Parts, conversation: Conversation, message: Message) -> None:
+    async with _request(conversation, message) as (code, options):
+        await send_events(conversation, parts.box.stream(code, **options))
+
+
+@asynccontextmanager
+async def _request(conversation: Conversation, message: Message) -> AsyncIterator[tuple[bytes | None, RunOptions]]:
     code, options = unpack_request(*message)
-    await send_events(conversation, parts.box.stream(code, **options))
+    if message.header.get("stdin") != LIVE:
+        yield code, options
+        return
+    async with received_input(conversation) as descriptor:
+        yield code, {**options, "stdin": descriptor}
 
 
 async def send_signal(parts: Parts, conversation: Conversation, message: Message) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Self
@@ -29,6 +30,7 @@ from fumehood.events import Stderr, Stdout
 from fumehood.policy import Audit
 from fumehood.policy.audit import Kept
 from fumehood.results import Cause, Display, RunResult, Status
+from fumehood.tenant import RunMeter
 
 EgressEvents = Callable[[], Iterable[AuditEvent]]
 """What the run's connections have become so far."""
@@ -49,8 +51,9 @@ class RunAudit:
         request: RunRequest,
         egress: EgressEvents = tuple,
         held: list[Entry] | None = None,
+        meter: RunMeter | None = None,
     ) -> None:
-        """`held` is written with the request, and emptied."""
+        """`held` is written with the request, and emptied; `meter` is asked before that."""
         self._request = request
         self._held = [] if held is None else held
         self.run_id = f"run_{os.urandom(8).hex()}"
@@ -59,12 +62,25 @@ class RunAudit:
         self._started: Entry | None = None
         self._is_over = not trail.is_on
         self._egress = egress
+        self._meter, self._began = meter, 0.0
         self._streams: dict[int, StreamCapture] = {}
         """The captures of streams that had a byte, by number; stream 0 is input that was written live."""
 
     async def __aenter__(self) -> Self:
-        await self.requested()
+        if self._meter is not None:
+            self._meter.begin()
+            self._began = time.monotonic()
+        try:
+            await self.requested()
+        except BaseException:
+            self._settle(None)
+            raise
         return self
+
+    def _settle(self, result: RunResult | None) -> None:
+        meter, self._meter = self._meter, None
+        if meter is not None and self._began:
+            meter.end(result, time.monotonic() - self._began)
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
@@ -120,6 +136,7 @@ class RunAudit:
 
     async def finished(self, result: RunResult, more: Callable[[], Iterable[Entry]] = tuple) -> RunResult:
         """The same result, once it is recorded, together with `more`, which comes after it."""
+        self._settle(result)
         if self._is_over:
             return result
         try:
@@ -133,6 +150,7 @@ class RunAudit:
 
     async def failed(self, error: BaseException | None) -> None:
         """Cancelled, left early, or a failure of the sandbox. An error of the log does not replace that error."""
+        self._settle(None)
         with anyio.CancelScope(shield=True), suppress(AuditError):
             if isinstance(error, Exception):
                 await self._end(RunBroke(type(error).__name__, str(error)))

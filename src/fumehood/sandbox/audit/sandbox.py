@@ -31,7 +31,7 @@ from fumehood.sandbox.audit.choice import AuditChoice, open_trail
 from fumehood.sandbox.audit.files import FileAudit
 from fumehood.sandbox.audit.run import EgressEvents, RunAudit, write_after
 from fumehood.secret_scan.redaction import Redaction
-from fumehood.tenant import LOCAL, Tenant
+from fumehood.tenant import LOCAL, RunMeter, Tenant
 
 
 class SandboxAudit:
@@ -98,14 +98,15 @@ class SandboxAudit:
         return result
 
     def run(self, request: RunRequest) -> RunAudit:
-        return RunAudit(self.trail, self._keep, request, held=self._held)
+        return RunAudit(self.trail, self._keep, request, held=self._held, meter=self._tenant.meter)
 
     def files(self) -> FileAudit:
         return FileAudit(self.trail)
 
     def session(self, egress: Callable[[], EgressEvents]) -> SessionAudit:
         """`egress` is called when a run of the session begins, and gives the egress events since then."""
-        return SessionAudit(self.trail.within(session=f"session_{os.urandom(8).hex()}"), self._keep, egress)
+        trail = self.trail.within(session=f"session_{os.urandom(8).hex()}")
+        return SessionAudit(trail, self._keep, egress, self._tenant.meter)
 
     @asynccontextmanager
     async def denials(self, action: str) -> AsyncIterator[None]:
@@ -148,14 +149,16 @@ def _mechanisms(report: EnforcementReport) -> bytes:
 class SessionAudit:
     """Records of one session."""
 
-    def __init__(self, trail: Trail, keep: Audit, egress: Callable[[], EgressEvents]) -> None:
-        self._trail, self._keep, self._egress = trail, keep, egress
+    def __init__(
+        self, trail: Trail, keep: Audit, egress: Callable[[], EgressEvents], meter: RunMeter | None = None
+    ) -> None:
+        self._trail, self._keep, self._egress, self._meter = trail, keep, egress, meter
 
     async def opened(self) -> None:
         await self._trail.write(SessionOpened())
 
     def run(self, request: RunRequest) -> RunAudit:
-        return RunAudit(self._trail, self._keep, request, self._egress())
+        return RunAudit(self._trail, self._keep, request, self._egress(), meter=self._meter)
 
     async def closed(self) -> None:
         """No result is withheld here: a log that cannot be written is an error of whatever comes next."""

@@ -12,9 +12,10 @@ from itertools import islice, takewhile
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from fumehood.audit.export import lines
+from fumehood.audit.keys import public_pem
 from fumehood.audit.log import AuditLog
 from fumehood.audit.records import Record
 from fumehood.audit.store import Query as RecordQuery
@@ -59,8 +60,14 @@ async def export_records(server: Server, caller: Caller) -> Response:
     log = server.chains.log_of(caller.tenant)
     end = await asyncio.to_thread(log.sign_all)
     await server.chains.own(caller).write(events.RecordsRead("export", 0, end))
-    key = {"X-Audit-Key": log.public_key().hex()}
-    return StreamingResponse(_pieces(log, end), media_type="application/x-ndjson", headers=key)
+    return StreamingResponse(_pieces(log, end), media_type="application/x-ndjson")
+
+
+@router.get("/key", response_class=PlainTextResponse, **scoped(Scope.AUDIT))
+async def show_key(server: Server, caller: Caller) -> Response:
+    """The public key that checkpoints and exports verify with; to be kept elsewhere."""
+    public = await asyncio.to_thread(server.chains.log_of(caller.tenant).public_key)
+    return PlainTextResponse(public_pem(public))
 
 
 def _pieces(log: AuditLog, end: int) -> Iterator[str]:

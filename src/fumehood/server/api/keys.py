@@ -61,7 +61,7 @@ async def _list(server: RunningServer, tenant: str) -> Response:
 
 
 async def _make(server: RunningServer, caller: Principal, tenant: str, wanted: NewKey) -> Response:
-    expires = time.time() + float(wanted.lifetime) if wanted.lifetime is not None else None
+    expires = time.time() + wanted.days * 86400 if wanted.days is not None else None
     key, details = await create_key(
         server.database, tenant, wanted.name, wanted.scopes, expires=expires, networks=wanted.networks
     )

@@ -21,7 +21,7 @@ def _check_duration(value: float | str) -> float:
 
 
 def _check_size(value: int | float | str) -> float:
-    return value if isinstance(value, float) else parse_size(value)
+    return parse_size(value) if isinstance(value, str) else float(value)
 
 
 def _check_unicode(text: str) -> str:
@@ -156,7 +156,7 @@ class PolicyChanges(Body):
 class NewKey(Body):
     name: Label
     scopes: list[Scope] = Field(min_length=1)
-    lifetime: Seconds | None = Field(default=None, description="After which it is not valid any more.")
+    days: Annotated[float, Field(gt=0, le=36500)] | None = Field(default=None, description="For which it is valid.")
     networks: list[Label] = Field(default_factory=list[str], max_length=32)
 
 

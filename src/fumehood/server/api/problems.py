@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import http
 import json
+import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,7 @@ _TITLES = {
     500: "the server failed",
     503: "not available",
 }
+_log = logging.getLogger(__name__)
 _RETRY = {409: "1", 503: "5"}
 
 
@@ -88,6 +90,8 @@ async def answer_problem(request: HTTPConnection, error: Exception) -> Problem:
         return problem(error.status_code, str(error.detail), error.headers)
     status = _status(error)
     known = isinstance(error, FumehoodError) and status != 500
+    if not known and not isinstance(error, StorageError):
+        _log.error("%s failed", request.scope.get("path"), exc_info=error)
     detail = str(error) if known else "the server failed; its own log has the reason"
     if isinstance(error, StorageError):
         detail = "the server cannot reach its database; try again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
@@ -49,8 +50,9 @@ async def start_run(server: Server, caller: Caller, id: Id, wanted: NewRun, requ
 
 async def _events(opened: OpenSandbox, wanted: NewRun) -> AsyncGenerator[Event, None]:
     with in_use(opened):
-        async for event in opened.box.stream(wanted.code, **_options(wanted)):
-            yield event
+        async with aclosing(opened.box.stream(wanted.code, **_options(wanted))) as events:
+            async for event in events:
+                yield event
 
 
 async def _start(server: Server, opened: OpenSandbox, wanted: NewRun) -> Response:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from fumehood.errors import DeniedError
-from fumehood.policy import Policy
 from fumehood.server.api.models import Id, NewSandbox, SandboxAnswer
 from fumehood.server.api.problems import PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.principals import Principal, Scope
 from fumehood.server.sandboxes import records
+from fumehood.server.sandboxes.errors import EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
-from fumehood.server.sandboxes.errors import EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.registry import Opening
 from fumehood.server.sandboxes.wishes import read_opening
 from fumehood.server.settings import ServerSettings
@@ -82,23 +79,11 @@ async def _opening(server: RunningServer, caller: Principal, wanted: NewSandbox)
         "keep_tmp": wanted.keep_tmp,
         "times": {name: value for name in ("lifetime", "idle") if (value := getattr(wanted, name)) is not None},
     }
-    opening = await read_opening(server.database, caller, wishes, longest_times(server.settings), _unseen)
-    return replace(opening, policy=place_policy(opening.policy, server.settings, caller.tenant))
+    return await read_opening(server.database, caller, wishes, longest_times(server.settings), _unseen)
 
 
 def _unseen(line: str) -> None:
     """The progress of an installation, which an answer of HTTP has no place for."""
-
-
-def place_policy(policy: Policy, settings: ServerSettings, tenant: str) -> Policy:
-    """The policy as it holds at this server: strict unless its operator says otherwise, at the tenant's engine."""
-    placed = policy.override({"strict": True}) if settings.strict else policy
-    if policy.backend not in ("docker", "gvisor"):
-        return placed
-    engine = settings.engines.get(tenant)
-    if engine is None:
-        raise DeniedError(f"backend {policy.backend}: the tenant has no container engine at this server")
-    return placed.override({"docker": {"host": engine}})
 
 
 def longest_times(settings: ServerSettings) -> Times:

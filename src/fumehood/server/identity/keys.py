@@ -81,6 +81,18 @@ async def list_keys(database: Database, tenant: str) -> list[KeyDetails]:
     return [_details(row) for row in rows]
 
 
+async def keys_out_of_force(database: Database) -> frozenset[str]:
+    """Principals of keys that were revoked or have expired, as far as sandboxes may still be open for them."""
+    async with database.transaction(EVERYTHING) as transaction:
+        rows = await transaction.rows(
+            "SELECT DISTINCT keys.id AS id FROM keys JOIN sandboxes ON sandboxes.tenant = keys.tenant "
+            "AND sandboxes.principal = 'key:' || keys.id AND sandboxes.ended IS NULL "
+            "WHERE keys.revoked IS NOT NULL OR keys.expires <= ?",
+            time.time(),
+        )
+    return frozenset(f"key:{row['id']}" for row in rows)
+
+
 async def authenticate(database: Database, key: str, address: str | None) -> Principal:
     """NotAuthenticatedError unless it is a key, of this very secret, in force, and used from where it may be."""
     parts = _FORMAT.fullmatch(_own_spelling(key))

@@ -16,6 +16,7 @@ from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.carrier import Carrier
 from fumehood.remote.service import SandboxService
 from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.errors import SandboxClosedError
 
 
@@ -38,13 +39,13 @@ class OpenSandbox:
     def __init__(
         self,
         identifier: str,
-        tenant: str,
+        principal: Principal,
         token: str,
         box: AsyncSandbox,
         times: Times,
         ended: Callable[[OpenSandbox, str], Awaitable[None]],
     ) -> None:
-        self.id, self.tenant, self.box, self.times = identifier, tenant, box, times
+        self.id, self.principal, self.box, self.times = identifier, principal, box, times
         self._token, self._ended = token, ended
         self.service = SandboxService(box, self._close_for_client)
         self.expires = time.time() + times.lifetime
@@ -64,6 +65,10 @@ class OpenSandbox:
 
     def is_token(self, token: str) -> bool:
         return hmac.compare_digest(self._token.encode(), token.encode())
+
+    @property
+    def tenant(self) -> str:
+        return self.principal.tenant
 
     @property
     def is_closed(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fumehood.frozen import frozen
 from fumehood.server.storage.database import EVERYTHING, Database, Row, Transaction
 from fumehood.server.tenants.quotas import Limits, Quota, QuotaExceededError, read_limits
-from fumehood.server.tenants.usage import add_usage, start_of_day, used_since
+from fumehood.server.tenants.usage import DAY_SECONDS, add_usage, start_of_day, used_since
 
 KEPT_SECONDS = 86400
 _OPENINGS = "openings"
@@ -57,7 +57,7 @@ async def _check(transaction: Transaction, tenant: str, limits: Limits, now: flo
         raise QuotaExceededError(Quota.OPENINGS, limits[Quota.OPENINGS], lately, minute + _MINUTE_SECONDS)
     spent = await used_since(transaction, tenant, "cpu_seconds", start_of_day(now))
     if spent >= limits[Quota.CPU].value:
-        raise QuotaExceededError(Quota.CPU, limits[Quota.CPU], spent, start_of_day(now) + 86400)
+        raise QuotaExceededError(Quota.CPU, limits[Quota.CPU], spent, start_of_day(now) + DAY_SECONDS)
 
 
 async def end(database: Database, tenant: str, identifier: str, cause: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from fumehood.audit.trail import Trail
@@ -17,6 +17,7 @@ from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
+from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database
 
 
@@ -34,8 +35,10 @@ class Opening:
 
 
 class Registry:
-    def __init__(self, database: Database, instance: str) -> None:
+    def __init__(self, database: Database, instance: str, tenancy: Tenancy, *, strict: bool = True) -> None:
+        """With `strict`, sandboxes whose limits this host enforces only in part are refused, whatever policies say."""
         self._database, self.instance = database, instance
+        self._tenancy, self._strict = tenancy, strict
         self._open: dict[tuple[str, str], OpenSandbox] = {}
         self._is_draining = False
         self._one_less = asyncio.Event()
@@ -44,19 +47,23 @@ class Registry:
         """An open sandbox, and the token for those who come back to it."""
         if self._is_draining:
             raise DrainingError
+        policy = opening.policy.override({"strict": True}) if self._strict else opening.policy
+        tenant = await self._tenancy.of(principal.tenant)
+        tenant.check(policy)
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)
         await records.admit(self._database, principal.tenant, self.instance, record, token)
         box = AsyncSandbox(
-            opening.policy,
+            policy,
             session=opening.session,
             keep_tmp=opening.keep_tmp,
             learn=opening.learn,
             snapshot=opening.snapshot,
             progress=opening.progress,
             audit=trail,
+            tenant=tenant,
         )
-        opened = OpenSandbox(identifier, principal.tenant, token, box, opening.times, self._forget)
+        opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
         try:
             await opened.open()
         except BaseException:
@@ -80,6 +87,11 @@ class Registry:
         except EndedError:
             return
         await opened.close("closed")
+
+    async def close_all_of(self, principals: Collection[str], cause: str) -> None:
+        """Sandboxes that were opened with keys that do not hold any more."""
+        theirs = [opened for opened in self._open.values() if opened.principal.name in principals]
+        await asyncio.gather(*(opened.close(cause) for opened in theirs))
 
     async def drain(self, seconds: float) -> None:
         """No more openings; what is open may go on for so long."""

@@ -17,21 +17,8 @@ from fumehood.server.storage.database import Database
 from fumehood.server.tenants.catalogue import check_tenant_policy, find_policy, narrow
 
 _KNOWN = frozenset(
-    {
-        "do",
-        "protocol",
-        "policy",
-        "narrow",
-        "offline",
-        "packages",
-        "session",
-        "keep_tmp",
-        "learn",
-        "gated",
-        "snapshot",
-        "times",
-    }
-    | {"metadata"}
+    {"do", "protocol", "policy", "narrow", "offline", "packages", "session", "keep_tmp", "learn", "gated", "snapshot"}
+    | {"times", "metadata"}
 )
 _MOST_METADATA = 32
 _MOST_TEXT = 256

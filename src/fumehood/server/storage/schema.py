@@ -31,10 +31,6 @@ TABLES: dict[str, str] = {
         "opened DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, cause TEXT, "
         "PRIMARY KEY (tenant, id)"
     ),
-    "runs": (
-        "tenant TEXT NOT NULL, id TEXT NOT NULL, sandbox TEXT NOT NULL, started DOUBLE PRECISION NOT NULL, "
-        "ended DOUBLE PRECISION, status TEXT, cause TEXT, PRIMARY KEY (tenant, id)"
-    ),
     "usage": (
         "tenant TEXT NOT NULL, minute BIGINT NOT NULL, name TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL, "
         "PRIMARY KEY (tenant, minute, name)"
@@ -56,7 +52,6 @@ INDEXES = (
     "CREATE UNIQUE INDEX IF NOT EXISTS keys_by_id ON keys (id)",
     "CREATE INDEX IF NOT EXISTS sandboxes_open ON sandboxes (tenant) WHERE ended IS NULL",
     "CREATE INDEX IF NOT EXISTS sandboxes_of_instances ON sandboxes (instance) WHERE ended IS NULL",
-    "CREATE INDEX IF NOT EXISTS runs_of_sandboxes ON runs (tenant, sandbox)",
 )
 OF_TENANTS = tuple(name for name in TABLES if name != "instances")
 """Tables whose rows belong to one tenant each."""

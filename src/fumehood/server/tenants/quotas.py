@@ -23,7 +23,6 @@ class Quota(StrEnum):
     CPU = "cpu_seconds_per_day"
     MEMORY = "memory"
     """Bytes of all sandboxes of the tenant together; the kernel holds it."""
-    EGRESS = "egress_bytes_per_day"
     REQUESTS = "requests_per_second"
 
 
@@ -33,7 +32,6 @@ DEFAULTS: dict[Quota, float] = {
     Quota.RUNS: 20,
     Quota.CPU: 4 * 3600,
     Quota.MEMORY: 4 * GIB,
-    Quota.EGRESS: 1 * GIB,
     Quota.REQUESTS: 50,
 }
 
@@ -83,7 +81,6 @@ async def read_state(database: Database, tenant: str, now: float) -> list[QuotaS
             Quota.SANDBOXES: (float(row["n"] or 0) if row else 0.0, None),
             Quota.OPENINGS: (await used_since(transaction, tenant, "openings", minute), minute + 60),
             Quota.CPU: (await used_since(transaction, tenant, "cpu_seconds", day), day + 86400),
-            Quota.EGRESS: (await used_since(transaction, tenant, "egress_bytes", day), day + 86400),
         }
     return [QuotaState(quota, limit, *used.get(quota, (None, None))) for quota, limit in limits.items()]
 

@@ -7,7 +7,7 @@ import math
 from fumehood.server.storage.database import Transaction
 
 _MINUTE_SECONDS = 60
-_DAY_SECONDS = 86400
+DAY_SECONDS = 86400
 
 
 async def add_usage(transaction: Transaction, tenant: str, now: float, **amounts: float) -> None:
@@ -42,4 +42,4 @@ async def usage_by_hour(
 
 def start_of_day(now: float) -> float:
     """In universal time."""
-    return now - now % _DAY_SECONDS
+    return now - now % DAY_SECONDS

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from fumehood.backends.native.backend import NativeBackend
+from fumehood.backends.native.cells import CellPool, PoolSizes
 from fumehood.backends.native.host_facts import detect
 from fumehood.backends.native.prestart import Prestart, PrestartedInterpreter, start_interpreter
 from fumehood.errors import StepFailedError, UnenforceableError
@@ -260,3 +261,17 @@ def test_no_cell_is_started_early_for_a_policy_that_cannot_be_enforced() -> None
     backend.start_cell_early(policy)
     backend.close()
     assert not backend._pool._starting  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_process_keeps_as_many_ready_as_it_is_told() -> None:
+    pool = CellPool(PoolSizes(interpreters=3))
+    try:
+        pool.prestart.renew()
+        waiting = list(pool.prestart._early)  # pyright: ignore[reportPrivateUsage]
+        assert len({each.process.pid for each in waiting}) == 3
+        assert pool.prestart.take() in waiting
+    finally:
+        pool.close()
+        for each in waiting:
+            each.control.close()
+            each.process.wait(30)

@@ -1,0 +1,149 @@
+"""`hood serve`: sandboxes of this host for many tenants, over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from fumehood.audit.log import current_user
+from fumehood.cli.arguments import Parser
+from fumehood.cli.commands import UncollectedImports
+from fumehood.cli.interruption import Interruption
+from fumehood.cli.output import say
+from fumehood.cli.server.calls import (
+    FILE,
+    add_place,
+    make_operator_key,
+    require_extra,
+    write_note,
+)
+from fumehood.errors import SandboxError, UsageError
+
+if TYPE_CHECKING:
+    from fumehood.server.lifetime import Server
+    from fumehood.server.listener import Listener
+    from fumehood.server.settings import ServerSettings
+
+_DETAILS = """\
+Without --config the server keeps what it has in the user's state folder, or in
+$FUMEHOOD_SERVER_STATE. One server uses an SQLite file; several share one
+PostgreSQL. Other addresses than the loopback need TLS, here or in a proxy.
+SIGTERM lets sandboxes end within the time to drain; a second one does not wait.
+Every option has a key in the file of --config; docs/server.md has them all.
+"""
+
+
+class Arguments(argparse.Namespace):
+    init: str | None
+    listen: str | None
+    host: list[str]
+    config: str | None
+    database: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    behind_proxy: list[str]
+    drain: str | None
+
+
+def build_parser() -> argparse.ArgumentParser:
+    description = "Serve sandboxes of this host to many tenants, over HTTP."
+    parser = Parser(prog="hood serve", description=description, epilog=_DETAILS, usage="hood serve [options]")
+    add = parser.add_argument
+    add("--init", metavar="TENANT", help="make a tenant first, and print a key for it")
+    add("--listen", metavar="HOST:PORT", help="where (127.0.0.1:8440); port 0 takes any that is free")
+    add("--host", metavar="NAME", action="append", default=[], help="a name clients reach us by (repeatable)")
+    add_place(parser)
+    add("--tls-cert", metavar="FILE", help="the certificate, with those between it and its root")
+    add("--tls-key", metavar="FILE", help="its key")
+    add("--behind-proxy", metavar="CIDR", action="append", default=[], help="network of a proxy with TLS (repeatable)")
+    add("--drain", metavar="TIME", help="how long sandboxes may go on after SIGTERM (10m)")
+    return parser
+
+
+def execute(arguments: list[str]) -> int:
+    chosen = build_parser().parse_args(arguments, namespace=Arguments())
+    require_extra()
+    if (chosen.tls_cert is None) != (chosen.tls_key is None):
+        raise UsageError("--tls-cert and --tls-key belong together; give both")
+    with UncollectedImports():
+        from fumehood.server.listener import Listener
+        from fumehood.server.settings import load_settings
+    settings = load_settings(
+        chosen.config,
+        listen=chosen.listen,
+        hosts=chosen.host,
+        database=chosen.database,
+        tls={"certificate": chosen.tls_cert, "key": chosen.tls_key} if chosen.tls_cert else None,
+        behind_proxy=chosen.behind_proxy,
+        drain=chosen.drain,
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[_Said()], force=True)
+    return asyncio.run(_serve(Listener, settings, chosen.init, Interruption()))
+
+
+async def _serve(
+    listener_of: type[Listener], settings: ServerSettings, init: str | None, interruption: Interruption
+) -> int:
+    from fumehood.server.storage.choice import is_shared
+    from fumehood.server.storage.database import StorageError
+
+    note = settings.folder / FILE
+    is_alone = not is_shared(settings.database_url)
+    tasks: list[asyncio.Task[None]] = []
+
+    def begin(address: str, server: Server) -> None:
+        tasks.append(asyncio.ensure_future(_announce(settings, address, server, init, is_alone=is_alone)))
+
+    listener = listener_of(settings, begin)
+    try:
+        with interruption.handing_to(lambda _: listener.stop()):
+            await listener.run()
+    except StorageError as error:
+        raise SandboxError(str(error)) from error
+    finally:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if is_alone and tasks:
+            with suppress(FileNotFoundError):
+                note.unlink()
+    return 0
+
+
+async def _announce(
+    settings: ServerSettings, address: str, server: Server, init: str | None, *, is_alone: bool
+) -> None:
+    if is_alone:
+        write_note(settings.folder / FILE, address, await make_operator_key(server.database), settings)
+    if init is not None:
+        await _initialise(address, server, init)
+    say(f"listening at {address}")
+
+
+async def _initialise(address: str, server: Server, tenant: str) -> None:
+    from fumehood.server import events
+    from fumehood.server.api.keys import key_created
+    from fumehood.server.identity.keys import create_key
+    from fumehood.server.identity.principals import OF_TENANTS
+    from fumehood.server.tenants.tenants import create_tenant, list_tenants
+
+    if tenant in {known.name for known in await list_tenants(server.database)}:
+        say(f"there is a tenant {tenant} already; `hood key create {tenant}` makes another key")
+        return
+    try:
+        await create_tenant(server.database, tenant, current_user())
+    except UsageError as error:
+        say(f"--init: {error}")
+        return
+    key, details = await create_key(server.database, tenant, "first", OF_TENANTS)
+    await server.chains.own().write(events.TenantCreated(tenant), key_created(tenant, details))
+    say(f"tenant {tenant} is there; its key is shown this once. To go on, in another terminal:")
+    print(f"export FUMEHOOD_SERVER={address}\nexport FUMEHOOD_KEY={key}\nhood run -c 'print(6 * 7)'", flush=True)
+
+
+class _Said(logging.Handler):
+    """What the server has to say, harmless for a terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{record.name}: {self.format(record)}")
