@@ -13,15 +13,14 @@ from pathlib import Path
 
 import uvicorn
 
-from fumehood.audit.trail import Trail
 from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.policy import Policy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.e2b import e2b_app
 from fumehood.server.identity.keys import create_key
 from fumehood.server.identity.principals import Scope
-from fumehood.server.sandboxes.registry import Registry
-from fumehood.server.storage.sqlite import SqliteDatabase
+from fumehood.server.lifetime import open_server
+from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.quotas import Quota, set_limit
 
 _ROUNDS = 20
@@ -39,7 +38,7 @@ async def measure() -> AsyncIterator[Row]:
             await box.kill()
 
         async def own_sandbox() -> None:
-            async with AsyncSandbox(policy, keep_tmp=True, audit=False) as box:
+            async with AsyncSandbox(policy, keep_tmp=True, audit=Path(disk, "own")) as box:
                 await box.run(argv=["/bin/bash", "-l", "-c", "echo hello"])
 
         ours, own = await in_turns(_ROUNDS, create_command_kill, own_sandbox)
@@ -66,19 +65,16 @@ def _serving(folder: Path) -> Iterator[None]:
     servers: list[uvicorn.Server] = []
 
     async def serve() -> None:
-        database = SqliteDatabase(folder / "server.sqlite")
-        await database.prepare()
-        await set_limit(database, "bench", Quota.OPENINGS, 10_000, "bench")
-        key, _ = await create_key(database, "bench", "bench", [Scope.RUN])
-        registry = Registry(database, "bench")
-        app = e2b_app(database, registry, lambda principal: Trail())
-        servers.append(uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")))
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        os.environ.update(E2B_API_KEY=key, E2B_API_URL=url, E2B_SANDBOX_URL=url)
-        ready.set()
-        await servers[0].serve([listener])
-        await registry.drain(0)
-        await database.close()
+        settings = ServerSettings(state=str(folder), strict=False)
+        async with open_server(settings, print) as server:
+            await set_limit(server.database, "bench", Quota.OPENINGS, 10_000, "bench")
+            key, _ = await create_key(server.database, "bench", "bench", [Scope.RUN])
+            app = e2b_app(server.database, server.registry, server.chains.trail_of)
+            servers.append(uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")))
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            os.environ.update(E2B_API_KEY=key, E2B_API_URL=url, E2B_SANDBOX_URL=url)
+            ready.set()
+            await servers[0].serve([listener])
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()

@@ -1,24 +1,16 @@
-"""A server of E2B's protocol on the loopback, in a thread of its own, with two tenants."""
+"""A server of E2B's protocol on the loopback, in a process of its own, with two tenants."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import uvicorn
-
-from fumehood.audit import Trail
-from fumehood.server.e2b import e2b_app
-from fumehood.server.identity.keys import create_key, e2b_spelling
-from fumehood.server.identity.principals import Scope
-from fumehood.server.sandboxes.registry import Registry
-from fumehood.server.storage.sqlite import SqliteDatabase
-from fumehood.server.tenants.catalogue import put_policy
 
 POLICIES = {
     "web": "version: 1\nfilesystem: {outputs: ['**']}\nnetwork: {publish: [8000]}\n",
@@ -32,6 +24,7 @@ POLICIES = {
 
 @dataclass(frozen=True)
 class E2bServer:
+    process: int
     port: int
     key: str
     foreign_key: str
@@ -46,57 +39,49 @@ class E2bServer:
         """All that a program needs to use this server instead of E2B's."""
         return {"E2B_API_KEY": self.key, "E2B_API_URL": self.url, "E2B_SANDBOX_URL": self.url}
 
-
-class _Thread:
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._ready = folder, threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.server: E2bServer | None = None
-        self._uvicorn: uvicorn.Server | None = None
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        finally:
-            self._ready.set()
-            self._listener.close()
-
-    async def _serve(self) -> None:
-        database = SqliteDatabase(self._folder / "server.sqlite")
-        await database.prepare()
-        keys = [(await create_key(database, name, "tests", [Scope.RUN]))[0] for name in ("acme", "other")]
-        for name, text in POLICIES.items():
-            await put_policy(database, "acme", name, text, "tests")
-        registry = Registry(database, "tests")
-        app = e2b_app(database, registry, lambda principal: Trail())
-        self._uvicorn = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        self.server = E2bServer(self._listener.getsockname()[1], *map(e2b_spelling, keys))
-        self._ready.set()
-        try:
-            await self._uvicorn.serve([self._listener])
-        finally:
-            await registry.drain(0)
-            await database.close()
-
-    def start(self) -> E2bServer:
-        self._thread.start()
-        assert self._ready.wait(60)
-        assert self.server is not None
-        return self.server
-
-    def stop(self) -> None:
-        assert self._uvicorn is not None
-        self._uvicorn.should_exit = True
-        self._uvicorn.force_exit = True
-        self._thread.join(60)
+    @property
+    def peak_memory_bytes(self) -> int:
+        facts = dict(line.split(":", 1) for line in Path(f"/proc/{self.process}/status").read_text().splitlines())
+        return int(facts["VmHWM"].split()[0]) * 1024
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[E2bServer]:
-    thread = _Thread(folder)
-    server = thread.start()
-    try:
-        yield server
-    finally:
-        thread.stop()
+    command = [sys.executable, __file__, folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield E2bServer(process.pid, **json.loads(process.stdout.readline()))
+        finally:
+            process.stdin.close()  # which ends it
+            process.wait(60)
+
+
+async def _serve(folder: str) -> None:
+    import uvicorn
+
+    from fumehood.server.e2b import Terms, e2b_app
+    from fumehood.server.identity.keys import create_key, e2b_spelling
+    from fumehood.server.identity.principals import Scope
+    from fumehood.server.lifetime import open_server
+    from fumehood.server.settings import ServerSettings
+    from fumehood.server.tenants.catalogue import put_policy
+
+    settings = ServerSettings(state=folder, strict=False)
+    async with open_server(settings, lambda reason: None) as server:
+        keys = [(await create_key(server.database, name, "tests", [Scope.RUN]))[0] for name in ("acme", "other")]
+        for name, text in POLICIES.items():
+            await put_policy(server.database, "acme", name, text, "tests")
+        terms = Terms(take_request=server.requests.take)
+        app = e2b_app(server.database, server.registry, server.chains.trail_of, terms)
+        listening = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        asyncio.get_running_loop().add_reader(sys.stdin, setattr, listening, "should_exit", True)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            own, foreign = map(e2b_spelling, keys)
+            print(json.dumps({"port": listener.getsockname()[1], "key": own, "foreign_key": foreign}), flush=True)
+            await listening.serve([listener])
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1]))

@@ -67,7 +67,7 @@ def test_files(seen: dict[str, Any]) -> None:
 
 
 def test_code(seen: dict[str, Any]) -> None:
-    assert seen["code"] == {"text": "21", "printed": ["hello\n"], "error": ["ZeroDivisionError", "division by zero"]}
+    assert seen["code"] == {"text": "21", "printed": "hello\n", "error": ["ZeroDivisionError", "division by zero"]}
     assert seen["contexts"] == {"cwd": "'/tmp'", "state": "False", "listed": 2, "bash": "red\n"}
 
 

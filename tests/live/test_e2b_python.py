@@ -311,7 +311,7 @@ def test_code_has_results_charts_errors_and_state(box: Sandbox) -> None:
     assert box.run_code("x = 20\nx + 1").text == "21"
     printed: list[str] = []
     execution = box.run_code("print('hello'); x", on_stdout=lambda message: printed.append(message.line))
-    assert (execution.text, execution.logs.stdout, printed) == ("20", ["hello\n"], ["hello\n"])
+    assert (execution.text, "".join(execution.logs.stdout), "".join(printed)) == ("20", "hello\n", "hello\n")
     failed = box.run_code("def f():\n    raise ValueError('two\\nlines')\nf()").error
     assert failed is not None
     assert (failed.name, failed.value) == ("ValueError", "two\nlines")

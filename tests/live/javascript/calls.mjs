@@ -77,7 +77,7 @@ show('signed', {
 const printed = []
 const execution = await box.runCode("print('hello'); x = 20; x + 1", { onStdout: (message) => printed.push(message.line) })
 const { error } = await box.runCode('1 / 0')
-show('code', { text: execution.text, printed, error: [error.name, error.value] })
+show('code', { text: execution.text, printed: printed.join(''), error: [error.name, error.value] })
 const context = await box.createCodeContext({ cwd: '/tmp' })
 const cwd = (await box.runCode('import os; y = 1; os.getcwd()', { context })).text
 const count = (await box.listCodeContexts()).length

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
-from fumehood.policy import Policy
 from fumehood.server.e2b.contexts import Contexts
 from fumehood.server.e2b.ports import Ports
 from fumehood.server.e2b.processes import Processes
@@ -40,8 +39,6 @@ class Terms:
     longest_seconds: float = 86400
     domain: str | None = None
     """Of the sandboxes' own host names, `<port>-<id>.<domain>`; without it, that of this machine."""
-    place: Callable[[Policy, str], Policy] = lambda policy, tenant: policy
-    """The policy of a tenant as it holds here: strict, or at the tenant's engine."""
     take_request: Callable[[str], Awaitable[None]] = _unlimited
     """Counts a control call of the tenant; QuotaExceededError if there were too many lately."""
 
@@ -103,8 +100,7 @@ class E2bSandboxes:
         variables: Mapping[str, str],
     ) -> E2bSandbox:
         times = Times(lifetime=self.checked_lifetime(seconds), idle=_NEVER, linger=_NEVER)
-        policy = self._terms.place(template.policy, principal.tenant)
-        opening = Opening(template.name, policy, times, metadata, keep_tmp=True)
+        opening = Opening(template.name, template.policy, times, metadata, keep_tmp=True)
         opened, token = await self._registry.open(principal, opening, self._trails(principal))
         opened.box.collects_artifacts = False
         self._forget_closed()
