@@ -77,7 +77,8 @@ async def _serve(folder: str) -> None:
         app = e2b_app(server.database, server.registry, server.chains.trail_of, terms)
         listening = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         asyncio.get_running_loop().add_reader(sys.stdin, setattr, listening, "should_exit", True)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+            listener.bind(("127.0.0.1", 0))
             own, foreign = map(e2b_spelling, keys)
             print(json.dumps({"port": listener.getsockname()[1], "key": own, "foreign_key": foreign}), flush=True)
             await listening.serve([listener])
