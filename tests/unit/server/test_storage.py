@@ -176,7 +176,6 @@ async def test_a_catalogue_keeps_every_version_and_refuses_what_is_not_the_tenan
         "version: 1\nenvironment: {requirements: /etc/passwd}\n",
         "version: 1\nsecrets: [{name: a, from_file: /etc/shadow, inject: {host: a.example, header: Authorization}}]\n",
         "version: 1\nfilters: {canaries: [{name: a, from_file: /etc/shadow}]}\n",
-        "version: 1\nfilters: {canaries: [{name: a, from_env: PATH}]}\n",
     ):
         with pytest.raises(PolicyError, match=r"of a tenant|secret"):
             await put_policy(database, "acme", "reaching", text, "me")

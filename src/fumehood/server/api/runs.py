@@ -19,7 +19,7 @@ from fumehood.server.api.models import Id, NewRun, RunInput, RunNews, RunSignal,
 from fumehood.server.api.problems import ConflictError, PlainJson
 from fumehood.server.api.routes import Caller, Server, scoped
 from fumehood.server.api.sandboxes import in_use
-from fumehood.server.api.streams import stream_answer, stream_kind
+from fumehood.server.api.streams import end_task, stream_answer, stream_kind
 from fumehood.server.identity.principals import Scope
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
 
@@ -134,8 +134,7 @@ async def until_client_leaves(request: Request, work: Coroutine[Any, Any, T]) ->
         return task.result()
     finally:
         for each in (task, gone):
-            each.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+            await end_task(each)
 
 
 async def _disconnected(request: Request) -> None:

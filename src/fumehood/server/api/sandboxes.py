@@ -19,6 +19,7 @@ from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.registry import Opening
 from fumehood.server.sandboxes.wishes import read_opening
 from fumehood.server.settings import ServerSettings
+from fumehood.server.tenants.tenants import DEFAULT_POLICY
 
 router = APIRouter(tags=["sandboxes"])
 
@@ -71,7 +72,7 @@ def in_use(opened: OpenSandbox) -> Iterator[OpenSandbox]:
 
 async def _opening(server: RunningServer, caller: Principal, wanted: NewSandbox) -> Opening:
     wishes = {
-        "policy": wanted.policy,
+        "policy": wanted.policy or DEFAULT_POLICY,
         "narrow": wanted.resources,
         "offline": wanted.offline,
         "metadata": wanted.metadata,

@@ -10,7 +10,9 @@ import codecs
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -39,10 +41,10 @@ async def stream_answer(request: Request, kind: str, events: AsyncGenerator[Even
     try:
         first = await _first(queue)
     except BaseException:
-        await _stop(reader)
+        await end_task(reader)
         raise
     if isinstance(first, Exception):
-        await _stop(reader)
+        await end_task(reader)
         raise first
     return StreamingResponse(_lines(request, kind, queue, reader, first), media_type=kind, headers=_HEADERS)
 
@@ -82,7 +84,7 @@ async def _lines(
             yield _line(kind, *_content(item, decoders))
             item = await queue.get()
     finally:
-        await _stop(reader)
+        await end_task(reader)
 
 
 def _content(event: Event, decoders: dict[int, codecs.IncrementalDecoder]) -> tuple[str, object]:
@@ -109,6 +111,8 @@ def _decoder() -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder("utf-8")("replace")
 
 
-async def _stop(task: asyncio.Task[None]) -> None:
+async def end_task(task: asyncio.Future[Any]) -> None:
+    """Cancels it once and waits for its end: a second time would interrupt it while it closes what it has."""
     task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    with anyio.CancelScope(shield=True):
+        await asyncio.wait([task])

@@ -104,9 +104,6 @@ def _beyond(policy: Policy) -> list[tuple[str, str]]:
         found.append(("docker", "which engine a tenant has is configured by those who run the server"))
     if any(value.from_file is not None for value in (*policy.secrets, *policy.filters.canaries)):
         found.append(("secrets", "a file of the server; `from_env` names a secret of the tenant's"))
-    elif policy.secrets or policy.filters.canaries:
-        # A sandbox reads them from its process, which is the server.
-        found.append(("secrets", "sandboxes of a server do not have secrets yet"))
     if policy.environment.requirements is not None:
         found.append(("environment.requirements", "it is a file of the server; write `packages`"))
     return found

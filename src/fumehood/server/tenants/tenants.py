@@ -12,6 +12,8 @@ from fumehood.server.storage import schema
 from fumehood.server.storage.database import EVERYTHING, Database, DuplicateError
 from fumehood.server.tenants.catalogue import put_policy
 
+DEFAULT_POLICY = "default"
+"""What a sandbox has whose opener over HTTP names none."""
 _LIKE_DEFAULT = "closed"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 
@@ -43,7 +45,7 @@ async def create_tenant(database: Database, name: str, author: str) -> Tenant:
         raise UsageError(f"there is a tenant {name!r} already") from None
     for policy in NAMES:
         await put_policy(database, name, policy, _text(policy), author)
-    await put_policy(database, name, "default", _text(_LIKE_DEFAULT), author)
+    await put_policy(database, name, DEFAULT_POLICY, _text(_LIKE_DEFAULT), author)
     return tenant
 
 

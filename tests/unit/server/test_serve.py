@@ -1,0 +1,94 @@
+"""`hood serve` and the commands of its host, as processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from fumehood.errors import UsageError
+from fumehood.server.settings import load_settings
+
+HOOD = [sys.executable, "-m", "fumehood"]
+
+
+def hood(state: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "FUMEHOOD_SERVER_STATE": str(state), **variables}
+    return subprocess.run([*HOOD, *words], capture_output=True, text=True, env=environment, timeout=110)
+
+
+@contextmanager
+def served(state: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    environment = {**os.environ, "FUMEHOOD_SERVER_STATE": str(state)}
+    command = [*HOOD, "serve", "--listen", "127.0.0.1:0", *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as server:
+        assert server.stdout is not None
+        try:
+            yield server, server.stdout
+        finally:
+            server.kill()
+
+
+def until(output: IO[str], text: str) -> list[str]:
+    lines: list[str] = []
+    for line in output:
+        lines.append(line.rstrip("\n"))
+        if text in line:
+            return lines
+    raise AssertionError("\n".join(lines))
+
+
+def test_a_server_is_begun_managed_and_ended(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with served(state, "--init", "acme") as (server, output):
+        lines = until(output, "listening at")
+        given = dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
+        assert given["FUMEHOOD_KEY"].startswith("fh_")
+        assert oct((state / "operator.json").stat().st_mode & 0o777) == "0o600"
+        # The server has the database for itself, so these go through it.
+        assert hood(state, "tenant", "create", "beta").returncode == 0
+        made = hood(state, "key", "create", "beta", "--scope", "run")
+        assert (made.returncode, made.stdout.startswith("fh_")) == (0, True)
+        assert "set by key:" in hood(state, "quota", "set", "beta", "sandboxes", "3").stdout
+        wrong = hood(state, "quota", "set", "beta", "sandboxs", "3")
+        assert (wrong.returncode, "sandboxes" in wrong.stderr) == (2, True)
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    assert not (state / "operator.json").exists()
+    listed = hood(state, "tenant", "list")
+    assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["acme", "beta"]
+    assert "there is no tenant 'nobody'" in hood(state, "key", "list", "nobody").stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"listen": "0.0.0.0:8440"}, "--tls-cert and --tls-key, or --behind-proxy"),
+        ({"listen": "hood.example:8440"}, "--tls-cert"),
+        ({"listen": "0.0.0.0:8440", "behind_proxy": ["10.0.0.0/8"]}, "--host"),
+        ({"listen": "8440x"}, "must be HOST:PORT"),
+        ({"behind_proxy": ["ten"]}, "must be a network"),
+        ({"drain": "soon"}, "drain"),
+        ({"port": 1}, "port: Extra inputs"),
+    ],
+)
+def test_settings_that_would_open_too_much_or_make_no_sense_are_refused(given: dict[str, object], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        load_settings(None, **given)
+
+
+def test_a_file_has_the_settings_and_options_take_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "server.yaml"
+    file.write_text("listen: '[::1]:9'\nlimits: {body: 1M}\nsandboxes: {idle: 1m}\n")
+    settings = load_settings(str(file), listen="127.0.0.1:10", database=None)
+    assert (settings.address, settings.limits.body, settings.sandboxes.idle) == (("127.0.0.1", 10), 1024**2, 60)
+    assert "localhost" in settings.names
