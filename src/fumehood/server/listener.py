@@ -99,7 +99,7 @@ class E2bListener:
     def start(self, server: Server) -> None:
         from fumehood.server.e2b import Terms, e2b_app
 
-        longest, domain = self._settings.sandboxes.longest, self._settings.e2b_domain
+        longest, domain = self._settings.sandboxes.lifetime, self._settings.e2b_domain
         terms = Terms(longest, domain, take_request=server.requests.take)
         app = e2b_app(server.database, server.registry, server.chains.trail_of, terms)
         self._uvicorn = _Uvicorn(_config(self._settings, app))

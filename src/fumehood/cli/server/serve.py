@@ -128,8 +128,10 @@ async def _announce(
 async def _initialise(address: str, e2b: str | None, server: Server, tenant: str) -> None:
     from fumehood.server import events
     from fumehood.server.api.keys import key_created
+    from fumehood.server.e2b.templates import BASE, BASE_POLICY
     from fumehood.server.identity.keys import create_key, e2b_spelling
     from fumehood.server.identity.principals import OF_TENANTS
+    from fumehood.server.tenants.catalogue import put_policy
     from fumehood.server.tenants.tenants import create_tenant, list_tenants
 
     if tenant in {known.name for known in await list_tenants(server.database)}:
@@ -145,6 +147,7 @@ async def _initialise(address: str, e2b: str | None, server: Server, tenant: str
     say(f"tenant {tenant} is there; its key is shown this once. To go on, in another terminal:")
     print(f"export FUMEHOOD_SERVER={address}\nexport FUMEHOOD_KEY={key}\nhood run -c 'print(6 * 7)'", flush=True)
     if e2b is not None:
+        await put_policy(server.database, tenant, BASE, BASE_POLICY, current_user())
         print(f"export E2B_API_KEY={e2b_spelling(key)}\nexport E2B_API_URL={e2b} E2B_SANDBOX_URL={e2b}", flush=True)
 
 

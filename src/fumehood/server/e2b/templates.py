@@ -14,7 +14,14 @@ from fumehood.server.e2b.fields import field, words
 from fumehood.server.storage.database import Database
 from fumehood.server.tenants.catalogue import find_policy, narrow
 
-_USUAL = frozenset({"base", "code-interpreter-v1"})
+BASE = "base"
+BASE_POLICY = """\
+# For programs with E2B's SDKs that name no template: files go in and out, nothing else does.
+version: 1
+filesystem: {outputs: ['**', '/tmp/**']}
+resources: {timeout: 24h, memory: 512M, cpus: 2, processes: 256, disk: 512M, open_files: 1024, output: 1G}
+"""
+_USUAL = frozenset({BASE, "code-interpreter-v1"})
 """What the SDKs name when their caller names none."""
 _DEFAULT = "default"
 _EVERYWHERE = frozenset({"0.0.0.0/0", "::/0"})
@@ -35,31 +42,22 @@ class Template:
 
 @cache
 def built_in_policy() -> Policy:
-    """For a tenant without a policy `default`: files go in and out, nothing else does."""
-    return Policy(
-        name="e2b",
-        filesystem={"outputs": ["**", "/tmp/**"]},
-        resources={
-            "timeout": "24h",
-            "memory": "512M",
-            "cpus": 2,
-            "processes": 256,
-            "disk": "512M",
-            "open_files": 1024,
-            "output": "1G",
-        },
-    )
+    """For a tenant whose catalogue has none for the usual templates."""
+    return Policy.loads(BASE_POLICY, BASE, "/nonexistent")
 
 
 async def find_template(database: Database, tenant: str, template: str) -> Template:
-    """A template is the tenant's policy of that name; a tag behind a colon means nothing here."""
+    """A template is the tenant's policy of that name; a tag behind a colon means nothing here.
+
+    The usual ones are `base`, else `default`, else a built-in policy.
+    """
     name = template.partition(":")[0]
-    wanted = _DEFAULT if name in _USUAL else name
-    if found := await find_policy(database, tenant, wanted):
-        return Template(wanted, found)
-    if name not in _USUAL:
-        raise NotFoundError(f"there is no policy {name!r} in the tenant's catalogue for the template of that name")
-    return Template(name, built_in_policy())
+    for wanted in dict.fromkeys((name, BASE, _DEFAULT)) if name in _USUAL else (name,):
+        if found := await find_policy(database, tenant, wanted):
+            return Template(wanted, found)
+    if name in _USUAL:
+        return Template(BASE, built_in_policy())
+    raise NotFoundError(f"there is no policy {name!r} in the tenant's catalogue for the template of that name")
 
 
 def narrowed(policy: Policy, network: Mapping[str, Any], *, internet: bool) -> Policy:
