@@ -62,6 +62,7 @@ async def measure() -> AsyncIterator[Row]:
 def _serving(folder: Path) -> Iterator[None]:
     """A server in a thread of its own, and the variables that lead the SDK to it."""
     listener, ready = socket.create_server(("127.0.0.1", 0)), threading.Event()
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as that of `hood serve`
     servers: list[uvicorn.Server] = []
 
     async def serve() -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import anyio
 import httpx
@@ -30,6 +35,10 @@ from e2b.sandbox.filesystem.watch_handle import FilesystemEvent, FilesystemEvent
 from e2b_code_interpreter import Sandbox
 from live.e2b_server import E2bServer, serving
 from live.traces import wait_until
+
+from fumehood.errors import UsageError
+from fumehood.server.listener import _bound
+from fumehood.server.settings import load_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -395,3 +404,40 @@ async def test_the_asynchronous_sdk_streams_commands_and_watches(server: E2bServ
         with anyio.fail_after(20):
             await is_written.wait()
         await handle.stop()
+
+
+# `hood serve` itself.
+
+
+def test_hood_serve_prints_what_a_program_needs(tmp_path: Path) -> None:
+    (tmp_path / "server.yaml").write_text("strict: false\n")
+    places = ["--listen", "127.0.0.1:0", "--e2b", "127.0.0.1:0", "--config", tmp_path / "server.yaml"]
+    command = [sys.executable, "-m", "fumehood", "serve", "--init", "acme", *places]
+    environment = {**os.environ, "FUMEHOOD_SERVER_STATE": str(tmp_path / "state")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout is not None
+        try:
+            given: dict[str, str] = {}
+            while "E2B_SANDBOX_URL" not in given:
+                line = server.stdout.readline()
+                assert line, "it ended"
+                given |= dict(word.split("=", 1) for word in line.split() if "=" in word and "(" not in word)
+            chosen = {"api_key": given["E2B_API_KEY"], "api_url": given["E2B_API_URL"]}
+            with Sandbox.create(timeout=60, **chosen, sandbox_url=given["E2B_SANDBOX_URL"]) as box:
+                assert box.commands.run("echo $HOME").stdout == "/home/user\n"
+                assert box.get_info().template_id == "base"
+        finally:
+            server.terminate()
+            assert server.wait(60) == 0
+
+
+def test_the_protocol_is_not_served_in_the_open() -> None:
+    with pytest.raises(UsageError, match="needs TLS"):
+        load_settings(None, e2b="0.0.0.0:8441")
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    with _bound(("127.0.0.1", 0), "--e2b") as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
