@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
+import subprocess
+import sys
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
-
 from fumehood.cli.bench.measurement import Row, in_turns
 from fumehood.policy import Policy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.server.e2b import e2b_app
-from fumehood.server.identity.keys import create_key
-from fumehood.server.identity.principals import Scope
-from fumehood.server.lifetime import open_server
-from fumehood.server.settings import ServerSettings
-from fumehood.server.tenants.quotas import Quota, set_limit
 
 _ROUNDS = 20
 
@@ -60,28 +54,40 @@ async def measure() -> AsyncIterator[Row]:
 
 @contextmanager
 def _serving(folder: Path) -> Iterator[None]:
-    """A server in a thread of its own, and the variables that lead the SDK to it."""
-    listener, ready = socket.create_server(("127.0.0.1", 0)), threading.Event()
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as that of `hood serve`
-    servers: list[uvicorn.Server] = []
+    """A server in a process of its own, and the variables that lead the SDK to it."""
+    command = [sys.executable, "-m", "benchmarks.e2b", str(folder / "state")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            os.environ.update(json.loads(process.stdout.readline()))
+            yield
+        finally:
+            process.stdin.close()  # which ends it
 
-    async def serve() -> None:
-        settings = ServerSettings(state=str(folder), strict=False)
-        async with open_server(settings, print) as server:
-            await set_limit(server.database, "bench", Quota.OPENINGS, 10_000, "bench")
-            key, _ = await create_key(server.database, "bench", "bench", [Scope.RUN])
-            app = e2b_app(server.database, server.registry, server.chains.trail_of)
-            servers.append(uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off")))
+
+async def _serve(folder: str) -> None:
+    import uvicorn
+
+    from fumehood.server.e2b import e2b_app
+    from fumehood.server.identity.keys import create_key
+    from fumehood.server.identity.principals import Scope
+    from fumehood.server.lifetime import open_server
+    from fumehood.server.settings import ServerSettings
+    from fumehood.server.tenants.quotas import Quota, set_limit
+
+    async with open_server(ServerSettings(state=folder, strict=False), print) as server:
+        await set_limit(server.database, "bench", Quota.OPENINGS, 10_000, "bench")
+        key, _ = await create_key(server.database, "bench", "bench", [Scope.RUN])
+        app = e2b_app(server.database, server.registry, server.chains.trail_of)
+        listening = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        asyncio.get_running_loop().add_reader(sys.stdin, setattr, listening, "should_exit", True)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as that of `hood serve`
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            os.environ.update(E2B_API_KEY=key, E2B_API_URL=url, E2B_SANDBOX_URL=url)
-            ready.set()
-            await servers[0].serve([listener])
+            print(json.dumps({"E2B_API_KEY": key, "E2B_API_URL": url, "E2B_SANDBOX_URL": url}), flush=True)
+            await listening.serve([listener])
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    ready.wait()
-    try:
-        yield
-    finally:
-        servers[0].should_exit = True
-        thread.join()
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1]))

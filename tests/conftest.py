@@ -11,13 +11,13 @@ from pathlib import Path
 
 import differences
 import engine
-import hood_server
 import pytest
 import sampling
 from hypothesis import settings
 
 from fumehood.audit import log as audit_log
 
+SERVER_FOLDERS = "/var/tmp/hood-server-"
 settings.register_profile("sample", max_examples=sampling.amount(30, whole=100))
 settings.load_profile("sample")
 
@@ -45,7 +45,7 @@ def _close_logs(audit_folder: str) -> Iterator[None]:
     """A log stays open as long as its process lives, and a test has many; a server's serves other tests, too."""
     yield
     for log in list(audit_log._logs.values()):
-        if not str(log.folder).startswith((audit_folder, hood_server.FOLDERS)):
+        if not str(log.folder).startswith((audit_folder, SERVER_FOLDERS)):
             log.close()
 
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from outside import SECRET_VARIABLE, TOKEN
+
 from fumehood.audit import AuditLog
 from fumehood.server.identity.keys import create_key
 from fumehood.server.identity.principals import OF_TENANTS
@@ -19,6 +21,7 @@ from fumehood.server.lifetime import Server
 from fumehood.server.listener import Listener
 from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.quotas import Quota, set_limit
+from fumehood.server.tenants.secrets import put_secret
 from fumehood.server.tenants.tenants import create_tenant
 
 TENANT = "acme"
@@ -75,5 +78,6 @@ async def _make_key(server: Server) -> str:
     await create_tenant(server.database, TENANT, "tests")
     for quota in Quota:
         await set_limit(server.database, TENANT, quota, _PLENTY, "tests")
+    await put_secret(server.database, server.sealing, TENANT, SECRET_VARIABLE, TOKEN, "tests")
     key, _ = await create_key(server.database, TENANT, "tests", OF_TENANTS)
     return key

@@ -6,6 +6,7 @@ No packet ever leaves this machine: names lead to the loopback, or to addresses 
 from __future__ import annotations
 
 import itertools
+import secrets
 import ssl
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from fumehood.policy.egress import Address
 
 HERE = "127.0.0.1"
 SECRET_VARIABLE = "FUMEHOOD_TEST_TOKEN"
+TOKEN = f"token-{secrets.token_hex(16)}"
 
 
 class Outside:

@@ -22,6 +22,7 @@ from fumehood.results import RunResult
 
 USUAL_CPU_WEIGHT = 100
 _CPU_WEIGHTS = range(1, 10_001)
+_LEAST_MEMORY_BYTES = 32 * 2**20
 # A single folder's name, and a label's value: in cgroups, in containers and on disk.
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -70,6 +71,8 @@ class Tenant:
             raise UsageError(f"the folder {self.folder} of tenant {self.name} must be an absolute path")
         if self.docker is not None and self.docker.host is None:
             raise UsageError(f"the engine of tenant {self.name} needs docker.host, its address")
+        if self.memory_bytes is not None and self.memory_bytes < _LEAST_MEMORY_BYTES:
+            raise UsageError(f"the memory_bytes {self.memory_bytes} of tenant {self.name} must be 32 MiB or more")
         if self.cpu_weight not in _CPU_WEIGHTS:
             raise UsageError(f"the cpu_weight {self.cpu_weight} of tenant {self.name} must be from 1 to 10000")
 

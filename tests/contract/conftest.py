@@ -9,31 +9,40 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import differences
 import engine
-import hood_server
 import pytest
 from requirements import require
 
 from fumehood import FumehoodError, Policy, Sandbox
 from fumehood.remote.server import connect
 
+if TYPE_CHECKING:
+    from hood_server import RunningServer
+
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
 
 
+# What these are about is not the client's: mounts of its files, its audit log and the network of its process.
+NOT_REMOTE = ("test_audit.py", "test_egress_records.py", "test_mounts.py", "test_surroundings.py")
 NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = [item for item in items if not (_takes_too_long(item) or _lacks_language(item))]
+    items[:] = [item for item in items if not (_takes_too_long(item) or _lacks_language(item) or _is_of_client(item))]
     differences.mark(items)
 
 
 def _takes_too_long(item: pytest.Item) -> bool:
     """These are about interpreters and compilers, not about the backend, and gVisor takes many minutes for them."""
     return item.path.name in NOT_ON_GVISOR and "[gvisor" in item.name
+
+
+def _is_of_client(item: pytest.Item) -> bool:
+    return item.path.name in NOT_REMOTE and "[remote" in item.name
 
 
 def _lacks_language(item: pytest.Item) -> bool:
@@ -49,19 +58,20 @@ def backend(request: pytest.FixtureRequest) -> str:
         require(engine.missing() is None, engine.missing() or "")
     if request.param == "remote":
         request.getfixturevalue("elsewhere")
+        return "native"
     return request.param
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[hood_server.RunningServer]:
-    with hood_server.running_server() as running:
+def server() -> Iterator[RunningServer]:
+    import hood_server  # which takes a second, and few processes need it
+
+    with hood_server.running_server(strict=False, private_networks=[hood_server.TENANT]) as running:
         yield running
 
 
 @pytest.fixture
-def elsewhere(
-    request: pytest.FixtureRequest, server: hood_server.RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def elsewhere(request: pytest.FixtureRequest, server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sandboxes of the test are at a server: by the environment, and those of the async API by another opener."""
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)
@@ -74,7 +84,7 @@ def make_policy(backend: str) -> Callable[..., Policy]:
     """A policy for the backend under test, from sections given as mappings."""
 
     def make(**sections: object) -> Policy:
-        return Policy(backend="native" if backend == "remote" else backend, **sections)
+        return Policy(backend=backend, **sections)
 
     return make
 

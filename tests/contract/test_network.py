@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 import pytest
-from outside import SECRET_VARIABLE, Outside, open_outside
+from outside import SECRET_VARIABLE, TOKEN, Outside, open_outside
 
 from fumehood import Policy, RunResult, Sandbox, UsageError
 from fumehood.policy.learned_rules import learn
-
-TOKEN = f"token-{secrets.token_hex(16)}"
 
 TOOLS = """
 import json, os, socket, ssl, sys, urllib.error, urllib.request

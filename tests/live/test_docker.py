@@ -21,9 +21,11 @@ from requirements import require
 from fumehood import AsyncSandbox, Cause, FumehoodError, Policy, Sandbox, Status, UnenforceableError, UsageError
 from fumehood.backends.docker import profile
 from fumehood.backends.docker.gc import remove_ownerless
-from fumehood.backends.docker.labels import OWNER, container_labels
+from fumehood.backends.docker.labels import OWNER, TENANT, container_labels
 from fumehood.errors import StepFailedError
 from fumehood.host.processes import is_gone
+from fumehood.policy import Docker
+from fumehood.tenant import Tenant
 
 OWNER_OF_TEN = """
 import sys, threading
@@ -168,6 +170,24 @@ def test_containers_of_an_owner_in_another_process_namespace_are_left(place: Pat
         assert any(made.startswith(short) for short in containers(place, OWNER))
     finally:
         engine.docker(place, "rm", "--force", made)
+
+
+@pytest.mark.anyio
+async def test_a_tenant_has_its_own_containers_on_its_own_engine_alone(place: Path, tmp_path: Path) -> None:
+    policy, own = Policy(backend="docker", resources={"memory": "73M"}), Docker(host=engine.address(place))
+    without = Tenant("acme", tmp_path / "acme")
+    with pytest.raises(UnenforceableError, match="tenant acme has no container engine"):
+        async with AsyncSandbox(policy, tenant=without):
+            pass
+    with pytest.raises(UnenforceableError, match="memory and cpu of tenant acme"):
+        async with AsyncSandbox(policy, tenant=Tenant("acme", tmp_path / "acme", docker=own, memory_bytes=2**30)):
+            pass
+    acme, bolt = (Tenant(name, tmp_path / name, docker=own) for name in ("acme", f"bolt-{secrets.token_hex(4)}"))
+    for _ in range(2):  # the second leaves one that stands by
+        async with AsyncSandbox(policy, tenant=acme) as box:
+            assert (await box.run("print(1)")).stdout == "1\n"
+    async with AsyncSandbox(policy, tenant=bolt):
+        assert len(containers(place, f"{TENANT}={bolt.name}")) == 1
 
 
 def test_an_engine_is_reached_over_tcp(place: Path) -> None:

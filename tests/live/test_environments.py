@@ -22,6 +22,7 @@ from requirements import require
 
 from fumehood import AsyncSandbox, DeniedError, FumehoodError, Policy, Sandbox, UsageError, run
 from fumehood.environments import EnvironmentStore
+from fumehood.tenant import Tenant
 
 GREETER = make_wheel("greeter", {"greeter.py": "def main():\n    print('hello')\n\nmain.__module__\n"})
 HOST = """
@@ -384,3 +385,18 @@ def reaches_index() -> Callable[[], bool]:
         return uv is not None and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
     return ask
+
+
+@pytest.mark.anyio
+async def test_each_tenant_installs_for_itself(home: Path, tmp_path: Path) -> None:
+    """What another one has installed is neither used nor seen by the time that it takes."""
+    with open_index(GREETER) as index:
+        for name in ("acme", "bolt"):
+            tenant = Tenant(name, tmp_path / name, variables={"UV_DEFAULT_INDEX": index.url, "NO_PROXY": "127.0.0.1"})
+            lines: list[str] = []
+            policy = Policy(environment={"packages": ["greeter"]})
+            async with AsyncSandbox(policy, progress=lines.append, tenant=tenant) as box:
+                assert (await box.run("import greeter; greeter.main()")).stdout == "hello\n"
+            assert "installing greeter" in lines
+            assert len(EnvironmentStore.open_for(tenant).list()) == 1
+    assert not home.exists()

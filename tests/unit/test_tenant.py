@@ -104,6 +104,13 @@ def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
         Tenant(name, Path("/x"))
 
 
+def test_a_limit_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UsageError, match="memory_bytes 0 of tenant acme must be 32 MiB or more"):
+        Tenant("acme", Path("/x"), memory_bytes=0)
+    with pytest.raises(UsageError, match="cpu_weight 0 of tenant acme must be from 1 to 10000"):
+        Tenant("acme", Path("/x"), cpu_weight=0)
+
+
 def test_a_tenant_has_a_folder_of_its_own() -> None:
     for folder in (None, Path("relative")):
         with pytest.raises(UsageError, match="must be an absolute path"):

@@ -7,6 +7,7 @@ and has started the interpreter of the cell: `task` does the rest.
 from __future__ import annotations
 
 import argparse
+import os
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,7 @@ def execute(arguments: list[str]) -> int:
 def _execute(chosen: Arguments, words: list[str], prestart: Prestart) -> int:
     with UncollectedImports():
         policy = load_policy(chosen)
-        if not chosen.learn and not policy.approvals:
+        if not chosen.learn and not policy.approvals and not os.environ.get("FUMEHOOD_SERVER"):
             from fumehood.backends.selection import start_cell_early
 
             start_cell_early(policy, prestart)

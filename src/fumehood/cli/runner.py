@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import anyio
 
@@ -27,6 +27,7 @@ from fumehood.sandbox.request import RunOptions
 if TYPE_CHECKING:
     from fumehood.audit import Trail
     from fumehood.cli.notebook import Notebook
+    from fumehood.remote.server import Server
 
 # Between a signal that the program was handed and its end by force.
 _GRACE_SECONDS = 3.0
@@ -206,7 +207,18 @@ def _sandbox(job: Job, audit: Trail | None) -> AsyncSandbox:
     if job.sandbox is not None:
         policy = job.policy if job.changes_policy else None
         return AsyncSandbox.open(job.sandbox, policy, wait=job.waits, progress=_tell, audit=audit)
+    if server := _find_server():
+        remote = server.sandbox(job.policy, session=job.session, progress=_tell, learn=job.learn)
+        return cast("AsyncSandbox", remote)  # it has the methods that are used here
     return AsyncSandbox(job.policy, session=job.session, progress=_tell, learn=job.learn, audit=audit, gated=True)
+
+
+def _find_server() -> Server | None:
+    if not os.environ.get("FUMEHOOD_SERVER"):
+        return None
+    from fumehood.remote.server import connect
+
+    return connect()
 
 
 def _supervise(job: Job, work: Work, interruption: Interruption) -> RunResult:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 
+import anyio
+
 from fumehood.backends.outcome import LOST_EXIT_CODE
 from fumehood.errors import LostError
 from fumehood.events import Event, Finished, Stderr, Stdout
@@ -30,15 +32,17 @@ def named_loss() -> Iterator[None]:
 
 @asynccontextmanager
 async def begin(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[Conversation]:
-    """Leaving the block before the last answer makes the other end stop."""
+    """Leaving the block before the last answer makes the other end stop; when it is left, it has."""
     conversation: Conversation | None = None
     try:
         with named_loss():
             conversation = await conversations.begin(header, body)
             yield conversation
     finally:
-        if conversation is not None:
+        if conversation is not None and not conversation.is_over:
             conversation.abandon()
+            with anyio.CancelScope(shield=True):
+                await conversation.wait_until_gone()
 
 
 @asynccontextmanager

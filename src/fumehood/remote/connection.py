@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from fumehood.errors import LostError
@@ -16,6 +17,7 @@ from fumehood.remote.calls import ask
 from fumehood.remote.carrier import Carrier, CarrierLostError
 from fumehood.remote.conversations import Conversation, Conversations
 from fumehood.remote.failures import unpack_failure
+from fumehood.remote.link import LinkClosedError
 from fumehood.remote.policies import unpack_policy
 
 PROTOCOL = 1
@@ -69,16 +71,13 @@ class Connection:
         self._task = asyncio.ensure_future(self._keep(carrier))
 
     async def close(self, *, is_failing: bool = False) -> None:
-        """The sandbox is closed when this returns, unless the way to it is lost."""
+        """The sandbox is closed when this returns. If the way to it is lost, the server closes it by itself."""
         task, self._task = self._task, None
         if task is None:
             return
         try:
-            if not task.done():
+            with suppress(LostError):
                 await ask(self.conversations, {"do": "close", "failing": is_failing})
-        except LostError:
-            if not is_failing:
-                raise
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -95,9 +94,9 @@ class Connection:
                 carrier, received = await self._again()
         except Exception as error:
             # Whatever it is, callers must not wait for what will not come.
-            self.conversations.lose(error if isinstance(error, LostError) else LostError(str(error)))
+            self.conversations.lose(LinkClosedError(str(error)))
         except asyncio.CancelledError:
-            self.conversations.lose(LostError("the sandbox is closed"))
+            self.conversations.lose(LinkClosedError("the sandbox is closed"))
             raise
 
     async def _again(self) -> tuple[Carrier, int]:

@@ -50,7 +50,8 @@ class Conversation:
         self._allowance = WINDOW_BYTES
         """What the other end may still send."""
         self._owed = 0
-        self._ended_by_us = self._ended_by_them = False
+        self._ended_by_us = self._ended_by_them = self._is_abandoned = False
+        self._gone = asyncio.Event()
         self._lost: BaseException | None = None
 
     async def send(self, header: Header, body: bytes = b"") -> None:
@@ -91,14 +92,28 @@ class Conversation:
 
     def abandon(self) -> None:
         """Neither listens nor speaks any more; the other end stops what it does for this conversation."""
-        if self._lost is None and not (self._ended_by_us and self._ended_by_them):
+        if self._lost is None and not self.is_over:
             self._post({"abandon": True})
             self.lose(LinkClosedError())
-            self._all.drop(self)
+
+    async def wait_until_gone(self) -> None:
+        """After `abandon`: until the other end has stopped, or is lost itself."""
+        await self._gone.wait()
+
+    def finish(self) -> None:
+        """`end`, or the answer to one who has abandoned it: nothing is done for it any more."""
+        if self._is_abandoned:
+            self._post({"gone": True})
+        else:
+            self.end()
 
     @property
     def is_over(self) -> bool:
-        return self._lost is not None or (self._ended_by_us and self._ended_by_them)
+        return self._lost is not None or self.has_both_ends
+
+    @property
+    def has_both_ends(self) -> bool:
+        return self._ended_by_us and self._ended_by_them
 
     def _post(self, header: Header) -> None:
         try:
@@ -137,8 +152,18 @@ class Conversation:
 
     def end_by_them(self) -> None:
         self._ended_by_them = True
+        self._gone.set()
         self._news.set()
         self._all.settle(self)
+
+    def abandon_by_them(self) -> None:
+        self._is_abandoned = True
+        self.lose(LinkClosedError("the other end has abandoned it"))
+
+    def be_gone(self, error: BaseException) -> None:
+        """Nothing will come of it any more, not even the word that it is over."""
+        self._gone.set()
+        self.lose(error)
 
     def lose(self, error: BaseException) -> None:
         if self._lost is None:
@@ -174,7 +199,11 @@ class Conversations:
         """A new conversation, with its first message."""
         conversation = self._open[self._next] = Conversation(self, self._next)
         self._next += 2
-        await conversation.send(header, body)
+        try:
+            await conversation.send(header, body)
+        except BaseException:
+            conversation.abandon()
+            raise
         return conversation
 
     def settle(self, conversation: Conversation) -> None:
@@ -190,7 +219,7 @@ class Conversations:
         """The other end is gone for good."""
         self.link.close()
         for conversation in list(self._open.values()):
-            conversation.lose(error)
+            conversation.be_gone(error)
         self._open.clear()
         self._parts.clear()
         self._assembled = 0
@@ -211,10 +240,19 @@ class Conversations:
         elif "credit" in header:
             conversation.add_credit(_checked_size(header["credit"]))
         elif "abandon" in header:
-            conversation.lose(LinkClosedError("the other end has abandoned it"))
+            self._abandon(conversation)
+        elif "gone" in header:
             self.drop(conversation)
+            conversation.be_gone(LinkClosedError())
         else:
             conversation.end_by_them()
+
+    def _abandon(self, conversation: Conversation) -> None:
+        is_begun = conversation.number in self._greeted
+        self.drop(conversation)
+        conversation.abandon_by_them()
+        if not is_begun:
+            conversation.finish()
 
     def _admit(self, number: int) -> Conversation | None:
         """A new one of theirs; None for what still arrives of one that is over."""

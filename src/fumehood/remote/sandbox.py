@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+import anyio
+
 from fumehood.audit.trail import OFF, Trail
 from fumehood.backends.interface import Conversation as FileConversation
 from fumehood.errors import UsageError
@@ -33,6 +35,7 @@ from fumehood.sandbox.request import RunOptions, make_live_request, make_request
 if TYPE_CHECKING:
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
+    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.snapshots import Snapshot
 
 
@@ -64,9 +67,10 @@ class RemoteSandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        for watch in self._watches:
-            await watch.close()
-        await self._connection.close(is_failing=error is not None)
+        with anyio.CancelScope(shield=True):
+            for watch in self._watches:
+                await watch.close()
+            await self._connection.close(is_failing=error is not None)
 
     @property
     def is_open(self) -> bool:
@@ -164,6 +168,14 @@ class RemoteSandbox:
         """Keeps the state of a named sandbox now, and not only when the block ends."""
         message = await calls.ask(self._open_conversations(), {"do": "save"})
         return unpack_snapshot(message.header["snapshot"])
+
+    async def fork(self, count: int = 1) -> list[RemoteSandbox]:
+        """Not from here: `snapshot`, and sandboxes that begin with it, are the same."""
+        raise UsageError("a sandbox at a server is not forked; take a snapshot, and open sandboxes that begin with it")
+
+    async def expose(self, port: int) -> AsyncExposedPort:
+        """Not from here: a port of a sandbox at a server has no address of this machine."""
+        raise UsageError(f"port {port} of a sandbox at a server cannot be published on this machine")
 
     async def change_policy(self, policy: AnyPolicy) -> None:
         """A server keeps a sandbox to the policy that it was opened with."""

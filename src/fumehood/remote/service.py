@@ -32,7 +32,8 @@ class SandboxService:
         self.conversations = Conversations(self._begun, is_client=False)
         self._parts, self._close_sandbox = Parts(box, self._close_for_client), close
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
+        """The call that closes the sandbox; its answer is the last thing that the link carries."""
         self.last_call = time.monotonic()
         """When the last call ended."""
 
@@ -43,15 +44,12 @@ class SandboxService:
 
     async def close(self) -> None:
         """Ends all that is under way for the client; the sandbox itself is closed by its owner."""
-        self._is_closed = True
         self.conversations.lose(LinkClosedError("the sandbox is closed"))
         await _end(self._tasks)
 
     async def _close_for_client(self, is_failing: bool) -> None:
-        """In a call of the client's. Its answer is the last thing that the link carries."""
-        self._is_closed = True
-        this = asyncio.current_task()
-        await _end({task for task in self._tasks if task is not this})
+        self._closing = asyncio.current_task()
+        await _end({task for task in self._tasks if task is not self._closing})
         await self._close_sandbox(is_failing)
 
     def _begun(self, conversation: Conversation) -> None:
@@ -77,8 +75,8 @@ class SandboxService:
             _log.exception("a call of a client failed")
             await conversation.send({"failed": pack_failure(error)})
         finally:
-            conversation.end()
-            if self._is_closed:
+            conversation.finish()
+            if self._closing is asyncio.current_task():
                 self.conversations.link.close()
 
     async def _do(self, conversation: Conversation) -> None:

@@ -98,14 +98,19 @@ async def _keep_alive(server: Server, instance: str, fail: Callable[[str], None]
             if not await instances.beat(server.database, instance):
                 fail("other servers hold this one for dead, because it was stopped for long; start it again")
                 return
-            await server.tenancy.meters.settle_all()
-            await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
+            await look_after(server)
             if beats % _SWEEP_BEATS == 0:
                 await _bury(server.database, server.chains, instance, alone=not shared)
                 await forget_ended(server.database)
                 await forget_answers(server.database)
         except StorageError as error:
             _log.warning("the database cannot be reached: %s", error)
+
+
+async def look_after(server: Server) -> None:
+    """What is due every few seconds: usage goes to the database, and a key out of force has no sandbox open."""
+    await server.tenancy.meters.settle_all()
+    await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
 
 
 async def _bury(database: Database, chains: AuditChains, instance: str, *, alone: bool) -> None:

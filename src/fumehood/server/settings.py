@@ -106,6 +106,9 @@ class ServerSettings(Section):
     engines: Mapping[Text, Text] = Field(
         default_factory=dict[str, str], description="Tenant -> the container engine of its docker and gvisor policies."
     )
+    private_networks: Ordered[Text] = Field(
+        default=(), description="Tenants whose policies may open addresses that are not on the public internet."
+    )
 
     @model_validator(mode="after")
     def _require_encryption(self) -> Self:

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from unit.egress.places import NAME, Box, Open, Recorder, Serve, Upstream, echo, read_all, read_exactly, response, told
@@ -17,6 +18,7 @@ from fumehood.egress import Gateway, SandboxEgress
 from fumehood.egress.limits import MOST_KEPT_BYTES, TINY_BYTES, GatewayMemory, MemoryUsedUpError, SandboxMemory
 from fumehood.errors import StepFailedError, UsageError
 from fumehood.policy.egress import Address
+from fumehood.tenant import LOCAL, Tenant
 
 GET = b"GET / HTTP/1.1\r\nHost: api.example.com\r\n\r\n"
 
@@ -425,13 +427,21 @@ def test_the_ports_of_a_rule_share_its_limit_and_those_of_another_rule_have_thei
     assert connect(box, third.port) is not None
 
 
-def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(server: Upstream, open_box: Open) -> None:
+ACME, BOLT = (Tenant(name, Path("/unused")) for name in ("acme", "bolt"))
+
+
+@pytest.mark.parametrize(
+    ("tenants", "shares"),
+    [((LOCAL, LOCAL, LOCAL), [4, 4, 4]), ((ACME, ACME, BOLT), [3, 3, 6])],
+    ids=["of one user", "of two tenants"],
+)
+def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(
+    server: Upstream, open_box: Open, tenants: tuple[Tenant, ...], shares: list[int]
+) -> None:
     box = open_box({"ports": [server.port]})
     box.gateway.connections.most = 12
-    sandboxes = [
-        box.sandbox,
-        *(box.gateway.admit(Box.policy({"ports": [server.port]}), f"box_{index}") for index in range(2)),
-    ]
+    policy = Box.policy({"ports": [server.port]})
+    sandboxes = [box.gateway.admit(policy, f"box_{index}", tenant=tenant) for index, tenant in enumerate(tenants)]
 
     def open_many(sandbox: SandboxEgress, count: int) -> list[socket.socket]:
         run = sandbox.open_run("run")
@@ -446,10 +456,10 @@ def test_two_greedy_sandboxes_do_not_take_all_connections_from_a_third(server: U
 
     greedy = [client for sandbox in sandboxes[:2] for client in open_many(sandbox, 6) if works(client)]
     assert len(greedy) == 12
-    modest = open_many(sandboxes[2], 6)
-    assert [works(client) for client in modest] == [True] * 4 + [False] * 2
-    assert [sandbox.connections.count for sandbox in sandboxes] == [4, 4, 4]
-    assert sum(works(client) for client in greedy) == 8
+    modest = open_many(sandboxes[2], 7)
+    assert [works(client) for client in modest] == [True] * shares[2] + [False] * (7 - shares[2])
+    assert [sandbox.connections.count for sandbox in sandboxes] == shares
+    assert sum(works(client) for client in greedy) == 12 - shares[2]
     for client in (*greedy, *modest):
         client.close()
 

@@ -25,7 +25,7 @@ WHO = "print(hash('x'), id(type))"
 
 @pytest.fixture
 def tenants(tmp_path: Path) -> tuple[Tenant, Tenant]:
-    return Tenant("acme", tmp_path / "acme"), Tenant("bolt", tmp_path / "bolt", memory_bytes=2**30, cpu_weight=50)
+    return Tenant("acme", tmp_path / "acme"), Tenant("bolt", tmp_path / "bolt")
 
 
 def records(tenant: Tenant) -> list[Record]:
@@ -46,9 +46,9 @@ async def test_no_interpreter_serves_two_tenants(tenants: tuple[Tenant, Tenant])
     assert len({value for line in first for value in line.split()}) == 6
 
 
-def test_a_tenant_has_a_cgroup_with_its_limits_and_leaves_none(tenants: tuple[Tenant, Tenant]) -> None:
+def test_a_tenant_has_a_cgroup_with_its_limits_and_leaves_none(tmp_path: Path) -> None:
     hierarchies = find_hierarchies()
-    _, bolt = tenants
+    bolt = Tenant("bolt", tmp_path / "bolt", memory_bytes=2**30, cpu_weight=50)
     cgroups = CellCgroups(hierarchies, 987_001, bolt)
     cgroups.make(None)
     try:

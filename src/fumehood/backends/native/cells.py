@@ -290,11 +290,19 @@ class CellPool:
             if cell is None:
                 self.discard(key)
                 self._sweep(facts)
-                cell = start_cell(build_spec(), facts, next(_NUMBERS), self.prestart, tenant)
+                cell = start_cell(self._apart(build_spec), facts, next(_NUMBERS), self.prestart, tenant)
                 with self._lock:
                     self._cells[key] = cell
                 self._settle_later(key)
             return cell
+
+    def _apart(self, build_spec: Callable[[], CellSpec]) -> CellSpec:
+        """A specification whose range of uids no other cell here has: some things the kernel counts for a uid."""
+        with self._lock:
+            taken = {cell.sandbox_owner for cell in self._cells.values()}
+        while (spec := build_spec())["uid_base"] + SANDBOX_UID in taken:
+            pass  # one in many thousands is taken, and they are chosen at random
+        return spec
 
     def _settle_later(self, newest: str) -> None:
         timer = threading.Timer(_FIRST_RUN_SECONDS, self._settle, (newest,))

@@ -10,7 +10,7 @@ import hashlib
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from fumehood.backends.interface import Conversation
 from fumehood.errors import UsageError
@@ -90,15 +90,20 @@ class FileGate:
         request = {"do": action, **_checked(details, _KEYS[action])}
         path = ""
         if action not in _WITHOUT_PATH:
-            path = request["path"] = sandbox_path(cast("str", header.get("path")), keeps_tmp=self._keeps_tmp)
+            path = request["path"] = self._place(header.get("path"))
         if action == "rename":
-            request["to"] = sandbox_path(request["to"], keeps_tmp=self._keeps_tmp)
+            request["to"] = self._place(request.get("to"))
         if action == "read":
             check_output(self._outputs, path)
             request["saves"] = False
         self._writes = action == "write" and not request.get("last")
         self._pending.append(_Exchange(action, path))
         return request
+
+    def _place(self, path: object) -> str:
+        if not isinstance(path, str):
+            raise UsageError("a request for the file service has no path")
+        return sandbox_path(path, keeps_tmp=self._keeps_tmp)
 
     async def receive(self) -> tuple[dict[str, Any], bytes]:
         header, body = await self._inner.receive()

@@ -29,6 +29,7 @@ class Tenancy:
             self._chains.folder_of(tenant),
             GivenSecrets(await read_secrets(self._database, self._sealing, tenant)),
             docker=None if engine is None else Docker(host=engine),
+            private_networks=tenant in self._settings.private_networks,
             memory_bytes=int(limits[Quota.MEMORY].value),
             meter=await self.meters.of(tenant),
         )

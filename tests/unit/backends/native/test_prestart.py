@@ -7,9 +7,11 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from fumehood.backends.native import cell_spec
 from fumehood.backends.native.backend import NativeBackend
 from fumehood.backends.native.cells import CellPool, PoolSizes
 from fumehood.backends.native.host_facts import detect
@@ -275,3 +277,33 @@ def test_a_process_keeps_as_many_ready_as_it_is_told() -> None:
         for each in waiting:
             each.control.close()
             each.process.wait(30)
+
+
+_SIZES = """
+from fumehood import UsageError, run
+from fumehood.backends.native.cells import PoolSizes
+from fumehood.backends.selection import use_pool_sizes
+use_pool_sizes(PoolSizes(idle_cells=0, interpreters=0))
+print(run("print(42)").stdout, end="")
+try:
+    use_pool_sizes(PoolSizes())
+except UsageError as error:
+    print(error)
+"""
+
+
+def test_sizes_are_chosen_before_the_first_sandbox() -> None:
+    done = subprocess.run([sys.executable, "-c", _SIZES], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "42\nuse_pool_sizes must be called once, before the first sandbox of this process\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user has one uid")
+def test_no_two_cells_have_the_same_uids(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = iter([7, 7, 7, 8])
+    monkeypatch.setattr(cell_spec.secrets, "randbelow", lambda most: next(chosen))
+    pool, facts = CellPool(), detect()
+    try:
+        cells = [pool.acquire(key, facts, partial(cell_spec.build_cell_spec, Policy(), facts)) for key in ("a", "b")]
+        assert len({cell.sandbox_owner for cell in cells}) == 2
+    finally:
+        pool.close()

@@ -1,0 +1,166 @@
+"""The protocol under a remote sandbox: each message arrives once and in order, whatever happens to connections."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from carriers import MemoryCarrier, pair
+
+from fumehood.guest.contract import frames
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.remote.conversations import WINDOW_BYTES, Conversation, Conversations, Limits
+from fumehood.remote.link import Link, LinkClosedError
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def connected(client: Conversations, server: Conversations) -> AsyncIterator[tuple[MemoryCarrier, MemoryCarrier]]:
+    carriers = pair()
+    tasks = [
+        asyncio.ensure_future(end.link.use(carrier, 0)) for end, carrier in zip((client, server), carriers, strict=True)
+    ]
+    try:
+        yield carriers
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_each_message_arrives_once_and_in_order_over_carriers_that_break(seed: int) -> None:
+    chance = random.Random(seed)
+    got: dict[str, list[int]] = {"left": [], "right": []}
+    left = Link(lambda header, body: got["left"].append(header["value"]))
+    right = Link(lambda header, body: got["right"].append(header["value"]))
+    for value in range(500):
+        left.post({"value": value}, bytes(chance.randrange(2000)))
+        right.post({"value": value})
+    for _ in range(1000):
+        if len(got["left"]) == len(got["right"]) == 500:
+            break
+        one, other = pair(chance.randrange(1, 60), chance.randrange(1, 60))
+        received = left.received, right.received
+        uses = [left.use(one, received[1]), right.use(other, received[0])]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await asyncio.gather(*uses)
+    assert got == {"left": list(range(500)), "right": list(range(500))}
+
+
+@pytest.mark.parametrize("received", [7, -1])
+async def test_an_end_that_claims_what_cannot_be_is_refused(received: int) -> None:
+    link = Link(lambda header, body: None)
+    link.post({"value": 1})
+    with pytest.raises(FrameError, match="cannot be"):
+        await link.use(pair()[0], received)
+
+
+@pytest.mark.parametrize("message", [{"n": 2, "c": 1}, {"n": "1"}, {"received": 5}, {"received": None}, {}])
+async def test_a_peer_that_lies_about_numbers_is_refused(message: Header) -> None:
+    link = Link(lambda header, body: None)
+    ours, theirs = pair()
+    await theirs.send(frames.encode(message))
+    with pytest.raises(FrameError):
+        await link.use(ours, 0)
+
+
+async def test_a_slow_reader_of_one_conversation_holds_up_that_one_alone() -> None:
+    begun: list[Conversation] = []
+    server = Conversations(begun.append, is_client=False)
+    client = Conversations(lambda conversation: None, is_client=True)
+    async with connected(client, server):
+        slow, quick = await client.begin({"do": "slow"}), await client.begin({"do": "quick"})
+        sending = asyncio.ensure_future(_send_many(slow, 20))
+        flooding = asyncio.ensure_future(_send_many(quick, 50))
+        await _until(lambda: len(begun) == 2)
+        for _ in range(51):
+            assert await begun[1].receive() is not None
+        await flooding
+        assert not sending.done()
+        for _ in range(21):
+            assert await begun[0].receive() is not None
+        await sending
+
+
+async def _send_many(conversation: Conversation, count: int) -> None:
+    for _ in range(count):
+        await conversation.send({}, bytes(WINDOW_BYTES // 8))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("messages", "match"),
+    [
+        ([({"c": 1, "say": {}}, 60_000)] * 20, "window"),
+        ([({"c": number, "say": {}}, 0) for number in range(1, 40, 2)], "conversations at once"),
+        ([({"c": 1, "part": True}, 60_000)] * 4, "larger than"),
+        ([({"say": {}}, 0)], "no conversation"),
+        ([({"c": 1, "say": []}, 0)], "without a header"),
+        ([({"c": 1, "say": {}}, 0), ({"c": 1, "end": True}, 0), ({"c": 1, "say": {}}, 0)], "after the end"),
+        ([({"c": 1, "say": {}}, 0), ({"c": 1, "credit": -5}, 0)], "credit"),
+    ],
+    ids=["window", "conversations", "message", "none", "header", "end", "credit"],
+)
+async def test_a_peer_that_takes_more_than_its_share_is_cut_off(messages: list[tuple[Header, int]], match: str) -> None:
+    server = Conversations(lambda conversation: None, is_client=False, limits=Limits(8, 150_000, 200_000))
+    ours, theirs = pair()
+
+    async def flood() -> None:
+        with suppress(Exception):
+            for number, (header, size) in enumerate(messages, 1):
+                await theirs.send(frames.encode({**header, "n": number}, bytes(size)))
+
+    sending = asyncio.ensure_future(flood())
+    with pytest.raises(FrameError, match=match):
+        await server.link.use(ours, 0)
+    sending.cancel()
+
+
+async def test_what_was_under_way_when_the_other_end_is_lost_ends_with_its_error() -> None:
+    client = Conversations(lambda conversation: None, is_client=True)
+    server = Conversations(lambda conversation: None, is_client=False)
+    async with connected(client, server):
+        conversation = await client.begin({"do": "wait"})
+        waiting = asyncio.ensure_future(conversation.receive())
+        await asyncio.sleep(0)
+        client.lose(LinkClosedError("gone"))
+        with pytest.raises(LinkClosedError, match="gone"):
+            await waiting
+        with pytest.raises(LinkClosedError):
+            await client.begin({"do": "more"})
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_who_leaves_a_conversation_waits_until_the_other_end_has_stopped(is_begun: bool) -> None:
+    """Also one whose first message was not whole yet, for which nothing was done."""
+    begun: list[Conversation] = []
+    server = Conversations(begun.append, is_client=False)
+    client = Conversations(lambda conversation: None, is_client=True)
+    async with connected(client, server):
+        if is_begun:
+            conversation = await client.begin({"do": "work"})
+            await _until(lambda: bool(begun))
+            conversation.abandon()
+            leaving = asyncio.ensure_future(conversation.wait_until_gone())
+            await _until(lambda: begun[0].is_over)
+            assert not leaving.done()
+            begun[0].finish()
+        else:
+            beginning = asyncio.ensure_future(client.begin({"do": "work"}, bytes(100 * WINDOW_BYTES)))
+            await _until(lambda: client._next > 1)
+            conversation = client._open[1]
+            beginning.cancel()
+            leaving = asyncio.ensure_future(conversation.wait_until_gone())
+        await leaving
+        assert not client._open
+        assert not server._open
