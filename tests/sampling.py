@@ -2,13 +2,13 @@
 
 The native backend runs with all of them. Elsewhere most parameters repeat a mechanism that the first has shown already.
 On containers, at a server (remote), and in the second run as an ordinary user (PARAMETERS=first), a test runs with the
-first of its parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all, for tests in
-which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host does, with the
-same code for docker and gVisor: they run on docker. Sessions with IPython repeat what those with the plain shell have
-shown, and take the first parameter likewise; so does `hood run` by a keeper, after that by the process itself. An
-adapter for a framework has no code for a backend: `@pytest.mark.adapter` names those of its tests that run in
-containers too. `@pytest.mark.some_parameters` is for long lists of programs that all show one mechanism: every fourth
-of them runs. PARAMETERS=all (`make test-all`) leaves nothing out.
+first of its parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all,
+for tests in which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host
+does, with the same code for docker and gVisor: they run on docker. Sessions with IPython repeat what those with the
+plain shell have shown, and take the first parameter likewise; so does `hood run` by a keeper, after that by the process
+itself. An adapter for a framework has no code for a backend: `@pytest.mark.adapter` names those of its tests that run
+in containers too. `@pytest.mark.some_parameters` is for long lists of programs that all show one mechanism: every
+fourth of them runs. PARAMETERS=all (`make test-all`) leaves nothing out.
 
 Tests that try many times, at random or against a clock, try fewer times than `make test-all` (`amount`).
 """

@@ -174,6 +174,7 @@ class Files(_Part[AsyncFiles]):
     outputs = _blocking(AsyncFiles.outputs)
     stat = _blocking(AsyncFiles.stat)
     remove = _blocking(AsyncFiles.remove)
+    rename = _blocking(AsyncFiles.rename)
     mkdir = _blocking(AsyncFiles.mkdir)
     upload = _blocking(AsyncFiles.upload)
     download = _blocking(AsyncFiles.download)

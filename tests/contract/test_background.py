@@ -261,3 +261,18 @@ async def test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs(shared_b
                 await box.send_signal(signal.SIGINT)
             if isinstance(event, Finished):
                 assert (event.result.exit_code, event.result.signal) == (130, "SIGINT")
+
+
+async def test_a_run_that_many_wait_for_has_one_result(make_policy: MakePolicy) -> None:
+    results: list[Any] = []
+
+    async def wait(run: Any) -> None:
+        results.append(await run.wait())
+
+    async with AsyncSandbox(make_policy()) as box:
+        run = await box.start("input()")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(wait, run)
+            await run.close_stdin()
+    assert results[0] == results[1] == results[2]

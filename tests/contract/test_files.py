@@ -253,3 +253,12 @@ def test_an_error_about_a_file_has_the_kernels_number(
     with pytest.raises(FumehoodError) as caught:
         action(box)
     assert caught.value.errno == number
+
+
+def test_a_file_gets_another_name_and_an_entry_has_an_owner(box: Sandbox) -> None:
+    box.files.write("old", "content")
+    box.files.rename("old", "deep/new")
+    assert box.run("import os; print(open('deep/new').read(), os.path.exists('old'))").stdout == "content False\n"
+    owner = box.run("import os; print(os.getuid(), os.getgid())").stdout.split()
+    entry = box.files.stat("deep/new")
+    assert [str(entry.uid), str(entry.gid)] == owner

@@ -106,6 +106,8 @@ class AsyncSandbox:
         self._audit = SandboxAudit(audit, tenant)
         self._artifacts = ArtifactTracker(self.policy, self._converse)
         self.files = AsyncFiles(self.policy, self._converse, self._audit, self._artifacts, keeps_tmp=keep_tmp)
+        self.collects_artifacts = True
+        """Whether results list artifacts. Finding them takes time, for nothing where no caller reads the list."""
         self._is_gated, self._learn, self._keeps_tmp, self._progress = gated, learn, keep_tmp, progress
         self._session = self.session() if session else None
         self._background: list[AsyncBackgroundRun] = []
@@ -492,7 +494,7 @@ class AsyncSandbox:
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
         """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
-        if not self.policy.filesystem.outputs:
+        if not self.policy.filesystem.outputs or not self.collects_artifacts:
             return result
         collection = await self._artifacts.collect()
         await self._audit.artifacts(result.run_id, collection.artifacts, collection.problem)

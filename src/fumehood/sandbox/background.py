@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import anyio
 
 from fumehood.backends.interface import LiveExecution
-from fumehood.errors import UsageError
+from fumehood.errors import SandboxError, UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.frozen import frozen
 from fumehood.policy import Seconds, read_seconds
@@ -46,8 +46,9 @@ class AsyncBackgroundRun:
         self._report = report
         self._output = {1: bytearray(), 2: bytearray()}
         self._shown = {1: 0, 2: 0}
-        self._turn, self._conclusion = anyio.Lock(), anyio.Lock()
+        self._turn, self._end = anyio.Lock(), anyio.Lock()
         self._result: RunResult | None = None
+        self._is_closed = False
 
     async def poll(self) -> RunResult | None:
         """The result, if there is one already."""
@@ -113,13 +114,17 @@ class AsyncBackgroundRun:
         return await self.wait()
 
     async def close(self) -> None:
-        """Ends the run when its sandbox closes; the result is written to the audit log only."""
+        """Ends the run when its sandbox closes; the result is written to the audit log only.
+
+        Tasks that read it or wait for it get a SandboxError.
+        """
+        self._is_closed = True
         if not self._execution.is_over:
             self._execution.kill()
-        # Tasks that wait for output wake up by that, and let go of the run: one at a time can read from it.
-        async with self._turn:
-            await self._lifetime.aclose()
-        await self._audit.failed(None)
+        async with self._turn, self._end:  # whoever waits for output has seen the end, and waits no more
+            if self._result is None:
+                await self._lifetime.aclose()
+                await self._audit.failed(None)
 
     @property
     def is_concluded(self) -> bool:
@@ -146,9 +151,11 @@ class AsyncBackgroundRun:
             self._shown[stream] = 0
 
     async def _conclude(self) -> RunResult:
-        """Once, whatever number of tasks wait for it."""
-        async with self._conclusion:
+        """Once, however many tasks wait for the end."""
+        async with self._end:
             if self._result is None:
+                if self._is_closed:
+                    raise SandboxError("the sandbox was closed while the run was under way")
                 await self._lifetime.aclose()
                 taken = RunOutput(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
                 self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))

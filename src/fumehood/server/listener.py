@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from fumehood.errors import SandboxError, UsageError
 from fumehood.server.app import build_app
 from fumehood.server.lifetime import Server
-from fumehood.server.settings import ServerSettings, is_loopback
+from fumehood.server.settings import ServerSettings, is_loopback, split_address
 
 _GOODBYE_SECONDS = 5
 _BACKLOG = 512
@@ -30,10 +30,27 @@ class Listener:
         self._uvicorn: _Uvicorn | None = None
         self._drain: asyncio.Task[None] | None = None
         self._failure: str | None = None
+        self._e2b: E2bListener | None = None
+
+    @property
+    def e2b_address(self) -> str | None:
+        """Where programs with E2B's SDKs are served, if they are."""
+        return self._e2b.address if self._e2b else None
 
     async def run(self) -> None:
-        with _bound(self._settings) as listener:
-            address = _address(self._settings, listener.getsockname()[1])
+        if self._settings.e2b is None:
+            await self._run()
+            return
+        with _bound(split_address(self._settings.e2b), "--e2b") as listener:
+            self._e2b = E2bListener(self._settings, listener)
+            try:
+                await self._run()
+            finally:
+                await self._e2b.stop()
+
+    async def _run(self) -> None:
+        with _bound(self._settings.address, "--listen") as listener:
+            address = _address(self._settings, self._settings.address[0], listener)
             app = build_app(self._settings, ready=lambda server: self._begin(server, address), fail=self._fail)
             self._uvicorn = _Uvicorn(_config(self._settings, app))
             await self._uvicorn.serve(sockets=[listener])
@@ -56,6 +73,8 @@ class Listener:
 
     def _begin(self, server: Server, address: str) -> None:
         self._server = server
+        if self._e2b is not None:
+            self._e2b.start(server)
         self._ready(address, server)
 
     def _fail(self, reason: str) -> None:
@@ -65,6 +84,31 @@ class Listener:
     def _end(self) -> None:
         if self._uvicorn is not None:
             self._uvicorn.should_exit = True
+
+
+class E2bListener:
+    """The second address, for E2B's protocol."""
+
+    def __init__(self, settings: ServerSettings, listener: socket.socket) -> None:
+        assert settings.e2b is not None
+        self._settings, self._listener = settings, listener
+        self.address = _address(settings, split_address(settings.e2b)[0], listener)
+        self._uvicorn: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, server: Server) -> None:
+        from fumehood.server.e2b import Terms, e2b_app
+
+        longest, domain = self._settings.sandboxes.lifetime, self._settings.e2b_domain
+        terms = Terms(longest, domain, take_request=server.requests.take)
+        app = e2b_app(server.database, server.registry, server.chains.trail_of, terms)
+        self._uvicorn = _Uvicorn(_config(self._settings, app))
+        self._task = asyncio.ensure_future(self._uvicorn.serve(sockets=[self._listener]))
+
+    async def stop(self) -> None:
+        if self._uvicorn is not None and self._task is not None:
+            self._uvicorn.should_exit = self._uvicorn.force_exit = True
+            await asyncio.gather(self._task, return_exceptions=True)
 
 
 class _Uvicorn(uvicorn.Server):
@@ -148,20 +192,23 @@ def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
     )
 
 
-def _address(settings: ServerSettings, port: int) -> str:
-    host = settings.address[0]
+def _address(settings: ServerSettings, host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
     return f"http{'s' if settings.tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 @contextmanager
-def _bound(settings: ServerSettings) -> Iterator[socket.socket]:
-    host, port = settings.address
+def _bound(place: tuple[str, int], option: str) -> Iterator[socket.socket]:
+    host, port = place
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        if settings.is_local and not is_loopback(str(address[0])):
+        if is_loopback(host) and not is_loopback(str(address[0])):
             raise UsageError(f"{host} leads to {address[0]} here, which is not the loopback")
         listener = socket.create_server(address, family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise UsageError(f"cannot listen at {host}:{port}: {error.strerror or error}; see --listen") from None
+        raise UsageError(f"cannot listen at {host}:{port}: {error.strerror or error}; see {option}") from None
+    # Connections inherit it. asyncio sets it only for sockets that name their protocol, which these do not: without it
+    # the second part of an answer waits for a client's delayed acknowledgement of the first, 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with suppress(OSError), listener:
         yield listener

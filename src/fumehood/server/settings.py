@@ -80,6 +80,12 @@ class ServerSettings(Section):
     listen: Annotated[Text, AfterValidator(_check_place)] = Field(
         default=f"127.0.0.1:{PORT}", description="Where to listen, as HOST:PORT."
     )
+    e2b: Annotated[Text, AfterValidator(_check_place)] | None = Field(
+        default=None, description="Where to serve programs that use E2B's SDKs, as HOST:PORT; nowhere without it."
+    )
+    e2b_domain: Text | None = Field(
+        default=None, description="Of host names such as 8000-ID.DOMAIN, which lead to ports of sandboxes there."
+    )
     tls: Tls | None = Field(default=None, description="Needed for other addresses than the loopback.")
     behind_proxy: Ordered[Annotated[Text, AfterValidator(_check_network)]] = Field(
         default=(), description="Networks of proxies that bring TLS, and whose X-Forwarded-For is believed."
@@ -113,6 +119,13 @@ class ServerSettings(Section):
             )
         if not self.is_local and not self.hosts:
             raise ValueError("others than this machine can connect; list the names that they use with --host")
+        return self
+
+    @model_validator(mode="after")
+    def _require_encryption_for_e2b(self) -> Self:
+        host = split_address(self.e2b)[0] if self.e2b else "localhost"
+        if not is_loopback(host) and self.tls is None and not self.behind_proxy:
+            raise ValueError(f"e2b {host}: others than this machine could connect; it needs TLS as --listen does")
         return self
 
     @property

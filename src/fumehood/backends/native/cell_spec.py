@@ -15,7 +15,7 @@ from fumehood.backends.native.host_facts import HostFacts
 from fumehood.errors import UsageError
 from fumehood.guest.contract.cell_spec import BindSpec, CellLimits, CellSpec
 from fumehood.guest.contract.limits import LOOPBACK, SANDBOX_UID, UID_RANGE
-from fumehood.guest.contract.paths import TRUST_FILE, WORKSPACE
+from fumehood.guest.contract.paths import TRUST_FILE, USER_HOME, WORKSPACE
 from fumehood.guest.contract.preload import USUAL_MODULES
 from fumehood.host.interpreter import PACKAGES_PLACE
 from fumehood.policy import Policy
@@ -76,7 +76,7 @@ def build_cell_spec(
     commands = package_commands.package_commands(policy, interpreter.executable, is_open=bool(ports))
     installer = [_read_only(commands.installer, package_commands.PROGRAM)] if commands.installer else []
     binds = [*system, *_interpreter_binds(facts), *installer, *_package_binds(policy, packages), *mounts]
-    links |= _interpreter_links(facts)
+    links |= _interpreter_links(facts) | _second_name_of_workspace(binds)
     return {
         "host_process": -1,
         "rootless": not facts.is_root,
@@ -135,6 +135,15 @@ def _interpreter_links(facts: HostFacts) -> dict[str, str]:
     major, minor = interpreter.version
     names = ("python", f"python{major}", f"python{major}.{minor}")
     return {f"{package_commands.COMMANDS}/{name}": interpreter.executable for name in names}
+
+
+def _second_name_of_workspace(binds: list[BindSpec]) -> dict[str, str]:
+    """Not where something of the host is shown, such as an interpreter in a user's home. Relative: while the root is
+    filled, an absolute link would lead to the host's folder."""
+    targets = [bind["target"] for bind in binds]
+    if any(is_inside(target, USER_HOME) or is_inside(USER_HOME, target) for target in targets):
+        return {}
+    return {USER_HOME: f"../{WORKSPACE.removeprefix('/')}"}
 
 
 def _package_binds(policy: Policy, packages: PackageFolder | None) -> list[BindSpec]:

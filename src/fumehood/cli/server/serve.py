@@ -41,6 +41,7 @@ class Arguments(argparse.Namespace):
     init: str | None
     listen: str | None
     host: list[str]
+    e2b: str | None
     config: str | None
     database: str | None
     tls_cert: str | None
@@ -56,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--init", metavar="TENANT", help="make a tenant first, and print a key for it")
     add("--listen", metavar="HOST:PORT", help="where (127.0.0.1:8440); port 0 takes any that is free")
     add("--host", metavar="NAME", action="append", default=[], help="a name clients reach us by (repeatable)")
+    add("--e2b", metavar="HOST:PORT", help="serve programs with E2B's SDKs there, too (docs/e2b.md)")
     add_place(parser)
     add("--tls-cert", metavar="FILE", help="the certificate, with those between it and its root")
     add("--tls-key", metavar="FILE", help="its key")
@@ -76,6 +78,7 @@ def execute(arguments: list[str]) -> int:
         chosen.config,
         listen=chosen.listen,
         hosts=chosen.host,
+        e2b=chosen.e2b,
         database=chosen.database,
         tls={"certificate": chosen.tls_cert, "key": chosen.tls_key} if chosen.tls_cert else None,
         behind_proxy=chosen.behind_proxy,
@@ -96,7 +99,8 @@ async def _serve(
     tasks: list[asyncio.Task[None]] = []
 
     def begin(address: str, server: Server) -> None:
-        tasks.append(asyncio.ensure_future(_announce(settings, address, server, init, is_alone=is_alone)))
+        announcement = _announce(settings, address, listener.e2b_address, server, init, is_alone=is_alone)
+        tasks.append(asyncio.ensure_future(announcement))
 
     listener = listener_of(settings, begin)
     try:
@@ -113,13 +117,13 @@ async def _serve(
 
 
 async def _announce(
-    settings: ServerSettings, address: str, server: Server, init: str | None, *, is_alone: bool
+    settings: ServerSettings, address: str, e2b: str | None, server: Server, init: str | None, *, is_alone: bool
 ) -> None:
     if is_alone:
         write_note(settings.folder / FILE, address, await make_operator_key(server.database, settings), settings)
     if init is not None:
-        await _initialise(_name(settings, address), server, init)
-    say(f"listening at {address}")
+        await _initialise(_name(settings, address), e2b, server, init)
+    say(f"listening at {address}" + (f", for E2B's SDKs at {e2b}" if e2b else ""))
 
 
 def _name(settings: ServerSettings, address: str) -> str:
@@ -128,11 +132,13 @@ def _name(settings: ServerSettings, address: str) -> str:
     return f"{parts.scheme}://{settings.hosts[0]}:{parts.port}" if settings.hosts else address
 
 
-async def _initialise(address: str, server: Server, tenant: str) -> None:
+async def _initialise(address: str, e2b: str | None, server: Server, tenant: str) -> None:
     from fumehood.server import events
     from fumehood.server.api.keys import key_created
-    from fumehood.server.identity.keys import create_key
+    from fumehood.server.e2b.templates import BASE, BASE_POLICY
+    from fumehood.server.identity.keys import create_key, e2b_spelling
     from fumehood.server.identity.principals import OF_TENANTS
+    from fumehood.server.tenants.catalogue import put_policy
     from fumehood.server.tenants.tenants import create_tenant, list_tenants
 
     if tenant in {known.name for known in await list_tenants(server.database)}:
@@ -147,6 +153,9 @@ async def _initialise(address: str, server: Server, tenant: str) -> None:
     await server.chains.own().write(events.TenantCreated(tenant), key_created(tenant, details))
     say(f"tenant {tenant} is there; its key is shown this once. To go on, in another terminal:")
     print(f"export FUMEHOOD_SERVER={address}\nexport FUMEHOOD_KEY={key}\nhood run -c 'print(6 * 7)'", flush=True)
+    if e2b is not None:
+        await put_policy(server.database, tenant, BASE, BASE_POLICY, current_user())
+        print(f"export E2B_API_KEY={e2b_spelling(key)}\nexport E2B_API_URL={e2b} E2B_SANDBOX_URL={e2b}", flush=True)
 
 
 class _Said(logging.Handler):

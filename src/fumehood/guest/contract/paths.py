@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 WORKSPACE = "/workspace"
+# A second name of the workspace: programs that were written for other sandboxes know their home by it.
+USER_HOME = "/home/user"
 # In the cell: where the workspaces of its sandboxes are mounted. In a run: that run's own files, such as the script.
 RUN_FOLDER = "/run"
 # CA certificates for outbound TLS: written anew for every run, because they are the sandbox's own.

@@ -47,6 +47,8 @@ def _description(folder: int, name: str, details: os.stat_result) -> dict[str, A
         "kind": kind,
         "size": details.st_size,
         "mode": stat.S_IMODE(details.st_mode),
+        "uid": details.st_uid,
+        "gid": details.st_gid,
         "modified_ns": details.st_mtime_ns,
         "target": _target(folder, name) if kind == "link" else None,
         # Changes, or the size does, when a program writes to the file.

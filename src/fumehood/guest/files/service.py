@@ -61,12 +61,14 @@ class _Service:
             "list": self._list,
             "mkdir": self._mkdir,
             "remove": self._remove,
+            "rename": self._rename,
             "link": self._link,
             "read": self._read,
             "digest": self._digest,
             "mode": self._mode,
             "watch": self._watch,
             "changes": self._changes,
+            "room": self._room,
         }
         self._watched: FolderWatch | None = None
 
@@ -134,6 +136,18 @@ class _Service:
                 os.rmdir(spot.name, dir_fd=spot.folder)
         return {}
 
+    def _rename(self, header: frames.Header) -> frames.Header:
+        """As programs do it: what has the new name goes, unless it is a folder with something in it."""
+        target = {"path": header["to"], "links": header.get("links", True)}
+        with (
+            self._find(header, Follow.PARENTS) as spot,
+            self._find(target, Follow.PARENTS, make_parents=True) as there,
+        ):
+            _refuse_the_top(spot)
+            _refuse_the_top(there)
+            os.rename(spot.name, there.name, src_dir_fd=spot.folder, dst_dir_fd=there.folder)
+            return entries.describe(there.folder, there.name)
+
     def _link(self, header: frames.Header) -> frames.Header:
         with self._find(header, Follow.PARENTS, make_parents=True) as spot:
             _refuse_the_top(spot)
@@ -153,6 +167,11 @@ class _Service:
             os.utime(spot.name, ns=times, dir_fd=spot.folder, follow_symlinks=False)
             os.chmod(spot.name, header["mode"] & 0o777, dir_fd=spot.folder)
         return {}
+
+    def _room(self, header: frames.Header) -> frames.Header:
+        """How much the workspace holds, and how much it can."""
+        room = os.statvfs(self._workspace.path)
+        return {"used": (room.f_blocks - room.f_bfree) * room.f_frsize, "total": room.f_blocks * room.f_frsize}
 
     def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
         mode = 0o755 if header["executable"] else 0o644

@@ -15,10 +15,11 @@ from fumehood.sandbox.audit import SandboxAudit
 from fumehood.sandbox.files import protocol
 from fumehood.sandbox.files.artifacts import ArtifactTracker, present
 from fumehood.sandbox.files.download import Download, check_output
-from fumehood.sandbox.files.entries import FileEntry, Transfer
+from fumehood.sandbox.files.entries import FileEntry, FileKind, Transfer
 from fumehood.sandbox.files.errors import Converse, explained
 from fumehood.sandbox.files.paths import AnyPath, joined, names_folder, sandbox_path, shown
 from fumehood.sandbox.files.protocol import MemorySink, MemorySource
+from fumehood.sandbox.files.streams import FileStreams
 from fumehood.sandbox.files.upload import Upload, own_name
 from fumehood.sandbox.files.walk import TooManyError
 
@@ -47,6 +48,7 @@ class AsyncFiles:
         self._outputs = artifacts.outputs
         # For the command line and for servers alone: not methods, which the blocking API would have to have, too.
         self.copy_of_tree = self._make_tree_copy
+        self.streams = FileStreams(policy, converse, audit, artifacts, keeps_tmp=keeps_tmp)
         self.gated = self._open_gate
 
     async def write(
@@ -102,6 +104,17 @@ class AsyncFiles:
         place = self._place(path)
         async with self._talk("remove", place) as conversation:
             await protocol.ask(conversation, {"do": "remove", "path": place, "recursive": recursive})
+
+    async def rename(self, path: AnyPath, new_path: AnyPath) -> None:
+        """Give a file, a link or a folder another name, at once; folders on the way to it are made.
+
+        As with `mv -T`: a file takes the place of what has the new name, a folder that of an empty folder.
+        """
+        place, there = self._place(path), self._place(new_path)
+        async with self._talk("rename", place) as conversation:
+            entry = await protocol.rename(conversation, place, there)
+        if entry.kind is FileKind.FILE:
+            self._artifacts.stored(there, protocol.StoredFile(entry.size, entry.version))
 
     async def mkdir(self, path: AnyPath, *, parents: bool = True) -> None:
         """Make a folder. With `parents` those above it too, and one that is there already is fine."""

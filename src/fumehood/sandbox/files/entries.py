@@ -45,6 +45,9 @@ class FileEntry:
     """`modified`, as exact as the file system keeps it."""
     sha256: str | None = None
     """Of a file, where it was asked for."""
+    uid: int = 0
+    """The owner, as programs of the sandbox see it."""
+    gid: int = 0
 
 
 class ChangeKind(StrEnum):
@@ -163,10 +166,11 @@ def parse_entry(item: object) -> FileEntry:
     try:
         kind, (inode, changed_ns) = FileKind(fields["kind"]), fields["version"]
         numbers = [fields["size"], fields["mode"], fields["modified_ns"], inode, changed_ns]
+        owners = [fields["uid"], fields["gid"]]
         name, target = fields["name"], fields["target"]
     except (KeyError, ValueError, TypeError) as error:
         raise _broken("an entry that is not complete") from error
-    if not all(type(number) is int for number in numbers) or fields["size"] < 0:
+    if not all(type(number) is int for number in (*numbers, *owners)) or fields["size"] < 0:
         raise _broken("an entry with a number that makes no sense")
     if not is_name(name) or (target is not None and not _is_target(target)):
         raise _broken("a name that no file can have")
@@ -174,7 +178,8 @@ def parse_entry(item: object) -> FileEntry:
     if digest is not None and not _is_digest(digest):
         raise _broken("a digest that is none")
     size, mode, modified_ns = numbers[:3]
-    return FileEntry(name, kind, size, mode, modified_ns / 1e9, target, (inode, changed_ns), modified_ns, digest)
+    seconds, version = modified_ns / 1e9, (inode, changed_ns)
+    return FileEntry(name, kind, size, mode, seconds, target, version, modified_ns, digest, *owners)
 
 
 def _is_digest(digest: object) -> bool:

@@ -91,7 +91,12 @@ _USAGE: dict[str, Callable[[FileRefusal, str, str], str]] = {
     "EISDIR": _is_a_folder,
     "EEXIST": lambda refusal, action, subject: f"{subject} exists already in the sandbox",
     "ENOTEMPTY": lambda refusal, action, subject: (
-        f"{subject} is a folder that is not empty; say recursive=True to remove all that is in it"
+        "the new name is that of a folder that is not empty; remove it first"
+        if action == "rename"
+        else f"{subject} is a folder that is not empty; say recursive=True to remove all that is in it"
+    ),
+    "EXDEV": lambda refusal, action, subject: (
+        f"{subject} is not on the disk of its new name, such as /tmp and the workspace; copy it and remove it"
     ),
     "ENAMETOOLONG": lambda refusal, action, subject: f"{subject} has a name of more than 255 bytes",
     "ELOOP": lambda refusal, action, subject: f"{subject} is a link that leads nowhere, or around in a circle",

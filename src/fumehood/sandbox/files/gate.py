@@ -27,6 +27,7 @@ _KEYS = {
     "list": {"limit": int, "links": bool},
     "stat": {"follow": bool, "links": bool},
     "remove": {"recursive": bool},
+    "rename": {"to": str},
     "mkdir": {"parents": bool},
     "link": {"target": str},
     "watch": {"recursive": bool},
@@ -90,6 +91,8 @@ class FileGate:
         path = ""
         if action not in _WITHOUT_PATH:
             path = request["path"] = self._place(header.get("path"))
+        if action == "rename":
+            request["to"] = self._place(request.get("to"))
         if action == "read":
             check_output(self._outputs, path)
             request["saves"] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -105,6 +105,20 @@ async def stat(conversation: Conversation, path: str, *, follow: bool = False, l
     return replace(parse_entry({**done, "name": "_"}), name=posixpath.basename(path) or path or "workspace")
 
 
+async def rename(conversation: Conversation, path: str, new_path: str) -> FileEntry:
+    done = await ask(conversation, {"do": "rename", "path": path, "to": new_path})
+    return replace(parse_entry({**done, "name": "_"}), name=posixpath.basename(new_path))
+
+
+async def room(conversation: Conversation) -> tuple[int, int]:
+    """Bytes of the workspace: used, and all."""
+    done = await ask(conversation, {"do": "room"})
+    used, total = done.get("used"), done.get("total")
+    if type(used) is not int or type(total) is not int or not 0 <= used <= total:
+        raise _broken("it sent a size that makes no sense")
+    return used, total
+
+
 async def list_folder(
     conversation: Conversation, path: str, *, limit: int, links: bool = True, most_digested: int | None = None
 ) -> list[FileEntry]:
@@ -136,8 +150,8 @@ async def changes(conversation: Conversation, *, wait: float) -> list[RawChange]
     return found
 
 
-async def digest(conversation: Conversation, path: str, *, limit: int) -> tuple[int, str]:
-    request = {"do": "digest", "path": path, "limit": limit, "links": False}
+async def digest(conversation: Conversation, path: str, *, limit: int, links: bool = False) -> tuple[int, str]:
+    request = {"do": "digest", "path": path, "limit": limit, "links": links}
     return _receipt(await ask(conversation, request))
 
 
@@ -157,6 +171,19 @@ async def fetch(
             await sink.take(body)
         _check((size, sink.sha256()), _receipt(answers.done), path)
     return size
+
+
+async def fetch_chunks(conversation: Conversation, path: str, *, limit: int) -> AsyncGenerator[bytes, None]:
+    """The bytes as they come; SandboxError at the end if they are not those that the service has read."""
+    size, digest = 0, hashlib.sha256()
+    with whole(conversation):
+        await conversation.send({"do": "read", "path": path, "limit": limit, "links": True, "saves": False})
+        answers = _Answers(conversation, "data", limit)
+        async for body in answers:
+            size += len(body)
+            digest.update(body)
+            yield body
+        _check((size, digest.hexdigest()), _receipt(answers.done), path)
 
 
 async def ask_together(conversation: Conversation, requests: Sequence[tuple[Request, bytes]]) -> list[dict[str, Any]]:

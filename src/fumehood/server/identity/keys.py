@@ -21,6 +21,7 @@ from fumehood.frozen import frozen
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal, Scope
 from fumehood.server.storage.database import EVERYTHING, Database, Row
 
+_OF_E2B = "e2b_"
 _ALPHABET = string.ascii_lowercase + string.digits
 _ID_LENGTH = 8
 _SECRET_LENGTH = 43
@@ -94,7 +95,7 @@ async def keys_out_of_force(database: Database) -> frozenset[str]:
 
 async def authenticate(database: Database, key: str, address: str | None) -> Principal:
     """NotAuthenticatedError unless it is a key, of this very secret, in force, and used from where it may be."""
-    parts = _FORMAT.fullmatch(key)
+    parts = _FORMAT.fullmatch(_own_spelling(key))
     if parts is None or not hmac.compare_digest(_checksum(parts[1] + parts[2]), parts[3]):
         raise NotAuthenticatedError
     async with database.transaction(EVERYTHING) as transaction:
@@ -106,6 +107,20 @@ async def authenticate(database: Database, key: str, address: str | None) -> Pri
     if not _is_in_force(details) or not _may_come_from(details, address):
         raise NotAuthenticatedError
     return Principal(str(row["tenant"]), f"key:{details.id}", frozenset(details.scopes))
+
+
+def e2b_spelling(key: str) -> str:
+    """The same key for E2B's SDKs, which may want theirs to look like `e2b_` and hexadecimal digits."""
+    return f"{_OF_E2B}{key.encode().hex()}"
+
+
+def _own_spelling(key: str) -> str:
+    if not key.startswith(_OF_E2B):
+        return key
+    try:
+        return bytes.fromhex(key.removeprefix(_OF_E2B)).decode("ascii")
+    except ValueError:
+        raise NotAuthenticatedError from None
 
 
 def _is_in_force(details: KeyDetails) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fumehood import Sandbox
 from fumehood.backends.interface import PackageFolder
 from fumehood.backends.native.cell_spec import build_cell_spec
 from fumehood.backends.native.cgroups import Hierarchy
@@ -203,3 +204,17 @@ def test_a_mount_over_packages_is_refused(tmp_path: Path, target: str) -> None:
     assert build_cell_spec(policy, FACTS)
     with pytest.raises(UsageError, match="would cover the packages"):
         build_cell_spec(policy, FACTS, PackageFolder("/cache/packages", "sha256:abc"))
+
+
+def test_the_workspace_has_a_second_name_unless_something_of_the_host_lies_there(tmp_path: Path) -> None:
+    assert build_cell_spec(Policy(), FACTS)["symlinks"]["/home/user"] == "../workspace"
+    for target in ("/home", "/home/user", "/home/user/data"):
+        policy = Policy(filesystem={"mounts": [{"source": str(tmp_path), "target": target}]})
+        assert "/home/user" not in build_cell_spec(policy, FACTS)["symlinks"]
+
+
+def test_programs_find_the_workspace_by_its_second_name() -> None:
+    with Sandbox(Policy()) as box:
+        code = "cd /home/user && echo x > made && pwd && ls /workspace && rm -rf /home/user; ls /home"
+        done = box.run(code, language="sh")
+    assert done.stdout == "/home/user\nmade\nuser\n"

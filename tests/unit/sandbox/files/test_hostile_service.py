@@ -26,6 +26,7 @@ pytestmark = pytest.mark.anyio
 
 EMPTY = hashlib.sha256(b"").hexdigest()
 FOLDER = {"name": ".", "kind": "folder", "size": 0, "mode": 0o755, "modified_ns": 0, "target": None, "version": [1, 1]}
+FOLDER |= {"uid": 1000, "gid": 1000}
 
 
 def saying(*messages: bytes) -> Callable[[socket.socket], None]:

@@ -11,7 +11,8 @@ from unit.sandbox.files.rooms import Room
 
 from fumehood.errors import DeniedError, FumehoodError, UsageError
 from fumehood.policy import Policy
-from fumehood.sandbox.files import FileKind
+from fumehood.sandbox.audit import SandboxAudit
+from fumehood.sandbox.files import AsyncFiles, FileKind
 
 pytestmark = pytest.mark.anyio
 
@@ -242,3 +243,47 @@ async def test_errors_leave_the_conversation_usable(room: Room) -> None:
                 await files.read("missing")
             await files.write("x", b"1")
             assert await files.read("x") == b"1"
+
+
+async def test_a_file_gets_another_name_in_folders_that_are_made(room: Room) -> None:
+    await room.files.write("a/x", b"content")
+    await room.files.write("b/old", b"old")
+    await room.files.rename("a/x", "b/new/y")
+    await room.files.rename("b/new/y", "b/old")
+    assert (room.workspace / "b" / "old").read_bytes() == b"content"
+    assert os.listdir(room.workspace / "a") == []
+    entry = await room.files.stat("b/old")
+    assert (entry.uid, entry.gid) == (os.getuid(), os.getgid())
+
+
+async def test_a_link_is_renamed_itself_and_leads_no_rename_outside(room: Room, tmp_path: Path) -> None:
+    (room.workspace / "link").symlink_to("target")
+    await room.files.rename("link", "other")
+    assert os.readlink(room.workspace / "other") == "target"
+    (room.workspace / "out").symlink_to(tmp_path)
+    await room.files.write("mine", b"")
+    for old, new in (("mine", "out/stolen"), ("out/anything", "taken"), ("mine", "../mine")):
+        with pytest.raises(UsageError):
+            await room.files.rename(old, new)
+    assert (room.workspace / "mine").exists()
+
+
+async def test_a_rename_that_cannot_be_says_why(room: Room) -> None:
+    await room.files.write("full/x", b"")
+    await room.files.mkdir("folder")
+    for old, new, reason in (
+        ("nowhere", "x", "does not exist"),
+        ("folder", "full", "not empty"),
+        ("", "x", "always exists"),
+        ("full/x", "folder", "is a folder"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            await room.files.rename(old, new)
+
+
+async def test_a_file_that_the_caller_renamed_is_no_artifact(room: Room) -> None:
+    artifacts = room.artifacts
+    files = AsyncFiles(room.policy, room.converse, SandboxAudit(False), artifacts)
+    await files.write("x", b"content")
+    await files.rename("x", "y")
+    assert (await artifacts.collect()).artifacts == ()

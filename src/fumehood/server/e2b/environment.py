@@ -1,0 +1,16 @@
+"""Variables that E2B's programs expect: the home that they know, and the folder by the name they gave it."""
+
+from __future__ import annotations
+
+from fumehood.guest.contract.paths import USER_HOME
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.server.e2b.paths import outer_path
+
+_OF_CONTAINERS = frozenset({"docker", "gvisor"})
+
+
+def variables_for(box: AsyncSandbox, cwd: str) -> dict[str, str]:
+    """The shell goes by PWD if it names the folder that it is in; containers have no second name of the workspace."""
+    if box.policy.backend in _OF_CONTAINERS:
+        return {}
+    return {"HOME": USER_HOME, "PWD": outer_path(cwd), "USER": "user", "LOGNAME": "user"}
