@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fumehood.sandbox.background import NewOutput
     from fumehood.sandbox.files.watch import AsyncWatch
     from fumehood.sandbox.installation import Installation
+    from fumehood.sandbox.ports import AsyncExposedPort
     from fumehood.snapshots import Snapshot
 
 
@@ -112,6 +113,8 @@ class AnySandbox(Protocol):
     async def install(
         self, *packages: str, allow_sdists: bool = False, progress: Callable[[str], None] | None = None
     ) -> Installation: ...
+
+    async def expose(self, port: int) -> AsyncExposedPort: ...
 
     async def change_policy(self, policy: AnyPolicy) -> None: ...
 

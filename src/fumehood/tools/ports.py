@@ -16,7 +16,7 @@ from fumehood.tools.result import ToolOutput, ToolStatus
 from fumehood.tools.tool import Arguments, Risk, Tool, ToolContext
 
 if TYPE_CHECKING:
-    from fumehood.sandbox.async_sandbox import AsyncSandbox
+    from fumehood.sandbox.interface import AnySandbox
     from fumehood.sandbox.ports import AsyncExposedPort
 
 _MOST_WAIT_SECONDS = 60
@@ -33,7 +33,7 @@ class _ExposedPorts:
     """One address for each port, however often it is asked for; a sandbox that is gone takes them with it."""
 
     def __init__(self) -> None:
-        self._ports: WeakKeyDictionary[AsyncSandbox, dict[int, AsyncExposedPort]] = WeakKeyDictionary()
+        self._ports: WeakKeyDictionary[AnySandbox, dict[int, AsyncExposedPort]] = WeakKeyDictionary()
 
     async def expose(self, context: ToolContext, given: ExposePortArguments) -> ToolOutput:
         ports = self._ports.setdefault(context.sandbox, {})
