@@ -49,8 +49,8 @@ def entry(name: str, data: bytes = b"", **fields: object) -> bytes:
 
 def read(store: SnapshotStore, archive: bytes, policy: Policy = POLICY) -> SnapshotManifest:
     with store.writing() as writer:
-        stream = io.BufferedReader(io.BytesIO(archive + bytes(1024)))  # pyright: ignore[reportArgumentType]
-        return read_archive(stream, writer, policy)
+        stream = io.BufferedReader(io.BytesIO(archive + bytes(1024)))
+        return read_archive(stream, writer, policy)  # pyright: ignore[reportArgumentType]
 
 
 LEADING_OUT = {
