@@ -32,7 +32,7 @@ class UnreachableError(Exception):
 
 
 @frozen
-class Failure:
+class EgressFailure:
     """Why a server that is allowed could not be used, as `UnreachableError` says it."""
 
     reason: str
@@ -101,9 +101,9 @@ class EgressLog:
             further = self._passages.further
         return (*found, AllowedAttempt("connect", "others", "", further)) if further else tuple(found)
 
-    def failures(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[EgressFailure, ...]:
         with self._lock:
-            return tuple(Failure(reason, count) for reason, count in self._failures.counted())
+            return tuple(EgressFailure(reason, count) for reason, count in self._failures.counted())
 
     def alerts(self) -> tuple[CanaryAlert, ...]:
         with self._lock:

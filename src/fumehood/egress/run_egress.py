@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVarTuple
 from fumehood.egress import dns, learn_mode
 from fumehood.egress.connection import Connection, Destination
 from fumehood.egress.connections import SandboxConnections
-from fumehood.egress.log import EgressLog, Failure
+from fumehood.egress.log import EgressFailure, EgressLog
 from fumehood.egress.packet_monitor import BlockedPacket, parse_packet
 from fumehood.egress.rules import RunRules
 from fumehood.egress.streams import reset, silence
@@ -94,7 +94,7 @@ class RunEgress:
         """What was let through so far."""
         return self.log.allowed()
 
-    def failures(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[EgressFailure, ...]:
         """What was let through and failed outside."""
         return self.log.failures()
 

@@ -28,7 +28,7 @@ from fumehood.egress.limits import GatewayLimits, SandboxMemory
 from fumehood.egress.log import UnreachableError
 from fumehood.egress.streams import PlainStream, silence
 from fumehood.egress.websocket import UPGRADE, asks_for_websocket
-from fumehood.ingress.access import Access, Admitted, Refused, Welcome, returned
+from fumehood.ingress.access import TOKEN_HEADER, Access, Admitted, Refused, Welcome, returned
 from fumehood.ingress.log import PortLog
 
 _KEEP_ALIVE_SECONDS = 60.0
@@ -185,6 +185,10 @@ def _request_head(request: HttpRequest, admitted: Admitted) -> bytes:
     return serialise(f"{request.method} {admitted.target} HTTP/1.1", headers)
 
 
+# Browsers go on without showing it; `curl` without -L shows this and nothing else.
+_FOR_PROGRAMS = f"The token is a cookie from here on. A program sends it in the header {TOKEN_HEADER} instead.\n"
+
+
 def _own_answer(status: int, text: str, more: Headers | None = None, kind: str = "text/plain") -> bytes:
     body = text.encode()
     headers: Headers = [
@@ -200,6 +204,6 @@ def _own_answer(status: int, text: str, more: Headers | None = None, kind: str =
 def _welcome(welcome: Welcome) -> bytes:
     cookie = ("Set-Cookie", welcome.cookie)
     if not welcome.is_from_elsewhere:
-        return _own_answer(303, "", [cookie, ("Location", welcome.location)])
+        return _own_answer(303, _FOR_PROGRAMS, [cookie, ("Location", welcome.location)])
     page = f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(welcome.location)}">\n'
     return _own_answer(200, page, [cookie], "text/html")

@@ -22,7 +22,7 @@ from fumehood.results import Cause, Denial, RunResult
 
 if TYPE_CHECKING:
     from fumehood.egress import RunEgress, SandboxEgress
-    from fumehood.egress.log import Failure
+    from fumehood.egress.log import EgressFailure
     from fumehood.policy.egress import AllowedAttempt
     from fumehood.secret_scan.canaries import CanaryAlert
 
@@ -41,7 +41,7 @@ _OWN_LOOPBACK = (
     "such as {host: 127.0.0.1, ports: [8000], private: true} to network.allow"
 )
 T = TypeVar("T")
-Counted = TypeVar("Counted", Denial, "AllowedAttempt", "Failure")
+Counted = TypeVar("Counted", Denial, "AllowedAttempt", "EgressFailure")
 
 
 class EgressRecords(NamedTuple):
@@ -50,7 +50,7 @@ class EgressRecords(NamedTuple):
     denials: tuple[Denial, ...] = ()
     allowed: tuple[AllowedAttempt, ...] = ()
     alerts: tuple[CanaryAlert, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[EgressFailure, ...] = ()
 
     @classmethod
     def of(cls, run: RunEgress) -> EgressRecords:
@@ -147,7 +147,9 @@ async def wait_for_gateway(work: Callable[[], T]) -> T:
     return results[0]
 
 
-def network_hint(result: RunResult, stderr: bytes, *, is_open: bool, failures: Sequence[Failure] = ()) -> RunResult:
+def network_hint(
+    result: RunResult, stderr: bytes, *, is_open: bool, failures: Sequence[EgressFailure] = ()
+) -> RunResult:
     """The result with a hint if the run failed for want of a network, or at its own loopback, judging by its stderr.
 
     What the gateway refused is in the result's denials already; `failures` are what it could not do.

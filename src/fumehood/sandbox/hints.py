@@ -12,14 +12,14 @@ from fumehood.results import Cause, RunResult
 from fumehood.sandbox.egress import network_hint
 
 if TYPE_CHECKING:
-    from fumehood.egress.log import Failure
+    from fumehood.egress.log import EgressFailure
 
 # A disk with less room than this may have refused a write.
 _ROOM_BYTES = 64 * 1024
 
 
 def with_hint(
-    result: RunResult, stderr: bytes, policy: Policy, *, is_open: bool, failures: Sequence[Failure] = ()
+    result: RunResult, stderr: bytes, policy: Policy, *, is_open: bool, failures: Sequence[EgressFailure] = ()
 ) -> RunResult:
     """`is_open` if the sandbox has a way to the network, `failures` are what went wrong at its other end."""
     if not result.ok and b"ModuleNotFoundError" in stderr:

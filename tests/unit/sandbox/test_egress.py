@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fumehood.audit.events import CanarySeen, EgressAllowed, EgressDenied
-from fumehood.egress.log import Failure
+from fumehood.egress.log import EgressFailure
 from fumehood.policy.egress import AllowedAttempt
 from fumehood.results import Denial
 from fumehood.sandbox.egress import RunNetwork, SandboxNetwork
@@ -46,7 +46,7 @@ class FakeRunEgress:
     def alerts(self) -> tuple[CanaryAlert, ...]:
         return tuple(self.seen)
 
-    def failures(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[EgressFailure, ...]:
         return ()
 
     def end(self) -> tuple[Denial, ...]:

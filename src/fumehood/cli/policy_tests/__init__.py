@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _DETAILS = """\
 A folder is searched for YAML files that are policies: hood.yaml, and those with
-`version: 1` and a section of a policy, or with tests. Hidden folders are left out.
+`version: 1` and a section of a policy, or with tests. Hidden folders are left
+out.
 
 --live opens a sandbox for each policy and tries there what can be tried
 without reaching any server, running a command that is allowed or waiting.
