@@ -15,15 +15,15 @@ OpenBox = Callable[..., Sandbox]
 
 @pytest.mark.one_container
 @pytest.mark.parametrize("language", ["bash", "sh"])
-def test_a_line_that_is_allowed_runs(open_box: OpenBox, language: str) -> None:
-    result = open_box(commands=COMMANDS).run("touch a; ls | cat", language=language)
+def test_a_line_that_is_allowed_runs(lend_box: OpenBox, language: str) -> None:
+    result = lend_box(commands=COMMANDS).run("touch a; ls | cat", language=language)
     assert (result.status, result.stdout, result.denials) == (Status.SUCCESS, "a\n", ())
 
 
 @pytest.mark.one_container
 @pytest.mark.parametrize("language", ["bash", "sh"])
-def test_a_line_that_is_not_allowed_does_not_even_begin(open_box: OpenBox, language: str) -> None:
-    box = open_box(commands=COMMANDS)
+def test_a_line_that_is_not_allowed_does_not_even_begin(lend_box: OpenBox, language: str) -> None:
+    box = lend_box(commands=COMMANDS)
     result = box.run("touch a; rm -rf x", language=language)
     assert (result.status, result.cause, result.exit_code) == (Status.DENIED, Cause.POLICY, 126)
     assert result.detail == "rm -rf x: rm is not allowed; add 'rm' to commands.allow"
@@ -33,8 +33,8 @@ def test_a_line_that_is_not_allowed_does_not_even_begin(open_box: OpenBox, langu
 
 
 @pytest.mark.one_container
-def test_a_command_without_a_shell_is_judged_too(open_box: OpenBox) -> None:
-    box = open_box(commands=COMMANDS)
+def test_a_command_without_a_shell_is_judged_too(lend_box: OpenBox) -> None:
+    box = lend_box(commands=COMMANDS)
     assert box.run(argv=["ls", "-a"]).ok
     result = box.run(argv=["cat", "/etc/passwd"])
     assert (result.status, result.denials[0].rule) == (Status.DENIED, "commands.deny[cat /etc/*]")
@@ -42,8 +42,8 @@ def test_a_command_without_a_shell_is_judged_too(open_box: OpenBox) -> None:
 
 
 @pytest.mark.one_container
-def test_streams_and_background_runs_are_judged_too(open_box: OpenBox) -> None:
-    box = open_box(commands=COMMANDS)
+def test_streams_and_background_runs_are_judged_too(lend_box: OpenBox) -> None:
+    box = lend_box(commands=COMMANDS)
     (event,) = list(box.stream("rm x", language="bash"))
     assert isinstance(event, Finished)
     assert event.result.status is Status.DENIED
@@ -54,15 +54,15 @@ def test_streams_and_background_runs_are_judged_too(open_box: OpenBox) -> None:
 
 
 @pytest.mark.one_container
-def test_a_script_that_lies_in_the_sandbox_is_not_the_one_that_was_judged(open_box: OpenBox) -> None:
-    box = open_box(commands=COMMANDS)
+def test_a_script_that_lies_in_the_sandbox_is_not_the_one_that_was_judged(lend_box: OpenBox) -> None:
+    box = lend_box(commands=COMMANDS)
     box.files.write("x.sh", b"rm x")
     assert box.run("ls", language="bash", name="/workspace/x.sh").status is Status.DENIED
 
 
 @pytest.mark.one_container
-def test_code_in_other_languages_is_no_command_line(open_box: OpenBox) -> None:
-    assert open_box(commands=COMMANDS).run("print(1)").stdout == "1\n"
+def test_code_in_other_languages_is_no_command_line(lend_box: OpenBox) -> None:
+    assert lend_box(commands=COMMANDS).run("print(1)").stdout == "1\n"
 
 
 def test_with_the_kernel_only_named_programs_can_be_executed(make_policy: Callable[..., Policy], backend: str) -> None:
@@ -83,8 +83,8 @@ def test_with_the_kernel_only_named_programs_can_be_executed(make_policy: Callab
             assert "kernel lets" in result.detail
 
 
-def test_the_kernel_holds_programs_without_being_asked_where_it_can(open_box: OpenBox, backend: str) -> None:
-    box = open_box(commands=COMMANDS)
+def test_the_kernel_holds_programs_without_being_asked_where_it_can(lend_box: OpenBox, backend: str) -> None:
+    box = lend_box(commands=COMMANDS)
     code = "import subprocess\ntry:\n    subprocess.run(['id'])\nexcept PermissionError:\n    print('no')"
     if backend == "gvisor":
         assert "not held by the kernel: gVisor has no Landlock" in box.enforcement["commands"]
@@ -95,8 +95,8 @@ def test_the_kernel_holds_programs_without_being_asked_where_it_can(open_box: Op
     assert box.run("touch a; ls | cat", language="bash").stdout == "a\n"
 
 
-def test_without_the_kernel_any_program_can_be_executed_by_code(open_box: OpenBox) -> None:
-    box = open_box(commands={**COMMANDS, "enforce": "parse"})
+def test_without_the_kernel_any_program_can_be_executed_by_code(lend_box: OpenBox) -> None:
+    box = lend_box(commands={**COMMANDS, "enforce": "parse"})
     assert box.run("import subprocess\nprint(subprocess.run(['true']).returncode)").stdout == "0\n"
     assert box.run("true; id", language="bash").status is Status.DENIED
 
@@ -126,9 +126,9 @@ def test_what_the_kernel_cannot_hold_is_said_and_a_strict_policy_refuses_it(
         assert "Name the programs in commands.allow" in str(caught.value)
 
 
-def test_programs_find_their_helpers_though_nobody_named_those(open_box: OpenBox, backend: str) -> None:
+def test_programs_find_their_helpers_though_nobody_named_those(lend_box: OpenBox, backend: str) -> None:
     """Tar compresses with other programs, and git has a whole folder of them."""
     git = "git init -q r && cd r && git status -s && " if backend == "native" else ""  # the image of the tests has none
-    box = open_box(commands={"allow": ["git", "tar", "touch"]})
+    box = lend_box(commands={"allow": ["git", "tar", "touch"]})
     result = box.run(f"{git}touch a && tar czf x.tgz a && tar tzf x.tgz", language="bash")
     assert (result.stdout, result.stderr) == ("a\n", "")

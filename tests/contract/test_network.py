@@ -47,8 +47,8 @@ def sections(outside: Outside) -> dict[str, object]:
 
 
 @pytest.fixture
-def travelling(open_box: Callable[..., Sandbox], sections: dict[str, object]) -> Sandbox:
-    return open_box(**sections)
+def travelling(lend_box: Callable[..., Sandbox], sections: dict[str, object]) -> Sandbox:
+    return lend_box(**sections)
 
 
 def run(box: Sandbox, code: str, **options: object) -> RunResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 
 import anyio
 import pytest
@@ -11,11 +11,12 @@ import pytest
 from fumehood import AsyncSandbox, DeniedError, Finished, Policy, Sandbox, Status, Stderr, Stdout, UsageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.one_container]
+SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 WORD_THEN_ANSWER = "print('question')\nprint(input())"
 
 
-async def test_events_come_in_order_and_the_result_last(make_policy: Callable[..., Policy]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_events_come_in_order_and_the_result_last(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         events = [event async for event in box.stream("import sys\nprint('a')\nprint('b', file=sys.stderr)")]
     assert b"".join(event.data for event in events if isinstance(event, Stdout)) == b"a\n"
     assert b"".join(event.data for event in events if isinstance(event, Stderr)) == b"b\n"
@@ -26,34 +27,34 @@ async def test_events_come_in_order_and_the_result_last(make_policy: Callable[..
     assert all(event.data for event in events[:-1] if not isinstance(event, Finished))
 
 
-async def test_output_arrives_before_the_program_ends(make_policy: Callable[..., Policy]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_output_arrives_before_the_program_ends(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         events = box.stream("import threading\nimport sys; sys.stdout.write('first\\n')\nthreading.Event().wait()")
         async with aclosing(events):
             assert await anext(events) == Stdout(b"first\n")
 
 
-async def test_a_run_that_fails_streams_its_result(make_policy: Callable[..., Policy]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_a_run_that_fails_streams_its_result(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         events = [event async for event in box.stream("import sys; sys.exit(3)")]
     assert [event.result.exit_code for event in events if isinstance(event, Finished)] == [3]
 
 
-async def test_a_mistake_is_raised_before_the_first_event(make_policy: Callable[..., Policy]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_a_mistake_is_raised_before_the_first_event(shared_box: SharedBox) -> None:
+    async with shared_box() as box:
         with pytest.raises(UsageError):
             await anext(box.stream("pass", language="cobol"))
         with pytest.raises(DeniedError):
             await anext(box.stream("pass", timeout=3600))
 
 
-async def test_leaving_early_ends_the_run(make_policy: Callable[..., Policy]) -> None:
+async def test_leaving_early_ends_the_run(shared_box: SharedBox) -> None:
     """The second run sees no process of the first, and the first can no longer change the shared workspace."""
     endless = (
         "import os\nn = 0\nwhile True:\n    n += 1\n"
         "    open('alive', 'w').write(str(n))\n    if n == 1: os.write(1, b'going\\n')"
     )
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         async with aclosing(box.stream(endless)) as events:
             assert await anext(events) == Stdout(b"going\n")
         first = await box.run(argv=["cat", "alive"])
@@ -71,9 +72,9 @@ async def test_a_slow_consumer_gets_everything(make_policy: Callable[..., Policy
     assert received == 64 * 65536
 
 
-async def test_a_consumer_slower_than_the_time_limit_still_gets_the_end(make_policy: Callable[..., Policy]) -> None:
+async def test_a_consumer_slower_than_the_time_limit_still_gets_the_end(shared_box: SharedBox) -> None:
     """The limit is the program's, not the caller's: a program that ended in time has succeeded."""
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         events = []
         async for event in box.stream("import os\nos.write(1, b'a')\nos.write(2, b'b' * 1000)", timeout=0.5):
             if not events:
@@ -96,13 +97,13 @@ async def test_a_program_blocked_by_its_consumer_is_out_of_time(make_policy: Cal
     assert events[-1].result.status is Status.TIMEOUT
 
 
-async def test_two_streams_at_once_do_not_mix(make_policy: Callable[..., Policy]) -> None:
+async def test_two_streams_at_once_do_not_mix(shared_box: SharedBox) -> None:
     async def collect(box: AsyncSandbox, letter: str) -> None:
         source = f"for _ in range(1000): print('{letter}' * 10)"
         collected[letter] = b"".join([e.data async for e in box.stream(source) if isinstance(e, Stdout)])
 
     collected: dict[str, bytes] = {}
-    async with AsyncSandbox(make_policy()) as box, anyio.create_task_group() as tasks:
+    async with shared_box() as box, anyio.create_task_group() as tasks:
         for letter in "abc":
             tasks.start_soon(collect, box, letter)
     assert collected == {letter: (letter.encode() * 10 + b"\n") * 1000 for letter in "abc"}
