@@ -130,6 +130,7 @@ def environment(folder: Path, document: str) -> dict[str, str]:
         path = f"{quick_hood()}:{path}"
     log = {"FUMEHOOD_AUDIT": f"{folder}.audit", "FUMEHOOD_APPROVALS": f"{folder}.approvals"}
     log |= {"FUMEHOOD_TRUST": f"{folder}.trust", "FUMEHOOD_SANDBOXES": f"{folder}.sandboxes"}
+    log |= {"FUMEHOOD_SERVER_STATE": f"{folder}.server"}
     # No document asks a model of anybody's for anything.
     kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "FUMEHOOD_MODEL"))}
     return {**kept, **log, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"}
