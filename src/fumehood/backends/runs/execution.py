@@ -22,6 +22,7 @@ from fumehood.results import Outcome
 _KILL_PATIENCE_SECONDS = 5.0
 _SHORT_SECONDS = 0.01
 _REST_SECONDS = 5.0
+_MOST_AT_ONCE = 1024 * 1024
 
 
 class RunExecution:
@@ -109,8 +110,11 @@ class RunExecution:
     def waiting_output(self) -> list[Output]:
         self._listen()
         outputs: list[Output] = []
-        while not self.is_over and (more := self._step()):
+        size = 0
+        # A program that writes as fast as this reads must not fill the memory of a reader who takes a piece at a time.
+        while not self.is_over and size < _MOST_AT_ONCE and (more := self._step()):
             outputs += more
+            size += sum(len(output.data) for output in more)
         return outputs
 
     @property
