@@ -38,7 +38,7 @@ class Greeter(RoutedAgent):
         return Reply(f"Hello {message.name}")
 
 
-class Listener(RoutedAgent):
+class ServerListener(RoutedAgent):
     def __init__(self, heard: Callable[[], None]) -> None:
         super().__init__("listens")
         self._heard = heard
@@ -89,7 +89,7 @@ class AutoGenSide:
 async def open_side(heard: Callable[[], None]) -> AsyncIterator[AutoGenSide]:
     runtime = SingleThreadedAgentRuntime()
     await Greeter.register(runtime, "greeter", lambda: Greeter("greets"))
-    await Listener.register(runtime, "listener", lambda: Listener(heard))
+    await ServerListener.register(runtime, "listener", lambda: ServerListener(heard))
     await runtime.add_subscription(TypeSubscription("news", "listener"))
     for name, other in (("left", "right"), ("right", "left")):
         await Neighbour.register(runtime, name, lambda other=other: Neighbour(other, heard))

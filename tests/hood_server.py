@@ -17,8 +17,8 @@ from outside import SECRET_VARIABLE, TOKEN
 from fumehood.audit import AuditLog
 from fumehood.server.identity.keys import create_key
 from fumehood.server.identity.principals import OF_TENANTS
-from fumehood.server.lifetime import Server
-from fumehood.server.listener import Listener
+from fumehood.server.lifetime import ServerState
+from fumehood.server.listener import ServerListener
 from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.quotas import Quota, set_limit
 from fumehood.server.tenants.secrets import put_secret
@@ -56,8 +56,8 @@ def running_server(**settings: object) -> Iterator[RunningServer]:
 
 
 async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: threading.Event) -> None:
-    begun: asyncio.Future[tuple[str, Server]] = asyncio.get_running_loop().create_future()
-    listener = Listener(settings, lambda address, server: begun.set_result((address, server)))
+    begun: asyncio.Future[tuple[str, ServerState]] = asyncio.get_running_loop().create_future()
+    listener = ServerListener(settings, lambda address, server: begun.set_result((address, server)))
     running = asyncio.ensure_future(listener.run())
     try:
         await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
@@ -74,7 +74,7 @@ async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: th
     await running
 
 
-async def _make_key(server: Server) -> str:
+async def _make_key(server: ServerState) -> str:
     await create_tenant(server.database, TENANT, "tests")
     for quota in Quota:
         await set_limit(server.database, TENANT, quota, _PLENTY, "tests")

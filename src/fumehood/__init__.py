@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from fumehood.events import Event, Finished, Stderr, Stdout
     from fumehood.policy import Policy
+    from fumehood.remote.server import Server, connect
     from fumehood.results import Artifact, Cause, Denial, Display, RunFailedError, RunResult, Status
     from fumehood.sandbox.async_sandbox import AsyncSandbox
     from fumehood.sandbox.background import AsyncBackgroundRun, NewOutput
@@ -68,6 +69,7 @@ _HOMES = {
     "sandbox.files.entries": ("ChangeKind", "FileChange"),
     "sandbox.files.watch": ("AsyncWatch",),
     "policy": ("Policy",),
+    "remote.server": ("Server", "connect"),
     "results": ("Artifact", "Cause", "Denial", "Display", "RunFailedError", "RunResult", "Status"),
     "sandbox.async_sandbox": ("AsyncSandbox",),
     "sandbox.ports": ("AsyncExposedPort",),
@@ -113,6 +115,7 @@ __all__ = [
     "Sandbox",
     "SandboxBusyError",
     "SandboxError",
+    "Server",
     "Session",
     "Snapshot",
     "Status",
@@ -124,6 +127,7 @@ __all__ = [
     "UnknownKeywordError",
     "UsageError",
     "Watch",
+    "connect",
     "run",
 ]
 

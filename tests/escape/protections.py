@@ -146,7 +146,7 @@ PROTECTIONS: dict[str, list[Patch]] = {
     ],
     "sockets-refused": [Patch("backends/mounts.py", "if search.socket is not None:", "if 0:")],
     "mounts-by-owner": [Patch(ROOTFS, 'if entry["owner"] is not None:', "if 0:")],
-    "hidden-packages": [Patch(CELL_SPEC, "if Path(path).is_dir()},", "if False},")],
+    "hidden-packages": [Patch(CELL_SPEC, "package_commands.covers(interpreter)", "{}")],
     "read-only-root": [
         Patch(ROOTFS, "kernel.MS_BIND | kernel.MS_RDONLY | HARMLESS", "kernel.MS_BIND | HARMLESS"),
     ],

@@ -83,9 +83,9 @@ def execute(arguments: list[str]) -> int:
 
 def _serve(chosen: Arguments, policy: Policy, idle_seconds: float) -> int:
     with UncollectedImports():
-        from fumehood.integrations.mcp import ServerSettings, serve_http, serve_stdio
+        from fumehood.integrations.mcp import ToolServerSettings, serve_http, serve_stdio
 
-    settings = ServerSettings(
+    settings = ToolServerSettings(
         policy,
         asks_client=not chosen.approve_elsewhere,
         most_clients=chosen.clients,

@@ -12,7 +12,7 @@ from fumehood.backends.outcome import LOST_EXIT_CODE
 from fumehood.errors import LostError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.conversations import Conversation, Conversations, Message
+from fumehood.remote.conversations import ConversationMessage, Conversations, RemoteConversation
 from fumehood.remote.failures import unpack_failure
 from fumehood.remote.feed import send_input
 from fumehood.remote.link import LinkClosedError
@@ -31,9 +31,9 @@ def named_loss() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def begin(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[Conversation]:
+async def begin(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[RemoteConversation]:
     """Leaving the block before the last answer makes the other end stop; when it is left, it has."""
-    conversation: Conversation | None = None
+    conversation: RemoteConversation | None = None
     try:
         with named_loss():
             conversation = await conversations.begin(header, body)
@@ -46,28 +46,28 @@ async def begin(conversations: Conversations, header: Header, body: bytes = b"")
 
 
 @asynccontextmanager
-async def call(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[Conversation]:
+async def call(conversations: Conversations, header: Header, body: bytes = b"") -> AsyncIterator[RemoteConversation]:
     """Likewise, with nothing to say but the question."""
     async with begin(conversations, header, body) as conversation:
         conversation.end()
         yield conversation
 
 
-async def next_answer(conversation: Conversation) -> Message | None:
+async def next_answer(conversation: RemoteConversation) -> ConversationMessage | None:
     message = await conversation.receive()
     if message is not None and "failed" in message.header:
         raise unpack_failure(message.header["failed"])
     return message
 
 
-async def expect_answer(conversation: Conversation) -> Message:
+async def expect_answer(conversation: RemoteConversation) -> ConversationMessage:
     message = await next_answer(conversation)
     if message is None:
         raise FrameError("the server ended a call without an answer")
     return message
 
 
-async def ask(conversations: Conversations, header: Header, body: bytes = b"") -> Message:
+async def ask(conversations: Conversations, header: Header, body: bytes = b"") -> ConversationMessage:
     """A call with one answer."""
     async with call(conversations, header, body) as conversation:
         return await expect_answer(conversation)
@@ -88,7 +88,7 @@ async def run(conversations: Conversations, do: Header, code: str | bytes | None
 @asynccontextmanager
 async def _asked_to_run(
     conversations: Conversations, do: Header, code: str | bytes | None, options: RunOptions
-) -> AsyncIterator[Conversation]:
+) -> AsyncIterator[RemoteConversation]:
     """The conversation of a run, to which its input follows if that is a descriptor."""
     request, body = pack_request(code, options)
     stdin = options.get("stdin")
@@ -111,13 +111,13 @@ async def wait_for_result(conversations: Conversations, header: Header) -> RunRe
         return await _wait_for_result(conversation)
 
 
-async def _wait_for_result(conversation: Conversation) -> RunResult:
+async def _wait_for_result(conversation: RemoteConversation) -> RunResult:
     try:
         message = await next_answer(conversation)
     except LinkClosedError as error:
         return lost_result(error)
     if message is None:
-        raise FrameError("the server ended a run without a result")
+        return lost_result(LostError("the sandbox was closed while the run was under way"))
     return unpack_result(message.header["result"], message.body)
 
 
@@ -154,7 +154,7 @@ async def stream(conversations: Conversations, header: Header) -> AsyncGenerator
             yield event
 
 
-async def _events(conversation: Conversation) -> AsyncGenerator[Event, None]:
+async def _events(conversation: RemoteConversation) -> AsyncGenerator[Event, None]:
     while True:
         try:
             message = await next_answer(conversation)
@@ -166,7 +166,7 @@ async def _events(conversation: Conversation) -> AsyncGenerator[Event, None]:
         yield _event(message)
 
 
-def _event(message: Message) -> Event:
+def _event(message: ConversationMessage) -> Event:
     header, body = message
     if "stdout" in header:
         return Stdout(body)

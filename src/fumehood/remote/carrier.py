@@ -9,7 +9,7 @@ class CarrierLostError(Exception):
     """The carrier is over; says why, as far as it is known."""
 
 
-class Carrier(Protocol):
+class MessageCarrier(Protocol):
     """Whole messages in order, until it is lost. `receive` and `send` then raise CarrierLostError."""
 
     async def send(self, data: bytes) -> None: ...

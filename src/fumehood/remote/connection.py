@@ -14,8 +14,8 @@ from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.policy import Policy
 from fumehood.remote.calls import ask
-from fumehood.remote.carrier import Carrier, CarrierLostError
-from fumehood.remote.conversations import Conversation, Conversations
+from fumehood.remote.carrier import CarrierLostError, MessageCarrier
+from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import unpack_failure
 from fumehood.remote.link import LinkClosedError
 from fumehood.remote.policies import unpack_policy
@@ -25,7 +25,7 @@ _FIRST_PAUSE_SECONDS = 0.05
 _MOST_PAUSE_SECONDS = 2.0
 _MAX_HEADER_BYTES = 1024 * 1024
 
-Dial = Callable[[], Awaitable[Carrier]]
+Dial = Callable[[], Awaitable[MessageCarrier]]
 
 
 @frozen
@@ -41,7 +41,7 @@ class Opened:
     enforcement: Mapping[str, str]
 
 
-class Connection:
+class SandboxConnection:
     """`wishes` describe the sandbox. `progress` gets a line for each step of a long opening."""
 
     def __init__(self, dial: Dial, wishes: Header, progress: Callable[[str], None] | None = None) -> None:
@@ -56,7 +56,7 @@ class Connection:
         return self._opened
 
     async def open(self) -> None:
-        carrier: Carrier | None = None
+        carrier: MessageCarrier | None = None
         try:
             carrier = await self._dial()
             answer = await self._greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._wishes})
@@ -82,7 +82,7 @@ class Connection:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _keep(self, carrier: Carrier) -> None:
+    async def _keep(self, carrier: MessageCarrier) -> None:
         """Until it is cancelled, or the sandbox is gone."""
         received = 0
         try:
@@ -99,7 +99,7 @@ class Connection:
             self.conversations.lose(LinkClosedError("the sandbox is closed"))
             raise
 
-    async def _again(self) -> tuple[Carrier, int]:
+    async def _again(self) -> tuple[MessageCarrier, int]:
         """LostError when the server does not have the sandbox any more, or does not come back in time."""
         clock = asyncio.get_running_loop().time
         pause, end = _FIRST_PAUSE_SECONDS, clock() + self.opened.linger
@@ -123,7 +123,7 @@ class Connection:
             "received": self.conversations.link.received,
         }
 
-    async def _greet(self, carrier: Carrier, header: Header) -> Header:
+    async def _greet(self, carrier: MessageCarrier, header: Header) -> Header:
         await carrier.send(frames.encode(header))
         while True:
             decoder = frames.Decoder(0, _MAX_HEADER_BYTES)
@@ -151,6 +151,6 @@ def _unpack_opened(answer: Header) -> Opened:
         raise FrameError(f"the server's answer is not complete: {error}") from error
 
 
-def _refuse(conversation: Conversation) -> None:
+def _refuse(conversation: RemoteConversation) -> None:
     """A server begins no conversation with a client."""
     conversation.abandon()

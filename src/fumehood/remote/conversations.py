@@ -20,7 +20,7 @@ _PART_BYTES = 60 * 1024
 _MESSAGE_BYTES = 512
 
 
-class Message(NamedTuple):
+class ConversationMessage(NamedTuple):
     header: Header
     body: bytes = b""
 
@@ -34,12 +34,12 @@ class Limits(NamedTuple):
     """All messages together whose last part has not come yet."""
 
 
-class Conversation:
+class RemoteConversation:
     """One end of it. One task sends and one receives at a time."""
 
     def __init__(self, conversations: Conversations, number: int) -> None:
         self._all, self.number = conversations, number
-        self._inbox: deque[tuple[Message, int]] = deque()
+        self._inbox: deque[tuple[ConversationMessage, int]] = deque()
         """Messages, and how much of the window each takes until it is received."""
         self._news = asyncio.Event()
         self._credit = asyncio.Event()
@@ -71,7 +71,7 @@ class Conversation:
         self._window -= len(body) + _MESSAGE_BYTES
         await self._all.link.send({"c": self.number, **header}, body)
 
-    async def receive(self) -> Message | None:
+    async def receive(self) -> ConversationMessage | None:
         """The next message; None when the other end has said that there is none."""
         while not self._inbox:
             if self._ended_by_them:
@@ -142,7 +142,7 @@ class Conversation:
             raise FrameError("more than the window of a conversation lets in")
         self._allowance -= size + _MESSAGE_BYTES
 
-    def add(self, message: Message, size: int) -> None:
+    def add(self, message: ConversationMessage, size: int) -> None:
         self._inbox.append((message, size))
         self._news.set()
 
@@ -184,20 +184,22 @@ class Conversations:
     Those of the client have odd numbers, those of the server even ones.
     """
 
-    def __init__(self, begun: Callable[[Conversation], None], *, is_client: bool, limits: Limits | None = None) -> None:
+    def __init__(
+        self, begun: Callable[[RemoteConversation], None], *, is_client: bool, limits: Limits | None = None
+    ) -> None:
         self.link = Link(self._take)
         self._begun, self._limits = begun, limits or Limits()
         self._next, self._parity = (1, 1) if is_client else (2, 0)
         self._last_of_theirs = 0
-        self._open: dict[int, Conversation] = {}
+        self._open: dict[int, RemoteConversation] = {}
         self._greeted: set[int] = set()
         """Those of the other end whose first message has come."""
         self._parts: dict[int, bytearray] = {}
         self._assembled = 0
 
-    async def begin(self, header: Header, body: bytes = b"") -> Conversation:
+    async def begin(self, header: Header, body: bytes = b"") -> RemoteConversation:
         """A new conversation, with its first message."""
-        conversation = self._open[self._next] = Conversation(self, self._next)
+        conversation = self._open[self._next] = RemoteConversation(self, self._next)
         self._next += 2
         try:
             await conversation.send(header, body)
@@ -206,11 +208,11 @@ class Conversations:
             raise
         return conversation
 
-    def settle(self, conversation: Conversation) -> None:
+    def settle(self, conversation: RemoteConversation) -> None:
         if conversation.is_over:
             self.drop(conversation)
 
-    def drop(self, conversation: Conversation) -> None:
+    def drop(self, conversation: RemoteConversation) -> None:
         self._open.pop(conversation.number, None)
         self._greeted.discard(conversation.number)
         self._assembled -= len(self._parts.pop(conversation.number, b""))
@@ -247,24 +249,24 @@ class Conversations:
         else:
             conversation.end_by_them()
 
-    def _abandon(self, conversation: Conversation) -> None:
+    def _abandon(self, conversation: RemoteConversation) -> None:
         is_begun = conversation.number in self._greeted
         self.drop(conversation)
         conversation.abandon_by_them()
         if not is_begun:
             conversation.finish()
 
-    def _admit(self, number: int) -> Conversation | None:
+    def _admit(self, number: int) -> RemoteConversation | None:
         """A new one of theirs; None for what still arrives of one that is over."""
         if number % 2 == self._parity or number <= self._last_of_theirs:
             return None
         if len(self._open) >= self._limits.conversations:
             raise FrameError(f"more than {self._limits.conversations} conversations at once")
         self._last_of_theirs = number
-        conversation = self._open[number] = Conversation(self, number)
+        conversation = self._open[number] = RemoteConversation(self, number)
         return conversation
 
-    def _keep_part(self, conversation: Conversation, body: bytes) -> None:
+    def _keep_part(self, conversation: RemoteConversation, body: bytes) -> None:
         conversation.charge(len(body))
         parts = self._parts.setdefault(conversation.number, bytearray())
         self._assembled += len(body)
@@ -273,14 +275,14 @@ class Conversations:
         parts += body
         conversation.give_back(len(body))
 
-    def _complete(self, conversation: Conversation, header: object, body: bytes) -> None:
+    def _complete(self, conversation: RemoteConversation, header: object, body: bytes) -> None:
         if not isinstance(header, dict):
             raise FrameError("a message without a header")
         conversation.charge(len(body))
         parts = self._parts.pop(conversation.number, bytearray())
         self._assembled -= len(parts)
         is_new = conversation.number % 2 != self._parity and conversation.number not in self._greeted
-        message = Message(header, bytes(parts) + body)  # pyright: ignore[reportUnknownArgumentType] - keys are text
+        message = ConversationMessage(header, bytes(parts) + body)  # pyright: ignore[reportUnknownArgumentType] - keys are text
         conversation.add(message, len(body))
         if is_new:
             self._greeted.add(conversation.number)

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from fumehood.guest.contract.frames import FrameError
-from fumehood.remote.conversations import Conversation
+from fumehood.remote.conversations import RemoteConversation
 
 _CHUNK_BYTES = 64 * 1024
 
 
-async def send_input(conversation: Conversation, descriptor: int) -> None:
+async def send_input(conversation: RemoteConversation, descriptor: int) -> None:
     """All that can be read from it, as it comes, and its end."""
     while data := await _read(descriptor):
         await conversation.send({"feed": True}, data)
@@ -41,7 +41,7 @@ async def _wait(
 
 
 @asynccontextmanager
-async def received_input(conversation: Conversation) -> AsyncIterator[int]:
+async def received_input(conversation: RemoteConversation) -> AsyncIterator[int]:
     """A descriptor from which what the client sends can be read."""
     reading, writing = os.pipe()
     feeding = asyncio.ensure_future(_write_all(conversation, writing))
@@ -53,7 +53,7 @@ async def received_input(conversation: Conversation) -> AsyncIterator[int]:
         os.close(reading)
 
 
-async def _write_all(conversation: Conversation, descriptor: int) -> None:
+async def _write_all(conversation: RemoteConversation, descriptor: int) -> None:
     """What a program that has gone does not read any more is dropped."""
     try:
         os.set_blocking(descriptor, False)

@@ -12,13 +12,13 @@ from typing import Any
 
 from fumehood.errors import SandboxError
 from fumehood.remote import calls
-from fumehood.remote.conversations import Conversation, Conversations
+from fumehood.remote.conversations import Conversations, RemoteConversation
 
 
 class RemoteFileService:
     """As the conversation with a service in a sandbox that is here."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: RemoteConversation) -> None:
         self._conversation = conversation
 
     async def send(self, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:

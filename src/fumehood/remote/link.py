@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.carrier import Carrier, CarrierLostError
+from fumehood.remote.carrier import CarrierLostError, MessageCarrier
 
 Deliver = Callable[[Header, bytes], None]
 
@@ -70,7 +70,7 @@ class Link:
             self._room.clear()
         self._news.set()
 
-    async def use(self, carrier: Carrier, received_by_them: int) -> None:
+    async def use(self, carrier: MessageCarrier, received_by_them: int) -> None:
         """Carries messages until the carrier is lost, or the link is closed and everything is sent.
 
         `received_by_them` is what the other end said when the carrier was made.
@@ -105,7 +105,7 @@ class Link:
         if self._kept_bytes <= MOST_UNCONFIRMED_BYTES:
             self._room.set()
 
-    async def _write(self, carrier: Carrier, sent: int) -> None:
+    async def _write(self, carrier: MessageCarrier, sent: int) -> None:
         while True:
             self._news.clear()
             for kept in [kept for kept in self._kept if kept.number > sent]:
@@ -125,7 +125,7 @@ class Link:
         self._confirmed_to_them, self._unconfirmed_bytes = self.received, 0
         return {"received": self.received}
 
-    async def _read(self, carrier: Carrier) -> None:
+    async def _read(self, carrier: MessageCarrier) -> None:
         decoder = frames.Decoder(_MAX_BODY_BYTES, _MAX_HEADER_BYTES)
         with suppress(CarrierLostError):
             while True:

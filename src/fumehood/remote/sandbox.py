@@ -19,7 +19,7 @@ from fumehood.policy import AnyPolicy, Seconds, deny_all, read_seconds
 from fumehood.policy.secret import GivenSecrets, SecretSource
 from fumehood.remote import calls
 from fumehood.remote.background import RemoteBackgroundRun
-from fumehood.remote.connection import Connection
+from fumehood.remote.connection import SandboxConnection
 from fumehood.remote.conversations import Conversations
 from fumehood.remote.files import open_file_service
 from fumehood.remote.options import pack_request
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class RemoteSandbox:
     """As `AsyncSandbox`; made by `Server.sandbox`. Its policy, its enforcement and its audit log are where it runs."""
 
-    def __init__(self, connection: Connection, *, keep_tmp: bool = False) -> None:
+    def __init__(self, connection: SandboxConnection, *, keep_tmp: bool = False) -> None:
         self._connection = connection
         self._keeps_tmp = keep_tmp
         self._is_open = False

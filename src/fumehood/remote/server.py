@@ -15,11 +15,11 @@ from fumehood.guest.contract.frames import Header
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Seconds, deny_all, read_policy, read_seconds
 from fumehood.policy.arguments import add_packages
-from fumehood.remote.carrier import Carrier
-from fumehood.remote.connection import Connection
+from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.connection import SandboxConnection
 from fumehood.remote.policies import pack_policy
 from fumehood.remote.sandbox import RemoteSandbox
-from fumehood.remote.websocket import RefusedError, dial
+from fumehood.remote.websocket import HandshakeError, dial
 from fumehood.results import RunResult
 from fumehood.sandbox.request import RunOptions
 from fumehood.snapshots.records import Snapshot
@@ -85,7 +85,7 @@ class Server:
             },
             "metadata": dict(metadata or {}),
         }
-        return RemoteSandbox(Connection(self._dial, wishes, progress), keep_tmp=keep_tmp)
+        return RemoteSandbox(SandboxConnection(self._dial, wishes, progress), keep_tmp=keep_tmp)
 
     async def run(
         self,
@@ -99,10 +99,10 @@ class Server:
         async with self.sandbox(policy, packages=packages) as box:
             return await box.run(code, **options)
 
-    async def _dial(self) -> Carrier:
+    async def _dial(self) -> MessageCarrier:
         try:
             return await dial(self.url, self._key, self._context)
-        except RefusedError as error:
+        except HandshakeError as error:
             raise _refusal(self.url, error) from None
 
 
@@ -115,7 +115,7 @@ def _wanted(policy: AnyPolicy | None) -> Header | str:
     return pack_policy(read_policy(policy))
 
 
-def _refusal(url: str, error: RefusedError) -> Exception:
+def _refusal(url: str, error: HandshakeError) -> Exception:
     detail = error.detail or f"it answered {error.status}"
     if error.status in (401, 403):
         return DeniedError(f"{url} refuses this key: {detail}")

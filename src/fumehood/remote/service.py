@@ -15,7 +15,7 @@ from fumehood.errors import FumehoodError, UsageError
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.answers import background, files, sandbox, sessions, snapshots
 from fumehood.remote.answers.parts import Parts
-from fumehood.remote.conversations import Conversation, Conversations
+from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.link import LinkClosedError
 from fumehood.sandbox.async_sandbox import AsyncSandbox
@@ -52,7 +52,7 @@ class SandboxService:
         await _end({task for task in self._tasks if task is not self._closing})
         await self._close_sandbox(is_failing)
 
-    def _begun(self, conversation: Conversation) -> None:
+    def _begun(self, conversation: RemoteConversation) -> None:
         task = asyncio.ensure_future(self._answer(conversation))
         self._tasks.add(task)
         conversation.when_lost = task.cancel
@@ -62,7 +62,7 @@ class SandboxService:
         self._tasks.discard(task)
         self.last_call = time.monotonic()
 
-    async def _answer(self, conversation: Conversation) -> None:
+    async def _answer(self, conversation: RemoteConversation) -> None:
         try:
             await self._do(conversation)
         except FrameError as error:
@@ -79,7 +79,7 @@ class SandboxService:
             if self._closing is asyncio.current_task():
                 self.conversations.link.close()
 
-    async def _do(self, conversation: Conversation) -> None:
+    async def _do(self, conversation: RemoteConversation) -> None:
         message = await conversation.receive()
         if message is None:
             return

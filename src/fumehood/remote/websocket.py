@@ -17,7 +17,7 @@ _OPEN_SECONDS = 10
 _PING_SECONDS = 20
 
 
-class RefusedError(Exception):
+class HandshakeError(Exception):
     """The server answered with a status instead of a WebSocket."""
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -35,7 +35,7 @@ def _detail(body: bytes) -> str:
     return detail if isinstance(detail, str) else ""
 
 
-class WebSocketCarrier:
+class ClientWebSocket:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
 
@@ -60,8 +60,8 @@ class WebSocketCarrier:
         await self._socket.close()
 
 
-async def dial(url: str, key: str, context: ssl.SSLContext | None) -> WebSocketCarrier:
-    """CarrierLostError if the server cannot be reached now, RefusedError if it does not want this client."""
+async def dial(url: str, key: str, context: ssl.SSLContext | None) -> ClientWebSocket:
+    """CarrierLostError if the server cannot be reached now, HandshakeError if it does not want this client."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidHandshake, InvalidStatus
 
@@ -80,7 +80,7 @@ async def dial(url: str, key: str, context: ssl.SSLContext | None) -> WebSocketC
             proxy=None,
         )
     except InvalidStatus as error:
-        raise RefusedError(error.response.status_code, bytes(error.response.body or b"")) from error
+        raise HandshakeError(error.response.status_code, bytes(error.response.body or b"")) from error
     except (OSError, TimeoutError, InvalidHandshake) as error:
         raise CarrierLostError(f"{url} cannot be reached: {error}") from error
-    return WebSocketCarrier(socket)
+    return ClientWebSocket(socket)

@@ -21,8 +21,8 @@ from fumehood.server.api import approvals, audit, files, health, keys, policies,
 from fumehood.server.api.admission import Admission, RequestCheck
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
-from fumehood.server.channel import Channel
-from fumehood.server.lifetime import Server, open_server
+from fumehood.server.channel import SandboxChannel
+from fumehood.server.lifetime import ServerState, open_server
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
 
@@ -32,7 +32,7 @@ _PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, hea
 def build_app(
     settings: ServerSettings,
     *,
-    ready: Callable[[Server], None] = lambda server: None,
+    ready: Callable[[ServerState], None] = lambda server: None,
     fail: Callable[[str], None] = lambda reason: None,
 ) -> ASGIApp:
     """`ready` gets the server when requests can come; `fail` the reason why it must not go on."""
@@ -41,7 +41,7 @@ def build_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_server(settings, fail) as server:
             app.state.server = server
-            app.state.channel = Channel(
+            app.state.channel = SandboxChannel(
                 server.database, server.registry, server.chains.trail_of, sandboxes.longest_times(settings)
             )
             ready(server)
@@ -49,8 +49,8 @@ def build_app(
 
     app = build_api(lifespan)
 
-    def server() -> Server:
-        return cast("Server", app.state.server)
+    def server() -> ServerState:
+        return cast("ServerState", app.state.server)
 
     return RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
 
@@ -80,7 +80,7 @@ def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:
 
 
 async def _channel(socket: WebSocket) -> None:
-    await cast("Channel", socket.app.state.channel).serve(socket)
+    await cast("SandboxChannel", socket.app.state.channel).serve(socket)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:

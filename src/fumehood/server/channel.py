@@ -24,7 +24,7 @@ from fumehood.server.identity.principals import ForbiddenError, NotAuthenticated
 from fumehood.server.identity.requests import authenticate_request
 from fumehood.server.sandboxes.errors import NoSuchSandboxError, SandboxClosedError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
-from fumehood.server.sandboxes.registry import Registry
+from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.wishes import read_opening
 from fumehood.server.storage.database import Database
 
@@ -33,7 +33,7 @@ _MAX_FIRST_BYTES = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
-class WebSocketCarrier:
+class AcceptedWebSocket:
     """The server's end of a WebSocket, as a carrier."""
 
     def __init__(self, socket: WebSocket) -> None:
@@ -56,11 +56,11 @@ class WebSocketCarrier:
             await self._socket.close()
 
 
-class Channel:
+class SandboxChannel:
     """`trail_of` gives the trail that a principal's sandboxes are recorded in; `longest` are the server's limits."""
 
     def __init__(
-        self, database: Database, registry: Registry, trail_of: Callable[[Principal], Trail], longest: Times
+        self, database: Database, registry: SandboxRegistry, trail_of: Callable[[Principal], Trail], longest: Times
     ) -> None:
         self._database, self._registry, self._trail_of, self._longest = database, registry, trail_of, longest
 
@@ -69,7 +69,7 @@ class Channel:
         if principal is None:
             return
         await socket.accept()
-        carrier = WebSocketCarrier(socket)
+        carrier = AcceptedWebSocket(socket)
         try:
             opened, received = await self._begin(principal, carrier)
             await opened.serve(carrier, received)
@@ -96,7 +96,7 @@ class Channel:
             return None
         return principal
 
-    async def _begin(self, principal: Principal, carrier: WebSocketCarrier) -> tuple[OpenSandbox, int]:
+    async def _begin(self, principal: Principal, carrier: AcceptedWebSocket) -> tuple[OpenSandbox, int]:
         async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
             wishes = await _receive_first(carrier)
         if wishes.get("protocol") != PROTOCOL:
@@ -105,7 +105,7 @@ class Channel:
             return await self._attach(principal, carrier, wishes)
         return await self._open(principal, carrier, wishes), 0
 
-    async def _open(self, principal: Principal, carrier: WebSocketCarrier, wishes: Header) -> OpenSandbox:
+    async def _open(self, principal: Principal, carrier: AcceptedWebSocket, wishes: Header) -> OpenSandbox:
         """A client that hangs up meanwhile gets no sandbox."""
         with _Progress(carrier) as progress:
             opening = await read_opening(self._database, principal, wishes, self._longest, progress.show)
@@ -125,7 +125,9 @@ class Channel:
             raise
         return opened
 
-    async def _attach(self, principal: Principal, carrier: WebSocketCarrier, wishes: Header) -> tuple[OpenSandbox, int]:
+    async def _attach(
+        self, principal: Principal, carrier: AcceptedWebSocket, wishes: Header
+    ) -> tuple[OpenSandbox, int]:
         """A wrong token is the same as a sandbox that never was."""
         opened = await self._registry.find(principal.tenant, str(wishes.get("sandbox")))
         received = wishes.get("received")
@@ -142,7 +144,7 @@ class Channel:
 class _Progress:
     """Lines of an opening, from any thread, sent while it goes on."""
 
-    def __init__(self, carrier: WebSocketCarrier) -> None:
+    def __init__(self, carrier: AcceptedWebSocket) -> None:
         self._carrier = carrier
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
@@ -174,7 +176,7 @@ class _Progress:
             await self._carrier.send(frames.encode({"progress": line}))
 
 
-async def _receive_first(carrier: WebSocketCarrier) -> Header:
+async def _receive_first(carrier: AcceptedWebSocket) -> Header:
     """The client's first message: what it wants."""
     decoder = frames.Decoder(0, _MAX_FIRST_BYTES)
     decoder.feed(await carrier.receive())
@@ -184,7 +186,7 @@ async def _receive_first(carrier: WebSocketCarrier) -> Header:
     return message[0]
 
 
-async def _send(carrier: WebSocketCarrier, **answer: Any) -> None:
+async def _send(carrier: AcceptedWebSocket, **answer: Any) -> None:
     with suppress(CarrierLostError):
         await carrier.send(frames.encode(answer))
 

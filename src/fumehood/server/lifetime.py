@@ -18,7 +18,7 @@ from fumehood.server.chains import AuditChains
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes.records import forget_ended
-from fumehood.server.sandboxes.registry import Registry
+from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.choice import is_shared, open_database
@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 @frozen
-class Server:
+class ServerState:
     settings: ServerSettings
     database: Database
-    registry: Registry
+    registry: SandboxRegistry
     tenancy: Tenancy
     chains: AuditChains
     sealing: SealingKey
@@ -45,7 +45,7 @@ class Server:
 
 
 @asynccontextmanager
-async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> AsyncIterator[Server]:
+async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> AsyncIterator[ServerState]:
     """`fail` is called when it must not go on: others hold it for dead, and its sandboxes for lost."""
     async with AsyncExitStack() as stack:
         chains = AuditChains(settings.folder)
@@ -57,10 +57,10 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
         tenancy = Tenancy(settings, database, chains, sealing)
-        server = Server(
+        server = ServerState(
             settings,
             database,
-            Registry(database, instance, tenancy, strict=settings.strict),
+            SandboxRegistry(database, instance, tenancy, strict=settings.strict),
             tenancy,
             chains,
             sealing,
@@ -75,7 +75,7 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         yield server
 
 
-async def _end(server: Server, instance: str) -> None:
+async def _end(server: ServerState, instance: str) -> None:
     await server.registry.drain(0)
     await server.tenancy.meters.settle_all()
     await instances.end_instance(server.database, instance)
@@ -87,7 +87,7 @@ async def _stop(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _keep_alive(server: Server, instance: str, fail: Callable[[str], None]) -> None:
+async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], None]) -> None:
     """A database that is away for a while is no reason to end: others look at the same one."""
     shared = is_shared(server.settings.database_url)
     beats = 0
@@ -107,7 +107,7 @@ async def _keep_alive(server: Server, instance: str, fail: Callable[[str], None]
             _log.warning("the database cannot be reached: %s", error)
 
 
-async def look_after(server: Server) -> None:
+async def look_after(server: ServerState) -> None:
     """What is due every few seconds: usage goes to the database, and a key out of force has no sandbox open."""
     await server.tenancy.meters.settle_all()
     await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")

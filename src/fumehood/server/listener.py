@@ -14,19 +14,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.server.app import build_app
-from fumehood.server.lifetime import Server
+from fumehood.server.lifetime import ServerState
 from fumehood.server.settings import ServerSettings, is_loopback, split_address
 
 _GOODBYE_SECONDS = 5
 _BACKLOG = 512
 
 
-class Listener:
+class ServerListener:
     """`stop` ends it: the first time when its sandboxes have ended, or after the time to drain; the second time now."""
 
-    def __init__(self, settings: ServerSettings, ready: Callable[[str, Server], None]) -> None:
+    def __init__(self, settings: ServerSettings, ready: Callable[[str, ServerState], None]) -> None:
         self._settings, self._ready = settings, ready
-        self._server: Server | None = None
+        self._server: ServerState | None = None
         self._uvicorn: _Uvicorn | None = None
         self._drain: asyncio.Task[None] | None = None
         self._failure: str | None = None
@@ -67,11 +67,11 @@ class Listener:
         self._server.drain.set()
         self._drain = asyncio.ensure_future(self._drained(self._server))
 
-    async def _drained(self, server: Server) -> None:
+    async def _drained(self, server: ServerState) -> None:
         await server.registry.drain(self._settings.drain)
         self._end()
 
-    def _begin(self, server: Server, address: str) -> None:
+    def _begin(self, server: ServerState, address: str) -> None:
         self._server = server
         if self._e2b is not None:
             self._e2b.start(server)
@@ -96,7 +96,7 @@ class E2bListener:
         self._uvicorn: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, server: Server) -> None:
+    def start(self, server: ServerState) -> None:
         from fumehood.server.e2b import Terms, e2b_app
 
         longest, domain = self._settings.sandboxes.lifetime, self._settings.e2b_domain

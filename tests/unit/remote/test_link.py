@@ -12,7 +12,7 @@ from carriers import MemoryCarrier, pair
 
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.conversations import WINDOW_BYTES, Conversation, Conversations, Limits
+from fumehood.remote.conversations import WINDOW_BYTES, Conversations, Limits, RemoteConversation
 from fumehood.remote.link import Link, LinkClosedError
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +71,7 @@ async def test_a_peer_that_lies_about_numbers_is_refused(message: Header) -> Non
 
 
 async def test_a_slow_reader_of_one_conversation_holds_up_that_one_alone() -> None:
-    begun: list[Conversation] = []
+    begun: list[RemoteConversation] = []
     server = Conversations(begun.append, is_client=False)
     client = Conversations(lambda conversation: None, is_client=True)
     async with connected(client, server):
@@ -88,7 +88,7 @@ async def test_a_slow_reader_of_one_conversation_holds_up_that_one_alone() -> No
         await sending
 
 
-async def _send_many(conversation: Conversation, count: int) -> None:
+async def _send_many(conversation: RemoteConversation, count: int) -> None:
     for _ in range(count):
         await conversation.send({}, bytes(WINDOW_BYTES // 8))
 
@@ -143,7 +143,7 @@ async def test_what_was_under_way_when_the_other_end_is_lost_ends_with_its_error
 @pytest.mark.parametrize("is_begun", [True, False])
 async def test_who_leaves_a_conversation_waits_until_the_other_end_has_stopped(is_begun: bool) -> None:
     """Also one whose first message was not whole yet, for which nothing was done."""
-    begun: list[Conversation] = []
+    begun: list[RemoteConversation] = []
     server = Conversations(begun.append, is_client=False)
     client = Conversations(lambda conversation: None, is_client=True)
     async with connected(client, server):

@@ -11,14 +11,14 @@ import httpx
 
 from fumehood.server.identity.keys import create_key
 from fumehood.server.identity.principals import OF_TENANTS, Scope
-from fumehood.server.lifetime import Server
-from fumehood.server.listener import Listener
+from fumehood.server.lifetime import ServerState
+from fumehood.server.listener import ServerListener
 from fumehood.server.settings import ServerSettings
 from fumehood.server.tenants.tenants import create_tenant
 
 
 class Hosted:
-    def __init__(self, server: Server, address: str, listener: Listener) -> None:
+    def __init__(self, server: ServerState, address: str, listener: ServerListener) -> None:
         self.server, self.address, self.listener = server, address, listener
         self.clients: list[httpx.AsyncClient] = []
 
@@ -40,9 +40,9 @@ class Hosted:
 
 @asynccontextmanager
 async def hosted(state: Path, **settings: object) -> AsyncIterator[Hosted]:
-    begun: asyncio.Future[tuple[str, Server]] = asyncio.get_running_loop().create_future()
+    begun: asyncio.Future[tuple[str, ServerState]] = asyncio.get_running_loop().create_future()
     given = ServerSettings.model_validate({"listen": "127.0.0.1:0", "state": str(state), **settings})
-    listener = Listener(given, lambda address, server: begun.set_result((address, server)))
+    listener = ServerListener(given, lambda address, server: begun.set_result((address, server)))
     running = asyncio.ensure_future(listener.run())
     await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
     if not begun.done():

@@ -24,8 +24,8 @@ from fumehood.cli.server.calls import (
 from fumehood.errors import SandboxError, UsageError
 
 if TYPE_CHECKING:
-    from fumehood.server.lifetime import Server
-    from fumehood.server.listener import Listener
+    from fumehood.server.lifetime import ServerState
+    from fumehood.server.listener import ServerListener
     from fumehood.server.settings import ServerSettings
 
 _DETAILS = """\
@@ -72,7 +72,7 @@ def execute(arguments: list[str]) -> int:
     if (chosen.tls_cert is None) != (chosen.tls_key is None):
         raise UsageError("--tls-cert and --tls-key belong together; give both")
     with UncollectedImports():
-        from fumehood.server.listener import Listener
+        from fumehood.server.listener import ServerListener
         from fumehood.server.settings import load_settings
     settings = load_settings(
         chosen.config,
@@ -85,11 +85,11 @@ def execute(arguments: list[str]) -> int:
         drain=chosen.drain,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_Said()], force=True)
-    return asyncio.run(_serve(Listener, settings, chosen.init, Interruption()))
+    return asyncio.run(_serve(ServerListener, settings, chosen.init, Interruption()))
 
 
 async def _serve(
-    listener_of: type[Listener], settings: ServerSettings, init: str | None, interruption: Interruption
+    listener_of: type[ServerListener], settings: ServerSettings, init: str | None, interruption: Interruption
 ) -> int:
     from fumehood.server.storage.choice import is_shared
     from fumehood.server.storage.database import StorageError
@@ -98,7 +98,7 @@ async def _serve(
     is_alone = not is_shared(settings.database_url)
     tasks: list[asyncio.Task[None]] = []
 
-    def begin(address: str, server: Server) -> None:
+    def begin(address: str, server: ServerState) -> None:
         announcement = _announce(settings, address, listener.e2b_address, server, init, is_alone=is_alone)
         tasks.append(asyncio.ensure_future(announcement))
 
@@ -117,7 +117,7 @@ async def _serve(
 
 
 async def _announce(
-    settings: ServerSettings, address: str, e2b: str | None, server: Server, init: str | None, *, is_alone: bool
+    settings: ServerSettings, address: str, e2b: str | None, server: ServerState, init: str | None, *, is_alone: bool
 ) -> None:
     if is_alone:
         write_note(settings.folder / FILE, address, await make_operator_key(server.database, settings), settings)
@@ -132,7 +132,7 @@ def _name(settings: ServerSettings, address: str) -> str:
     return f"{parts.scheme}://{settings.hosts[0]}:{parts.port}" if settings.hosts else address
 
 
-async def _initialise(address: str, e2b: str | None, server: Server, tenant: str) -> None:
+async def _initialise(address: str, e2b: str | None, server: ServerState, tenant: str) -> None:
     from fumehood.server import events
     from fumehood.server.api.keys import key_created
     from fumehood.server.e2b.templates import BASE, BASE_POLICY

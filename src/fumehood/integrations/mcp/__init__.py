@@ -18,8 +18,8 @@ from importlib.util import find_spec
 if find_spec("mcp") is None:
     raise ImportError("fumehood.integrations.mcp needs the protocol's SDK: pip install 'fumehood[mcp]'")
 
-from fumehood.integrations.mcp.context import ServerSettings
+from fumehood.integrations.mcp.context import ToolServerSettings
 from fumehood.integrations.mcp.http import HttpEndpoint, serve_http
 from fumehood.integrations.mcp.stdio import serve_stdio
 
-__all__ = ["HttpEndpoint", "ServerSettings", "serve_http", "serve_stdio"]
+__all__ = ["HttpEndpoint", "ToolServerSettings", "serve_http", "serve_stdio"]

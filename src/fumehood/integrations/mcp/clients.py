@@ -16,7 +16,7 @@ from mcp_types import LoggingLevel
 
 from fumehood.errors import UsageError
 from fumehood.integrations.mcp.approvals import ClientApprovals
-from fumehood.integrations.mcp.context import RequestContext, ServerSettings
+from fumehood.integrations.mcp.context import RequestContext, ToolServerSettings
 from fumehood.integrations.mcp.tools import Sessions, all_tools
 from fumehood.sandbox.interface import AnySandbox
 from fumehood.tools import Toolbox
@@ -38,7 +38,7 @@ class ClientSandbox:
 
 
 @asynccontextmanager
-async def open_client_sandbox(settings: ServerSettings) -> AsyncIterator[ClientSandbox]:
+async def open_client_sandbox(settings: ToolServerSettings) -> AsyncIterator[ClientSandbox]:
     sessions = Sessions()
     async with settings.sandboxes.sandbox(settings.policy, gated=True, progress=settings.report) as box:
         approvals = ClientApprovals(settings.policy, box.trail) if settings.policy.approvals else None
@@ -54,7 +54,7 @@ async def open_client_sandbox(settings: ServerSettings) -> AsyncIterator[ClientS
 class SandboxTask:
     """The task that opens a sandbox, keeps it and closes it."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ToolServerSettings) -> None:
         self._settings = settings
         self._close, self._closed = anyio.Event(), anyio.Event()
         self._opened, self._scope = anyio.Event(), anyio.CancelScope()
@@ -103,7 +103,7 @@ class SandboxTask:
 
 
 class Client:
-    def __init__(self, settings: ServerSettings, tasks: TaskGroup) -> None:
+    def __init__(self, settings: ToolServerSettings, tasks: TaskGroup) -> None:
         self._settings, self._tasks = settings, tasks
         self.log_level: LoggingLevel = "info"
         self._turns = anyio.Semaphore(MOST_CALLS)
@@ -153,7 +153,7 @@ class Client:
 class Clients:
     """Made by `open_clients`. A connection without a name is the only one, as over standard input."""
 
-    def __init__(self, settings: ServerSettings, tasks: TaskGroup) -> None:
+    def __init__(self, settings: ToolServerSettings, tasks: TaskGroup) -> None:
         self.settings = settings
         self._tasks = tasks
         self._known: dict[str | None, Client] = {}
@@ -178,7 +178,7 @@ class Clients:
 
 
 @asynccontextmanager
-async def open_clients(settings: ServerSettings) -> AsyncIterator[Clients]:
+async def open_clients(settings: ToolServerSettings) -> AsyncIterator[Clients]:
     """Nothing of any client is left when the block ends."""
     async with anyio.create_task_group() as tasks:
         clients = Clients(settings, tasks)

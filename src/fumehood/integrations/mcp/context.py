@@ -26,7 +26,7 @@ def _report_nothing(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ToolServerSettings:
     policy: Policy = field(default_factory=Policy)
     asks_client: bool = True
     """Approvals are asked for through the client, where it can. Otherwise `hood approvals` alone can answer."""

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.integrations.mcp.clients import open_clients
-from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ServerSettings
+from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ToolServerSettings
 from fumehood.integrations.mcp.server import SandboxServer, only_with_sessions
 
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::([0-9]+))?", re.ASCII)
@@ -155,7 +155,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-async def serve_http(settings: ServerSettings, endpoint: HttpEndpoint, ready: Callable[[str], None]) -> None:
+async def serve_http(settings: ToolServerSettings, endpoint: HttpEndpoint, ready: Callable[[str], None]) -> None:
     """Serve until it is cancelled. `ready` receives the address when requests can come."""
     with _bound(endpoint) as listener:
         port = listener.getsockname()[1]
@@ -211,7 +211,7 @@ def _bound(endpoint: HttpEndpoint) -> Iterator[socket.socket]:
         yield listener
 
 
-def _application(settings: ServerSettings, endpoint: HttpEndpoint, port: int, ready: Callable[[], None]) -> ASGIApp:
+def _application(settings: ToolServerSettings, endpoint: HttpEndpoint, port: int, ready: Callable[[], None]) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with open_clients(settings) as clients:

@@ -22,7 +22,7 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, Req
 from pydantic import ValidationError
 
 from fumehood.integrations.mcp.clients import open_clients
-from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ServerSettings
+from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ToolServerSettings
 from fumehood.integrations.mcp.server import SandboxServer
 from fumehood.policy import format_size
 
@@ -31,7 +31,7 @@ _CHUNK_BYTES = 64 * 1024
 _PIECE_BYTES = 4096
 
 
-async def serve_stdio(settings: ServerSettings) -> None:
+async def serve_stdio(settings: ToolServerSettings) -> None:
     """Serve until standard input ends or standard output is closed."""
     with _private_streams() as (source, sink):
         async with open_clients(settings) as clients, anyio.create_task_group() as tasks:

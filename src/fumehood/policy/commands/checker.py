@@ -29,7 +29,7 @@ from fumehood.policy.commands.program_name import (
 )
 from fumehood.policy.commands.redirections import ConnectionCheck, check_descriptor, readable_descriptors
 from fumehood.policy.commands.rule_check import RuleChecker
-from fumehood.policy.commands.scope import NamedCommand, Scope, SourceText
+from fumehood.policy.commands.scope import NamedCommand, ShellScope, SourceText
 from fumehood.policy.commands.syntax import Assignment, ShellScript, SimpleCommand, Word, known
 from fumehood.policy.commands.variables import VariableTracker, assigned_numbers, check_assignment, check_name
 from fumehood.policy.commands.wrappers import InnerCommands, inner_text, unwrap, unwrap_by
@@ -99,9 +99,9 @@ class CommandChecker:
         self._readable = frozenset({0})
         """The same for descriptors by which a file is read."""
 
-    def scope(self, source: SourceText) -> Scope:
+    def scope(self, source: SourceText) -> ShellScope:
         """Of a command without a shell."""
-        return Scope(source, None, 0, self._targets, self._moves)
+        return ShellScope(source, None, 0, self._targets, self._moves)
 
     def decision(self) -> CommandDecision:
         """The decision, with refusals in the order of the line."""
@@ -137,7 +137,7 @@ class CommandChecker:
         is_astray = is_astray or self._targets.is_doubtful or goes_astray(script.commands, self._writable)
         moves = any(simple.words and simple.words[0].text in ("cd", "pushd", "popd") for simple in script.commands)
         self._moves = self._moves or moves
-        scope = Scope(source, script, depth, replace(self._targets, is_doubtful=is_astray), self._moves)
+        scope = ShellScope(source, script, depth, replace(self._targets, is_doubtful=is_astray), self._moves)
         for assignment in (*script.assigned, *(given for given in assignments if given.name in exported)):
             with self.refusing(source):
                 shown, is_exported = (assignment.start, assignment.end), assignment.name in exported
@@ -155,7 +155,7 @@ class CommandChecker:
                     check_descriptor(redirection, self._readable)
             self._judge_simple(simple, names, scope)
 
-    def _judge_simple(self, simple: SimpleCommand, names: VariableTracker, scope: Scope) -> None:
+    def _judge_simple(self, simple: SimpleCommand, names: VariableTracker, scope: ShellScope) -> None:
         for redirection in simple.redirections:
             with self.refusing(scope.source):
                 target = redirection.target
@@ -171,7 +171,7 @@ class CommandChecker:
             with self.refusing(scope.source):
                 self.judge_words(simple.words, scope)
 
-    def judge_words(self, words: Sequence[Word], scope: Scope) -> None:
+    def judge_words(self, words: Sequence[Word], scope: ShellScope) -> None:
         """Raises RefusalError."""
         program, arguments = known_program(words[0]), list(words[1:])
         name = known_name(program)
@@ -207,7 +207,7 @@ class CommandChecker:
             inside, is_astray = scope.source.inside(text, text.text or ""), scope.targets.is_doubtful
             self.judge_text(inside, is_bash=is_bash, depth=scope.depth + 1, is_astray=is_astray)
 
-    def _judge_contents(self, inside: InnerCommands, scope: Scope) -> None:
+    def _judge_contents(self, inside: InnerCommands, scope: ShellScope) -> None:
         for word in inside.assignments:
             found = _ASSIGNS.match(word.prefix)
             name, shown = found[1] if found else word.prefix, (word.start, word.end)
@@ -229,7 +229,7 @@ class CommandChecker:
                 raise RefusalError(words[0].start, words[-1].end, "commands are nested too deeply", "write it plainly")
             self.judge_words(words, inner)
 
-    def _judge_joined(self, words: Sequence[Word], scope: Scope) -> None:
+    def _judge_joined(self, words: Sequence[Word], scope: ShellScope) -> None:
         """Words that a shell gets as one text."""
         for word in words:
             if word.text is None:

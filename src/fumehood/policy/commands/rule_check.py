@@ -17,7 +17,7 @@ from fumehood.policy.commands.program_name import ResolvedCommand, is_known_tool
 from fumehood.policy.commands.rule_files import RuleFiles, files_to_run, is_local
 from fumehood.policy.commands.rules import CommandRule, parse_rule, rule_for
 from fumehood.policy.commands.runners import RUNNERS, find_unsafe_word_of_runner, words_left_free
-from fumehood.policy.commands.scope import NamedCommand, Scope
+from fumehood.policy.commands.scope import NamedCommand, ShellScope
 from fumehood.policy.commands.syntax import Word
 from fumehood.policy.commands.wrappers import says_what_runs
 from fumehood.policy.commands.write_targets import WriteTargets, is_astray
@@ -46,7 +46,7 @@ class RuleChecker:
         rules = (rule for rule in self._here(command.scope) if any(map(says_what_runs, rule.words[1:])))
         return any(_spells(rule, command.program, command.arguments, 0) for rule in rules)
 
-    def _here(self, scope: Scope) -> list[CommandRule]:
+    def _here(self, scope: ShellScope) -> list[CommandRule]:
         """The rules that hold in the folder where a line is."""
         return [rule for rule in self._allow if not (scope.moves and is_local(rule))]
 

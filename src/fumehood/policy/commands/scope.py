@@ -33,7 +33,7 @@ class SourceText:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ShellScope:
     """What holds for the commands of one script; without a script there is no shell, and none of its own commands."""
 
     source: SourceText
@@ -53,7 +53,7 @@ class NamedCommand:
     name: str
     arguments: list[Word]
     resolved: ResolvedCommand
-    scope: Scope
+    scope: ShellScope
 
     @property
     def span(self) -> tuple[int, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.answers.parts import Answers, Parts, find, number
 from fumehood.remote.answers.results import send_events, send_result
-from fumehood.remote.conversations import Conversation, Message
+from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.remote.options import unpack_request
 from fumehood.sandbox.background import AsyncBackgroundRun
 
 
-async def start(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def start(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     code, options = unpack_request(*message)
     parts.forget_concluded()
     parts.check_room(parts.runs)
@@ -28,48 +28,48 @@ def _size(header: Header) -> tuple[int, int] | None:
             raise FrameError("a terminal has columns and rows")
 
 
-def _run(parts: Parts, message: Message) -> AsyncBackgroundRun:
+def _run(parts: Parts, message: ConversationMessage) -> AsyncBackgroundRun:
     return find(parts.runs, message.header, "run in the background")
 
 
-async def poll(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def poll(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await send_result(conversation, await _run(parts, message).poll())
 
 
-async def read(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def read(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     output = await _run(parts, message).read(wait=message.header.get("wait") or 0)
     await conversation.send({"stdout": len(output.stdout)}, output.stdout + output.stderr)
 
 
-async def stream(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def stream(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await send_events(conversation, _run(parts, message).stream())
 
 
-async def wait(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def wait(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await send_result(conversation, await _run(parts, message).wait())
 
 
-async def write(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def write(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await _run(parts, message).write(message.body)
     await conversation.send({})
 
 
-async def close_stdin(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def close_stdin(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await _run(parts, message).close_stdin()
     await conversation.send({})
 
 
-async def send_signal(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def send_signal(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await _run(parts, message).send_signal(number(message.header, "signal"))
     await conversation.send({})
 
 
-async def resize(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def resize(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await _run(parts, message).resize(number(message.header, "columns"), number(message.header, "rows"))
     await conversation.send({})
 
 
-async def kill(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def kill(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await send_result(conversation, await _run(parts, message).kill())
 
 

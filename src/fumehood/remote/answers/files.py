@@ -7,10 +7,10 @@ import asyncio
 from fumehood.backends.interface import Conversation as FileConversation
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.answers.parts import Answers, Parts
-from fumehood.remote.conversations import Conversation, Message
+from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 
 
-async def converse(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def converse(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     async with parts.box.files.gated() as inner:
         await conversation.send({})
         outward = asyncio.ensure_future(_pass_out(inner, conversation))
@@ -25,7 +25,7 @@ async def converse(parts: Parts, conversation: Conversation, message: Message) -
     await conversation.send({"recorded": True})
 
 
-async def _pass_in(inner: FileConversation, conversation: Conversation, outward: asyncio.Task[None]) -> None:
+async def _pass_in(inner: FileConversation, conversation: RemoteConversation, outward: asyncio.Task[None]) -> None:
     """Until the client has nothing more to ask, or the service has ended."""
     while not outward.done():
         receiving = asyncio.ensure_future(conversation.receive())
@@ -43,7 +43,7 @@ async def _pass_in(inner: FileConversation, conversation: Conversation, outward:
         await inner.send(request, message.body)  # pyright: ignore[reportUnknownArgumentType] - the gate judges it
 
 
-async def _pass_out(inner: FileConversation, conversation: Conversation) -> None:
+async def _pass_out(inner: FileConversation, conversation: RemoteConversation) -> None:
     while True:
         header, body = await inner.receive()
         await conversation.send({"file": header}, body)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.conversations import Conversation, Message
+from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.session import AsyncSession
@@ -40,7 +40,7 @@ class Parts:
             self.runs = {number: run for number, run in self.runs.items() if not run.is_concluded}
 
 
-Answer = Callable[[Parts, Conversation, Message], Awaitable[None]]
+Answer = Callable[[Parts, RemoteConversation, ConversationMessage], Awaitable[None]]
 Answers = dict[str, Answer]
 
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from fumehood.events import Event, Finished, Stderr, Stdout
-from fumehood.remote.conversations import Conversation
+from fumehood.remote.conversations import RemoteConversation
 from fumehood.remote.values import pack_display, pack_result
 from fumehood.results import Display, RunResult
 
 
-async def send_result(conversation: Conversation, result: RunResult | None) -> None:
+async def send_result(conversation: RemoteConversation, result: RunResult | None) -> None:
     if result is None:
         await conversation.send({"result": None})
         return
@@ -19,13 +19,13 @@ async def send_result(conversation: Conversation, result: RunResult | None) -> N
     await conversation.send({"result": header}, body)
 
 
-async def send_events(conversation: Conversation, events: AsyncGenerator[Event, None]) -> None:
+async def send_events(conversation: RemoteConversation, events: AsyncGenerator[Event, None]) -> None:
     async with aclosing(events):
         async for event in events:
             await _send_event(conversation, event)
 
 
-async def _send_event(conversation: Conversation, event: Event) -> None:
+async def _send_event(conversation: RemoteConversation, event: Event) -> None:
     match event:
         case Stdout(data):
             await conversation.send({"stdout": True}, data)

@@ -10,25 +10,27 @@ from dataclasses import asdict
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.answers.parts import Answers, Parts, number
 from fumehood.remote.answers.results import send_events, send_result
-from fumehood.remote.conversations import Conversation, Message
+from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.remote.feed import received_input
 from fumehood.remote.options import LIVE, unpack_request
 from fumehood.sandbox.installation import Installation
 from fumehood.sandbox.request import RunOptions
 
 
-async def run(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def run(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     async with _request(conversation, message) as (code, options):
         await send_result(conversation, await parts.box.run(code, **options))
 
 
-async def stream(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def stream(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     async with _request(conversation, message) as (code, options):
         await send_events(conversation, parts.box.stream(code, **options))
 
 
 @asynccontextmanager
-async def _request(conversation: Conversation, message: Message) -> AsyncIterator[tuple[bytes | None, RunOptions]]:
+async def _request(
+    conversation: RemoteConversation, message: ConversationMessage
+) -> AsyncIterator[tuple[bytes | None, RunOptions]]:
     code, options = unpack_request(*message)
     if message.header.get("stdin") != LIVE:
         yield code, options
@@ -37,12 +39,12 @@ async def _request(conversation: Conversation, message: Message) -> AsyncIterato
         yield code, {**options, "stdin": descriptor}
 
 
-async def send_signal(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def send_signal(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await parts.box.send_signal(number(message.header, "signal"))
     await conversation.send({})
 
 
-async def install(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def install(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     packages = message.header.get("packages")
     if not isinstance(packages, list):
         raise FrameError("packages are not a list")
@@ -77,11 +79,11 @@ def _offer(lines: asyncio.Queue[str | None], line: str | None) -> None:
     lines.put_nowait(line)
 
 
-async def _send_installation(conversation: Conversation, done: Installation) -> None:
+async def _send_installation(conversation: RemoteConversation, done: Installation) -> None:
     await conversation.send({"installation": asdict(done)})
 
 
-async def close(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def close(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await parts.close(bool(message.header.get("failing")))
     await conversation.send({})
 

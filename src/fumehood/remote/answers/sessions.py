@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fumehood.remote.answers.parts import Answers, Parts, find
 from fumehood.remote.answers.results import send_events, send_result
-from fumehood.remote.conversations import Conversation, Message
+from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.remote.options import unpack_request
 from fumehood.sandbox.session import AsyncSession
 
 
-async def open_session(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def open_session(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     parts.check_room(parts.sessions)
     session = parts.box.session()
     number = parts.add(parts.sessions, session)
@@ -21,31 +21,31 @@ async def open_session(parts: Parts, conversation: Conversation, message: Messag
     await conversation.send({"opened": number})
 
 
-def _session(parts: Parts, message: Message) -> AsyncSession:
+def _session(parts: Parts, message: ConversationMessage) -> AsyncSession:
     return find(parts.sessions, message.header, "session")
 
 
-async def run(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def run(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     code, options = unpack_request(*message)
     await send_result(conversation, await _session(parts, message).run(code or b"", **options))
 
 
-async def stream(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def stream(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     code, options = unpack_request(*message)
     await send_events(conversation, _session(parts, message).stream(code or b"", **options))
 
 
-async def interrupt(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def interrupt(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await _session(parts, message).interrupt()
     await conversation.send({})
 
 
-async def restart(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def restart(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await _session(parts, message).restart()
     await conversation.send({})
 
 
-async def close(parts: Parts, conversation: Conversation, message: Message) -> None:
+async def close(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
     await _session(parts, message).close()
     del parts.sessions[message.header["part"]]
     await conversation.send({})

@@ -23,7 +23,7 @@ from fumehood.server.identity.principals import NotAuthenticatedError, Principal
 from fumehood.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from fumehood.server.lifetime import Server
+    from fumehood.server.lifetime import ServerState
 
 PREFIX = "/v1/"
 PUBLIC = frozenset({"/v1/health/live", "/v1/health/ready", "/v1/openapi.json"})
@@ -88,7 +88,7 @@ class _LimitedBody:
 class Admission:
     """The principal of a request, and its tenant's quota of requests; also counts answers. The channel has its own."""
 
-    def __init__(self, inner: ASGIApp, server: Callable[[], Server]) -> None:
+    def __init__(self, inner: ASGIApp, server: Callable[[], ServerState]) -> None:
         self._inner, self._server = inner, server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +118,7 @@ class Admission:
 
 
 class _Counted:
-    def __init__(self, scope: Scope, send: Send, server: Server) -> None:
+    def __init__(self, scope: Scope, send: Send, server: ServerState) -> None:
         self._scope, self._send, self._metrics = scope, send, server.metrics
         self._started = time.monotonic()
 

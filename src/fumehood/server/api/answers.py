@@ -25,7 +25,7 @@ from fumehood.server.identity.principals import Principal
 from fumehood.server.storage.database import EVERYTHING, Database, DuplicateError, Row
 
 if TYPE_CHECKING:
-    from fumehood.server.lifetime import Server
+    from fumehood.server.lifetime import ServerState
 
 _MOST_CHARACTERS = 200
 _KEPT_SECONDS = 86400
@@ -37,7 +37,7 @@ _STREAMS = ("application/x-ndjson", "text/event-stream")
 class IdempotentAnswers:
     """Middleware. Needs the principal of the request, and so comes behind authentication."""
 
-    def __init__(self, inner: ASGIApp, server: Callable[[], Server]) -> None:
+    def __init__(self, inner: ASGIApp, server: Callable[[], ServerState]) -> None:
         self._inner, self._server = inner, server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +96,7 @@ class _Recorder:
 class _AnswerStore:
     """The row of one key. Others of the same tenant do not find it: they may have other scopes."""
 
-    def __init__(self, server: Server, principal: Principal, key: str, digest: str) -> None:
+    def __init__(self, server: ServerState, principal: Principal, key: str, digest: str) -> None:
         self._database, self._sealing = server.database, server.sealing
         self._tenant, self._key, self._digest = principal.tenant, f"{principal.name} {key}", digest
 

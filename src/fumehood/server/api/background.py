@@ -11,7 +11,7 @@ from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.server.api.problems import NotFoundError
 from fumehood.server.api.sandboxes import in_use
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
-from fumehood.server.sandboxes.registry import Registry
+from fumehood.server.sandboxes.registry import SandboxRegistry
 
 _MOST_RUNS = 64
 
@@ -45,7 +45,9 @@ class BackgroundRuns:
         if len(runs) >= _MOST_RUNS:
             raise UsageError(f"the sandbox has {_MOST_RUNS} runs in the background; end some of them")
 
-    async def find(self, registry: Registry, tenant: str, identifier: str) -> tuple[OpenSandbox, AsyncBackgroundRun]:
+    async def find(
+        self, registry: SandboxRegistry, tenant: str, identifier: str
+    ) -> tuple[OpenSandbox, AsyncBackgroundRun]:
         sandbox, _, number = identifier.partition(".")
         opened = await registry.find(tenant, sandbox)
         run = self._runs.get(opened, {}).get(int(number) if number.isascii() and number.isdigit() else 0)

@@ -17,7 +17,13 @@ from starlette.responses import JSONResponse
 
 from fumehood.errors import DeniedError, FumehoodError, PolicyError, SandboxBusyError, UsageError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
-from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError, SandboxClosedError
+from fumehood.server.sandboxes.errors import (
+    DrainingError,
+    ElsewhereError,
+    EndedError,
+    NoSuchSandboxError,
+    SandboxClosedError,
+)
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tenants.catalogue import FailedTestsError
 from fumehood.server.tenants.quotas import QuotaExceededError
@@ -49,6 +55,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (SandboxClosedError, 410),
     (QuotaExceededError, 429),
     (DrainingError, 503),
+    (ElsewhereError, 409),
     (StorageError, 503),
     (DeniedError, 403),
     (UsageError, 422),

@@ -10,7 +10,7 @@ from fumehood.server.api.problems import MEDIA_TYPE
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
 
 if TYPE_CHECKING:
-    from fumehood.server.lifetime import Server as RunningServer
+    from fumehood.server.lifetime import ServerState as RunningServer
 else:
     RunningServer = object
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from fumehood.errors import DeniedError
 from fumehood.server.e2b.answers import Answers
-from fumehood.server.e2b.errors import Failure, failure_of, gone
+from fumehood.server.e2b.errors import CallFailure, failure_of, gone
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes, Terms
 from fumehood.server.identity.keys import authenticate
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
@@ -53,7 +53,7 @@ def control_call(control: Control, handler: ControlHandler) -> Endpoint:
 
 
 def sandbox_call(
-    sandboxes: E2bSandboxes, handler: SandboxHandler, answer_failure: Callable[[Failure], Response]
+    sandboxes: E2bSandboxes, handler: SandboxHandler, answer_failure: Callable[[CallFailure], Response]
 ) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         sandbox = sandbox_of(sandboxes, request)

@@ -18,13 +18,13 @@ from fumehood.server.e2b.access import (
     sandbox_call,
     sandbox_of,
 )
-from fumehood.server.e2b.bodies import Upload
+from fumehood.server.e2b.bodies import BodyUpload
 from fumehood.server.e2b.envelopes import refused
-from fumehood.server.e2b.errors import Failure, failure_of, gone
+from fumehood.server.e2b.errors import CallFailure, failure_of, gone
 from fumehood.server.e2b.ports import forward
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes, Terms, Trails
 from fumehood.server.e2b.transfers import files_call
-from fumehood.server.sandboxes.registry import Registry
+from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.storage.database import Database
 
 _ENVD_PORT, _INTERPRETER_PORT = 49983, 49999
@@ -54,7 +54,7 @@ _PROCESS: dict[str, SandboxHandler] = {
 }
 
 
-def e2b_app(database: Database, registry: Registry, trails: Trails, terms: Terms | None = None) -> ASGIApp:
+def e2b_app(database: Database, registry: SandboxRegistry, trails: Trails, terms: Terms | None = None) -> ASGIApp:
     """Needs an address of its own: the SDKs ask for paths from the root."""
     terms = terms or Terms()
     sandboxes = E2bSandboxes(registry, trails, terms)
@@ -83,13 +83,13 @@ def _control_routes(shared: Control) -> list[Route]:
 
 def _sandbox_routes(sandboxes: E2bSandboxes) -> list[Route]:
     def rest(method: str, path: str, handler: SandboxHandler) -> Route:
-        return Route(path, sandbox_call(sandboxes, handler, Failure.as_rest), methods=[method])
+        return Route(path, sandbox_call(sandboxes, handler, CallFailure.as_rest), methods=[method])
 
     def rpc(service: str, handlers: dict[str, SandboxHandler]) -> list[Route]:
         return [
             Route(
                 f"/{service}/{name}",
-                sandbox_call(sandboxes, handler, refused if name in _STREAMS else Failure.as_rpc),
+                sandbox_call(sandboxes, handler, refused if name in _STREAMS else CallFailure.as_rpc),
                 methods=["POST"],
             )
             for name, handler in handlers.items()
@@ -120,7 +120,7 @@ class _ByPlace:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-            upload = Upload(receive, send)
+            upload = BodyUpload(receive, send)
             receive, send = upload.receive, upload.send
         if scope["type"] != "http" or (port := place_of(Request(scope))[1]) in _OWN_PORTS or not _names_sandbox(scope):
             await self._app(scope, receive, send)

@@ -44,7 +44,7 @@ def bounded(receive: Receive, limit: int, seconds: float = _SILENCE_SECONDS) -> 
     return take
 
 
-class Upload:
+class BodyUpload:
     """The body of one request, whoever reads it. A little that is left of it is read before the answer begins: a
     connection that ends under a client that still writes takes the answer with it."""
 

@@ -14,9 +14,9 @@ from fumehood.results import Cause, RunResult, Status
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.session import AsyncSession
 from fumehood.server.e2b.environment import variables_for
-from fumehood.server.e2b.errors import NotFoundError, NotHereError
+from fumehood.server.e2b.errors import MissingError, NotHereError
 from fumehood.server.e2b.paths import inner_path, outer_path
-from fumehood.server.e2b.usage import Usage
+from fumehood.server.e2b.usage import SandboxUsage
 
 _MOST = 32
 _PYTHON = ("", "python", "python3")
@@ -24,7 +24,7 @@ _PYTHON = ("", "python", "python3")
 
 class CodeContext:
     def __init__(
-        self, identifier: str, cwd: str, session: AsyncSession, variables: Mapping[str, str], usage: Usage
+        self, identifier: str, cwd: str, session: AsyncSession, variables: Mapping[str, str], usage: SandboxUsage
     ) -> None:
         self.id, self.cwd, self._session, self._variables, self._usage = identifier, cwd, session, variables, usage
         self._is_prepared = False
@@ -89,7 +89,7 @@ def _checked(result: RunResult, problem: str) -> None:
 
 
 class Contexts:
-    def __init__(self, box: AsyncSandbox, variables: Mapping[str, str], usage: Usage) -> None:
+    def __init__(self, box: AsyncSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
         self._box, self._variables, self._usage = box, variables, usage
         self._contexts: dict[str, CodeContext] = {}
         self._usual: CodeContext | None = None
@@ -128,7 +128,7 @@ class Contexts:
     def find(self, identifier: str) -> CodeContext:
         found = self._contexts.get(identifier)
         if found is None:
-            raise NotFoundError(f"there is no context {identifier[:64]!r}")
+            raise MissingError(f"there is no context {identifier[:64]!r}")
         return found
 
     async def remove(self, identifier: str) -> None:

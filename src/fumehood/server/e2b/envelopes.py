@@ -14,7 +14,7 @@ from starlette.responses import Response
 from fumehood.policy import format_size
 from fumehood.policy.quantities import MIB
 from fumehood.server.e2b.bodies import chunks_of, parse_object
-from fumehood.server.e2b.errors import BodyError, Failure
+from fumehood.server.e2b.errors import BodyError, CallFailure
 
 MEDIA_TYPE = "application/connect+json"
 MOST_BYTES = 4 * MIB
@@ -27,11 +27,11 @@ def envelope(message: Mapping[str, Any], flags: int = 0) -> bytes:
     return _HEAD.pack(flags, len(body)) + body
 
 
-def end_of_stream(failure: Failure | None = None) -> bytes:
+def end_of_stream(failure: CallFailure | None = None) -> bytes:
     return envelope({} if failure is None else {"error": dict(failure.words)}, _END)
 
 
-def refused(failure: Failure) -> Response:
+def refused(failure: CallFailure) -> Response:
     """Errors of a stream are its last message, not the status of the answer: clients look nowhere else."""
     return Response(end_of_stream(failure), media_type=MEDIA_TYPE)
 

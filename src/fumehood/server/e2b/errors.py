@@ -31,12 +31,12 @@ class NotHereError(FumehoodError):
     """Something of E2B's that has no counterpart here."""
 
 
-class NotFoundError(FumehoodError):
+class MissingError(FumehoodError):
     """A process, a context or a watcher that is not there, or not any more."""
 
 
 @frozen
-class Failure:
+class CallFailure:
     code: str
     """Connect's word."""
     status: int
@@ -59,7 +59,7 @@ _KINDS: tuple[tuple[type[Exception], str, int], ...] = (
     (NoSuchSandboxError, "not_found", 404),
     (EndedError, "not_found", 404),
     (SandboxClosedError, "not_found", 404),
-    (NotFoundError, "not_found", 404),
+    (MissingError, "not_found", 404),
     (NotHereError, "unimplemented", 501),
     (QuotaExceededError, "resource_exhausted", 429),
     (DrainingError, "unavailable", 503),
@@ -76,20 +76,20 @@ _BY_ERRNO = {
 _OF_BODIES = {"resource_exhausted": 413, "deadline_exceeded": 408, "invalid_argument": 400, "unimplemented": 415}
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception) -> CallFailure:
     """What a caller may know of it. Errors that are not ours may hold anything: their text stays here."""
     if isinstance(error, BodyError):
-        return Failure(error.code, _OF_BODIES[error.code], str(error))
+        return CallFailure(error.code, _OF_BODIES[error.code], str(error))
     if isinstance(error, StorageError):
-        return Failure("unavailable", 503, "the server cannot reach its database; try again")
+        return CallFailure("unavailable", 503, "the server cannot reach its database; try again")
     if isinstance(error, FumehoodError):
         for kind, code, status in _KINDS:
             if isinstance(error, kind) and error.errno not in _BY_ERRNO:
-                return Failure(code, status, str(error))
+                return CallFailure(code, status, str(error))
         code, status = _BY_ERRNO.get(error.errno or 0, ("internal", 500))
-        return Failure(code, status, str(error))
+        return CallFailure(code, status, str(error))
     _log.error("a request failed: unexpected %s", type(error).__name__, exc_info=error)
-    return Failure("internal", 500, "the server failed; its own log has the reason")
+    return CallFailure("internal", 500, "the server failed; its own log has the reason")
 
 
 def gone() -> JSONResponse:

@@ -17,7 +17,7 @@ from fumehood.policy.quantities import GIB
 from fumehood.results import RunResult, Status
 from fumehood.server.e2b.bodies import read_json
 from fumehood.server.e2b.envelopes import MEDIA_TYPE, end_of_stream, envelope, messages_of, read_envelope
-from fumehood.server.e2b.errors import Failure
+from fumehood.server.e2b.errors import CallFailure
 from fumehood.server.e2b.fields import decoded, field, section, texts, words
 from fumehood.server.e2b.processes import Process, ProcessSpec, Reader
 from fumehood.server.e2b.sandboxes import E2bSandbox
@@ -150,7 +150,7 @@ async def _events(
                         for frame in _end(result):
                             yield frame
                         return
-                    case Failure():
+                    case CallFailure():
                         yield end_of_stream(event)
                         return
                     case _:
@@ -165,7 +165,7 @@ def _data(stream: str, data: bytes) -> bytes:
 
 def _end(result: RunResult) -> list[bytes]:
     if result.status is Status.TIMEOUT:
-        return [end_of_stream(Failure("deadline_exceeded", 504, result.detail or "the process ran for too long"))]
+        return [end_of_stream(CallFailure("deadline_exceeded", 504, result.detail or "the process ran for too long"))]
     return [envelope({"event": {"end": _outcome(result)}}), end_of_stream()]
 
 

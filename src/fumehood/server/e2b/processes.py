@@ -22,9 +22,9 @@ from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.request import RunOptions
 from fumehood.server.e2b.environment import variables_for
-from fumehood.server.e2b.errors import BodyError, Failure, NotFoundError, failure_of
+from fumehood.server.e2b.errors import BodyError, CallFailure, MissingError, failure_of
 from fumehood.server.e2b.paths import inner_path
-from fumehood.server.e2b.usage import Usage
+from fumehood.server.e2b.usage import SandboxUsage
 
 _log = logging.getLogger(__name__)
 _MOST = 128
@@ -37,7 +37,7 @@ _SIGNALS = {
     9: signal.SIGKILL,
     15: signal.SIGTERM,
 }
-_TOO_SLOW = Failure("resource_exhausted", 429, "the reader was too slow and held back the others; connect again")
+_TOO_SLOW = CallFailure("resource_exhausted", 429, "the reader was too slow and held back the others; connect again")
 
 
 @frozen
@@ -63,13 +63,13 @@ class Reader:
     """One who reads along, from now on."""
 
     def __init__(self) -> None:
-        self._events = asyncio.Queue[Event | Failure](_WAITING_EVENTS)
+        self._events = asyncio.Queue[Event | CallFailure](_WAITING_EVENTS)
         self._cut = asyncio.Event()
 
-    async def put(self, event: Event | Failure) -> None:
+    async def put(self, event: Event | CallFailure) -> None:
         await self._events.put(event)
 
-    async def next(self) -> Event | Failure:
+    async def next(self) -> Event | CallFailure:
         """The last one is `Finished`, or a failure."""
         waiting, cut = asyncio.ensure_future(self._events.get()), asyncio.ensure_future(self._cut.wait())
         try:
@@ -118,13 +118,13 @@ class Process:
         except Exception as error:
             await self._hand_out(failure_of(error) if isinstance(error, UsageError) else self._lost(error))
 
-    def _lost(self, error: Exception) -> Failure:
+    def _lost(self, error: Exception) -> CallFailure:
         if not isinstance(error, SandboxError):
             _log.error("a process was lost: unexpected %s", type(error).__name__, exc_info=error)
-            return Failure("unavailable", 503, "the process was lost; the server's own log has the reason")
-        return Failure("unavailable", 503, f"the process was lost: {error}")
+            return CallFailure("unavailable", 503, "the process was lost; the server's own log has the reason")
+        return CallFailure("unavailable", 503, f"the process was lost: {error}")
 
-    async def _hand_out(self, event: Event | Failure) -> None:
+    async def _hand_out(self, event: Event | CallFailure) -> None:
         readers = list(self._readers)
         if not readers:
             return
@@ -161,7 +161,7 @@ class Process:
 class Processes:
     """By our own numbers: those of the kernel are not for outside."""
 
-    def __init__(self, box: AsyncSandbox, variables: Mapping[str, str], usage: Usage) -> None:
+    def __init__(self, box: AsyncSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
         self._box, self._variables, self._usage = box, variables, usage
         self._numbers = count(1000)
         self._running: dict[int, Process] = {}
@@ -209,4 +209,4 @@ class Processes:
         for process in self._running.values():
             if tag is not None and process.spec.tag == tag:
                 return process
-        raise NotFoundError(f"there is no process {pid if pid is not None else tag!r}")
+        raise MissingError(f"there is no process {pid if pid is not None else tag!r}")

@@ -16,11 +16,11 @@ from fumehood.server.e2b.contexts import Contexts
 from fumehood.server.e2b.ports import Ports
 from fumehood.server.e2b.processes import Processes
 from fumehood.server.e2b.templates import Template
-from fumehood.server.e2b.usage import Usage
+from fumehood.server.e2b.usage import SandboxUsage
 from fumehood.server.e2b.watchers import Watchers
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
-from fumehood.server.sandboxes.registry import Opening, Registry
+from fumehood.server.sandboxes.registry import Opening, SandboxRegistry
 
 Trails = Callable[[Principal], Trail]
 """The audit trail of a principal's tenant."""
@@ -56,7 +56,7 @@ class E2bSandbox:
     ) -> None:
         self.opened, self.box, self.token, self.template = opened, opened.box, token, template
         self.started, self.metadata = time.time(), metadata
-        self.usage = Usage(opened.box)
+        self.usage = SandboxUsage(opened.box)
         self.processes = Processes(opened.box, variables, self.usage)
         self.contexts = Contexts(opened.box, variables, self.usage)
         self.watchers = Watchers(opened.box)
@@ -87,7 +87,7 @@ class E2bSandbox:
 
 
 class E2bSandboxes:
-    def __init__(self, registry: Registry, trails: Trails, terms: Terms) -> None:
+    def __init__(self, registry: SandboxRegistry, trails: Trails, terms: Terms) -> None:
         self._registry, self._trails, self._terms = registry, trails, terms
         self._by_id: dict[str, E2bSandbox] = {}
 

@@ -9,7 +9,7 @@ from typing import Any
 from fumehood.errors import DeniedError
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
-from fumehood.server.e2b.errors import NotFoundError, NotHereError
+from fumehood.server.e2b.errors import MissingError, NotHereError
 from fumehood.server.e2b.fields import field, words
 from fumehood.server.storage.database import Database
 from fumehood.server.tenants.catalogue import find_policy, narrow
@@ -57,7 +57,7 @@ async def find_template(database: Database, tenant: str, template: str) -> Templ
             return Template(wanted, found)
     if name in _USUAL:
         return Template(BASE, built_in_policy())
-    raise NotFoundError(f"there is no policy {name!r} in the tenant's catalogue for the template of that name")
+    raise MissingError(f"there is no policy {name!r} in the tenant's catalogue for the template of that name")
 
 
 def narrowed(policy: Policy, network: Mapping[str, Any], *, internet: bool) -> Policy:

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from fumehood.errors import UsageError
 from fumehood.server.e2b.access import Endpoint, check_user, place_of, sandbox_of
 from fumehood.server.e2b.bodies import bounded, chunks_of, unpacked
-from fumehood.server.e2b.errors import BodyError, Failure, NotHereError, failure_of, gone
+from fumehood.server.e2b.errors import BodyError, CallFailure, NotHereError, failure_of, gone
 from fumehood.server.e2b.paths import inner_path, outer_path
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes
 
@@ -40,7 +40,7 @@ def files_call(sandboxes: E2bSandboxes) -> Endpoint:
         except Exception as error:
             failure = failure_of(error)
             is_full = failure.status == _TOO_LARGE and operation == "write"
-            return (Failure(failure.code, _NO_ROOM, failure.message) if is_full else failure).as_rest()
+            return (CallFailure(failure.code, _NO_ROOM, failure.message) if is_full else failure).as_rest()
 
     return endpoint
 

@@ -10,7 +10,7 @@ from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 
-class Usage:
+class SandboxUsage:
     def __init__(self, box: AsyncSandbox) -> None:
         self._box, self._cpu_ms, self._since = box, 0.0, time.monotonic()
         self._memory_bytes = 0

@@ -12,7 +12,7 @@ from fumehood.errors import FumehoodError, UsageError
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.files.entries import ChangeKind, FileChange, FileKind
 from fumehood.sandbox.files.watch import AsyncWatch
-from fumehood.server.e2b.errors import NotFoundError
+from fumehood.server.e2b.errors import MissingError
 from fumehood.server.e2b.paths import inner_path, outer_path
 
 _MOST = 32
@@ -98,7 +98,7 @@ class Watchers:
     def find(self, identifier: str) -> Watcher:
         found = self._kept.get(identifier)
         if found is None:
-            raise NotFoundError("there is no such watcher")
+            raise MissingError("there is no such watcher")
         return found
 
     async def remove(self, identifier: str) -> None:

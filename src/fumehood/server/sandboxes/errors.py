@@ -28,6 +28,13 @@ class SandboxClosedError(LostError):
         super().__init__("the sandbox is closed")
 
 
+class ElsewhereError(FumehoodError):
+    """Another server that uses the same database has it."""
+
+    def __init__(self) -> None:
+        super().__init__("another server has this sandbox; ask the one that opened it")
+
+
 class DrainingError(FumehoodError):
     """The server is about to end and opens nothing more."""
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from fumehood.frozen import frozen
 from fumehood.guest.contract.frames import FrameError
-from fumehood.remote.carrier import Carrier
+from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.service import SandboxService
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
@@ -94,7 +94,7 @@ class OpenSandbox:
         self.expires = time.time() + lifetime
         self._news.set()
 
-    async def serve(self, carrier: Carrier, received_by_client: int) -> None:
+    async def serve(self, carrier: MessageCarrier, received_by_client: int) -> None:
         """Until the carrier is lost. A second carrier takes the place of the first: the client knows which is alive."""
         await self._hang_up()
         if self._cause is not None:

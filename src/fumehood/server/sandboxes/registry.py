@@ -14,7 +14,7 @@ from fumehood.policy import Policy
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes import records
-from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.errors import DrainingError, ElsewhereError, EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
@@ -34,7 +34,7 @@ class Opening:
     progress: Callable[[str], None] | None = None
 
 
-class Registry:
+class SandboxRegistry:
     def __init__(self, database: Database, instance: str, tenancy: Tenancy, *, strict: bool = True) -> None:
         """With `strict`, sandboxes whose limits this host enforces only in part are refused, whatever policies say."""
         self._database, self.instance = database, instance
@@ -78,6 +78,8 @@ class Registry:
         record = await records.find(self._database, tenant, identifier)
         if record is None:
             raise NoSuchSandboxError
+        if record.ended is None:
+            raise ElsewhereError
         raise EndedError(record)
 
     async def close(self, tenant: str, identifier: str) -> None:

@@ -49,7 +49,7 @@ T = TypeVar("T")
 Execute = Callable[..., sqlite3.Cursor]
 
 
-class Database:
+class ApprovalDatabase:
     """Every step opens the file anew, so that threads, forks and other processes make no difference."""
 
     def __init__(self, path: Path, now: Callable[[], Moment]) -> None:

@@ -22,7 +22,7 @@ from fumehood.host.processes import boot, identity, is_gone
 from fumehood.keywords import known_keywords
 from fumehood.policy import Policy
 from fumehood.tools.approvals import events
-from fumehood.tools.approvals.database import FOLDER, Database, Execute, find_folder
+from fumehood.tools.approvals.database import FOLDER, ApprovalDatabase, Execute, find_folder
 from fumehood.tools.approvals.requests import (
     OPEN,
     ApprovalAnswer,
@@ -63,7 +63,7 @@ class ApprovalStore:
         place = Path(folder) if folder is not None else find_folder(os.environ)
         FOLDER.make(place)
         self.path = place / DATABASE
-        self._database = Database(self.path, now)
+        self._database = ApprovalDatabase(self.path, now)
 
     def ask(self, question: Question, trail: Trail = OFF) -> ApprovalRequest:
         """A new request; or the one of a process that asked for the very same call and has ended."""

@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 
 from fumehood import Policy, Stderr, Stdout, UsageError
-from fumehood.integrations.mcp import HttpEndpoint, ServerSettings
+from fumehood.integrations.mcp import HttpEndpoint, ToolServerSettings
 from fumehood.integrations.mcp.calls import ProgressReporter
 from fumehood.integrations.mcp.clients import MOST_CALLS, MOST_WAITING, Client, open_clients
 from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES
@@ -89,7 +89,7 @@ async def test_a_client_makes_so_many_calls_at_once_and_no_more() -> None:
             under_way -= 1
 
     async with anyio.create_task_group() as tasks:
-        client = Client(ServerSettings(), tasks)
+        client = Client(ToolServerSettings(), tasks)
         for _ in range(MOST_CALLS + MOST_WAITING):
             tasks.start_soon(one, client)
         await anyio.wait_all_tasks_blocked()
@@ -102,7 +102,7 @@ async def test_a_client_makes_so_many_calls_at_once_and_no_more() -> None:
 
 async def test_a_place_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    async with open_clients(ServerSettings()) as clients, anyio.create_task_group() as tasks:
+    async with open_clients(ToolServerSettings()) as clients, anyio.create_task_group() as tasks:
         client = Client(clients.settings, tasks)
         monkeypatch.setenv("FUMEHOOD_AUDIT", str(tmp_path / "file" / "below"))
         for _ in range(2):
@@ -120,7 +120,7 @@ async def test_a_place_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.
 
 async def test_a_place_whose_opening_is_cancelled_leaves_the_next_one_alone() -> None:
     async with anyio.create_task_group() as tasks:
-        client = Client(ServerSettings(), tasks)
+        client = Client(ToolServerSettings(), tasks)
         for delay in (0, 0.001, 0.01, 0.05):
             with anyio.move_on_after(delay):
                 await client.sandbox()
