@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import anyio
 
 from fumehood.backends.interface import LiveExecution
-from fumehood.errors import SandboxError, UsageError
+from fumehood.errors import UsageError
 from fumehood.events import Event, Finished, Stderr, Stdout
 from fumehood.frozen import frozen
 from fumehood.policy import Seconds, read_seconds
@@ -48,7 +48,6 @@ class AsyncBackgroundRun:
         self._shown = {1: 0, 2: 0}
         self._turn, self._end = anyio.Lock(), anyio.Lock()
         self._result: RunResult | None = None
-        self._is_closed = False
 
     async def poll(self) -> RunResult | None:
         """The result, if there is one already."""
@@ -114,11 +113,7 @@ class AsyncBackgroundRun:
         return await self.wait()
 
     async def close(self) -> None:
-        """Ends the run when its sandbox closes; the result is written to the audit log only.
-
-        Tasks that read it or wait for it get a SandboxError.
-        """
-        self._is_closed = True
+        """Ends the run when its sandbox closes. Tasks that wait for it get its result: cancelled."""
         if not self._execution.is_over:
             self._execution.kill()
         async with self._turn, self._end:  # whoever waits for output has seen the end, and waits no more
@@ -154,8 +149,6 @@ class AsyncBackgroundRun:
         """Once, however many tasks wait for the end."""
         async with self._end:
             if self._result is None:
-                if self._is_closed:
-                    raise SandboxError("the sandbox was closed while the run was under way")
                 await self._lifetime.aclose()
                 taken = RunOutput(self._execution.outcome(), bytes(self._output[1]), bytes(self._output[2]))
                 self._result = await self._audit.finished(await self._report(taken, self._audit.run_id))

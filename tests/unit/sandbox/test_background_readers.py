@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 
-from fumehood import AsyncSandbox, SandboxError
+from fumehood import AsyncBackgroundRun, AsyncSandbox, Finished, Policy, Status
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_sandbox_closes_while_other_tasks_read_a_run_and_wait_for_it() -> None:
-    failures: list[str] = []
+@pytest.mark.parametrize("outputs", [[], ["**"]], ids=["closed", "outputs"])
+async def test_a_sandbox_closes_while_other_tasks_read_a_run_and_wait_for_it(outputs: list[str]) -> None:
+    ends: list[Status] = []
 
-    async def read_all(run: Any, is_reading: anyio.Event) -> None:
-        try:
-            async for _ in run.stream():
-                is_reading.set()
-        except SandboxError as error:
-            failures.append(str(error))
+    async def read_all(run: AsyncBackgroundRun, is_reading: anyio.Event) -> None:
+        async for event in run.stream():
+            is_reading.set()
+            if isinstance(event, Finished):
+                ends.append(event.result.status)
 
     async with anyio.create_task_group() as tasks:
-        async with AsyncSandbox() as box:
+        async with AsyncSandbox(Policy(filesystem={"outputs": outputs})) as box:
             run, is_reading = await box.start("print('up', flush=True)\ninput()"), anyio.Event()
             tasks.start_soon(read_all, run, is_reading)
             await is_reading.wait()
             tasks.start_soon(read_all, run, is_reading)
         assert not box.is_open
-    assert failures == ["the sandbox was closed while the run was under way"] * 2
+    assert ends == [Status.CANCELLED] * 2
