@@ -493,8 +493,11 @@ class AsyncSandbox:
         return with_hint(result, taken.stderr or last_words, self.policy, is_open=is_open, failures=news.failures)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
-        """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
-        if not self.policy.filesystem.outputs or not self.collects_artifacts:
+        """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code.
+
+        A run that the end of its sandbox has ended has none.
+        """
+        if not self.policy.filesystem.outputs or not self.collects_artifacts or self._opened is None:
             return result
         collection = await self._artifacts.collect()
         await self._audit.artifacts(result.run_id, collection.artifacts, collection.problem)
