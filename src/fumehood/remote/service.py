@@ -27,10 +27,19 @@ _log = logging.getLogger(__name__)
 class SandboxService:
     """Serves one open sandbox to one client."""
 
-    def __init__(self, box: AsyncSandbox, close: Callable[[bool], Awaitable[None]]) -> None:
-        """`close` closes the sandbox when the client wants it, with whether an error is the reason."""
+    def __init__(
+        self,
+        box: AsyncSandbox,
+        close: Callable[[bool], Awaitable[None]],
+        check: Callable[[str], None] = lambda call: None,
+    ) -> None:
+        """`close` closes the sandbox when the client wants it, with whether an error is the reason.
+
+        `check` gets the name of each call before it is answered, and raises to refuse it.
+        """
         self.conversations = Conversations(self._begun, is_client=False)
         self._parts, self._close_sandbox = Parts(box, self._close_for_client), close
+        self._check = check
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         """The call that closes the sandbox; its answer is the last thing that the link carries."""
@@ -86,6 +95,7 @@ class SandboxService:
         answer = _ANSWERS.get(str(message.header.get("do")))
         if answer is None:
             raise UsageError(f"the server does not know {message.header.get('do')!r}; is it older than the client?")
+        self._check(str(message.header["do"]))
         await answer(self._parts, conversation, message)
 
 

@@ -128,10 +128,10 @@ class SandboxChannel:
     async def _attach(
         self, principal: Principal, carrier: AcceptedWebSocket, wishes: Header
     ) -> tuple[OpenSandbox, int]:
-        """A wrong token is the same as a sandbox that never was."""
+        """For the key that opened it alone. A wrong token is the same as a sandbox that never was."""
         opened = await self._registry.find(principal.tenant, str(wishes.get("sandbox")))
         received = wishes.get("received")
-        if not opened.is_token(str(wishes.get("token"))):
+        if opened.principal.name != principal.name or not opened.is_token(str(wishes.get("token"))):
             raise NoSuchSandboxError
         if type(received) is not int:
             raise UsageError("a client that comes back says what it has received")

@@ -120,14 +120,14 @@ async def test_a_client_that_does_not_come_back_loses_its_sandbox_and_knows_it(h
         assert record.cause == "abandoned"
 
 
-@pytest.mark.parametrize("what", ["token", "tenant", "id"])
+@pytest.mark.parametrize("what", ["token", "tenant", "id", "key"])
 async def test_nobody_comes_back_to_a_sandbox_that_is_not_theirs(host: Hosted, server: Server, what: str) -> None:
     """Whatever is wrong, the answer is the same."""
-    stranger = connect(host.address, await key_of(host, "umbrella"))
+    stranger = connect(host.address, await key_of(host, "acme" if what == "key" else "umbrella"))
     async with server.sandbox(_OPEN) as box:
         opened = box._connection.opened
-        thief = (stranger if what == "tenant" else server).sandbox(_OPEN)._connection
-        wrong = {"token": {"token": "x"}, "tenant": {}, "id": {"sandbox": "sbx_00"}}[what]
+        thief = (stranger if what in ("tenant", "key") else server).sandbox(_OPEN)._connection
+        wrong = {"token": {"token": "x"}, "id": {"sandbox": "sbx_00"}}.get(what, {})
         thief._opened = replace(opened, **wrong)
         with pytest.raises(FumehoodError, match=r"^there is no such sandbox$"):
             await thief._greet(await thief._dial(), thief._attachment())
@@ -185,6 +185,9 @@ async def test_a_key_has_no_more_than_its_scopes(host: Hosted, scopes: frozenset
         async with server.sandbox("closed") as named, server.sandbox() as closed:
             assert (await named.run("print(1)")).ok
             assert closed.policy.digest == Policy(strict=False).digest
+            for call in (named.files.write("a", "1"), named.files.list(), named.files.read("a")):
+                with pytest.raises(FumehoodError):
+                    await call
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.service import SandboxService
 from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.server.identity.principals import Principal
+from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.sandboxes.errors import SandboxClosedError
 
 
@@ -47,7 +47,7 @@ class OpenSandbox:
     ) -> None:
         self.id, self.principal, self.box, self.times = identifier, principal, box, times
         self._token, self._ended = token, ended
-        self.service = SandboxService(box, self._close_for_client)
+        self.service = SandboxService(box, self._close_for_client, self._check_call)
         self.expires = time.time() + times.lifetime
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = None
@@ -65,6 +65,11 @@ class OpenSandbox:
 
     def is_token(self, token: str) -> bool:
         return hmac.compare_digest(self._token.encode(), token.encode())
+
+    def _check_call(self, call: str) -> None:
+        """What the key that opened it does not let its holder do by HTTP is not done by the channel, either."""
+        if call == "files" and not self.principal.may(Scope.FILES):
+            raise ForbiddenError(Scope.FILES)
 
     @property
     def tenant(self) -> str:
