@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 from urllib.parse import urlsplit
 
 from fumehood.errors import DeniedError, LostError, UsageError
@@ -21,6 +22,7 @@ from fumehood.remote.policies import pack_policy
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.remote.websocket import HandshakeError, dial
 from fumehood.results import RunResult
+from fumehood.sandbox.interface import Opener, SandboxOptions
 from fumehood.sandbox.request import RunOptions
 from fumehood.snapshots.records import Snapshot
 
@@ -35,6 +37,8 @@ class Server:
     def __init__(self, url: str, key: str, ca_file: str | os.PathLike[str] | None = None) -> None:
         self.url = _checked_url(url)
         self._key = key
+        self._times: dict[str, float] = {}
+        self._metadata: dict[str, str] = {}
         self._context = _make_context(self.url, ca_file)
 
     def __repr__(self) -> str:
@@ -48,44 +52,37 @@ class Server:
     ) -> None:
         """Nothing of its own is open: each sandbox is closed by its block."""
 
-    @known_keywords()
-    def sandbox(
-        self,
-        policy: AnyPolicy | None = None,
-        *,
-        packages: Sequence[str] = (),
-        session: bool = False,
-        progress: Callable[[str], None] | None = None,
-        learn: bool = False,
-        gated: bool = False,
-        keep_tmp: bool = False,
-        snapshot: Snapshot | str | None = None,
-        lifetime: Seconds | None = None,
-        idle: Seconds | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> RemoteSandbox:
+    def with_sandboxes(
+        self, *, lifetime: Seconds | None = None, idle: Seconds | None = None, metadata: Mapping[str, str] | None = None
+    ) -> Server:
+        """The same server, whose sandboxes end after `lifetime`, or `idle` without use, whatever happens in them.
+
+        The server has its own for both, and these may be shorter. Lists of sandboxes show their `metadata`.
+        """
+        other = copy(self)
+        given = (("lifetime", lifetime), ("idle", idle))
+        times = {name: read_seconds(value, name) for name, value in given if value is not None}
+        other._times, other._metadata = self._times | times, self._metadata | dict(metadata or {})
+        return other
+
+    @known_keywords(SandboxOptions)
+    def sandbox(self, policy: AnyPolicy | None = None, **options: Unpack[SandboxOptions]) -> RemoteSandbox:
         """`async with server.sandbox("analyst") as box`: a policy of the tenant's catalogue by name, or one of yours.
 
-        A policy of yours takes a key that may write policies; without a policy everything is denied. `lifetime` and
-        `idle` end the sandbox whatever happens in it; the server has its own for both, and these may be shorter.
+        A policy of yours takes a key that may write policies; without a policy everything is denied.
         """
+        packages, snapshot = options.get("packages", ()), options.get("snapshot")
         add_packages(deny_all(), packages)  # which says what is wrong with them
         wishes: Header = {
             "policy": _wanted(policy),
             "packages": list(packages),
-            "session": session,
-            "learn": learn,
-            "gated": gated,
-            "keep_tmp": keep_tmp,
             "snapshot": snapshot.id if isinstance(snapshot, Snapshot) else snapshot,
-            "times": {
-                name: read_seconds(value, name)
-                for name, value in (("lifetime", lifetime), ("idle", idle))
-                if value is not None
-            },
-            "metadata": dict(metadata or {}),
+            "times": self._times,
+            "metadata": self._metadata,
+            **{name: bool(options.get(name)) for name in ("session", "learn", "gated", "keep_tmp")},
         }
-        return RemoteSandbox(SandboxConnection(self._dial, wishes, progress), keep_tmp=keep_tmp)
+        connection = SandboxConnection(self._dial, wishes, options.get("progress"))
+        return RemoteSandbox(connection, keep_tmp=options.get("keep_tmp", False))
 
     async def run(
         self,
@@ -168,3 +165,8 @@ def _make_context(url: str, ca_file: str | os.PathLike[str] | None) -> ssl.SSLCo
         return ssl.create_default_context(cafile=None if ca_file is None else os.fspath(ca_file))
     except (OSError, ssl.SSLError) as error:
         raise UsageError(f"the certificates in {ca_file} cannot be used: {error}") from error
+
+
+if TYPE_CHECKING:
+    # That it is what the protocol asks for, and its sandboxes are, is proved by the type checker.
+    _opener: Opener = Server("", "")
