@@ -48,7 +48,7 @@ class SandboxRegistry:
         if self._is_draining:
             raise DrainingError
         policy = opening.policy.override({"strict": True}) if self._strict else opening.policy
-        tenant = await self._tenancy.of(principal.tenant)
+        tenant = await self._tenancy.of(principal.tenant, policy)
         tenant.check(policy)
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)

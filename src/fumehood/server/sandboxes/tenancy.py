@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fumehood.policy import Docker
+from functools import cache
+
+from fumehood.backends.native.cgroups import find_hierarchies
+from fumehood.policy import Docker, Policy
 from fumehood.policy.secret import GivenSecrets
 from fumehood.server.chains import AuditChains
 from fumehood.server.settings import ServerSettings
@@ -12,6 +15,8 @@ from fumehood.server.tenants.quotas import Quota, read_limits
 from fumehood.server.tenants.secrets import SealingKey, read_secrets
 from fumehood.tenant import Tenant
 
+_CONTAINERS = ("docker", "gvisor")
+
 
 class Tenancy:
     def __init__(self, settings: ServerSettings, database: Database, chains: AuditChains, sealing: SealingKey) -> None:
@@ -19,8 +24,8 @@ class Tenancy:
         self._chains, self._sealing = chains, sealing
         self.meters = Meters(database)
 
-    async def of(self, tenant: str) -> Tenant:
-        """As it is now: secrets and limits may have changed since its last sandbox was opened."""
+    async def of(self, tenant: str, policy: Policy) -> Tenant:
+        """As it is now, for a sandbox with this policy: secrets and limits may have changed since its last one."""
         async with self._database.transaction(tenant) as transaction:
             limits = await read_limits(transaction, tenant)
         engine = self._settings.engines.get(tenant)
@@ -30,6 +35,19 @@ class Tenancy:
             GivenSecrets(await read_secrets(self._database, self._sealing, tenant)),
             docker=None if engine is None else Docker(host=engine),
             private_networks=tenant in self._settings.private_networks,
-            memory_bytes=int(limits[Quota.MEMORY].value),
+            memory_bytes=int(limits[Quota.MEMORY].value) if self._limits_memory(policy) else None,
             meter=await self.meters.of(tenant),
         )
+
+    def _limits_memory(self, policy: Policy) -> bool:
+        """Containers are the engine's, which has the tenant's memory. Without a cgroup, a server that is not strict has
+        the limit of each run alone.
+        """
+        if policy.backend in _CONTAINERS:
+            return False
+        return self._settings.strict or has_cgroup_for("memory")
+
+
+@cache
+def has_cgroup_for(controller: str) -> bool:
+    return any(controller in hierarchy.controllers for hierarchy in find_hierarchies())
