@@ -29,8 +29,14 @@ SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
 
 
-# What these are about is not the client's: mounts of its files, its audit log and the network of its process.
-NOT_REMOTE = ("test_audit.py", "test_egress_records.py", "test_mounts.py", "test_surroundings.py")
+# What these are about is not the client's: mounts of its files, its audit log, its package index, its process's network.
+NOT_REMOTE = (
+    "test_audit.py",
+    "test_egress_records.py",
+    "test_installation.py",
+    "test_mounts.py",
+    "test_surroundings.py",
+)
 NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
 
 

@@ -17,7 +17,7 @@ RUN_IO = f"{RUNS}/run_io.py"
 
 # What a root that is not minimal would show.
 HOST_PLACES = (
-    *("/var/tmp", "/var/lib", "/var/log", "/home", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys"),
+    *("/var/tmp", "/var/lib", "/var/log", "/home/root", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys"),
     *("/root/.bashrc", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl", "/etc/machine-id"),
     *("/etc/hostname", "/dev/kmsg", "/dev/vda", "/dev/kvm", "/dev/fuse", "/dev/net", "/dev/mem"),
 )

@@ -88,7 +88,7 @@ PLACES = [
         "/etc/ssh",
         "/etc/ssl/private",
     ),
-    *("/home", "/srv", "/opt", "/mnt", "/media", "/boot", "/var/lib", "/var/log", "/var/run", "/sys"),
+    *("/home/root", "/srv", "/opt", "/mnt", "/media", "/boot", "/var/lib", "/var/log", "/var/run", "/sys"),
     *("/root/.ssh", "/root/.bashrc", "/dev/mem", "/dev/kmsg", "/dev/vda", "/dev/sda", "/dev/kvm", "/dev/fuse"),
     *("/dev/net/tun", "/dev/userfaultfd", "/dev/mqueue"),
 ]
@@ -118,9 +118,14 @@ async def test_the_hosts_packages_are_hidden(sandbox: AsyncSandbox) -> None:
 
 async def test_the_root_holds_nothing_but_the_system(sandbox: AsyncSandbox) -> None:
     system = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
-    own = {"etc", "dev", "proc", "run", "tmp", "var", "workspace"}
+    own = {"etc", "dev", "proc", "run", "tmp", "var", "workspace", "home"}
     interpreter = {PREFIX.parts[1]}
     assert set(await attack(sandbox, "found = os.listdir('/')")) <= system | own | interpreter
+    code = (
+        "found = [os.path.realpath(f'/home/{name}') for name in os.listdir('/home')] if os.path.isdir('/home') else []"
+    )
+    homes = await attack(sandbox, code)
+    assert set(homes) <= {"/workspace", *(str(PREFIX.parents[-3]) for _ in "x" if PREFIX.is_relative_to("/home"))}
 
 
 async def test_the_way_to_the_interpreter_has_no_side_doors(sandbox: AsyncSandbox) -> None:

@@ -70,7 +70,10 @@ async def _serve(folder: str) -> None:
 
     settings = ServerSettings(state=folder, strict=False)
     async with open_server(settings, lambda reason: None) as server:
-        keys = [(await create_key(server.database, name, "tests", [Scope.RUN, Scope.FILES]))[0] for name in ("acme", "other")]
+        keys = [
+            (await create_key(server.database, name, "tests", [Scope.RUN, Scope.FILES]))[0]
+            for name in ("acme", "other")
+        ]
         for name, text in POLICIES.items():
             await put_policy(server.database, "acme", name, text, "tests")
         terms = Terms(take_request=server.requests.take)

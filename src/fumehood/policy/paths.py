@@ -61,6 +61,8 @@ class PathGlob:
 
 
 WORKSPACE = "/workspace"
+USER_HOME = "/home/user"
+"""A second name of the workspace, on the native backend."""
 TMP = "/tmp"
 SYSTEM_PATHS = (
     *("/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/var/empty", "/etc", "/usr"),

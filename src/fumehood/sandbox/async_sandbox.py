@@ -483,7 +483,9 @@ class AsyncSandbox:
         return exposed
 
     async def _report(self, taken: RunOutput, run_id: str, network: RunNetwork) -> RunResult:
-        return await self._with_artifacts(self._result(taken, run_id, network))
+        result = self._result(taken, run_id, network)
+        # A run in the background that the end of its sandbox has ended has no artifacts.
+        return result if self._opened is None else await self._with_artifacts(result)
 
     def _result(self, taken: RunOutput, run_id: str, network: RunNetwork, last_words: bytes = b"") -> RunResult:
         image_digest = self._opened.image_digest if self._opened else None
@@ -493,11 +495,8 @@ class AsyncSandbox:
         return with_hint(result, taken.stderr or last_words, self.policy, is_open=is_open, failures=news.failures)
 
     async def _with_artifacts(self, result: RunResult) -> RunResult:
-        """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code.
-
-        A run that the end of its sandbox has ended has none.
-        """
-        if not self.policy.filesystem.outputs or not self.collects_artifacts or self._opened is None:
+        """The result with the run's artifacts. More of them than allowed is a failure, whatever the exit code."""
+        if not self.policy.filesystem.outputs or not self.collects_artifacts:
             return result
         collection = await self._artifacts.collect()
         await self._audit.artifacts(result.run_id, collection.artifacts, collection.problem)

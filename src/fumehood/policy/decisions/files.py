@@ -14,11 +14,11 @@ from fumehood.host.interpreter import PACKAGES_PLACE, own_interpreter
 from fumehood.policy.decision import Decision
 from fumehood.policy.filesystem import Mount
 from fumehood.policy.model import Policy
-from fumehood.policy.paths import SYSTEM_PATHS, WORKSPACE, is_inside
+from fumehood.policy.paths import SYSTEM_PATHS, USER_HOME, WORKSPACE, is_inside
 from fumehood.policy.quantities import format_size
 
 # Memory of the sandbox's own: made anew, gone with it.
-OWN = (WORKSPACE, "/tmp", "/var/tmp", "/dev/shm", "/run")
+OWN = (WORKSPACE, USER_HOME, "/tmp", "/var/tmp", "/dev/shm", "/run")
 # Programs and libraries, read-only, and a folder with nothing in it.
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/empty")
 _ETC = (
@@ -80,7 +80,7 @@ def _key(mount: Mount) -> str:
 
 
 def _own_words(policy: Policy, path: str) -> str:
-    if is_inside(path, WORKSPACE):
+    if is_in_any(path, (WORKSPACE, USER_HOME)):
         return f"it is in the workspace, which holds {format_size(policy.workspace_bytes)}"
     return f"it is in a scratch folder of the run's own, which holds {format_size(policy.resources.disk)}"
 
