@@ -29,7 +29,7 @@ SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
 
 
-# What these are about is not the client's: mounts of its files, its audit log, its package index, its process's network.
+# What these are about is not the client's: mounts of its files, its audit log, its package index, its own network.
 NOT_REMOTE = (
     "test_audit.py",
     "test_egress_records.py",
