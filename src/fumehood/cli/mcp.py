@@ -112,8 +112,8 @@ def _until_stopped(serve: Callable[[], Awaitable[None]], interruption: Interrupt
 
 
 def _endpoint(chosen: Arguments, place: str) -> HttpEndpoint:
+    from fumehood.host.loopback import is_loopback
     from fumehood.integrations.mcp import HttpEndpoint
-    from fumehood.integrations.mcp.http import is_loopback
 
     host, _, port = place.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"

@@ -32,5 +32,7 @@ def unpack_failure(header: Header) -> FumehoodError:
     error = kind.__new__(kind)
     Exception.__init__(error, str(header.get("text", _UNKNOWN)))
     for name, value in dict(header.get("details") or {}).items():
-        setattr(error, name, value)
+        # Names of ours alone: a server that is not what it should be changes nothing else of an exception.
+        if name.isidentifier() and not name.startswith("_") and not hasattr(Exception, name):
+            setattr(error, name, value)
     return error

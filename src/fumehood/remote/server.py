@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import ssl
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 
 from fumehood.errors import DeniedError, LostError, UsageError
 from fumehood.guest.contract.frames import Header
+from fumehood.host.loopback import is_loopback
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Seconds, deny_all, read_policy, read_seconds
 from fumehood.policy.arguments import add_packages
@@ -135,27 +135,13 @@ def connect(url: str | None = None, key: str | None = None, *, ca_file: str | os
     return Server(place, secret, ca_file or os.environ.get(CA_VARIABLE) or None)
 
 
-def configured_server() -> Server | None:
-    """The server that the environment names, if it names one."""
-    return connect() if os.environ.get(URL_VARIABLE) else None
-
-
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise UsageError(f"{url!r} is not the URL of a server; write https://hood.example or http://127.0.0.1:8440")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise UsageError(f"{url!r} would send the key in the clear; use https, or a tunnel to this machine's loopback")
     return url.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _make_context(url: str, ca_file: str | os.PathLike[str] | None) -> ssl.SSLContext | None:

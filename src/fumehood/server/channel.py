@@ -75,8 +75,8 @@ class SandboxChannel:
             await opened.serve(carrier, received)
         except (FumehoodError, FrameError) as error:
             await _send(carrier, failed=pack_failure(error if isinstance(error, FumehoodError) else _usage(error)))
-        except CarrierLostError:
-            pass
+        except (CarrierLostError, TimeoutError):
+            pass  # it has hung up, or has not said in time what it wants
         except Exception as error:
             _log.exception("a connection failed")
             await _send(carrier, failed=pack_failure(error))

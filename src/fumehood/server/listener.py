@@ -13,9 +13,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fumehood.errors import SandboxError, UsageError
+from fumehood.host.loopback import is_loopback
 from fumehood.server.app import build_app
 from fumehood.server.lifetime import ServerState
-from fumehood.server.settings import ServerSettings, is_loopback, split_address
+from fumehood.server.settings import ServerSettings, split_address
 
 _GOODBYE_SECONDS = 5
 _BACKLOG = 512

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from fumehood.errors import UsageError
 from fumehood.host.folders import user_folder
+from fumehood.host.loopback import is_loopback
 from fumehood.policy.quantities import KIB, MIB, Duration, Size
 from fumehood.policy.section import Ordered, Section, Text
 from fumehood.policy.source import parse, read_file, visible
@@ -39,16 +40,6 @@ def split_address(text: str) -> tuple[str, int]:
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{visible(text)!r} must be HOST:PORT, such as 127.0.0.1:{PORT}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Other names than `localhost` are not resolved, since they can change."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Tls(Section):

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from carriers import MemoryCarrier, pair
 
+from fumehood.errors import DeniedError
 from fumehood.guest.contract import frames
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.conversations import WINDOW_BYTES, Conversations, Limits, RemoteConversation
+from fumehood.remote.failures import unpack_failure
 from fumehood.remote.link import Link, LinkClosedError
 
 pytestmark = pytest.mark.anyio
@@ -164,3 +166,9 @@ async def test_who_leaves_a_conversation_waits_until_the_other_end_has_stopped(i
         await leaving
         assert not client._open
         assert not server._open
+
+
+async def test_a_failure_brings_its_details_and_nothing_that_changes_an_exception() -> None:
+    details = {"quota": "runs", "__class__": "x", "_private": 1, "args": [1], "with_traceback": "x", "not a name": 1}
+    error = unpack_failure({"kind": "DeniedError", "text": "no", "details": details})
+    assert (type(error), str(error), vars(error)) == (DeniedError, "no", {"quota": "runs"})

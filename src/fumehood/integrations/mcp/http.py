@@ -8,7 +8,6 @@ no origin that was not named.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import re
 import socket
@@ -28,6 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fumehood.errors import SandboxError, UsageError
+from fumehood.host.loopback import is_loopback
 from fumehood.integrations.mcp.clients import open_clients
 from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES, ToolServerSettings
 from fumehood.integrations.mcp.server import SandboxServer, only_with_sessions
@@ -143,16 +143,6 @@ class HttpEndpoint:
         """Every value of the header `Host` that is accepted."""
         own = _OWN_NAMES if self.is_local else ()
         return [name if _has_port(name) else f"{name}:{port}" for name in (*own, *self.hosts)] + [*self.hosts]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is a loopback address or `localhost`; other names are not resolved, since they can change."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def serve_http(settings: ToolServerSettings, endpoint: HttpEndpoint, ready: Callable[[str], None]) -> None:

@@ -10,11 +10,11 @@ import anyio.to_thread
 import pytest
 
 from fumehood import Policy, Stderr, Stdout, UsageError
+from fumehood.host.loopback import is_loopback
 from fumehood.integrations.mcp import HttpEndpoint, ToolServerSettings
 from fumehood.integrations.mcp.calls import ProgressReporter
 from fumehood.integrations.mcp.clients import MOST_CALLS, MOST_WAITING, Client, open_clients
 from fumehood.integrations.mcp.context import MOST_MESSAGE_BYTES
-from fumehood.integrations.mcp.http import is_loopback
 from fumehood.integrations.mcp.results import path_of, uri_of
 from fumehood.integrations.mcp.stdio import TooLong, read_lines
 from fumehood.integrations.mcp.tools import describe, instructions
