@@ -35,17 +35,24 @@ class WaitGraph:
         """`answering` holds the deliveries of direct messages by message id."""
         self._registry, self._answering = registry, answering
 
-    def would_close(self, asker: Delivery, recipient: Mailbox) -> bool:
-        """Whether the recipient's queue cannot move before the asker is done."""
-        return recipient.is_saturated and all(self._waits_for(delivery, asker) for delivery in recipient.deliveries)
+    def would_close(self, asker: Delivery | None, envelope: Envelope, recipient: Mailbox) -> bool:
+        """Whether the recipient's queue cannot move before the asker is done.
 
-    def _waits_for(self, delivery: Delivery, other: Delivery) -> bool:
+        The chain of the envelope names handlers of other processes, too, through which the asker is waited for.
+        """
+        if asker is None and not envelope.chain:
+            return False
+        return recipient.is_saturated and all(
+            self._waits_for(delivery, asker, envelope.chain) for delivery in recipient.deliveries
+        )
+
+    def _waits_for(self, delivery: Delivery, other: Delivery | None, chain: tuple[str, ...]) -> bool:
         """Directly, or through others."""
         seen: set[Delivery] = set()
         todo = [delivery]
         while todo:
             each = todo.pop()
-            if each is other:
+            if each is other or each.chain_link in chain:
                 return True
             if each not in seen:
                 seen.add(each)
@@ -119,7 +126,7 @@ class Scheduler:
     async def deliver(self, envelope: Envelope, sender: Delivery | None) -> None:
         """`sender` is the delivery whose handler waits; None for the application."""
         mailbox = self._admit(envelope)
-        would_deadlock = sender is not None and self._graph.would_close(sender, mailbox)
+        would_deadlock = self._graph.would_close(sender, envelope, mailbox)
         if would_deadlock and envelope.topic is None:
             self._insert(mailbox, envelope)
         elif mailbox.offer(envelope, sender):
