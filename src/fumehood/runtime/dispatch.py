@@ -174,9 +174,9 @@ class Dispatcher:
         finally:
             self.answering.pop(completion.delivery.envelope.message_id, None)
 
-    def abandon(self, envelope: Envelope) -> None:
+    def abandon(self, message_id: str) -> None:
         """Cancels the handler of a request whose sender has stopped waiting."""
-        delivery = self.answering.get(envelope.message_id)
+        delivery = self.answering.get(message_id)
         if delivery is not None:
             delivery.cancel(Reason.CANCELLED)
 

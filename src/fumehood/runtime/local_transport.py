@@ -31,7 +31,7 @@ class LocalTransport:
         await self._scheduler.deliver(self._transfer(envelope), asker)
 
     def abandon(self, envelope: Envelope) -> None:
-        self._dispatcher.abandon(envelope)
+        self._dispatcher.abandon(envelope.message_id)
 
     async def publish(self, envelopes: list[Envelope], publisher: Delivery | None) -> None:
         """Delivers to each recipient; a full queue delays the sender only, not the other recipients.

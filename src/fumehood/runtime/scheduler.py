@@ -9,7 +9,7 @@ on: those of agents that wait for it, directly or through others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +22,12 @@ from fumehood.runtime.envelopes import Envelope
 from fumehood.runtime.interface import RuntimeLimits
 from fumehood.runtime.mailbox import Delivery, Mailbox, Slots, WorkItem
 from fumehood.runtime.registry import Registry
+
+
+def no_handler(envelope: Envelope, takes: Iterable[str]) -> MessageError:
+    return MessageError(
+        f"{envelope.to} has no handler for {envelope.payload.name[:80]}; it takes {', '.join(sorted(takes))}"
+    )
 
 
 class WaitGraph:
@@ -142,10 +148,7 @@ class Scheduler:
     def _admit(self, envelope: Envelope) -> Mailbox:
         registration = self._registry.registration(envelope.to.type)
         if envelope.payload.name not in registration.takes:
-            raise MessageError(
-                f"{envelope.to} has no handler for {envelope.payload.name[:80]}; "
-                f"it takes {', '.join(sorted(registration.takes))}"
-            )
+            raise no_handler(envelope, registration.takes)
         return self._registry.mailbox(envelope.to)
 
     def _accepted(self, mailbox: Mailbox) -> None:

@@ -1,11 +1,12 @@
 """A connection to NATS: its settings, and the client with errors of ours.
 
-A connection that breaks is made again for as long as the runtime lives. Whether the process may act meanwhile is decided
-by its lease, not here.
+A connection that breaks is made again for as long as the runtime lives. Whether the process may act meanwhile is
+decided by its lease, not here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import anyio
-import sniffio
 
 from fumehood.errors import DeliveryError, OverloadedError, UsageError
 from fumehood.host.loopback import is_loopback
@@ -139,6 +139,10 @@ class NatsLink:
     def is_connected(self) -> bool:
         return self._client.is_connected
 
+    def is_refused(self, subject: str) -> bool:
+        """Whether the last request was refused for want of a permission."""
+        return f'"{subject}"' in self._refusal
+
     async def flush(self) -> None:
         with _translated("NATS"):
             await self._client.flush(_TIMEOUT_SECONDS)
@@ -204,8 +208,10 @@ class NatsLink:
 async def open_link(
     settings: NatsConnection, name: str, inbox: str, on_refused: Callable[[str], None]
 ) -> AsyncIterator[NatsLink]:
-    if sniffio.current_async_library() != "asyncio":
-        raise UsageError("a NatsRuntime needs asyncio, because the client of NATS does; run it with asyncio.run")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError("a NatsRuntime needs asyncio, because the client of NATS does; use asyncio.run") from None
     try:
         link = NatsLink(on_refused)
     except ImportError:
@@ -218,7 +224,7 @@ async def open_link(
             await link.close()
 
 
-class _translated:  # noqa: N801
+class _translated:
     """Turns errors of the client into ours."""
 
     def __init__(self, subject: str, refusal: Callable[[], str] = str) -> None:

@@ -3,12 +3,12 @@
 A message to a process names, in its subject, the process that sent it, and the agent type for which it speaks. NATS
 lets a process publish under its own name and types alone, so that the subject proves the sender.
 
-    fh.SPACE.to.PROCESS.INCARNATION.BY.INCARNATION.ask.SENDER     a request; SENDER is an agent type, or @ the application
-    fh.SPACE.to. ... .answer.MESSAGE                              its answer
-    fh.SPACE.to. ... .cancel | .probe | .probed                   the sender stopped waiting | is it being handled?
-    fh.SPACE.publication.PARTITION.BY.SENDER.TYPE                 a publication for agents of a type, in a stream
-    fh.SPACE.directory.process.PROCESS | type.TYPE | grants.TYPE  entries of the directory, in a stream
-    fh.SPACE.news.>                                               the same, as the stream has stored it
+    fh.SPACE.to.PROCESS.INCARNATION.BY.INCARNATION.ask.SENDER   a request; SENDER is an agent type, or @ (application)
+    fh.SPACE.to. ... .answer.MESSAGE                            its answer
+    fh.SPACE.to. ... .cancel | .probe | .probed                 the sender stopped waiting | is it being handled?
+    fh.SPACE.publication.PARTITION.BY.SENDER.TYPE               a publication for agents of a type, in a stream
+    fh.SPACE.directory.process.PROCESS, type.TYPE, grants.TYPE  entries of the directory, in a stream
+    fh.SPACE.news.>                                             the same, as the stream has stored it
 """
 
 from __future__ import annotations
