@@ -96,7 +96,7 @@ class Envelope:
                 "hops": int(hops),
                 "seconds": int() | float() as seconds,
                 "until": int() | float() as until,
-                "chain": list(chain),
+                "chain": chain,
             }:
                 try:
                     return cls(
@@ -108,7 +108,7 @@ class Envelope:
                         cause=cause,
                         hops=hops,
                         deadline=now + min(_finite(seconds), _finite(until) - wall),
-                        chain=_texts(cast("list[object]", chain)),
+                        chain=_texts(chain),
                     )
                 except UsageError as error:
                     raise MessageError(f"an envelope is not valid: {error}") from None
@@ -170,10 +170,11 @@ def chain_link(message_id: str, agent: AgentId) -> str:
     return f"{message_id} {agent}"
 
 
-def _texts(values: list[object]) -> tuple[str, ...]:
-    if not all(isinstance(value, str) for value in values):
+def _texts(values: object) -> tuple[str, ...]:
+    found = cast("list[object]", values) if isinstance(values, list) else [None]
+    if not all(isinstance(value, str) for value in found):
         raise MessageError("an envelope is not valid: its chain is not a list of texts")
-    return tuple(cast("list[str]", values))
+    return tuple(cast("list[str]", found))
 
 
 def _finite(number: float) -> float:

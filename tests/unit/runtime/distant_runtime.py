@@ -63,10 +63,12 @@ class DistantRuntime(NatsRuntime):
                 await super().__aexit__(kind, error, traceback)
 
     async def send(self, message: object, **options: Any) -> Any:
+        self._check_running()
         self._introduce()
         return await self._application.send(message, **options)
 
     async def publish(self, message: object, **options: Any) -> None:
+        self._check_running()
         self._introduce()
         await self._application.publish(message, **options)
 

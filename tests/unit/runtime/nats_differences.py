@@ -30,11 +30,6 @@ DIFFERENCES = (
     ),
     Difference(
         ("distant",),
-        "a process that is stopped stops no other, and what another one publishes waits in the stream",
-        ("test_who_drains_is_not_left_waiting_when_somebody_else_cancels",),
-    ),
-    Difference(
-        ("distant",),
         "only the process that is an agent's home can send in its name",
         ("test_the_application_has_an_agents_grants_when_it_sends_in_its_name",),
     ),

@@ -123,7 +123,7 @@ class AgentHomes:
 
     def _living(self, entry: TypeEntry | None) -> dict[str, str]:
         """The members other than this process that are alive."""
-        members = {} if entry is None else entry.members
+        members: Mapping[str, str] = {} if entry is None else entry.members
         return {
             process: incarnation
             for process, incarnation in members.items()

@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -348,7 +349,8 @@ class Publications:
         except DeliveryError:
             return True
         own = {f"{number}.{type.replace('.', '/')}" for type, number in self._parts.homes.partitions()}
-        waiting = {_partition_name(subject) for subject in info["state"].get("subjects") or {}}
+        stored = cast("dict[str, int]", info["state"].get("subjects") or {})
+        waiting = set(map(_partition_name, stored))
         return not own & waiting and not self._arriving
 
 
