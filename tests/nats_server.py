@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -39,22 +40,14 @@ class NatsServer:
         program = shutil.which("nats-server")
         require(program, "needs nats-server")
         assert program is not None
-        command = [program, "-c", str(self._folder / "nats.conf")]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self._wait_until_ready()
-
-    def _wait_until_ready(self) -> None:
-        assert self._process is not None
-        assert self._process.stderr is not None
-        seen = b""
-        for line in self._process.stderr:
-            seen += line
-            if b"Server is ready" in line:
-                break
-        else:
-            raise AssertionError(f"nats-server did not start: {seen.decode()}")
-        # What it logs from now on is not read: a full pipe would stop it.
-        self._process.stderr.close()
+        log = self._folder / "log"
+        with log.open("wb") as written:
+            command = [program, "-c", str(self._folder / "nats.conf")]
+            self._process = subprocess.Popen(command, stdout=written, stderr=written)
+        while b"Server is ready" not in log.read_bytes():
+            if self._process.poll() is not None:
+                raise AssertionError(f"nats-server did not start: {log.read_text()}")
+            time.sleep(0.01)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -85,7 +78,8 @@ def running(users: Mapping[str, ProcessPermissions] | None = None, extra: str = 
 @contextmanager
 def running_cluster(count: int = 3) -> Iterator[list[NatsServer]]:
     with _folder() as folder, ExitStack() as stack:
-        ports, routes = free_ports(count), free_ports(count)
+        free = free_ports(2 * count)
+        ports, routes = free[:count], free[count:]
         known = ", ".join(f"nats-route://127.0.0.1:{port}" for port in routes)
         servers: list[NatsServer] = []
         for number, (port, route) in enumerate(zip(ports, routes, strict=True)):

@@ -60,6 +60,9 @@ class Subscriptions:
         for each in [each for each in self._all if (each.agent_type, each.key) == (agent.type, agent.key)]:
             await self.remove(each)
 
+    async def catch_up(self) -> None:
+        """Returns when those that were made before the call are known here."""
+
     def recipients(self, topic: TopicId) -> Iterator[AgentId]:
         """Each once."""
         yield from dict.fromkeys(agent for each in self._all if (agent := each.recipient(topic)) is not None)

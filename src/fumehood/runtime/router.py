@@ -108,6 +108,7 @@ class Router:
             draft = await self._draft(origin, message, AgentId("unaddressed"), target, seconds)
         except DroppedError:
             return
+        await self._subscriptions.catch_up()
         recipients = await self._recipients(target, draft.payload.name, sender)
         if self._audit.is_on:
             await self._record_published(draft, target, recipients)

@@ -95,7 +95,7 @@ class NatsLink:
 
         self._client: Any = Client()
         self._on_refused = on_refused
-        self._refusal = ""
+        self._refusal = self._failure = ""
         self.reconnected: list[Callable[[], None]] = []
         """Called when the connection was made again: what was sent meanwhile may be lost."""
 
@@ -106,27 +106,34 @@ class NatsLink:
         if settings.credentials is not None:
             options["user_credentials"] = str(settings.credentials)
         try:
-            await self._client.connect(
-                settings.urls,
-                name=name,
-                inbox_prefix=inbox,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=_RECONNECT_SECONDS,
-                connect_timeout=2,
-                allow_reconnect=True,
-                error_cb=self._failed,
-                reconnected_cb=self._connected_again,
-                **options,
-            )
+            # It would try for ever, as it does when a connection breaks later.
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                await self._connect(settings, name, inbox, options)
         except (errors.Error, OSError, ValueError) as error:
-            raise DeliveryError(f"NATS at {', '.join(map(_shown, settings.urls))} cannot be used: {error}") from error
+            await self.close()
+            reason = self._failure or str(error) or "no answer"
+            raise DeliveryError(f"NATS at {', '.join(map(_shown, settings.urls))} cannot be used: {reason}") from error
+
+    async def _connect(self, settings: NatsConnection, name: str, inbox: str, options: dict[str, Any]) -> None:
+        await self._client.connect(
+            settings.urls,
+            name=name,
+            inbox_prefix=inbox,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=_RECONNECT_SECONDS,
+            connect_timeout=2,
+            allow_reconnect=True,
+            error_cb=self._failed,
+            reconnected_cb=self._connected_again,
+            **options,
+        )
 
     async def close(self) -> None:
         with suppress(Exception):
             await self._client.close()
 
     async def _failed(self, error: Exception) -> None:
-        text = str(error)
+        self._failure = text = str(error)
         if "permissions violation" in text.lower():
             self._refusal = text
             self._on_refused(text)

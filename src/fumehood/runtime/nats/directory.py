@@ -24,6 +24,7 @@ from fumehood.runtime.nats.subjects import Address, Subjects, partition_of, type
 
 _MOST_ATTEMPTS = 50
 _NOT_FOUND = 404
+_NEWS_SECONDS = 1.0
 _STORED_BYTES = 1 << 30
 _REVISION = "Nats-Expected-Last-Subject-Sequence"
 
@@ -67,7 +68,6 @@ class _Stored:
     revision: int
     entry: _Entry | None
     """None is an entry that was removed."""
-    seen: float
 
 
 class Directory:
@@ -77,6 +77,8 @@ class Directory:
         self._subjects = subjects
         self._stored: dict[str, _Stored] = {}
         self._link: NatsLink | None = None
+        self._latest, self._is_newer = 0, anyio.Event()
+        """The newest revision that came as news, which are in order."""
         self.changed: list[Callable[[str], None]] = []
         """Called with the key of each entry that has changed."""
 
@@ -94,11 +96,6 @@ class Directory:
     def process_revision(self, name: str) -> int:
         stored = self._stored.get(f"process.{name}")
         return 0 if stored is None else stored.revision
-
-    def silence_of(self, name: str) -> float:
-        """Seconds since this process saw a sign of life of that one."""
-        stored = self._stored.get(f"process.{name}")
-        return float("inf") if stored is None or stored.entry is None else anyio.current_time() - stored.seen
 
     def type(self, type: str) -> TypeEntry | None:
         return self._find(f"type.{type_token(type)}", TypeEntry)
@@ -130,7 +127,7 @@ class Directory:
     # Keeping up
 
     async def reload(self) -> None:
-        """Reads every entry; processes get the whole time of a lease to show that they live."""
+        """Reads every entry."""
         link, subjects = self._linked, self._subjects
         question = {"subjects_filter": subjects.entry(">")}
         info = await link.call(f"$JS.API.STREAM.INFO.{subjects.directory_stream}", question)
@@ -138,8 +135,18 @@ class Directory:
         async with anyio.create_task_group() as group:
             for subject in found:
                 group.start_soon(self.refresh, subjects.entry_key(subject))
-        for key, stored in self._stored.items():
-            self._stored[key] = _Stored(stored.revision, stored.entry, anyio.current_time())
+        self._latest = max(self._latest, int(info["state"]["last_seq"]))
+
+    async def catch_up(self) -> None:
+        """Returns when this copy has everything that was written before the call."""
+        stream = self._subjects.directory_stream
+        info = await self._linked.call(f"$JS.API.STREAM.INFO.{stream}", b"", seconds=_NEWS_SECONDS)
+        with anyio.move_on_after(_NEWS_SECONDS):
+            while self._latest < int(info["state"]["last_seq"]):
+                self._is_newer = anyio.Event()
+                await self._is_newer.wait()
+            return
+        await self.reload()
 
     async def refresh(self, key: str) -> None:
         """Reads one entry from the stream, where this copy may be behind."""
@@ -158,16 +165,20 @@ class Directory:
         await self.refresh(f"grants.{type_token(type)}")
 
     async def _hear(self, message: Received) -> None:
-        # Whatever another process makes NATS deliver here has another subject.
-        key = self._subjects.news_key(message.subject)
-        if key != message.subject and (revision := message.headers.get("Nats-Sequence", "")).isdecimal():
+        key, headers = self._subjects.news_key(message.subject), message.headers
+        # Only what the stream has stored: NATS lets no process publish under this subject, but a process can have
+        # messages of its own delivered there, which then have a subject to answer to.
+        is_stored = not message.reply and headers.get("Nats-Subject") == self._subjects.entry(key)
+        if is_stored and (revision := headers.get("Nats-Sequence", "")).isdecimal():
             self._apply(key, int(revision), message.data)
+            self._latest = int(revision)
+            self._is_newer.set()
 
     def _apply(self, key: str, revision: int, data: bytes) -> None:
         known = self._stored.get(key)
         if known is not None and known.revision >= revision:
             return
-        self._stored[key] = _Stored(revision, _read(key, data), anyio.current_time())
+        self._stored[key] = _Stored(revision, _read(key, data))
         for call in self.changed:
             call(key)
 

@@ -1,13 +1,14 @@
 """The membership of this process: its lease, and what it does when it has lost it.
 
-A process writes its entry again and again, by compare-and-set. Others take its agents over when they have not seen that
-for the time of a lease; the process itself stops acting after four fifths of it. Each measures on its own monotonic
-clock, so that clocks which jump change nothing.
+A process writes its entry again and again, by compare-and-set. Others take its agents over when it has not done so for
+the time of a lease; the process itself stops acting after four fifths of it. No clock is compared with that of another
+machine, so that clocks which jump change nothing.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections import deque
 
 import anyio
 
@@ -29,6 +30,8 @@ class Membership:
         self._renewed = float("-inf")
         self._is_given_up = False
         self._revision = self._beat = 0
+        self._signs: deque[int] = deque(maxlen=_RENEWALS + 1)
+        """The revisions of this incarnation's newest signs of life."""
 
     @property
     def is_valid(self) -> bool:
@@ -41,6 +44,7 @@ class Membership:
         self.address = Address(self._process, secrets.token_hex(8))
         self._revision, self._beat = self._directory.process_revision(self._process), 0
         self._is_given_up, self._renewed = False, float("-inf")
+        self._signs.clear()
         try:
             await self._write()
         except WrongRevisionError:
@@ -71,13 +75,21 @@ class Membership:
         self._is_given_up = True
 
     def is_lost(self, process: str) -> bool:
-        """Whether that process has ended, or its lease has."""
-        return self._directory.silence_of(process) > self.lease_seconds
+        """Whether that process has ended, or its lease has.
+
+        The clock is the order of the directory: since that process's last sign of life, this one has given so many
+        as take the time of a lease. A process that was held up, or was without NATS, has given none meanwhile.
+        """
+        if self._directory.process(process) is None:
+            return True
+        signs = self._signs
+        return len(signs) == signs.maxlen and signs[0] > self._directory.process_revision(process)
 
     async def _wait_for_predecessor(self) -> None:
-        entry = self._directory.process(self._process)
-        while entry is not None and not self.is_lost(self._process):
+        entry, started = self._directory.process(self._process), anyio.current_time()
+        while entry is not None and anyio.current_time() < started + self.lease_seconds:
             await anyio.sleep(self.lease_seconds / _RENEWALS)
+            await self._directory.refresh(f"process.{self._process}")
             now = self._directory.process(self._process)
             if now is not None and now != entry:
                 raise self._in_use()
@@ -89,6 +101,7 @@ class Membership:
         seconds = self.lease_seconds / 3
         self._revision = await self._directory.write(f"process.{self._process}", entry, self._revision, seconds=seconds)
         self._beat += 1
+        self._signs.append(self._revision)
         # Counted from before the write: others count from when they see it.
         self._renewed = started
 

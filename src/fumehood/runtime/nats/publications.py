@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -44,7 +45,9 @@ _RETRY_SECONDS = 0.1
 _MOST_REMEMBERED = 100_000
 _MOST_DELIVERIES = 5
 """After so many attempts a message that takes its process down each time is a dead letter."""
-_ACKNOWLEDGED, _LATER, _NEVER = b"+ACK", b"-NAK", b"+TERM"
+_ACKNOWLEDGED, _NEVER = b"+ACK", b"+TERM"
+_LATER = b'-NAK {"delay": 200000000}'
+"""In a fifth of a second."""
 _NO_HOME = "this process was no longer the home of its recipient when it was to be handled"
 _ENDED = Received("", "", b"", "ended", {})
 
@@ -138,8 +141,6 @@ class Publications:
 
     async def run(self, link: NatsLink) -> None:
         self._link = link
-        pulled = f"{self._parts.subjects.inbox(self._parts.homes.address.process)}.pull.>"
-        await link.subscribe(pulled, self._arrive)
         link.reconnected.append(self._pull_again)
         async with anyio.create_task_group() as group:
             self._group = group
@@ -169,23 +170,24 @@ class Publications:
         for partition in self._partitions.values():
             partition.arrived.put_nowait(_ENDED)
 
-    async def _arrive(self, message: Received) -> None:
-        if message.status:
-            name = message.subject.rpartition(".")[2]
-        else:
-            name = message.reply.split(".")[3] if message.reply.startswith("$JS.ACK.") else ""
-        partition = self._partitions.get(name)
-        if partition is not None:
-            partition.arrived.put_nowait(message)
-        elif message.reply:
-            self._parts.outbox.put(message.reply, _LATER)
-
     async def _take_all(self, name: str, partition: _Partition) -> None:
+        inbox = f"{self._parts.subjects.inbox(self._parts.homes.address.process)}.pull.{secrets.token_hex(8)}"
+
+        async def arrive(message: Received) -> None:
+            if message.status or message.reply.startswith("$JS.ACK."):
+                partition.arrived.put_nowait(message)
+
         with partition.scope:
-            await self._retry(lambda: self._create_consumer(name, partition))
-            while True:
-                await self._retry(lambda: self._pull(name))
-                await self._take_batch(partition)
+            unsubscribe = await self._linked.subscribe(inbox, arrive)
+            try:
+                await self._retry(lambda: self._create_consumer(name, partition))
+                while True:
+                    await self._retry(lambda: self._pull(name, inbox))
+                    await self._take_batch(partition)
+            finally:
+                # NATS gives nothing more to a pull whose inbox is gone: the messages are the next home's.
+                with anyio.CancelScope(shield=True):
+                    await unsubscribe()
 
     async def _retry(self, attempt: Callable[[], Awaitable[None]]) -> None:
         """Until NATS is back."""
@@ -211,10 +213,9 @@ class Publications:
         question = {"stream_name": stream, "config": config}
         await self._linked.call(f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{wanted}", question)
 
-    async def _pull(self, name: str) -> None:
+    async def _pull(self, name: str, inbox: str) -> None:
         subjects = self._parts.subjects
         question = json.dumps({"batch": _BATCH, "expires": int(_PULL_SECONDS * 1e9)}).encode()
-        inbox = f"{subjects.inbox(self._parts.homes.address.process)}.pull.{name}"
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{subjects.publication_stream}.{name}"
         await self._linked.publish(subject, question, inbox)
 
@@ -229,18 +230,18 @@ class Publications:
                 fresh = [message for message in messages if not message.status]
                 left -= len(fresh)
                 if fresh:
-                    await self._take(partition, fresh)
+                    await self._take(fresh)
                 if len(fresh) < len(messages):
                     return
 
-    async def _take(self, partition: _Partition, messages: list[Received]) -> None:
+    async def _take(self, messages: list[Received]) -> None:
         self._arriving += 1
         taken: list[_Taken] = []
         try:
             for message in messages:
                 if (envelope := await self._open(message)) is not None:
                     taken += [_Taken(envelope, message.reply)]
-            if self._parts.registry.registration(partition.type).is_redelivered:
+            if taken and self._is_redelivered(taken[0].envelope):
                 self._unacknowledged.update({_key(each.envelope): each.reply for each in taken})
             else:
                 async with anyio.create_task_group() as group:
@@ -265,6 +266,10 @@ class Publications:
 
     async def _open(self, message: Received) -> Envelope | None:
         """The envelope, if it is to be handled here and now."""
+        if not self._parts.subjects.is_publication(message.subject):
+            # Without the subject nothing proves its sender.
+            self._parts.outbox.put(message.reply, _LATER)
+            return None
         try:
             envelope = Envelope.from_bytes(message.data, anyio.current_time(), time.time())
         except MessageError:
@@ -278,7 +283,7 @@ class Publications:
             self._parts.outbox.put(message.reply, _ACKNOWLEDGED)
         elif not self._parts.homes.is_here(envelope.to):
             self._parts.outbox.put(message.reply, _LATER)
-        elif int(message.reply.split(".")[4]) > _MOST_DELIVERIES:
+        elif self._is_redelivered(envelope) and int(message.reply.split(".")[4]) > _MOST_DELIVERIES:
             self._parts.outbox.put(message.reply, _NEVER)
             reason = f"it was delivered {_MOST_DELIVERIES} times, and each time its handler was lost with its process"
             await self._parts.dead_letters.record(envelope, Reason.LOST, reason)
@@ -290,6 +295,9 @@ class Publications:
             self._remember(key)
             return envelope
         return None
+
+    def _is_redelivered(self, envelope: Envelope) -> bool:
+        return self._parts.registry.registration(envelope.to.type).is_redelivered
 
     def _refusal(self, subject: str, envelope: Envelope) -> RefusedError | None:
         """The subject proves the process and the sender's type; both ends need grants."""

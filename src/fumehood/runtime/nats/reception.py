@@ -70,10 +70,11 @@ class Reception:
 
     async def receive(self, message: Received) -> None:
         parts = self._parts
-        # NATS can be made to deliver other messages to any subject, but not with that subject in them.
         if not message.subject.startswith(parts.subjects.to_all(parts.homes.address).removesuffix(">")):
             return
         parcel = parts.subjects.read_to(message.subject)
+        if not self._is_sent_by_process(parcel, message):
+            return
         match parcel.kind:
             case "ask":
                 await self._ask(parcel, message.data)
@@ -89,6 +90,17 @@ class Reception:
                 await parts.requests.probed(parcel, message)
             case _:
                 pass
+
+    def _is_sent_by_process(self, parcel: Parcel, message: Received) -> bool:
+        """A process can make NATS deliver its stored messages to any subject, which no permission forbids.
+
+        Those have a subject to answer to that is NATS's own, or headers. What runtimes send has neither.
+        """
+        expected = {"ask": "answer", "probe": "probed"}.get(parcel.kind)
+        if expected is None:
+            return not message.reply and (not message.headers or bool(message.status))
+        own = self._parts.subjects.to(parcel.by, self._parts.homes.address, expected)
+        return message.reply.startswith(own) and not message.headers
 
     def _cancel(self, parcel: Parcel, message_id: str) -> None:
         if self._parts.replies.withdraw(message_id, parcel.by):

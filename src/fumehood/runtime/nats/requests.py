@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -83,7 +84,7 @@ class Requests:
             return
         if message.status:
             if message.status == NO_RESPONDERS:
-                await self.fail(request.envelope, self._unreachable_error(request))
+                self._follow(request, self._unreachable_error(request))
             return
         try:
             answer = ReplyEnvelope.from_bytes(message.data)
@@ -93,7 +94,7 @@ class Requests:
         if answer.message_id != parcel.detail:
             return
         if answer.failure is not None and answer.failure.kind == ELSEWHERE:
-            await self._follow(request, answer.failure.text)
+            self._follow(request, DeliveryError(f"{answer.by} has no home at the moment: {answer.failure.text}"), True)
         elif self._pending.settle(answer):
             self._open.pop(parcel.detail, None)
 
@@ -119,24 +120,23 @@ class Requests:
 
     # Agents that have moved
 
-    async def _follow(self, request: _OpenRequest, reason: str) -> None:
-        """The home has changed, or is changing; nothing was done there."""
+    def _follow(self, request: _OpenRequest, error: DeliveryError, is_moving: bool = False) -> None:
+        """Nothing was done there: the home has changed, or is changing, or this is the error."""
         assert self._group is not None
-        self._group.start_soon(self._send_again, request, reason)
+        self._open.pop(request.envelope.message_id, None)
+        self._group.start_soon(self._send_again, request, error, is_moving)
 
-    async def _send_again(self, request: _OpenRequest, reason: str) -> None:
+    async def _send_again(self, request: _OpenRequest, error: DeliveryError, is_moving: bool) -> None:
         envelope = request.envelope
-        try:
+        with suppress(DeliveryError):
             await self._directory.refresh_type(envelope.to.type)
-            home = self._directory.home(envelope.to)
-            if home is None or request.moves >= _MOST_MOVES:
-                raise DeliveryError(f"{envelope.to} has no home at the moment: {reason}")
-            if home == request.home:
-                await anyio.sleep(_MOVE_SECONDS)
-        except DeliveryError as error:
+        home = self._directory.home(envelope.to)
+        if home == request.home and is_moving:
+            await anyio.sleep(_MOVE_SECONDS)
+        is_the_end = home is None or request.moves >= _MOST_MOVES or (home == request.home and not is_moving)
+        if home is None or is_the_end:
             await self.fail(envelope, error)
-            return
-        if envelope.message_id in self._open:
+        elif self._pending.is_open(envelope.message_id):
             self.send(envelope, home, request.moves + 1)
 
     # Requests that are lost
@@ -157,6 +157,7 @@ class Requests:
                 del self._open[message_id]
         for home, message_ids in homes.items():
             if self._is_gone(home):
+                self._unreachable.pop(home, None)
                 await self._lose(home, message_ids)
             else:
                 own = self._membership.address

@@ -253,7 +253,6 @@ class NatsRuntime(LocalRuntime):
     async def _begin_anew(self) -> None:
         await self._reload()
         await self._membership.join()
-        await self._unsubscribe()
         self._unsubscribe = await self._linked.subscribe(
             self._subjects.to_all(self._homes.address), self._reception.receive
         )
@@ -262,6 +261,7 @@ class NatsRuntime(LocalRuntime):
 
     async def _fence(self) -> None:
         """Ends every agent: other processes may be their homes by now."""
+        await self._unsubscribe()
         self._publications.end()
         self._replies.forget()
         await self._requests.fail_all(

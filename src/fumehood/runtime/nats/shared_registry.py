@@ -86,6 +86,11 @@ class SharedSubscriptions(Subscriptions):
 
         await self._directory.change_type(type, change)
 
+    async def catch_up(self) -> None:
+        # While NATS is away the copy is all there is, and the publication waits until it can be stored.
+        with suppress(DeliveryError):
+            await self._directory.catch_up()
+
     def recipients(self, topic: TopicId) -> Iterator[AgentId]:
         found = (subscription.recipient(topic) for subscription in self._all_of_types())
         yield from dict.fromkeys(agent for agent in found if agent is not None)

@@ -3,7 +3,7 @@
 A message to a process names, in its subject, the process that sent it, and the agent type for which it speaks. NATS
 lets a process publish under its own name and types alone, so that the subject proves the sender.
 
-    fh.SPACE.to.PROCESS.INCARNATION.BY.INCARNATION.ask.SENDER   a request; SENDER is an agent type, or @ (application)
+    fh.SPACE.to.PROCESS.INCARNATION.BY.INCARNATION.ask.SENDER   a request; SENDER is an agent type, or ! (application)
     fh.SPACE.to. ... .answer.MESSAGE                            its answer
     fh.SPACE.to. ... .cancel | .probe | .probed                 the sender stopped waiting | is it being handled?
     fh.SPACE.publication.PARTITION.BY.SENDER.TYPE               a publication for agents of a type, in a stream
@@ -25,8 +25,8 @@ from fumehood.runtime.identity import AgentId, check_type
 PARTITIONS = 16
 """Agents of a type are divided by their keys into so many partitions, each of which has one home."""
 
-APPLICATION = "@"
-"""Stands for the application in a subject, which needs no grants."""
+APPLICATION = "!"
+"""Stands for the application in a subject, which needs no grants. NATS misreads subjects with an @ between servers."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -108,6 +108,9 @@ class Subjects:
 
     def publications(self, type: str, partition: int) -> str:
         return f"{self.root}.publication.{partition}.*.*.{type_token(type)}"
+
+    def is_publication(self, subject: str) -> bool:
+        return subject.startswith(f"{self.root}.publication.")
 
     def publisher(self, subject: str) -> tuple[str, str]:
         """The process, and the token of the sender."""
