@@ -21,7 +21,7 @@ import anyio
 from fumehood.errors import DeliveryError, OverloadedError, UsageError
 from fumehood.host.loopback import is_loopback
 
-_TIMEOUT_SECONDS = 5.0
+_CONNECT_SECONDS = _TIMEOUT_SECONDS = 5.0
 _RECONNECT_SECONDS = 0.1
 _TLS = frozenset({"tls", "wss"})
 _WRONG_REVISION = frozenset({10071, 10164})
@@ -107,7 +107,7 @@ class NatsLink:
             options["user_credentials"] = str(settings.credentials)
         try:
             # It would try for ever, as it does when a connection breaks later.
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_CONNECT_SECONDS):
                 await self._connect(settings, name, inbox, options)
         except (errors.Error, OSError, ValueError) as error:
             await self.close()
