@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import agents, audits, calls, containers, e2b, egress, forks, packages, runs, runtimes, transfers
+from benchmarks import (
+    agents,
+    audits,
+    calls,
+    containers,
+    e2b,
+    egress,
+    forks,
+    packages,
+    processes,
+    runs,
+    runtimes,
+    transfers,
+)
 from fumehood.cli.bench import GROUPS, Group, build_parser, print_table
 
 
@@ -21,6 +34,7 @@ def groups(many_records: int) -> dict[str, Group]:
         "e2b": lambda _: e2b.measure(),
         "gateway": lambda _: egress.measure(),
         "runtime": runtimes.measure,
+        "processes": processes.measure,
         "containers": containers.measure,
     }
 

@@ -6,6 +6,7 @@ import os
 import random
 import secrets
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import nats_server
 import pytest
 from live.nats_process import NOTES, Done, Job, Note, Place, kill, process, register
@@ -277,3 +279,24 @@ async def test_clocks_that_jump_change_no_home(place: Place, monkeypatch: pytest
             assert (await runtime.send(Job(number=1), to="worker", reply=Done)).by == "home"
         assert home._membership.is_valid
         assert (await runtime.send(Job(number=1), to="worker", reply=Done)).handled == 3
+
+
+async def test_the_example_of_a_team_in_three_processes(nats: nats_server.NatsServer) -> None:
+    example = Path(__file__).parents[2] / "examples" / "processes" / "team.py"
+
+    async def start(*words: str) -> anyio.abc.Process:
+        return await anyio.open_process([sys.executable, str(example), *words], stderr=None)
+
+    members = [await start(role, nats.url) for role in ("writer", "editor")]
+    try:
+        for member in members:
+            assert member.stdout is not None
+            assert (await member.stdout.receive()).strip() == b"ready"
+        told = await anyio.run_process([sys.executable, str(example), "ask", nats.url])
+        assert told.stdout == b"Fume hoods: a text\n"
+    finally:
+        for member in members:
+            member.kill()
+            await member.wait()
+    alone = await anyio.run_process([sys.executable, str(example)])
+    assert alone.stdout == told.stdout
