@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,6 +21,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 from unit.runtime.sample_agents import READING, Errand, Greeter, Greeting, News, Order, Reader, Reply
 
@@ -27,7 +31,7 @@ from fumehood.runtime import AgentId, DeliveryError, Grants, Reason, RefusedErro
 from fumehood.runtime.envelopes import Envelope, ReplyEnvelope
 from fumehood.runtime.identity import TopicId
 from fumehood.runtime.messages import Payload
-from fumehood.runtime.nats import NatsConnection, NatsRuntime, process_permissions
+from fumehood.runtime.nats import NatsConnection, NatsRuntime, ProcessPermissions, process_permissions
 from fumehood.runtime.nats import connection as connection_module
 from fumehood.runtime.nats import reception as reception_module
 from fumehood.runtime.nats.connection import NatsLink
@@ -293,6 +297,71 @@ async def test_certificates_of_both_sides_are_checked(tmp_path: Path, monkeypatc
             with pytest.raises(DeliveryError, match="cannot be used"):
                 async with NatsRuntime(NatsConnection(url, tls=context), audit=False):
                     pass
+
+
+async def test_users_of_an_operator_sign_nats_challenge_and_have_what_their_tokens_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "_CONNECT_SECONDS", 1.0)
+    operator, account, system = NatsKey("O"), NatsKey("A"), NatsKey("A")
+    limits = {**dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn"), -1), "wildcards": True}
+    stored = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
+    accounts = {
+        account.public: operator.token(account, {"type": "account", "limits": limits | stored}),
+        system.public: operator.token(system, {"type": "account", "limits": limits}),
+    }
+    config = (
+        f"operator: {operator.token(operator, {'type': 'operator'})}\nsystem_account: {system.public}\n"
+        f"max_control_line: 64KB\nresolver: MEMORY\nresolver_preload: {json.dumps(accounts)}\n"
+    )
+
+    def connection(allowed: ProcessPermissions | None) -> NatsConnection:
+        user = NatsKey("U")
+        body: dict[str, object] = {"type": "user", **dict.fromkeys(("subs", "data", "payload"), -1)}
+        if allowed is not None:
+            body |= {"pub": {"allow": allowed.publish}, "sub": {"allow": allowed.subscribe}}
+        return NatsConnection(server.url, token=account.token(user, body), sign=user.sign)
+
+    with nats_server.running(extra=config) as server:
+        async with NatsRuntime(connection(None), process="anyone", audit=False) as first:
+            await first.register("greeter", Greeter)
+            async with NatsRuntime(connection(USERS["boss"]), process="boss", audit=False) as boss:
+                for each in (Greeting, Reply):
+                    boss.messages.add(each)
+                assert await boss.send(Greeting(name="x"), to="greeter")
+        stranger = replace(connection(None), sign=NatsKey("U").sign)
+        with pytest.raises(DeliveryError, match="cannot be used"):
+            async with NatsRuntime(stranger, audit=False):
+                pass
+    with pytest.raises(UsageError, match="belong together"):
+        NatsConnection(token="x")
+
+
+class NatsKey:
+    """An Ed25519 key of an operator (O), an account (A) or a user (U), in the spelling of NATS."""
+
+    def __init__(self, kind: str) -> None:
+        self._key = Ed25519PrivateKey.generate()
+        data = bytes([{"O": 14 << 3, "A": 0, "U": 20 << 3}[kind]]) + self._key.public_key().public_bytes_raw()
+        self.public = _base32(data + binascii.crc_hqx(data, 0).to_bytes(2, "little"))
+
+    def token(self, subject: NatsKey, body: dict[str, object]) -> str:
+        """A JSON Web Token about the subject, signed by this key."""
+        claims = {"iat": int(time.time()), "iss": self.public, "sub": subject.public, "name": "tests"}
+        claims = {**claims, "jti": subject.public, "nats": {**body, "version": 2}}
+        head, main = (_part(json.dumps(each).encode()) for each in ({"typ": "JWT", "alg": "ed25519-nkey"}, claims))
+        return f"{head}.{main}.{_part(self._key.sign(f'{head}.{main}'.encode()))}"
+
+    def sign(self, nonce: str) -> bytes:
+        return base64.b64encode(self._key.sign(nonce.encode()))
+
+
+def _base32(data: bytes) -> str:
+    return base64.b32encode(data).decode().rstrip("=")
+
+
+def _part(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 class Authority:

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -45,17 +44,21 @@ class NatsRefusedError(DeliveryError):
 
 @dataclass(frozen=True, slots=True)
 class NatsConnection:
-    """`NatsConnection("tls://nats.example:4222", tls=context, credentials="coder-1.creds")`
+    """`NatsConnection("tls://nats.example:4222", tls=context, token=token, sign=sign)`
 
-    `tls` trusts the servers' authority and may have this process's certificate. `credentials` is a file with a user's
-    token and seed. Without TLS only the loopback is connected to.
+    `tls` trusts the servers' authority and has this process's certificate, if they want one. `token` is the JSON Web
+    Token of a user, and `sign` returns the signature of NATS's challenge by that user's key, as base64. Without TLS
+    only the loopback is connected to.
     """
 
     servers: str | Sequence[str] = "nats://127.0.0.1:4222"
     tls: ssl.SSLContext | None = field(default=None, repr=False)
-    credentials: str | Path | None = None
+    token: str = field(default="", repr=False)
+    sign: Callable[[str], bytes] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if bool(self.token) != (self.sign is not None):
+            raise UsageError("a token and `sign` belong together: NATS asks for a signature by the token's user")
         for url in self.urls:
             parts = urlsplit(url)
             if not parts.hostname:
@@ -103,8 +106,9 @@ class NatsLink:
         from nats import errors
 
         options: dict[str, Any] = {"tls": settings.tls} if settings.tls else {}
-        if settings.credentials is not None:
-            options["user_credentials"] = str(settings.credentials)
+        if settings.token:
+            options["user_jwt_cb"] = lambda: bytearray(settings.token, "ascii")
+            options["signature_cb"] = settings.sign
         try:
             # It would try for ever, as it does when a connection breaks later.
             async with asyncio.timeout(_CONNECT_SECONDS):

@@ -87,6 +87,9 @@ class Membership:
 
     async def _wait_for_predecessor(self) -> None:
         entry, started = self._directory.process(self._process), anyio.current_time()
+        if entry is not None and entry.incarnation == self.address.incarnation:
+            # This process itself, which has ended its agents.
+            return
         while entry is not None and anyio.current_time() < started + self.lease_seconds:
             await anyio.sleep(self.lease_seconds / _RENEWALS)
             await self._directory.refresh(f"process.{self._process}")
