@@ -1,14 +1,13 @@
-"""Publications, which wait in a stream until the home of their recipient takes them.
+"""Publications for agents of this process, which wait in a stream until the home of their recipient takes them.
 
-A publication is stored once for each recipient, and `publish` returns when NATS has acknowledged that. The home of a
-partition takes its messages in order. It acknowledges one before it is handled, so that a message is handled at most
-once; with `redeliver` afterwards, so that it is handled at least once. What NATS delivers a second time is recognised.
+The home of a partition takes its messages in order. It acknowledges one before it is handled, so that a message is
+handled at most once; with `redeliver` afterwards, so that it is handled at least once. What NATS delivers a second time
+is recognised.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import secrets
 import time
@@ -21,11 +20,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from fumehood.errors import (
-    DeadlineError,
     DeliveryError,
-    FumehoodError,
     MessageError,
-    OverloadedError,
     RefusedError,
 )
 from fumehood.runtime.audit import GrantDenied, RuntimeAudit
@@ -83,7 +79,7 @@ class _Taken:
 
 
 class Publications:
-    """Stores publications of this process, and takes those for agents whose home it is."""
+    """Takes publications for agents whose home this process is."""
 
     def __init__(self, parts: PublicationParts, lease_seconds: float) -> None:
         self._parts, self._lease_seconds = parts, lease_seconds
@@ -99,45 +95,6 @@ class Publications:
     def _linked(self) -> NatsLink:
         assert self._link is not None
         return self._link
-
-    # Publishing
-
-    async def store(self, envelopes: list[Envelope]) -> None:
-        """Returns when all are acknowledged; raises the first DeliveryError, and the others are stored all the same."""
-        failures: list[FumehoodError] = []
-        async with anyio.create_task_group() as group:
-            for envelope in envelopes:
-                group.start_soon(self._store_one, envelope, failures)
-        if failures:
-            raise failures[0]
-
-    async def _store_one(self, envelope: Envelope, failures: list[FumehoodError]) -> None:
-        try:
-            await self._store(envelope)
-        except FumehoodError as error:
-            failures.append(error)
-            await self._parts.dead_letters.record(envelope, reason_of(error), str(error))
-
-    async def _store(self, envelope: Envelope) -> None:
-        """Again with the same id while NATS is away: it stores one of them."""
-        subjects, link = self._parts.subjects, self._linked
-        subject = subjects.publication(envelope.to, self._parts.homes.address.process, envelope.sender)
-        headers = {"Nats-Msg-Id": hashlib.sha256(_key(envelope).encode()).hexdigest()}
-        data, error = envelope.to_bytes(anyio.current_time(), time.time()), None
-        while (left := envelope.deadline - anyio.current_time()) > 0:
-            try:
-                await link.call(subject, data, headers=dict(headers), seconds=min(left, _ATTEMPT_SECONDS))
-                return
-            except OverloadedError:
-                raise
-            except DeliveryError as failed:
-                if link.is_refused(subject):
-                    raise
-                error = failed
-                await anyio.sleep(min(left, _RETRY_SECONDS))
-        raise DeadlineError(f"NATS has not acknowledged {envelope.payload.name} to {envelope.topic} in time: {error}")
-
-    # Taking
 
     async def run(self, link: NatsLink) -> None:
         self._link = link
@@ -222,17 +179,18 @@ class Publications:
     async def _take_batch(self, partition: _Partition) -> None:
         """Until so many were taken as were asked for, or NATS says that there are no more."""
         left = _BATCH
-        with anyio.move_on_after(_PULL_SECONDS + 1):
-            while left > 0:
-                messages = [await partition.arrived.get()]
-                while not partition.arrived.empty():
-                    messages.append(partition.arrived.get_nowait())
-                fresh = [message for message in messages if not message.status]
-                left -= len(fresh)
-                if fresh:
-                    await self._take(fresh)
-                if len(fresh) < len(messages):
-                    return
+        while left > 0:
+            messages: list[Received] = []
+            with anyio.move_on_after(_PULL_SECONDS + 1):
+                messages.append(await partition.arrived.get())
+            while not partition.arrived.empty():
+                messages.append(partition.arrived.get_nowait())
+            fresh = [message for message in messages if not message.status]
+            left -= len(fresh)
+            if fresh:
+                await self._take(fresh)
+            if not messages or len(fresh) < len(messages):
+                return
 
     async def _take(self, messages: list[Received]) -> None:
         self._arriving += 1

@@ -17,6 +17,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from fumehood.errors import UsageError
@@ -57,6 +58,7 @@ def type_token(type: str) -> str:
     return type.replace(".", "/")
 
 
+@lru_cache(10_000)
 def partition_of(agent: AgentId) -> int:
     return int.from_bytes(hashlib.sha256(str(agent).encode()).digest()[:4], "big") % PARTITIONS
 

@@ -11,7 +11,7 @@ from fumehood.runtime.mailbox import Delivery
 from fumehood.runtime.messages import MessageTypes
 from fumehood.runtime.nats.directory import Directory, TypeEntry
 from fumehood.runtime.nats.homes import AgentHomes
-from fumehood.runtime.nats.publications import Publications
+from fumehood.runtime.nats.publisher import Publisher
 from fumehood.runtime.nats.requests import Requests
 from fumehood.runtime.nats.subjects import Address
 from fumehood.runtime.registry import unknown_type
@@ -26,13 +26,13 @@ class NatsTransport:
         directory: Directory,
         homes: AgentHomes,
         requests: Requests,
-        publications: Publications,
+        publisher: Publisher,
         scheduler: Scheduler,
         dispatcher: Dispatcher,
         types: MessageTypes,
         check_not_stopped: Callable[[], None],
     ) -> None:
-        self._directory, self._homes, self._requests, self._publications = directory, homes, requests, publications
+        self._directory, self._homes, self._requests, self._publisher = directory, homes, requests, publisher
         self._scheduler, self._dispatcher, self._types = scheduler, dispatcher, types
         self._check_not_stopped = check_not_stopped
 
@@ -50,7 +50,7 @@ class NatsTransport:
             entry = self._directory.type(envelope.to.type)
             if entry is not None:
                 self._check_schema(envelope, entry)
-        await self._publications.store(envelopes)
+        await self._publisher.store(envelopes)
 
     def abandon(self, envelope: Envelope) -> None:
         if not self._requests.abandon(envelope):
