@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import nats_server
 import pytest
+from sampling import is_whole
 from unit.runtime.distant_runtime import DistantRuntime
 from unit.runtime.nats_differences import mark
 from unit.runtime.sample_agents import MakeRuntime
@@ -18,9 +19,20 @@ from fumehood.runtime.nats import NatsRuntime
 _RUNTIMES = {"local": LocalRuntime, "bytes": SerialisingRuntime, "nats": NatsRuntime, "distant": DistantRuntime}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The client of NATS needs asyncio."""
-    items[:] = [item for item in items if not (_is_on_nats(item) and _parameter(item, "anyio_backend") == "trio")]
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The client of NATS needs asyncio. There, a test runs with its first parameters; with all in `make test-all`."""
+    seen: set[tuple[object, ...]] = set()
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        kind = (getattr(item, "originalname", None), item.path, _parameter(item, "make_runtime"))
+        is_on_trio = _parameter(item, "anyio_backend") == "trio"
+        is_dropped = _is_on_nats(item) and (is_on_trio or (kind in seen and not is_whole()))
+        (dropped if is_dropped else kept).append(item)
+        if not is_dropped:
+            seen.add(kind)
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = kept
     mark([item for item in items if _is_on_nats(item)])
 
 
