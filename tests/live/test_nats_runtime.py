@@ -173,6 +173,7 @@ async def test_after_nats_was_gone_for_longer_than_a_lease_agents_begin_anew(tmp
                 server.kill()
                 await wait_until(lambda: place.lines("cancelled") == ["2 home"])
                 server.start()
+            await wait_until(lambda: home._homes.is_member and runtime._homes.is_member)
             await wait_until(lambda: runtime._directory.home(AgentId("worker")) == home._homes.address)
             done = await ask_until_answered(runtime, Job(number=3))
             assert (done.by, done.handled) == ("home", 1)

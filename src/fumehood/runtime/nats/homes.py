@@ -31,6 +31,11 @@ class AgentHomes:
     def address(self) -> Address:
         return self._membership.address
 
+    @property
+    def is_member(self) -> bool:
+        """Whether this process has its lease; without one it sends nothing."""
+        return self._membership.is_valid
+
     def is_here(self, agent: AgentId) -> bool:
         """Whether this process may handle messages of that agent now."""
         is_home = self._directory.home(agent) == self.address and agent.type in self._types

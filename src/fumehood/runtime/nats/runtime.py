@@ -4,7 +4,7 @@
     directory, homes         what all processes know | which agents are here; assignment.py says where they should be
     membership               the lease of this process
     requests, reception      to agents elsewhere | from processes elsewhere, checked
-    publisher, publications  to a stream | from it
+    publication_store, publications  to a stream | from it
     transport                which of these ways a message takes
 
 This module assembles them, and owns start, stop, and what happens when the lease is lost.
@@ -35,8 +35,8 @@ from fumehood.runtime.nats.connection import NatsConnection, NatsLink, open_link
 from fumehood.runtime.nats.directory import Directory, prepare_space
 from fumehood.runtime.nats.homes import AgentHomes
 from fumehood.runtime.nats.membership import Membership
+from fumehood.runtime.nats.publication_store import PublicationStore
 from fumehood.runtime.nats.publications import PublicationParts, Publications
-from fumehood.runtime.nats.publisher import Publisher
 from fumehood.runtime.nats.reception import Reception, ReceptionParts
 from fumehood.runtime.nats.replies import NatsReplies, Outbox
 from fumehood.runtime.nats.requests import Requests
@@ -162,12 +162,12 @@ class NatsRuntime(LocalRuntime):
             self._membership.lease_seconds,
         )
         self._replies.publication_finished = self._publications.finished
-        self._publisher = Publisher(self._subjects, self._process, self._dead_letters)
+        self._store = PublicationStore(self._subjects, self._process, self._dead_letters)
         return NatsTransport(
             self._directory,
             self._homes,
             self._requests,
-            self._publisher,
+            self._store,
             self._scheduler,
             self._dispatcher,
             self._types,
@@ -186,7 +186,7 @@ class NatsRuntime(LocalRuntime):
             await self._membership.join()
             await super().__aenter__()
             self._stack = stack.pop_all()
-        self._link = self._publisher.link = link
+        self._link = self._store.link = link
         assert self._group is not None
         self._unsubscribe = await link.subscribe(self._subjects.to_all(self._homes.address), self._reception.receive)
         await link.flush()

@@ -11,7 +11,7 @@ from fumehood.runtime.mailbox import Delivery
 from fumehood.runtime.messages import MessageTypes
 from fumehood.runtime.nats.directory import Directory, TypeEntry
 from fumehood.runtime.nats.homes import AgentHomes
-from fumehood.runtime.nats.publisher import Publisher
+from fumehood.runtime.nats.publication_store import PublicationStore
 from fumehood.runtime.nats.requests import Requests
 from fumehood.runtime.nats.subjects import Address
 from fumehood.runtime.registry import unknown_type
@@ -26,13 +26,13 @@ class NatsTransport:
         directory: Directory,
         homes: AgentHomes,
         requests: Requests,
-        publisher: Publisher,
+        store: PublicationStore,
         scheduler: Scheduler,
         dispatcher: Dispatcher,
         types: MessageTypes,
         check_not_stopped: Callable[[], None],
     ) -> None:
-        self._directory, self._homes, self._requests, self._publisher = directory, homes, requests, publisher
+        self._directory, self._homes, self._requests, self._store = directory, homes, requests, store
         self._scheduler, self._dispatcher, self._types = scheduler, dispatcher, types
         self._check_not_stopped = check_not_stopped
 
@@ -50,7 +50,7 @@ class NatsTransport:
             entry = self._directory.type(envelope.to.type)
             if entry is not None:
                 self._check_schema(envelope, entry)
-        await self._publisher.store(envelopes)
+        await self._store.store(envelopes)
 
     def abandon(self, envelope: Envelope) -> None:
         if not self._requests.abandon(envelope):
@@ -68,9 +68,10 @@ class NatsTransport:
             raise DeliveryError(
                 f"no process has the agent type {agent.type!r} at the moment; start one that registers it"
             )
-        if home == self._homes.address:
+        if home == self._homes.address or not self._homes.is_member:
             raise DeliveryError(
-                f"this process is the home of {agent}, and has lost its connection to NATS for too long"
+                f"{envelope.payload.name} to {agent} was not sent: this process was without NATS for longer than its "
+                "lease; it goes on when it has a new one"
             )
         return home
 

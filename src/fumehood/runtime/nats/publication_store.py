@@ -17,7 +17,7 @@ _ATTEMPT_SECONDS = 2.0
 _RETRY_SECONDS = 0.1
 
 
-class Publisher:
+class PublicationStore:
     """Stores publications; `link` is set when the runtime is connected."""
 
     def __init__(self, subjects: Subjects, process: str, dead_letters: DeadLetterRecorder) -> None:
