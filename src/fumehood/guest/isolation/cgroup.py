@@ -52,7 +52,7 @@ class RunCgroups:
                 _write(folder, name, value)
 
     def entrances(self) -> list[int]:
-        """Writing "0" to each of them moves the writer, which has one thread; children are born where their parent is."""
+        """Writing "0" to each of them moves the writer and its one thread; children are born where their parent is."""
         return [
             os.open(_ENTRANCE[hierarchy["version"]], os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
             for hierarchy, folder in zip(self._hierarchies, self._folders, strict=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import gc
-import json
 import os
 import signal
 import site
