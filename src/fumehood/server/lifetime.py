@@ -15,6 +15,7 @@ from fumehood.server.api.answers import forget_answers
 from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
+from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes.records import forget_ended
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 class ServerState:
     settings: ServerSettings
     database: Database
+    authenticator: Authenticator
     registry: SandboxRegistry
     tenancy: Tenancy
     chains: AuditChains
@@ -57,9 +59,12 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
         tenancy = Tenancy(settings, database, chains, sealing)
+        authenticator = Authenticator(database, settings.oidc)
+        stack.push_async_callback(authenticator.close)
         server = ServerState(
             settings,
             database,
+            authenticator,
             SandboxRegistry(database, instance, tenancy, strict=settings.strict),
             tenancy,
             chains,
