@@ -27,6 +27,7 @@ from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.secrets import SealingKey
 
 _SWEEP_BEATS = 6
+_COUNT_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -58,7 +59,7 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         instance = await instances.register_instance(database)
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
-        tenancy = Tenancy(settings, database, chains, sealing)
+        tenancy = Tenancy(settings, database, instance, chains, sealing)
         authenticator = Authenticator(database, settings.oidc)
         stack.push_async_callback(authenticator.close)
         server = ServerState(
@@ -75,8 +76,8 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
             asyncio.Event(),
         )
         stack.push_async_callback(_end, server, instance)
-        beat = asyncio.ensure_future(_keep_alive(server, instance, fail))
-        stack.push_async_callback(_stop, beat)
+        for work in (_keep_alive(server, instance, fail), _keep_counts(server)):
+            stack.push_async_callback(_stop, asyncio.ensure_future(work))
         yield server
 
 
@@ -110,6 +111,16 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
                 await forget_answers(server.database)
         except StorageError as error:
             _log.warning("the database cannot be reached: %s", error)
+
+
+async def _keep_counts(server: ServerState) -> None:
+    """What tenants use goes to the database often: other servers count it too, and a server that dies has lost little."""
+    while True:
+        await asyncio.sleep(_COUNT_SECONDS)
+        try:
+            await server.tenancy.meters.settle_busy()
+        except StorageError as error:
+            _log.debug("the database cannot be reached: %s", error)  # which the beat warns of
 
 
 async def look_after(server: ServerState) -> None:

@@ -68,7 +68,7 @@ class RunAudit:
 
     async def __aenter__(self) -> Self:
         if self._meter is not None:
-            self._meter.begin()
+            self._meter.begin(self.run_id)
             self._began = time.monotonic()
         try:
             await self.requested()
@@ -80,7 +80,7 @@ class RunAudit:
     def _settle(self, result: RunResult | None) -> None:
         meter, self._meter = self._meter, None
         if meter is not None and self._began:
-            meter.end(result, time.monotonic() - self._began)
+            meter.end(self.run_id, result, time.monotonic() - self._began)
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:

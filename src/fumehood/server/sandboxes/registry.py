@@ -126,4 +126,5 @@ def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxR
         now + opening.times.lifetime,
         None,
         None,
+        opening.policy.resources.disk,
     )
