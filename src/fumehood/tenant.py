@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 class RunMeter(Protocol):
     """Counts the runs of a tenant. Calls come from the event loops of its sandboxes."""
 
-    def begin(self, run_id: str) -> None:
+    def begin(self) -> None:
         """Before a run is recorded, let alone started; raises to refuse it."""
         ...
 

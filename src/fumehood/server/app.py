@@ -25,6 +25,7 @@ from fumehood.server.channel import SandboxChannel
 from fumehood.server.lifetime import ServerState, open_server
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
+from fumehood.server.tracing import TracedRequests
 
 _PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, whoami, health)
 
@@ -56,7 +57,8 @@ def build_app(
     def server() -> ServerState:
         return cast("ServerState", app.state.server)
 
-    return RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+    checked = RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+    return TracedRequests(checked, lambda: server().tracing)
 
 
 def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:

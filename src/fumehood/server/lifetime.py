@@ -22,9 +22,11 @@ from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
+from fumehood.server.shipping.shipping import AuditShipping
 from fumehood.server.storage.choice import is_shared, open_database
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.secrets import SealingKey
+from fumehood.server.tracing import Tracing
 
 _SWEEP_BEATS = 6
 _COUNT_SECONDS = 2.0
@@ -43,13 +45,20 @@ class ServerState:
     requests: RequestQuota
     background: BackgroundRuns
     metrics: Metrics
+    shipping: AuditShipping
+    tracing: Tracing
     drain: asyncio.Event
     """Set when the server is about to end."""
 
 
 @asynccontextmanager
-async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> AsyncIterator[ServerState]:
-    """`fail` is called when it must not go on: others hold it for dead, and its sandboxes for lost."""
+async def open_server(
+    settings: ServerSettings, fail: Callable[[str], None], *, ships: bool = True
+) -> AsyncIterator[ServerState]:
+    """`fail` is called when it must not go on: others hold it for dead, and its sandboxes for lost.
+
+    Without `ships` no records are sent to the sinks of the settings: for a process that ends soon.
+    """
     async with AsyncExitStack() as stack:
         chains = AuditChains(settings.folder)
         sealing = SealingKey.at(Path(settings.sealing_key or settings.folder / "sealing.key"))
@@ -59,20 +68,27 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         instance = await instances.register_instance(database)
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
-        tenancy = Tenancy(settings, database, instance, chains, sealing)
+        shipping = AuditShipping(settings.shipping if ships else {}, settings.folder)
+        stack.push_async_callback(asyncio.to_thread, shipping.stop)
+        shipping.start()
+        tracing = Tracing.open(settings.traces)
+        stack.push_async_callback(asyncio.to_thread, tracing.close)
+        tenancy = Tenancy(settings, database, instance, chains, sealing, tracing)
         authenticator = Authenticator(database, settings.oidc)
         stack.push_async_callback(authenticator.close)
         server = ServerState(
             settings,
             database,
             authenticator,
-            SandboxRegistry(database, instance, tenancy, strict=settings.strict),
+            SandboxRegistry(database, instance, tenancy, strict=settings.strict, tracing=tracing),
             tenancy,
             chains,
             sealing,
             RequestQuota(database),
             BackgroundRuns(),
             Metrics(),
+            shipping,
+            tracing,
             asyncio.Event(),
         )
         stack.push_async_callback(_end, server, instance)

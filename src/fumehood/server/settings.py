@@ -18,6 +18,8 @@ from fumehood.policy.quantities import KIB, MIB, Duration, Size
 from fumehood.policy.section import Ordered, Section, Text
 from fumehood.policy.source import parse, read_file, visible
 from fumehood.server.identity.issuers import IssuerSettings
+from fumehood.server.shipping.settings import AnySinkSettings
+from fumehood.server.tracing import TraceSettings
 
 VARIABLE = "FUMEHOOD_SERVER_STATE"
 PORT = 8440
@@ -106,6 +108,12 @@ class ServerSettings(Section):
     oidc: Mapping[Annotated[Text, AfterValidator(_check_name)], IssuerSettings] = Field(
         default_factory=dict[str, IssuerSettings],
         description="Identity providers whose tokens are taken in the place of keys, by a name for records.",
+    )
+    shipping: Mapping[Annotated[Text, AfterValidator(_check_name)], AnySinkSettings] = Field(
+        default_factory=dict[str, AnySinkSettings], description="Where audit records are sent to, by a name."
+    )
+    traces: TraceSettings | None = Field(
+        default=None, description="Send OpenTelemetry traces; OTEL_EXPORTER_OTLP_ENDPOINT does so, too."
     )
     engines: Mapping[Text, Text] = Field(
         default_factory=dict[str, str], description="Tenant -> the container engine of its docker and gvisor policies."

@@ -99,12 +99,12 @@ async def test_servers_of_one_database_count_runs_processor_time_and_bytes_toget
     here, there = await instances.register_instance(database), await instances.register_instance(second)
     ours, theirs = Meters(database, here), Meters(second, there)
     first, other = await ours.of("acme"), await theirs.of("acme")
-    first.begin("run_1")
-    other.begin("run_2")
+    first.begin()
+    other.begin()
     await ours.settle_busy()
     await theirs.settle_busy()
     with pytest.raises(QuotaExceededError) as refused:
-        other.begin("run_3")
+        other.begin()
     assert (refused.value.quota, refused.value.used) == (Quota.RUNS, 2)
     first.end("run_1", None, 6.0)
     other.end("run_2", None, 6.0)
@@ -115,18 +115,18 @@ async def test_servers_of_one_database_count_runs_processor_time_and_bytes_toget
     await theirs.settle_busy()
     assert other.egress.left_bytes() == -200
     with pytest.raises(QuotaExceededError) as refused:
-        other.begin("run_4")
+        other.begin()
     assert (refused.value.quota, refused.value.used) == (Quota.CPU, 12.0)
     # A server that dies with runs under way does not hold their places for ever.
     await set_limit(database, "acme", Quota.CPU, 100, "ada")
     first = await ours.of("acme")
-    for name in ("run_5", "run_6"):
-        first.begin(name)
+    for _ in range(2):
+        first.begin()
     await ours.settle_busy()
     state = {each.quota: each.used for each in await read_state(second, "acme", time.time())}
     assert state[Quota.RUNS] == 2
     await instances.end_instance(second, here)
-    (await theirs.of("acme")).begin("run_7")
+    (await theirs.of("acme")).begin()
     if second is not database:
         await second.close()
 
@@ -144,7 +144,7 @@ async def test_what_could_not_be_written_is_counted_later_and_once(database: Dat
                 raise StorageError("the connection is lost before the commit")
 
     with pytest.raises(StorageError):
-        await meter.settle(LostAtTheEnd(), "acme", "srv_1")  # type: ignore[arg-type]
+        await meter.settle(LostAtTheEnd(), "srv_1")  # type: ignore[arg-type]
     assert meter.counts.today(EGRESS) == 500
     for _ in range(2):
         await meters.settle_all()

@@ -23,6 +23,7 @@ from fumehood.audit.events import (
     as_content,
 )
 from fumehood.audit.records import Entry
+from fumehood.audit.trace_context import current_trace
 from fumehood.audit.trail import Trail
 from fumehood.backends.interface import Input, RunRequest
 from fumehood.errors import AuditError
@@ -57,7 +58,8 @@ class RunAudit:
         self._request = request
         self._held = [] if held is None else held
         self.run_id = f"run_{os.urandom(8).hex()}"
-        self._trail = trail.within(run=self.run_id)
+        trace = current_trace()
+        self._trail = trail.within(run=self.run_id) if trace is None else trail.within(run=self.run_id, trace=trace)
         self._keep = keep
         self._started: Entry | None = None
         self._is_over = not trail.is_on
@@ -68,7 +70,7 @@ class RunAudit:
 
     async def __aenter__(self) -> Self:
         if self._meter is not None:
-            self._meter.begin(self.run_id)
+            self._meter.begin()
             self._began = time.monotonic()
         try:
             await self.requested()

@@ -13,6 +13,7 @@ from fumehood.server.storage.database import Database
 from fumehood.server.tenants.meter import Meters
 from fumehood.server.tenants.quotas import Quota, read_limits
 from fumehood.server.tenants.secrets import SealingKey, read_secrets
+from fumehood.server.tracing import Tracing
 from fumehood.tenant import Tenant
 
 _CONTAINERS = ("docker", "gvisor")
@@ -20,11 +21,17 @@ _CONTAINERS = ("docker", "gvisor")
 
 class Tenancy:
     def __init__(
-        self, settings: ServerSettings, database: Database, instance: str, chains: AuditChains, sealing: SealingKey
+        self,
+        settings: ServerSettings,
+        database: Database,
+        instance: str,
+        chains: AuditChains,
+        sealing: SealingKey,
+        tracing: Tracing,
     ) -> None:
         self._settings, self._database = settings, database
         self._chains, self._sealing = chains, sealing
-        self.meters = Meters(database, instance)
+        self.meters = Meters(database, instance, tracing)
 
     async def of(self, tenant: str, policy: Policy) -> Tenant:
         """As it is now, for a sandbox with this policy: secrets and limits may have changed since its last one."""

@@ -36,9 +36,7 @@ TABLES: dict[str, str] = {
         "tenant TEXT NOT NULL, minute BIGINT NOT NULL, name TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL, "
         "PRIMARY KEY (tenant, minute, name)"
     ),
-    "running": (
-        "tenant TEXT NOT NULL, instance TEXT NOT NULL, runs BIGINT NOT NULL, PRIMARY KEY (tenant, instance)"
-    ),
+    "running": ("tenant TEXT NOT NULL, instance TEXT NOT NULL, runs BIGINT NOT NULL, PRIMARY KEY (tenant, instance)"),
     "answers": (
         "tenant TEXT NOT NULL, key TEXT NOT NULL, request_sha256 TEXT NOT NULL, status BIGINT NOT NULL, "
         "sealed TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, key)"

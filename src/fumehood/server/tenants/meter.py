@@ -26,6 +26,7 @@ from fumehood.server.tenants.quotas import (
     read_limits,
 )
 from fumehood.server.tenants.usage import CPU, DAY_SECONDS, EGRESS, MEMORY, RUNS, add_usage, start_of_day, used_today
+from fumehood.server.tracing import OFF, Tracing
 
 
 class UsageCounts:
@@ -71,7 +72,8 @@ class UsageCounts:
 class TenantMeter:
     """Made by `Meters`, which have read its limits before any run begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str, tracing: Tracing = OFF) -> None:
+        self._tenant, self._tracing = tenant, tracing
         self.limits: Limits = {quota: Limit(value, "default") for quota, value in DEFAULTS.items()}
         self.counts = UsageCounts()
         self.egress = TenantEgress(self)
@@ -89,7 +91,7 @@ class TenantMeter:
         """Whether the database does not have all of it, or others may have more by now."""
         return self._running > 0 or self._noted > 0 or not self.counts.is_empty
 
-    def begin(self, run_id: str) -> None:
+    def begin(self) -> None:
         running = self._running + self._elsewhere
         if running >= self.limits[Quota.RUNS].value:
             raise QuotaExceededError(Quota.RUNS, self.limits[Quota.RUNS], running)
@@ -101,11 +103,13 @@ class TenantMeter:
     def end(self, run_id: str, result: RunResult | None, seconds: float) -> None:
         """A run that was left before its end is charged with all its time, so that leaving early saves nothing."""
         self._running -= 1
+        self._tracing.run_ended(self._tenant, run_id, result, seconds)
         memory = 0.0 if result is None else result.peak_memory_bytes * seconds
         self.counts.add(**{RUNS: 1, CPU: seconds if result is None else result.cpu_ms / 1000, MEMORY: memory})
 
-    async def settle(self, database: Database, tenant: str, instance: str) -> None:
+    async def settle(self, database: Database, instance: str) -> None:
         """Adds what is pending to the database, and reads what others have added and the limits that hold now."""
+        tenant = self._tenant
         async with self._settling:
             now, taken, running = time.time(), self.counts.take(), self._running
             try:
@@ -143,24 +147,24 @@ class TenantEgress:
 class Meters:
     """One for each tenant that has had a sandbox in this process."""
 
-    def __init__(self, database: Database, instance: str) -> None:
-        self._database, self._instance = database, instance
+    def __init__(self, database: Database, instance: str, tracing: Tracing = OFF) -> None:
+        self._database, self._instance, self._tracing = database, instance, tracing
         self._meters: dict[str, TenantMeter] = {}
 
     async def of(self, tenant: str) -> TenantMeter:
         """Up to date."""
-        meter = self._meters.setdefault(tenant, TenantMeter())
-        await meter.settle(self._database, tenant, self._instance)
+        meter = self._meters.get(tenant) or self._meters.setdefault(tenant, TenantMeter(tenant, self._tracing))
+        await meter.settle(self._database, self._instance)
         return meter
 
     async def settle_all(self) -> None:
-        for tenant, meter in list(self._meters.items()):
-            await meter.settle(self._database, tenant, self._instance)
+        for meter in list(self._meters.values()):
+            await meter.settle(self._database, self._instance)
 
     async def settle_busy(self) -> None:
-        for tenant, meter in list(self._meters.items()):
+        for meter in list(self._meters.values()):
             if meter.is_busy:
-                await meter.settle(self._database, tenant, self._instance)
+                await meter.settle(self._database, self._instance)
 
 
 def next_day() -> float:

@@ -150,9 +150,7 @@ def test_a_receiver_that_dies_with_records_unread_gets_them_again(state: Path, s
     receiver.close()
 
 
-def test_a_webhook_is_signed_and_a_sink_that_was_away_misses_nothing(
-    state: Path, start: Start, tmp_path: Path
-) -> None:
+def test_a_webhook_is_signed_and_a_sink_that_was_away_misses_nothing(state: Path, start: Start, tmp_path: Path) -> None:
     log = write(state, "acme", "one")
     with listen() as free:
         port = free.getsockname()[1]
