@@ -1,4 +1,4 @@
-"""An identity provider of the tests' own, at the loopback: keys, a discovery document, and whatever tokens one likes."""
+"""An identity provider of the tests' own, at the loopback: keys, a discovery document, and any tokens."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _HEAD = re.compile(rb"<(\d+)>1 (\S+) (\S+) fumehood - (\S+) (\[.*?\]\[fumehood@\
 
 
 class SyslogReceiver:
-    """Takes messages with counted octets; `read_bytes` is how much of a connection it reads before it dies, if it does."""
+    """Takes messages with counted octets. With `read_bytes` it dies after so many of a connection."""
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext | None = None) -> None:
         self._listener, self._context = listener, context

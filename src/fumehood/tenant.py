@@ -40,7 +40,7 @@ class RunMeter(Protocol):
 
 
 class EgressMeter(Protocol):
-    """Counts the bytes that all sandboxes of a tenant exchange with the outside. Calls come from the gateway's thread."""
+    """Counts the bytes that a tenant's sandboxes exchange with the outside. Calls come from the gateway's thread."""
 
     def left_bytes(self) -> int:
         """How many may still move; none if it is not above 0."""

@@ -130,7 +130,7 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
 
 
 async def _keep_counts(server: ServerState) -> None:
-    """What tenants use goes to the database often: other servers count it too, and a server that dies has lost little."""
+    """What tenants use goes to the database often: other servers count it too, and one that dies has lost little."""
     while True:
         await asyncio.sleep(_COUNT_SECONDS)
         try:

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of a server: a span for each request, opening and run. Off unless the operator names a collector.
+"""OpenTelemetry traces of a server: a span for each request, opening and run. Off unless a collector is named.
 
 Spans go to a queue of bounded length that a thread empties; while the collector is away they are dropped, and nothing
 else happens. Requests that carry `traceparent` continue that trace, here and in the records of their runs, also while

@@ -18,7 +18,7 @@ _MOST_NAME = 255
 _LEAST_RSA_BITS = 2048
 _REQUIRED = ["exp", "iss", "aud", "sub"]
 _TYPES = (None, "jwt", "at+jwt", "application/at+jwt")
-_RSA = {name: ("RSA", None) for name in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")}
+_RSA: dict[str, tuple[str, str | None]] = dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None))
 _KEY_TYPES: dict[str, tuple[str, str | None]] = _RSA | {
     "ES256": ("EC", "P-256"),
     "ES384": ("EC", "P-384"),
@@ -140,7 +140,7 @@ def _find(claims: Mapping[str, Any], path: Sequence[str]) -> object:
 
 def _scopes(settings: IssuerSettings, roles: object) -> Iterable[Scope]:
     """A claim has one role, several with blanks between, or a list."""
-    given = roles.split() if isinstance(roles, str) else roles if isinstance(roles, list) else []
-    for role in cast("list[object]", given):
+    listed = cast("list[object]", roles) if isinstance(roles, list) else []
+    for role in roles.split() if isinstance(roles, str) else listed:
         if isinstance(role, str):
             yield from settings.roles.get(role, ())

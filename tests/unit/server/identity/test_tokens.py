@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from identity_provider import AUDIENCE, IdentityProviderServer, identity_provider
-from unit.server.hosting import Hosted, hosted
+from unit.server.hosting import hosted
 
 from fumehood.errors import UsageError
 from fumehood.server.identity import provider as provider_module
