@@ -23,8 +23,8 @@ USER = pwd.getpwnam("nobody")
 SCRIPT = r"""
 set -e
 stage=$1 config=$2
-for folder in /opt /var/lib /var/cache /tmp /var/tmp; do mount -t tmpfs -o mode=1777 private $folder; done
-mkdir /opt/fumehood && mount --bind "$stage/opt/fumehood" /opt/fumehood
+mount -t tmpfs private /opt && mkdir /opt/fumehood && mount --bind "$stage/opt/fumehood" /opt/fumehood
+for folder in /var/lib /var/cache /tmp /var/tmp; do mount -t tmpfs -o mode=1777 private $folder; done
 for folder in /var/lib/hood /var/cache/hood; do mkdir -m 0700 $folder && chown $3:$4 $folder; done
 mount -t tmpfs -o mode=0000,ro hidden /home
 mount --bind / / && mount -o remount,bind,ro /

@@ -18,7 +18,9 @@ _MOST_NAME = 255
 _LEAST_RSA_BITS = 2048
 _REQUIRED = ["exp", "iss", "aud", "sub"]
 _TYPES = (None, "jwt", "at+jwt", "application/at+jwt")
-_RSA: dict[str, tuple[str, str | None]] = dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None))
+_RSA: dict[str, tuple[str, str | None]] = dict.fromkeys(
+    ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)
+)
 _KEY_TYPES: dict[str, tuple[str, str | None]] = _RSA | {
     "ES256": ("EC", "P-256"),
     "ES384": ("EC", "P-384"),

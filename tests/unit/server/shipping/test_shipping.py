@@ -150,6 +150,17 @@ def test_a_receiver_that_dies_with_records_unread_gets_them_again(state: Path, s
     receiver.close()
 
 
+def test_a_receiver_that_does_not_read_in_time_has_not_confirmed(state: Path, start: Start) -> None:
+    """The deadline ends the connection from this side, which looks like the end that a receiver makes."""
+    write(state, "acme", "one")
+    with listen() as silent:  # its queue takes connections
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        settings = SyslogSettings.model_validate({"kind": "syslog", "address": address})
+        shipper = start(SyslogSink(settings, seconds=0.2))
+        wait_until(lambda: shipper.state.failures >= 1, 30, "the time is over")
+        assert (shipper.state.sent, "has not read everything" in str(shipper.state.error)) == (0, True)
+
+
 def test_a_webhook_is_signed_and_a_sink_that_was_away_misses_nothing(state: Path, start: Start, tmp_path: Path) -> None:
     log = write(state, "acme", "one")
     with listen() as free:
