@@ -16,10 +16,11 @@ POLICY = "version: 1\nbackend: docker\n"
 
 @pytest.mark.anyio
 @pytest.mark.timeout(300)
-async def test_a_tenant_s_containers_are_in_its_own_engine_and_in_no_other(tmp_path: Path) -> None:
+async def test_a_tenant_s_containers_are_in_its_own_engine_and_in_no_other(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     require(engine.missing() is None, engine.missing() or "")
-    (tmp_path / "second").mkdir()
-    with open_second_engine(tmp_path / "second") as second:
+    with open_second_engine(tmp_path_factory.mktemp("second")) as second:  # the path of a socket may not be long
         engines = {"acme": engine.use(), "beta": second.local}
         async with hosted(tmp_path / "state", engines=engines, strict=False) as host:
             clients = {name: await host.tenant(name) for name in ("acme", "beta", "gamma")}

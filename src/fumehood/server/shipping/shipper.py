@@ -102,11 +102,12 @@ class Shipper:
         """How long to wait before the next time."""
         try:
             sent = self._send_round()
-        except (SinkError, AuditError, BusyError, OSError) as error:
+        except Exception as error:  # a thread that ended by an error of our own would be a loss that no one sees
             self._failures += 1
-            self._error = str(error)
+            self._error = str(error) or type(error).__name__
             if self._failures == 1 and not self._stopping.is_set():
-                _log.warning("records do not get to the sink %s: %s", self._name, error)
+                is_known = isinstance(error, SinkError | AuditError | BusyError | OSError)
+                _log.warning("records do not get to the sink %s: %s", self._name, error, exc_info=not is_known)
             return self._pauses.after(self._failures)
         if self._failures:
             _log.warning("records get to the sink %s again", self._name)
