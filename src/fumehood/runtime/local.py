@@ -145,8 +145,7 @@ class LocalRuntime(Runtime):
     # Start and stop
 
     async def __aenter__(self) -> Self:
-        if self._phase is not _Phase.NEW:
-            raise UsageError("this runtime has been started already; make another LocalRuntime")
+        self._check_new()
         await self._audit.record(RuntimeStarted(os.getpid()))
         group = anyio.create_task_group()
         await group.__aenter__()
@@ -350,6 +349,10 @@ class LocalRuntime(Runtime):
     ) -> None:
         self._check_running()
         await self._router.publish(Origin(sender), message, topic, deadline)
+
+    def _check_new(self) -> None:
+        if self._phase is not _Phase.NEW:
+            raise UsageError(f"this runtime has been started already; make another {type(self).__name__}")
 
     def _check_running(self) -> None:
         if self._phase is _Phase.NEW:

@@ -88,6 +88,18 @@ async def test_a_type_is_the_same_in_every_process(nats: nats_server.NatsServer,
         await second.register("greeter", Greeter)
 
 
+async def test_a_runtime_that_cannot_start_leaves_nothing_behind(nats: nats_server.NatsServer, space: str) -> None:
+    async with open_runtime(nats, space, "a") as first:
+        await first.register("greeter", Greeter)
+        for _ in range(2):
+            runtime = open_runtime(nats, space, "b")
+            await runtime.register("greeter", Greeter, grants=Grants(agents=["*"]))
+            with pytest.raises(UsageError, match="has registered 'greeter' with other grants"):
+                await runtime.__aenter__()
+            await first._directory.catch_up()
+            assert first._directory.process("b") is None
+
+
 async def test_a_name_belongs_to_one_process(nats: nats_server.NatsServer, space: str) -> None:
     async with open_runtime(nats, space, "a", lease=1):
         with pytest.raises(UsageError, match="there is another process with the name 'a'"):

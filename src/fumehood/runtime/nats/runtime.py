@@ -177,6 +177,7 @@ class NatsRuntime(LocalRuntime):
     # Start and stop
 
     async def __aenter__(self) -> Self:
+        self._check_new()
         async with AsyncExitStack() as stack:
             link = await stack.enter_async_context(
                 open_link(self._settings, self._process, self._subjects.inbox(self._process), self._requests.refused)
@@ -186,6 +187,14 @@ class NatsRuntime(LocalRuntime):
             await self._membership.join()
             await super().__aenter__()
             self._stack = stack.pop_all()
+        try:
+            await self._begin(link)
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def _begin(self, link: NatsLink) -> None:
         self._link = self._store.link = link
         assert self._group is not None
         self._unsubscribe = await link.subscribe(self._subjects.to_all(self._homes.address), self._reception.receive)
@@ -199,7 +208,6 @@ class NatsRuntime(LocalRuntime):
         self._group.start_soon(self._hold_lease)
         for each in self._unshared:
             await self._homes.share(*each)
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
