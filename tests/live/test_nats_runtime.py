@@ -24,7 +24,7 @@ from fumehood import UsageError
 from fumehood.runtime import AgentId, AgentLostError, DeliveryError, Message, MessageError, Reason, handles
 from fumehood.runtime.nats import NatsConnection, NatsRuntime
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
 
 LEASE = 3.0
 
