@@ -31,6 +31,10 @@ class AuditChains:
         FOLDER.make(folder)
         return folder
 
+    def has_log_of(self, tenant: str) -> bool:
+        """Whether anything of the tenant's was ever recorded on this host."""
+        return (self.folder_of(tenant) / "audit").exists()
+
     def log_of(self, tenant: str) -> AuditLog:
         return AuditLog.at(self.folder_of(tenant) / "audit")
 

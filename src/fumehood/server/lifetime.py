@@ -17,7 +17,8 @@ from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
-from fumehood.server.sandboxes.records import forget_ended
+from fumehood.server.sandboxes.lost_records import end_lost
+from fumehood.server.sandboxes.records import forget_ended, list_lost
 from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
@@ -56,6 +57,7 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         instance = await instances.register_instance(database)
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
+        await _end_lost(database, chains)
         tenancy = Tenancy(settings, database, chains, sealing)
         server = ServerState(
             settings,
@@ -116,3 +118,10 @@ async def look_after(server: ServerState) -> None:
 async def _bury(database: Database, chains: AuditChains, instance: str, *, alone: bool) -> None:
     for dead in await instances.bury_dead(database, instance, alone=alone):
         await chains.own().write(events.InstanceBuried(dead))
+
+
+async def _end_lost(database: Database, chains: AuditChains) -> None:
+    """What this host has recorded of sandboxes that were lost gets its end there."""
+    for tenant, opened in (await list_lost(database)).items():
+        if chains.has_log_of(tenant):
+            await asyncio.to_thread(end_lost, chains.log_of(tenant), opened)

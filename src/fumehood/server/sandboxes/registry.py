@@ -15,6 +15,7 @@ from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import DrainingError, ElsewhereError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
@@ -60,7 +61,7 @@ class SandboxRegistry:
             learn=opening.learn,
             snapshot=opening.snapshot,
             progress=opening.progress,
-            audit=trail,
+            audit=trail.within(**{SERVED_AS: identifier}),
             tenant=tenant,
         )
         opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
