@@ -9,8 +9,8 @@ import asyncio
 import json
 import os
 import re
-import sqlite3
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +34,8 @@ from fumehood.server.tenants.tenants import create_tenant
 
 _LISTENING = re.compile(r"listening at (\S+), for E2B's SDKs at (\S+)")
 _PLENTY = 1e9
+_BEAT_SECONDS = 0.5
+"""Between two looks at the database, which are ten seconds apart otherwise."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,17 @@ class ServerFolder:
         return TenantKeys(name, *keys)
 
     @contextmanager
-    def served(self, settings: Mapping[str, object] | None = None) -> Iterator[ServerProcess]:
+    def served(
+        self, settings: Mapping[str, object] | None = None, variables: Mapping[str, str] | None = None
+    ) -> Iterator[ServerProcess]:
         """Killed at the end, if it still lives."""
         file = self.state.parent / f"{self.state.name}.json"
         listen, e2b = (f"127.0.0.1:{port}" for port in self.ports)
         own = {"listen": listen, "e2b": e2b, "state": str(self.state), "database": self.database}
         file.write_text(json.dumps({**own, **(settings or {})}))
         command = [sys.executable, __file__, "serve", "--config", str(file)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        with subprocess.Popen(command, env={**os.environ, **(variables or {})}, **output) as process:
             try:
                 yield ServerProcess(process, *_addresses(process))
             finally:
@@ -160,6 +165,7 @@ def _addresses(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 def _serve() -> None:
     import fumehood.egress
+    import fumehood.server.instances
     from fumehood.egress import Gateway
     from fumehood.egress.dial import HostResolver
     from fumehood.policy.egress import Address
@@ -170,6 +176,7 @@ def _serve() -> None:
     async def resolve(name: str) -> Sequence[Address]:
         return [ip_address("127.0.0.1")] if name.endswith(".example") else await host(name)
 
+    fumehood.server.instances.BEAT_SECONDS = _BEAT_SECONDS
     gateway = Gateway(resolver=resolve)
     fumehood.egress.shared_gateway = lambda: gateway
     main()

@@ -182,7 +182,8 @@ class Clients:
     async def _approvals(self) -> None:
         async with self._client(self._keys.own) as asking, self._client(self._keys.second) as answering:
             while True:
-                question = {"policy": "asking", "tool": "python", "arguments": {"code": "1"}, "code": "1"}
+                code = f"print({secrets.randbits(64)})"
+                question = {"policy": "asking", "tool": "python", "arguments": {"code": code}, "code": code}
                 asked = (await asking.post("/approvals", json=question)).raise_for_status().json()
                 place, digest = f"/approvals/{asked['id']}", {"digest": asked["digest"]}
                 yes = {"approved": True, **digest}
@@ -192,7 +193,7 @@ class Clients:
 
     def check(self, server: ServerProcess) -> None:
         """After the server's return."""
-        assert self.strange == []
+        assert not self.strange, self.strange
         with server.client(self._keys.own) as client:
             for identifier in self.sandboxes:
                 answer = client.get(f"/sandboxes/{identifier}")
@@ -224,9 +225,7 @@ def in_cgroups_of(process: int) -> list[Path]:
     return found
 
 
-async def killed(
-    server: ServerProcess, clients: list[Clients], begin: Callable[[], ServerProcess]
-) -> ServerProcess:
+async def killed(server: ServerProcess, clients: list[Clients], begin: Callable[[], ServerProcess]) -> ServerProcess:
     """The server of the next life, when all clients of this one have ended."""
     working = asyncio.gather(*(each.work() for each in clients))
     if random.random() < AMONG_RUNS:

@@ -42,7 +42,11 @@ def build_app(
         async with open_server(settings, fail) as server:
             app.state.server = server
             app.state.channel = SandboxChannel(
-                server.database, server.registry, server.chains.trail_of, sandboxes.longest_times(settings)
+                server.database,
+                server.registry,
+                server.connections,
+                server.chains.trail_of,
+                sandboxes.longest_times(settings),
             )
             ready(server)
             yield

@@ -15,6 +15,7 @@ from fumehood.server.api.answers import forget_answers
 from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
+from fumehood.server.connections import TenantConnections
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes.lost_records import end_lost
@@ -39,6 +40,7 @@ class ServerState:
     chains: AuditChains
     sealing: SealingKey
     requests: RequestQuota
+    connections: TenantConnections
     background: BackgroundRuns
     metrics: Metrics
     drain: asyncio.Event
@@ -67,6 +69,7 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
             chains,
             sealing,
             RequestQuota(database),
+            TenantConnections(settings.limits.connections_of_tenant),
             BackgroundRuns(),
             Metrics(),
             asyncio.Event(),
@@ -79,8 +82,11 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
 
 async def _end(server: ServerState, instance: str) -> None:
     await server.registry.drain(0)
-    await server.tenancy.meters.settle_all()
-    await instances.end_instance(server.database, instance)
+    try:
+        await server.tenancy.meters.settle_all()
+        await instances.end_instance(server.database, instance)
+    except StorageError as error:
+        _log.warning("the database does not know that this server has ended; the next one will find out: %s", error)
     await server.chains.own().write(events.ServerEnded(instance))
 
 
@@ -106,11 +112,13 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
                 await forget_ended(server.database)
                 await forget_answers(server.database)
         except StorageError as error:
+            server.tenancy.meters.hold()
             _log.warning("the database cannot be reached: %s", error)
 
 
 async def look_after(server: ServerState) -> None:
-    """What is due every few seconds: usage goes to the database, and a key out of force has no sandbox open."""
+    """What is due every few seconds: ends and usage go to the database, and a key out of force has no sandbox open."""
+    await server.registry.write_ends()
     await server.tenancy.meters.settle_all()
     await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
 

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from fumehood.server.api.problems import answer_problem, problem
+from fumehood.server.connections import TooManyConnectionsError
 from fumehood.server.identity.keys import authenticate
 from fumehood.server.identity.principals import NotAuthenticatedError, Principal
 from fumehood.server.settings import ServerSettings
@@ -106,6 +107,12 @@ class Admission:
                 await (await answer_problem(HTTPConnection(scope), error))(scope, receive, send)
                 return
             scope.setdefault("state", {})["principal"] = principal
+            try:
+                with self._server().connections.one_more(principal.tenant):
+                    await self._inner(scope, receive, send)
+            except TooManyConnectionsError as error:
+                await (await answer_problem(HTTPConnection(scope), error))(scope, receive, send)
+            return
         await self._inner(scope, receive, send)
 
     async def _principal(self, scope: Scope) -> Principal:

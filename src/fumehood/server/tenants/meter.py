@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from fumehood.errors import FumehoodError
 from fumehood.results import RunResult
 from fumehood.server.storage.database import Database, Transaction
 from fumehood.server.tenants.quotas import DEFAULTS, Limit, Limits, Quota, QuotaExceededError, read_limits
@@ -18,10 +19,19 @@ CPU = "cpu_seconds"
 RUNS = "runs"
 
 
+class DatabaseAwayError(FumehoodError):
+    """What a run uses could not be counted, nor would a key that was revoked be noticed."""
+
+    def __init__(self) -> None:
+        super().__init__("the server cannot reach its database, and starts nothing meanwhile; try again")
+
+
 class TenantMeter:
     """Made by `Meters`, which have read its limits before any run begins."""
 
     def __init__(self) -> None:
+        self.is_held = False
+        """Whether no run may begin."""
         self._limits: Limits = {quota: Limit(value, "default") for quota, value in DEFAULTS.items()}
         self._running = 0
         self._used_before = 0.0
@@ -33,6 +43,8 @@ class TenantMeter:
         return self._running
 
     def begin(self) -> None:
+        if self.is_held:
+            raise DatabaseAwayError
         if self._running >= self._limits[Quota.RUNS].value:
             raise QuotaExceededError(Quota.RUNS, self._limits[Quota.RUNS], self._running)
         used = self._used_before + self._pending[CPU]
@@ -59,6 +71,7 @@ class TenantMeter:
             for name, amount in pending.items():
                 self._pending[name] += amount
             raise
+        self.is_held = False
 
 
 class Meters:
@@ -73,6 +86,11 @@ class Meters:
         meter = self._meters.setdefault(tenant, TenantMeter())
         await self._settle(tenant, meter)
         return meter
+
+    def hold(self) -> None:
+        """The database is away: no run begins before the next `settle_all`."""
+        for meter in self._meters.values():
+            meter.is_held = True
 
     async def settle_all(self) -> None:
         for tenant, meter in list(self._meters.items()):
