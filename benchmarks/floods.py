@@ -174,6 +174,24 @@ async def openings(victim: Victim, count: int) -> AsyncIterator[None]:
         yield
 
 
+def running(code: str) -> Flood:
+    """Programs that take what they can get, one after another in a sandbox of the tenant."""
+
+    @asynccontextmanager
+    async def flood(victim: Victim, count: int) -> AsyncIterator[None]:
+        reader, writer = await asyncio.open_connection(*victim.address)
+        place = f"/v1/sandboxes/{json.loads(await _answer(reader, writer, victim, 'POST /v1/sandboxes', {}))['id']}"
+        writer.close()
+        async with _asked(victim, count, f"POST {place}/runs", {"code": code}):
+            yield
+
+    return flood
+
+
+FORKS = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+OUTPUT = "import os\nwhile True: os.write(1, b'x' * 65536)"
+MEMORY = "data = []\nwhile True: data.append(bytearray(1 << 20))"
+FILES = "while True:\n    with open('x', 'wb') as f:\n        for _ in range(64): f.write(bytes(1 << 20))"
 FLOODS: dict[str, tuple[Flood, int]] = {
     "idle connections": (idle_connections, 2500),
     "slow headers": (slow_headers, 2500),
@@ -186,6 +204,10 @@ FLOODS: dict[str, tuple[Flood, int]] = {
     "meaningless messages": (frames, 8),
     "requests beyond the quota": (requests, 8),
     "openings beyond the quota": (openings, 8),
+    "fork bombs": (running(FORKS), 2),
+    "output without an end": (running(OUTPUT), 2),
+    "memory without an end": (running(MEMORY), 2),
+    "large files": (running(FILES), 2),
 }
 """By name, and how many at once."""
 
@@ -206,25 +228,30 @@ def flooding(name: str, victim: Victim, count: int | None = None) -> Iterator[No
             process.kill()
 
 
+OF_PROGRAMS = ("fork bombs", "output without an end", "memory without an end", "large files")
 OF_CHANNELS = ("WebSockets without a key", "WebSockets that say nothing", "pings", "meaningless messages")
 
 
 @asynccontextmanager
 async def _asked(victim: Victim, count: int, line: str, body: dict[str, str] | None = None) -> AsyncIterator[None]:
-    data = b"" if body is None else json.dumps(body).encode()
-    request = victim.request(line, "Content-Type: application/json", f"Content-Length: {len(data)}") + data
-
     async def one() -> None:
         reader, writer = await asyncio.open_connection(*victim.address)
         with closing(writer):
             while True:
-                writer.write(request)
-                head = (await reader.readuntil(b"\r\n\r\n")).lower()
-                size = head.partition(b"content-length: ")[2].partition(b"\r\n")[0]
-                await reader.readexactly(int(size or 0))
+                await _answer(reader, writer, victim, line, body)
 
     async with _repeated(one, count):
         yield
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, victim: Victim, line: str, body: dict[str, str] | None
+) -> bytes:
+    data = b"" if body is None else json.dumps(body).encode()
+    writer.write(victim.request(line, "Content-Type: application/json", f"Content-Length: {len(data)}") + data)
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    size = head.partition(b"content-length: ")[2].partition(b"\r\n")[0]
+    return await reader.readexactly(int(size or 0))
 
 
 @asynccontextmanager

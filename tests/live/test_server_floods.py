@@ -15,7 +15,7 @@ from live.server_process import ServerFolder, ServerProcess, TenantKeys
 from live.traces import private_kib
 
 import fumehood
-from benchmarks.floods import FLOODS, OF_CHANNELS, Victim, flooding
+from benchmarks.floods import FLOODS, OF_CHANNELS, OF_PROGRAMS, Victim, flooding
 
 ROUNDS = sampling.amount(2, whole=10)
 MOST_CONNECTIONS = 2048
@@ -64,7 +64,12 @@ def flooded(scene: Scene, name: str, *, is_e2b: bool) -> Iterator[None]:
         yield
 
 
-PLACES = [(name, is_e2b) for name in FLOODS for is_e2b in (False, True) if not (is_e2b and name in OF_CHANNELS)]
+PLACES = [
+    (name, is_e2b)
+    for name in FLOODS
+    for is_e2b in (False, True)
+    if not (is_e2b and name in (*OF_CHANNELS, *OF_PROGRAMS))
+]
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -149,22 +149,40 @@ class TooManyConnectionsError(FumehoodError):
         super().__init__(f"the tenant has {most} requests and channels open at this server, and may not have more")
 
 
-class TenantConnections:
-    """How many requests and channels a tenant may have open at once: no tenant can have all that there are."""
+class TooMuchHeldError(FumehoodError):
+    """The bodies of a tenant's requests that are under way have as many bytes together as they may have."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
+        super().__init__("the tenant has too many large requests under way; send them one after another")
+
+
+class TenantConnections:
+    """What a tenant may have open at once, requests and channels, and hold in memory: not all that there is."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
         self._open: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
 
     @contextmanager
-    def one_more(self, tenant: str) -> Iterator[None]:
-        """For the block; TooManyConnectionsError if there are too many."""
+    def one_more(self, tenant: str) -> Iterator[Callable[[int], None]]:
+        """For the block; TooManyConnectionsError if there are too many. What it gives counts bytes that are held."""
         if self._open[tenant] >= self._most:
             raise TooManyConnectionsError(self._most)
+        held = 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            if self._bytes[tenant] + size > self._most_bytes:
+                raise TooMuchHeldError
+            held += size
+            self._bytes[tenant] += size
+
         self._open[tenant] += 1
         try:
-            yield
+            yield hold
         finally:
             self._open[tenant] -= 1
+            self._bytes[tenant] -= held
             if not self._open[tenant]:
-                del self._open[tenant]
+                del self._open[tenant], self._bytes[tenant]

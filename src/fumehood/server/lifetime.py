@@ -69,7 +69,7 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
             chains,
             sealing,
             RequestQuota(database),
-            TenantConnections(settings.limits.connections_of_tenant),
+            TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant),
             BackgroundRuns(),
             Metrics(),
             asyncio.Event(),

@@ -58,6 +58,7 @@ class RequestLimits(Section):
     connections_of_tenant: Annotated[int, Field(ge=1)] = Field(
         default=512, description="How many of them may be at work for one tenant."
     )
+    bodies_of_tenant: Size = Field(default=256 * MIB, description="How large their bodies may be together.")
 
 
 class Lifetimes(Section):

@@ -41,7 +41,7 @@ class Terms:
     """Of the sandboxes' own host names, `<port>-<id>.<domain>`; without it, that of this machine."""
     take_request: Callable[[str], Awaitable[None]] = _unlimited
     """Counts a control call of the tenant; QuotaExceededError if there were too many lately."""
-    one_more: Callable[[str], AbstractContextManager[None]] = nullcontext
+    one_more: Callable[[str], AbstractContextManager[object]] = nullcontext
     """The block is one request of the tenant; TooManyConnectionsError if it has too many under way."""
 
 
