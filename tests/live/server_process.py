@@ -1,7 +1,4 @@
-"""`hood serve` as a process of the tests' own, which can be killed: with HTTP, the channel and E2B's protocol.
-
-Names that end in `.example` lead to the loopback there, so that programs in sandboxes can reach servers of the tests.
-"""
+"""`hood serve` as a process of the tests' own, which can be killed: with HTTP, the channel and E2B's protocol."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
+from live.traces import wait_until
 
 from fumehood.audit.inspection import check, open_store
 from fumehood.audit.location import DATABASE
@@ -34,8 +31,8 @@ from fumehood.server.tenants.tenants import create_tenant
 
 _LISTENING = re.compile(r"listening at (\S+), for E2B's SDKs at (\S+)")
 _PLENTY = 1e9
-_BEAT_SECONDS = 0.5
-"""Between two looks at the database, which are ten seconds apart otherwise."""
+_SECONDS_TO_START = 60.0
+_LAUNCHER = Path(__file__).with_name("server_launcher.py")
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class TenantKeys:
 
 @dataclass(frozen=True)
 class ServerProcess:
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     url: str
     e2b_url: str
 
@@ -113,13 +110,28 @@ class ServerFolder:
         listen, e2b = (f"127.0.0.1:{port}" for port in self.ports)
         own = {"listen": listen, "e2b": e2b, "state": str(self.state), "database": self.database}
         file.write_text(json.dumps({**own, **(settings or {})}))
-        command = [sys.executable, __file__, "serve", "--config", str(file)]
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        with subprocess.Popen(command, env={**os.environ, **(variables or {})}, **output) as process:
+        command = [sys.executable, str(_LAUNCHER), "serve", "--config", str(file)]
+        variables = {**os.environ, **(variables or {})}
+        with self.log.open("w") as log, subprocess.Popen(command, stdout=log, stderr=log, env=variables) as process:
             try:
-                yield ServerProcess(process, *_addresses(process))
+                yield ServerProcess(process, *self._addresses(process))
             finally:
                 process.kill()
+
+    @property
+    def log(self) -> Path:
+        """What the server of this life has said."""
+        return self.state.parent / f"{self.state.name}.log"
+
+    def _addresses(self, process: subprocess.Popen[bytes]) -> tuple[str, str]:
+        def said() -> re.Match[str] | None:
+            assert process.poll() is None, f"the server did not start: {self.log.read_text()}"
+            return _LISTENING.search(self.log.read_text())
+
+        wait_until(said, _SECONDS_TO_START, "the server listens")
+        found = said()
+        assert found is not None
+        return found[1], found[2]
 
     def rows(self) -> list[tuple[str, str, str | None, str | None]]:
         """Tenant, id, instance, and cause of the end of each sandbox; of an SQLite file."""
@@ -151,38 +163,3 @@ class ServerFolder:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
-
-
-def _addresses(process: subprocess.Popen[str]) -> tuple[str, str]:
-    assert process.stdout is not None
-    said: list[str] = []
-    for line in process.stdout:
-        said.append(line)
-        if found := _LISTENING.search(line):
-            return found[1], found[2]
-    raise AssertionError(f"the server did not start: {''.join(said)}")
-
-
-def _serve() -> None:
-    import fumehood.egress
-    import fumehood.server.instances
-    from fumehood.egress import Gateway
-    from fumehood.egress.dial import HostResolver
-    from fumehood.policy.egress import Address
-    from fumehood_client import main
-
-    host = HostResolver()
-
-    async def resolve(name: str) -> Sequence[Address]:
-        return [ip_address("127.0.0.1")] if name.endswith(".example") else await host(name)
-
-    fumehood.server.instances.BEAT_SECONDS = _BEAT_SECONDS
-    gateway = Gateway(resolver=resolve)
-    fumehood.egress.shared_gateway = lambda: gateway
-    main()
-
-
-if __name__ == "__main__":
-    del sys.path[0]
-    os.environ.pop("FUMEHOOD_SERVER", None)
-    _serve()

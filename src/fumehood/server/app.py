@@ -39,7 +39,7 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_server(settings, fail) as server:
+        async with _said(fail), open_server(settings, fail) as server:
             app.state.server = server
             app.state.channel = SandboxChannel(
                 server.database,
@@ -57,6 +57,16 @@ def build_app(
         return cast("ServerState", app.state.server)
 
     return RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+
+
+@asynccontextmanager
+async def _said(fail: Callable[[str], None]) -> AsyncIterator[None]:
+    """The reason why the block fails is not left to uvicorn, which has a log that no person reads."""
+    try:
+        yield
+    except (FumehoodError, StorageError, OSError) as error:
+        fail(str(error))
+        raise
 
 
 def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:

@@ -17,10 +17,12 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from fumehood.egress.limits import TokenBucket
 from fumehood.errors import FumehoodError
 
 _READ_BYTES = 64 * 1024
 _MOST_UNREAD_BYTES = 1024 * 1024
+_PINGS_AT_ONCE, _PINGS_PER_SECOND = 20, 2
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
 
 
@@ -125,7 +127,11 @@ class TimedProtocol(H11Protocol):
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket whose client cannot fill the memory: not before it is let in, and not with pings."""
+    """A WebSocket whose client cannot fill the memory or keep the processor: not before it is let in, nor with pings."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._pings = TokenBucket(_PINGS_AT_ONCE, _PINGS_PER_SECOND)
 
     def handle_connect(self, event: Any) -> None:
         """What a client sends before it is let in is not read; the first `receive` of the application goes on."""
@@ -135,8 +141,10 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def handle_ping(self) -> None:
-        """Pings of a client that does not read its answers have none: these would wait here, all of them."""
-        if self.writable.is_set():
+        """Answers of a client that does not read them would wait here, and one that sends too many is cut off."""
+        if not self._pings.take():
+            self.transport.abort()
+        elif self.writable.is_set():
             super().handle_ping()
         else:
             self.conn.data_to_send()

@@ -55,7 +55,8 @@ class ServerListener:
             address = _address(self._settings, self._settings.address[0], listener)
             app = build_app(self._settings, ready=lambda server: self._begin(server, address), fail=self._fail)
             self._uvicorn = _Uvicorn(_config(self._settings, app))
-            await self._uvicorn.serve(sockets=[listener])
+            with suppress(SystemExit):  # of uvicorn, where the application did not start
+                await self._uvicorn.serve(sockets=[listener])
         if self._drain is not None:
             self._drain.cancel()
             await asyncio.gather(self._drain, return_exceptions=True)
