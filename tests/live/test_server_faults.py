@@ -30,10 +30,13 @@ from fumehood.events import Finished
 from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.results import Cause
 
-POLICY = {"base": "version: 1\nfilesystem: {outputs: ['**']}\nresources: {timeout: 10m}\n"}
+TEXT = "version: 1\nfilesystem: {outputs: ['**']}\nresources: {timeout: 10m}\n"
+POLICY = {"base": TEXT, "kept": TEXT + "audit: {output: full}\n"}
+# More than there is room for, where all of it is to be kept.
+LARGE = "import os; input(); print(os.urandom(500_000).hex())"
 ENDLESS = "import os\nwhile True: os.write(1, b'x' * 65536)"
 STEADY = "import time\nwhile True: print('x', flush=True); time.sleep(0.05)"
-READERS = sampling.amount(12, whole=51)
+READERS = sampling.amount(6, whole=51)
 ALLOWED_GROWTH_KIB = 48 * 1024
 SECONDS = 60.0
 CLIENT = """
@@ -62,10 +65,12 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 
 @asynccontextmanager
-async def a_server(folder: ServerFolder, **settings: object) -> AsyncIterator[tuple[ServerProcess, TenantKeys]]:
+async def a_server(
+    folder: ServerFolder, **settings: object
+) -> AsyncIterator[tuple[ServerProcess, TenantKeys, httpx.Client]]:
     keys = await asyncio.to_thread(folder.add_tenant, "acme", POLICY)
-    with folder.served(settings) as server:
-        yield server, keys
+    with folder.served(settings) as server, server.client(keys.own) as client:
+        yield server, keys, client
 
 
 async def wait_for(condition: Callable[[], object], what: str) -> None:
@@ -133,17 +138,15 @@ async def starts_again(box: RemoteSandbox) -> None:
 
 @pytest.mark.anyio
 async def test_a_client_that_is_killed_while_it_streams_leaves_no_run(tmp_path: Path) -> None:
-    async with a_server(ServerFolder.at(tmp_path / "state"), sandboxes={"linger": "500ms"}) as (server, keys):
+    folder = ServerFolder.at(tmp_path / "state")
+    async with a_server(folder, sandboxes={"linger": "500ms"}) as (server, keys, client):
         await asyncio.to_thread(kill_client, server, keys)
-        with server.client(keys.own) as http:
-            await wait_for(lambda: http.get("/sandboxes").json() == [], "the sandbox is closed")
-            request = http.build_request("POST", "/sandboxes", json={"policy": "base"})
-            opened = http.send(request).raise_for_status().json()["id"]
-            with http.stream(
-                "POST", f"/sandboxes/{opened}/runs", json={"code": ENDLESS}, headers={"Accept": "application/x-ndjson"}
-            ) as answer:
-                next(answer.iter_raw())
-        await wait_for(lambda: ends_of_runs(tmp_path) == 2, "both runs have ended")
+        await wait_for(lambda: client.get("/sandboxes").json() == [], "the sandbox is closed")
+        opened = client.post("/sandboxes", json={"policy": "base"}).raise_for_status().json()["id"]
+        headers = {"Accept": "application/x-ndjson"}
+        with client.stream("POST", f"/sandboxes/{opened}/runs", json={"code": ENDLESS}, headers=headers) as answer:
+            next(answer.iter_raw())
+        await wait_for(lambda: ends_of_runs(folder) == 2, "both runs have ended")
 
 
 def kill_client(server: ServerProcess, keys: TenantKeys) -> None:
@@ -155,19 +158,17 @@ def kill_client(server: ServerProcess, keys: TenantKeys) -> None:
         client.kill()
 
 
-def ends_of_runs(tmp_path: Path) -> int:
-    records = ServerFolder(tmp_path / "state", "", (0, 0)).records("acme")
-    return sum(record.kind in ("run.finished", "run.broke") for record in records)
+def ends_of_runs(folder: ServerFolder) -> int:
+    return sum(record.kind in ("run.finished", "run.broke") for record in folder.records("acme"))
 
 
 @pytest.mark.anyio
 async def test_clients_that_do_not_read_cost_the_server_no_memory(tmp_path: Path) -> None:
-    async with a_server(ServerFolder.at(tmp_path / "state")) as (server, keys), AsyncExitStack() as streams:
+    async with a_server(ServerFolder.at(tmp_path / "state")) as (server, keys, client), AsyncExitStack() as streams:
         stack = streams.enter_context(ExitStack())
         async with fumehood.connect(server.url, keys.own).sandbox("base") as box:
             remote = await E2bSandbox.create("base", timeout=600, **server.e2b_options(keys.e2b))
-            with server.client(keys.own) as client:
-                opened = client.post("/sandboxes", json={"policy": "base"}).raise_for_status().json()["id"]
+            opened = client.post("/sandboxes", json={"policy": "base"}).raise_for_status().json()["id"]
             before = private_kib(server.pid)
             for _ in range(READERS // 3):
                 stack.enter_context(not_reading(server, keys, opened))
@@ -219,15 +220,12 @@ def _asked(url: str, path: str, headers: str, kind: str, body: bytes) -> Iterato
 
 @pytest.mark.anyio
 async def test_a_key_that_is_revoked_ends_what_it_streams(tmp_path: Path) -> None:
-    async with a_server(ServerFolder.at(tmp_path / "state")) as (server, keys):
-        client = server.client(keys.own)
+    async with a_server(ServerFolder.at(tmp_path / "state")) as (server, keys, client):
         async with fumehood.connect(server.url, keys.own).sandbox("base") as box:
             stream = box.stream(STEADY)
             await anext(stream)
             remote = await E2bSandbox.create("base", timeout=600, **server.e2b_options(keys.e2b))
-            command = await remote.commands.run(
-                f"python3 -u -c '{STEADY.splitlines()[0]}\nwhile True: print(1); time.sleep(0.05)'", background=True
-            )
+            command = await remote.commands.run("while true; do echo x; sleep 0.05; done", background=True)
             opened = client.post("/sandboxes", json={"policy": "base"}).raise_for_status().json()["id"]
             headers = {"Accept": "application/x-ndjson"}
             with client.stream("POST", f"/sandboxes/{opened}/runs", json={"code": STEADY}, headers=headers) as answer:
@@ -253,14 +251,11 @@ async def test_a_full_disk_withholds_results_until_there_is_room(tmp_path: Path)
     require(os.geteuid() == 0, "needs root, to mount a small file system")
     with small_disk(tmp_path / "state") as state:
         folder = ServerFolder.at(state, f"sqlite:///{tmp_path}/server.db")
-        async with a_server(folder) as (server, keys):
-            client = server.client(keys.own)
-            place = f"/sandboxes/{client.post('/sandboxes', json={'policy': 'base'}).json()['id']}"
+        async with a_server(folder) as (server, keys, client):
+            place = f"/sandboxes/{client.post('/sandboxes', json={'policy': 'kept'}).json()['id']}"
             assert client.post(f"{place}/runs", json={"code": "print(1)"}).status_code == 200
             filler = state / "filler"
-            background = client.post(
-                f"{place}/runs", json={"code": "input(); print('made')", "background": True}
-            ).json()
+            background = client.post(f"{place}/runs", json={"code": LARGE, "background": True}).json()
             fill(filler)
             assert not server.is_ready()
             refused = client.post(f"{place}/runs", json={"code": "print(1)"})

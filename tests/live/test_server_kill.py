@@ -24,7 +24,7 @@ from live.traces import cgroups_of, descendants, is_alive, mounts, wait_until
 import fumehood
 from fumehood.errors import FumehoodError
 
-KILLS = sampling.amount(3, whole=200)
+KILLS = sampling.amount(2, whole=200)
 LONGEST_SECONDS = 1.0
 # The others are killed while sandboxes open.
 AMONG_RUNS = 0.75

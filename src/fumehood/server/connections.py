@@ -127,7 +127,7 @@ class TimedProtocol(H11Protocol):
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket whose client cannot fill the memory or keep the processor: not before it is let in, nor with pings."""
+    """A WebSocket whose client cannot fill the memory or keep the processor, before it is let in or with pings."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
