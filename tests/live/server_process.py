@@ -144,7 +144,7 @@ class ServerFolder:
 
     def check_audit(self, tenant: str) -> None:
         """Every record is as it was written, every sandbox and every run has one end."""
-        if not (self._log(tenant) / DATABASE).exists():
+        if not self._has_log(tenant):
             return  # nothing was done for it so far
         assert check(self._log(tenant), None).problems == ()
         ends: dict[str, list[str]] = {}
@@ -155,6 +155,14 @@ class ServerFolder:
             elif record.kind in ("run.finished", "run.broke", "sandbox.closed", "sandbox.lost"):
                 ends.setdefault(subject, []).append(record.kind)
         assert {subject: kinds for subject, kinds in ends.items() if len(kinds) != 1} == {}
+
+    def _has_log(self, tenant: str) -> bool:
+        """A server that was killed may have left a file without tables, which the next one makes when it needs them."""
+        path = self._log(tenant) / DATABASE
+        if not path.exists():
+            return False
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute("PRAGMA user_version").fetchone() != (0,)
 
     def _log(self, tenant: str) -> Path:
         return self.state / "tenants" / tenant / "audit"

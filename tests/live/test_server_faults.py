@@ -64,10 +64,11 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 """
 
 
+Served = tuple[ServerProcess, TenantKeys, httpx.Client]
+
+
 @asynccontextmanager
-async def a_server(
-    folder: ServerFolder, **settings: object
-) -> AsyncIterator[tuple[ServerProcess, TenantKeys, httpx.Client]]:
+async def a_server(folder: ServerFolder, **settings: object) -> AsyncIterator[Served]:
     keys = await asyncio.to_thread(folder.add_tenant, "acme", POLICY)
     with folder.served(settings) as server, server.client(keys.own) as client:
         yield server, keys, client
@@ -251,7 +252,7 @@ async def test_a_full_disk_withholds_results_until_there_is_room(tmp_path: Path)
     require(os.geteuid() == 0, "needs root, to mount a small file system")
     with small_disk(tmp_path / "state") as state:
         folder = ServerFolder.at(state, f"sqlite:///{tmp_path}/server.db")
-        async with a_server(folder) as (server, keys, client):
+        async with a_server(folder) as (server, _, client):
             place = f"/sandboxes/{client.post('/sandboxes', json={'policy': 'kept'}).json()['id']}"
             assert client.post(f"{place}/runs", json={"code": "print(1)"}).status_code == 200
             filler = state / "filler"

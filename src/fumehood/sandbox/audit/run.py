@@ -60,6 +60,8 @@ class RunAudit:
         self._keep = keep
         self._started: Entry | None = None
         self._is_over = not trail.is_on
+        self._withheld: AuditError | None = None
+        """Why the result is not given, also not to those who ask again."""
         self._egress = egress
         self._meter, self._began = meter, 0.0
         self._streams: dict[int, StreamCapture] = {}
@@ -136,11 +138,14 @@ class RunAudit:
     async def finished(self, result: RunResult, more: Callable[[], Iterable[Entry]] = tuple) -> RunResult:
         """The same result, once it is recorded, together with `more`, which comes after it."""
         self._settle(result)
+        if self._withheld is not None:
+            raise self._withheld
         if self._is_over:
             return result
         try:
             await self._end(self._finished(result), more)
         except AuditError as error:
+            self._withheld = error
             # The result is withheld. Where there is no room for all of it there may be room for that.
             with anyio.CancelScope(shield=True):
                 await self._write_or_defer(RunBroke(type(error).__name__, str(error)))
