@@ -21,8 +21,8 @@ from fumehood.remote.failures import pack_failure
 from fumehood.remote.policies import pack_policy
 from fumehood.server.api.problems import answer_problem
 from fumehood.server.connections import TenantConnections, TooManyConnectionsError
+from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
-from fumehood.server.identity.requests import authenticate_request
 from fumehood.server.sandboxes.errors import NoSuchSandboxError, SandboxClosedError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.registry import SandboxRegistry
@@ -63,12 +63,14 @@ class SandboxChannel:
     def __init__(
         self,
         database: Database,
+        authenticator: Authenticator,
         registry: SandboxRegistry,
         connections: TenantConnections,
         trail_of: Callable[[Principal], Trail],
         longest: Times,
     ) -> None:
-        self._database, self._registry, self._connections = database, registry, connections
+        self._database, self._authenticator = database, authenticator
+        self._registry, self._connections = registry, connections
         self._trail_of, self._longest = trail_of, longest
 
     async def serve(self, socket: WebSocket) -> None:
@@ -102,7 +104,7 @@ class SandboxChannel:
         try:
             if "origin" in socket.headers:
                 raise ForbiddenError(Scope.RUN)
-            principal = await authenticate_request(self._database, socket)
+            principal = await self._authenticator.request(socket)
             if not principal.may(Scope.RUN):
                 raise ForbiddenError(Scope.RUN)
         except (NotAuthenticatedError, ForbiddenError, StorageError) as error:

@@ -19,8 +19,6 @@ from starlette.websockets import WebSocket
 
 from fumehood.server.api.problems import answer_problem, problem
 from fumehood.server.connections import TooManyConnectionsError, TooMuchHeldError
-from fumehood.server.identity.keys import authenticate
-from fumehood.server.identity.principals import NotAuthenticatedError, Principal
 from fumehood.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -101,7 +99,7 @@ class Admission:
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] not in PUBLIC:
             try:
-                principal = await self._principal(scope)
+                principal = await self._server().authenticator.request(HTTPConnection(scope))
                 await self._server().requests.take(principal.tenant)
             except Exception as error:
                 await (await answer_problem(HTTPConnection(scope), error))(scope, receive, send)
@@ -114,14 +112,6 @@ class Admission:
                 await (await answer_problem(HTTPConnection(scope), error))(scope, receive, send)
             return
         await self._inner(scope, receive, send)
-
-    async def _principal(self, scope: Scope) -> Principal:
-        sent = Headers(scope=scope).getlist("authorization")
-        scheme, _, key = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
-        if scheme.lower() != "bearer":
-            raise NotAuthenticatedError
-        client = scope.get("client")
-        return await authenticate(self._server().database, key.strip(" "), client[0] if client else None)
 
 
 def _holding(receive: Receive, hold: Callable[[int], None]) -> Receive:
