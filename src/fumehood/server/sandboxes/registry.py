@@ -19,6 +19,7 @@ from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database
+from fumehood.server.tracing import OFF, Tracing
 
 
 @frozen
@@ -35,10 +36,12 @@ class Opening:
 
 
 class SandboxRegistry:
-    def __init__(self, database: Database, instance: str, tenancy: Tenancy, *, strict: bool = True) -> None:
+    def __init__(
+        self, database: Database, instance: str, tenancy: Tenancy, *, strict: bool = True, tracing: Tracing = OFF
+    ) -> None:
         """With `strict`, sandboxes whose limits this host enforces only in part are refused, whatever policies say."""
         self._database, self.instance = database, instance
-        self._tenancy, self._strict = tenancy, strict
+        self._tenancy, self._strict, self._tracing = tenancy, strict, tracing
         self._open: dict[tuple[str, str], OpenSandbox] = {}
         self._is_draining = False
         self._one_less = asyncio.Event()
@@ -65,7 +68,8 @@ class SandboxRegistry:
         )
         opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
         try:
-            await opened.open()
+            with self._tracing.step("open sandbox", tenant=principal.tenant, sandbox=identifier):
+                await opened.open()
         except BaseException:
             await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
             raise
@@ -126,4 +130,5 @@ def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxR
         now + opening.times.lifetime,
         None,
         None,
+        opening.policy.resources.disk,
     )
