@@ -21,6 +21,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from containers import LendSandbox
 from escape.conftest import MakeSandbox
 from escape.laboratory import lingering_attack, number_of
 from ordinary import own
@@ -80,8 +81,8 @@ FOR_EVER = """
 
 
 @pytest.fixture
-async def box(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
-    async with make_sandbox(filesystem={"outputs": ["**"]}, resources={"timeout": 280}) as sandbox:
+async def box(lend_sandbox: LendSandbox) -> AsyncIterator[AsyncSandbox]:
+    async with lend_sandbox(filesystem={"outputs": ["**"]}, resources={"timeout": 280}) as sandbox:
         yield sandbox
 
 
