@@ -25,6 +25,7 @@ from fumehood.backends.interface import (
     Backend,
     BackendSandbox,
     Conversation,
+    EnforcementReport,
     LiveExecution,
     PackageFolder,
     RunRequest,
@@ -222,6 +223,11 @@ class AsyncSandbox:
     def enforcement(self) -> Mapping[str, str]:
         """Control -> the mechanism that enforces it here."""
         return self._backend_sandbox().report.mechanisms()
+
+    @property
+    def enforcement_report(self) -> EnforcementReport:
+        """As `enforcement`, with what is enforced only in part."""
+        return self._backend_sandbox().report
 
     async def snapshot(self, name: str | None = None) -> Snapshot:
         """The workspace as it is now, kept on disk until it is removed or too old. No program may be running."""
