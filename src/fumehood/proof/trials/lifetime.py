@@ -17,7 +17,7 @@ for number in range(3):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            while True:
+            for _ in range(1000):
                 with open(f"{mark}-{number}", "a") as file:
                     file.write("x")
                 time.sleep(0.01)
