@@ -12,7 +12,9 @@ from fumehood.proof.trial import Observation
 def to_junit(report: ProofReport) -> str:
     """A gap is a failure: a trial that was not carried out must not look like one that passed."""
     cases = [_case_of(one) for one in report.observations] + [_case("gaps", gap, 0, gap) for gap in report.gaps()]
-    suite = ElementTree.Element("testsuite", name=f"hood prove {report.policy_name or report.policy_digest}")
+    suite = ElementTree.Element(
+        "testsuite", name=neutralise(f"hood prove {report.policy_name or report.policy_digest}")
+    )
     suite.extend(cases)
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))

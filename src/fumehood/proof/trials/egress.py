@@ -49,6 +49,33 @@ attempt("address directly", lambda: socket.create_connection(("127.0.0.1", port)
 """
 
 
+@attack("network.allow", "Send a request with another method, and one to another path, than the rule of a host allows.")
+async def ask_what_is_not_allowed(lab: Laboratory) -> str:
+    async with HostListener(_ANSWER) as listener:
+        rule = {"host": "localhost", "ports": [listener.port], "protocol": "http", "private": True}
+        narrowed = {**rule, "methods": ["GET"], "paths": ["/open/**"]}
+        async with lab.sandbox({"network": {"allow": [narrowed]}, "secrets": []}) as box:
+            tried = await attempts(box, _ASK, port=listener.port)
+    reached = [request.split(b" HTTP")[0].decode("latin-1") for request in listener.received]
+    if reached != ["GET /open/x"] or "200" not in tried.get("allowed", ""):
+        raise BrokenError(f"the server got {reached}; the program saw {tried}")
+    return "; ".join(f"{name}: {answer.removeprefix('got: ')}" for name, answer in tried.items())
+
+
+_ASK = """
+def ask(method, path):
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as one:
+        lines = (f"{method} {path} HTTP/1.1", f"Host: localhost:{port}", "Connection: close", "", "")
+        one.sendall("\\r\\n".join(lines).encode())
+        return one.recv(100).split(b"\\r\\n")[0]
+
+attempt("another method", lambda: ask("POST", "/open/x"))
+attempt("another path", lambda: ask("GET", "/closed"))
+attempt("a path that leads there", lambda: ask("GET", "/open/../closed"))
+attempt("allowed", lambda: ask("GET", "/open/x"))
+"""
+
+
 @use("network.allow", "Reach a server that a rule allows.")
 async def reach_what_is_allowed(lab: Laboratory) -> str:
     async with HostListener(_ANSWER) as listener:
@@ -159,4 +186,10 @@ def _trusted(lab: Laboratory, authority: CertificateAuthority) -> Iterator[None]
             os.environ[_ROOTS] = before
 
 
-TRIALS: tuple[Trial, ...] = (reach_what_is_not_allowed, reach_what_is_allowed, find_a_secret, use_a_secret)
+TRIALS: tuple[Trial, ...] = (
+    reach_what_is_not_allowed,
+    ask_what_is_not_allowed,
+    reach_what_is_allowed,
+    find_a_secret,
+    use_a_secret,
+)

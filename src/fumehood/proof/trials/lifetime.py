@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fumehood.proof.laboratory import Laboratory, attempts
 from fumehood.proof.program import require_success
-from fumehood.proof.trial import BrokenError, Trial, attack, use
+from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
 from fumehood.results import Cause
 
+_CONTAINERS = ("docker", "gvisor")
 # Beats into the workspace, which runs of a sandbox share, from processes that try to stay.
 _DAEMONS = """
 import os, signal, sys, time
@@ -97,6 +98,36 @@ async def find_an_earlier_run(lab: Laboratory) -> str:
     return "none of them was there"
 
 
+@attack("runs", "Reach a server, and see the processes, of another run that is under way.")
+async def reach_a_run_under_way(lab: Laboratory) -> str:
+    if lab.policy.backend in _CONTAINERS:
+        raise NotTestedError("runs of one container that go on at the same time are one trust domain by design")
+    run = await lab.box.start(_SERVER)
+    try:
+        port = int((await run.read(wait=10)).stdout)
+        tried = await lab.attempts(_LOOK, port=port)
+    finally:
+        await run.kill()
+    if lab.policy.network.shares_loopback:
+        tried.pop("server", None)  # what the policy asks for
+    if any(answer != "refused: ECONNREFUSED" and answer != "got: 1" for answer in tried.values()):
+        raise BrokenError(f"the run saw: {tried}")
+    return "; ".join(f"{name}: {answer}" for name, answer in tried.items())
+
+
+_SERVER = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    while True:
+        server.accept()
+"""
+_LOOK = """
+attempt("server", lambda: socket.create_connection(("127.0.0.1", port), timeout=2).close())
+attempt("processes", lambda: len([name for name in os.listdir("/proc") if name.isdigit()]))
+"""
+
+
 @attack("runs", "Find files of another sandbox with the same policy.")
 async def find_another_sandbox(lab: Laboratory) -> str:
     await lab.box.files.write(f"{lab.mark}-own", "of one sandbox")
@@ -119,6 +150,7 @@ TRIALS: tuple[Trial, ...] = (
     survive_the_limit,
     cancel_a_run,
     find_an_earlier_run,
+    reach_a_run_under_way,
     find_another_sandbox,
     share_the_workspace,
 )
