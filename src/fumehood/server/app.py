@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 
 from fumehood import __version__
 from fumehood.errors import FumehoodError
-from fumehood.server.api import approvals, audit, files, health, keys, policies, runs, sandboxes, tenants
+from fumehood.server.api import approvals, audit, files, health, keys, policies, runs, sandboxes, tenants, workers
 from fumehood.server.api.admission import Admission, RequestCheck
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
@@ -26,7 +26,7 @@ from fumehood.server.lifetime import ServerState, open_server
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
 
-_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, health)
+_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, workers, health)
 
 
 def build_app(

@@ -18,6 +18,7 @@ from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import CarrierLostError
 from fumehood.remote.connection import PROTOCOL
 from fumehood.remote.failures import pack_failure
+from fumehood.remote.greeting import receive_greeting
 from fumehood.remote.policies import pack_policy
 from fumehood.server.api.problems import answer_problem
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
@@ -29,7 +30,6 @@ from fumehood.server.sandboxes.wishes import read_opening
 from fumehood.server.storage.database import Database
 
 _FIRST_MESSAGE_SECONDS = 10
-_MAX_FIRST_BYTES = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -98,7 +98,7 @@ class SandboxChannel:
 
     async def _begin(self, principal: Principal, carrier: AcceptedWebSocket) -> tuple[OpenSandbox, int]:
         async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
-            wishes = await _receive_first(carrier)
+            wishes = await receive_greeting(carrier)
         if wishes.get("protocol") != PROTOCOL:
             raise UsageError(f"the server speaks protocol {PROTOCOL}, not {wishes.get('protocol')!r}")
         if wishes.get("do") == "attach":
@@ -174,16 +174,6 @@ class _Progress:
     async def _send(self) -> None:
         while (line := await self._lines.get()) is not None:
             await self._carrier.send(frames.encode({"progress": line}))
-
-
-async def _receive_first(carrier: AcceptedWebSocket) -> Header:
-    """The client's first message: what it wants."""
-    decoder = frames.Decoder(0, _MAX_FIRST_BYTES)
-    decoder.feed(await carrier.receive())
-    message = decoder.next()
-    if message is None:
-        raise FrameError("a first message that is not whole")
-    return message[0]
 
 
 async def _send(carrier: AcceptedWebSocket, **answer: Any) -> None:

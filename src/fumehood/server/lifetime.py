@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fumehood import __version__
 from fumehood.frozen import frozen
@@ -17,6 +18,7 @@ from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
+from fumehood.server.sandboxes.placement import LocalPlacement, Placement
 from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.tenancy import Tenancy
@@ -24,6 +26,9 @@ from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.choice import is_shared, open_database
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.secrets import SealingKey
+
+if TYPE_CHECKING:
+    from fumehood.server.fleet.fleet import Fleet
 
 _SWEEP_BEATS = 6
 _log = logging.getLogger(__name__)
@@ -42,6 +47,8 @@ class ServerState:
     metrics: Metrics
     drain: asyncio.Event
     """Set when the server is about to end."""
+    fleet: Fleet | None
+    """The workers of its cluster; None for a server that has its sandboxes itself."""
 
 
 @asynccontextmanager
@@ -57,10 +64,11 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
         tenancy = Tenancy(settings, database, chains, sealing)
+        fleet = await _open_fleet(settings, tenancy, stack)
         server = ServerState(
             settings,
             database,
-            SandboxRegistry(database, instance, tenancy, strict=settings.strict),
+            SandboxRegistry(database, instance, tenancy, _placement(fleet, tenancy), strict=settings.strict),
             tenancy,
             chains,
             sealing,
@@ -68,11 +76,31 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
             BackgroundRuns(),
             Metrics(),
             asyncio.Event(),
+            fleet,
         )
         stack.push_async_callback(_end, server, instance)
         beat = asyncio.ensure_future(_keep_alive(server, instance, fail))
         stack.push_async_callback(_stop, beat)
         yield server
+
+
+async def _open_fleet(settings: ServerSettings, tenancy: Tenancy, stack: AsyncExitStack) -> Fleet | None:
+    if settings.cluster is None:
+        return None
+    from fumehood.server.fleet.fleet import Fleet
+
+    fleet = Fleet(Path(settings.cluster), tenancy.meters.add)
+    stack.push_async_callback(fleet.close)
+    await fleet.start()
+    return fleet
+
+
+def _placement(fleet: Fleet | None, tenancy: Tenancy) -> Placement:
+    if fleet is None:
+        return LocalPlacement()
+    from fumehood.server.fleet.placement import FleetPlacement
+
+    return FleetPlacement(fleet, tenancy.meters)
 
 
 async def _end(server: ServerState, instance: str) -> None:

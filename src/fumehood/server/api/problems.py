@@ -21,6 +21,7 @@ from fumehood.server.sandboxes.errors import (
     DrainingError,
     ElsewhereError,
     EndedError,
+    NoCapacityError,
     NoSuchSandboxError,
     SandboxClosedError,
 )
@@ -55,6 +56,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (SandboxClosedError, 410),
     (QuotaExceededError, 429),
     (DrainingError, 503),
+    (NoCapacityError, 503),
     (ElsewhereError, 409),
     (StorageError, 503),
     (DeniedError, 403),

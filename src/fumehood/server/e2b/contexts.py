@@ -11,12 +11,12 @@ from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.guest.contract.paths import WORKSPACE
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.session import AsyncSession
 from fumehood.server.e2b.environment import variables_for
 from fumehood.server.e2b.errors import MissingError, NotHereError
 from fumehood.server.e2b.paths import inner_path, outer_path
 from fumehood.server.e2b.usage import SandboxUsage
+from fumehood.server.sandboxes.placement import PlacedSandbox
 
 _MOST = 32
 _PYTHON = ("", "python", "python3")
@@ -89,7 +89,7 @@ def _checked(result: RunResult, problem: str) -> None:
 
 
 class Contexts:
-    def __init__(self, box: AsyncSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
+    def __init__(self, box: PlacedSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
         self._box, self._variables, self._usage = box, variables, usage
         self._contexts: dict[str, CodeContext] = {}
         self._usual: CodeContext | None = None

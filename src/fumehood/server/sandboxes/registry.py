@@ -7,15 +7,16 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 
 from fumehood.audit.trail import Trail
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import DrainingError, ElsewhereError, EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
+from fumehood.server.sandboxes.placement import Placement, PlacementRequest
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database
@@ -35,11 +36,14 @@ class Opening:
 
 
 class SandboxRegistry:
-    def __init__(self, database: Database, instance: str, tenancy: Tenancy, *, strict: bool = True) -> None:
-        """With `strict`, sandboxes whose limits this host enforces only in part are refused, whatever policies say."""
-        self._database, self.instance = database, instance
+    def __init__(
+        self, database: Database, instance: str, tenancy: Tenancy, placement: Placement, *, strict: bool = True
+    ) -> None:
+        """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say."""
+        self._database, self.instance, self._placement = database, instance, placement
         self._tenancy, self._strict = tenancy, strict
         self._open: dict[tuple[str, str], OpenSandbox] = {}
+        self._endings: set[asyncio.Task[None]] = set()
         self._is_draining = False
         self._one_less = asyncio.Event()
 
@@ -53,18 +57,11 @@ class SandboxRegistry:
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)
         await records.admit(self._database, principal.tenant, self.instance, record, token)
-        box = AsyncSandbox(
-            policy,
-            session=opening.session,
-            keep_tmp=opening.keep_tmp,
-            learn=opening.learn,
-            snapshot=opening.snapshot,
-            progress=opening.progress,
-            audit=trail,
-            tenant=tenant,
-        )
-        opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
+        lost = partial(self._lose, principal.tenant, identifier)
+        request = PlacementRequest(identifier, principal.name, opening, policy, tenant, trail, lost)
         try:
+            box = self._placement.place(request)
+            opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
             await opened.open()
         except BaseException:
             await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
@@ -107,6 +104,14 @@ class SandboxRegistry:
         while self._open:
             self._one_less.clear()
             await self._one_less.wait()
+
+    def _lose(self, tenant: str, identifier: str, reason: str) -> None:
+        """The host that has it is lost. Calls under way end by themselves, each with what is known, before it does."""
+        opened = self._open.get((tenant, identifier))
+        if opened is not None:
+            task = asyncio.ensure_future(opened.end_lost())
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
 
     async def _forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)

@@ -47,6 +47,16 @@ class TenantMeter:
         self._pending[CPU] += seconds if result is None else result.cpu_ms / 1000
         self._pending[RUNS] += 1
 
+    def add(self, runs: float, cpu_seconds: float) -> None:
+        """What runs elsewhere have used."""
+        self._pending[CPU] += cpu_seconds
+        self._pending[RUNS] += runs
+
+    def limits_for_worker(self) -> dict[str, float]:
+        """What another host, which counts for itself, may use from now on."""
+        left = self._limits[Quota.CPU].value - self._used_before - self._pending[CPU]
+        return {"runs": self._limits[Quota.RUNS].value, "cpu_seconds_left": left}
+
     async def settle(self, transaction: Transaction, tenant: str) -> None:
         """Adds what is pending to the database, and reads what others have added and the limits that hold now."""
         now = time.time()
@@ -73,6 +83,15 @@ class Meters:
         meter = self._meters.setdefault(tenant, TenantMeter())
         await self._settle(tenant, meter)
         return meter
+
+    def limits_for_worker(self, tenant: str) -> dict[str, float]:
+        """Of a tenant whose meter is up to date."""
+        return self._meters[tenant].limits_for_worker()
+
+    def add(self, tenant: str, runs: float, cpu_seconds: float) -> None:
+        """What runs on a worker have used; of a tenant that has had no sandbox here it is not believed."""
+        if (meter := self._meters.get(tenant)) is not None:
+            meter.add(runs, cpu_seconds)
 
     async def settle_all(self) -> None:
         for tenant, meter in list(self._meters.items()):
