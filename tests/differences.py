@@ -12,7 +12,9 @@ import pytest
 
 CONTAINERS = ("docker", "gvisor")
 DOCKER, GVISOR = ("docker",), ("gvisor",)
-REMOTE = ("remote",)
+ELSEWHERE = ("remote", "cluster")
+"""At a server: in its own process, and on a worker of a cluster."""
+CLUSTER = ("cluster",)
 
 
 class Difference(NamedTuple):
@@ -48,7 +50,7 @@ _COUNTLESS = (
 
 DIFFERENCES = (
     Difference(
-        REMOTE,
+        ELSEWHERE,
         "a server keeps a sandbox to the policy that it was opened with",
         (
             "test_rules_change_while_a_run_goes_on",
@@ -57,7 +59,7 @@ DIFFERENCES = (
         ),
     ),
     Difference(
-        REMOTE,
+        ELSEWHERE,
         "ports, forks and sandboxes with names are those of this machine",
         (
             "test_the_host_and_other_runs_reach_a_port_while_it_is_open",
@@ -67,7 +69,7 @@ DIFFERENCES = (
         ),
     ),
     Difference(
-        REMOTE,
+        ELSEWHERE,
         "a policy of a tenant names no file of the server and no package index",
         (
             "test_what_cannot_be_done_is_one_clear_error",

@@ -35,7 +35,7 @@ def account_token(
         "disk_storage": disk_bytes,
         "streams": _UNLIMITED if disk_bytes else 0,
     }
-    body = {"type": "account", "limits": limits, "default_permissions": {"pub": {}, "sub": {}}}
+    body: dict[str, Any] = {"type": "account", "limits": limits, "default_permissions": {"pub": {}, "sub": {}}}
     return _sign(operator, account, name, body | ({"revocations": dict(revoked)} if revoked else {}))
 
 

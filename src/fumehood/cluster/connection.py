@@ -1,12 +1,12 @@
-"""Connections to the cluster's NATS server, for servers, workers and runtimes: mutual TLS, and the member's own user."""
+"""Connections to the cluster's NATS server, for servers, workers and runtimes: mutual TLS, and a user of NATS."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fumehood.cluster import subjects
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5
 _RECONNECT_SECONDS = 0.25
 _PING_SECONDS = 2
+_REFUSALS = ("authorization", "authentication", "revoked")
 _log = logging.getLogger(__name__)
 
 
@@ -49,39 +50,64 @@ async def connect(
     from nats.errors import Error
 
     client, token = Client(), credentials.observer if is_observer else credentials.user
-    refusals: list[str] = []
-
-    async def failed(error: Exception) -> None:
-        refusals.append(str(error))
-        _log.debug("NATS: %s", error)
-
+    trouble = _Trouble()
+    connecting = client.connect(
+        list(credentials.urls),
+        name=credentials.name,
+        tls=credentials.context(),
+        tls_hostname=urlsplit(credentials.urls[0]).hostname,
+        user_jwt_cb=lambda: bytearray(token, "ascii"),
+        signature_cb=credentials.sign,
+        inbox_prefix=subjects.inbox(credentials.name),
+        error_cb=trouble.note,
+        disconnected_cb=disconnected,
+        reconnected_cb=reconnected,
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=_RECONNECT_SECONDS,  # pyright: ignore[reportArgumentType] - a float does
+        ping_interval=_PING_SECONDS,
+        max_outstanding_pings=3,
+        connect_timeout=CONNECT_SECONDS,
+    )
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            await client.connect(
-                list(credentials.urls),
-                name=credentials.name,
-                tls=credentials.context(),
-                tls_hostname=urlsplit(credentials.urls[0]).hostname,
-                user_jwt_cb=lambda: bytearray(token, "ascii"),
-                signature_cb=credentials.sign,
-                inbox_prefix=subjects.inbox(credentials.name),
-                error_cb=failed,
-                disconnected_cb=disconnected,
-                reconnected_cb=reconnected,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=_RECONNECT_SECONDS,  # pyright: ignore[reportArgumentType] - a float does
-                ping_interval=_PING_SECONDS,
-                max_outstanding_pings=3,
-                connect_timeout=CONNECT_SECONDS,
-            )
+            await trouble.unless_refused(connecting)
     except (OSError, TimeoutError, Error) as error:
         await _give_up(client)
-        reason = refusals[-1] if refusals else str(error) or "no answer"
-        raise LostError(f"NATS at {', '.join(credentials.urls)} cannot be used: {reason}") from error
+        places = ", ".join(credentials.urls)
+        raise LostError(f"NATS at {places} cannot be used: {trouble.text or error or 'no answer'}") from error
     except BaseException:
         await _give_up(client)
         raise
     return client
+
+
+class _Trouble:
+    """What goes wrong with a connection; the client of NATS tries again whatever it is."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._refused = asyncio.Event()
+
+    async def note(self, error: Exception) -> None:
+        _log.debug("NATS: %s", error)
+        if self._refused.is_set():
+            return
+        self.text = str(error)
+        if any(word in self.text.lower() for word in _REFUSALS):
+            self._refused.set()
+
+    async def unless_refused(self, connecting: Coroutine[Any, Any, None]) -> None:
+        """Of a refusal there is nothing to try again."""
+        work, refused = asyncio.ensure_future(connecting), asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait([work, refused], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise ConnectionRefusedError(self.text)
+            work.result()
+        finally:
+            for task in (work, refused):
+                task.cancel()
+            await asyncio.gather(work, refused, return_exceptions=True)
 
 
 async def _give_up(client: Client) -> None:

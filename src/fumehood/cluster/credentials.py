@@ -1,4 +1,4 @@
-"""The credentials of one member, in one file that its user alone can read: where NATS is, a certificate and a NATS user."""
+"""The credentials of one member, in a file for its user alone: where NATS is, a certificate and a user of NATS."""
 
 from __future__ import annotations
 

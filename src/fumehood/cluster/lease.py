@@ -1,7 +1,7 @@
-"""The lease of a worker: an entry that it renews every second by compare-and-set, with an epoch for each time that it began.
+"""The lease of a worker: an entry that it renews every second by compare-and-set, and an epoch for each beginning.
 
-Two processes with one name cannot both renew it. A process that could not renew for `FENCE_SECONDS` must have ended what
-it does under the epoch, because servers hold it for lost after `LEASE_SECONDS`.
+Two processes with one name cannot both renew it. A process that could not renew for `FENCE_SECONDS` must have ended
+what it does under the epoch, because servers hold it for lost after `LEASE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class WorkerLease:
     def seconds_left(self) -> float:
         """Until the process must fence itself."""
         return self._renewed + FENCE_SECONDS - now()
+
+    def expire(self) -> None:
+        """Nothing holds under this epoch any more."""
+        self._renewed = float("-inf")
 
     async def begin(self, entry: dict[str, Any]) -> None:
         """A new epoch. LostError if NATS does not answer, or no server has started in this cluster yet."""

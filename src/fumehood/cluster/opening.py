@@ -1,4 +1,4 @@
-"""What a server asks of a worker: a sandbox for a tenant, with all that it is given. Secrets travel in it and nowhere else."""
+"""What a server asks of a worker: a sandbox for a tenant, with all that it is given; secrets travel in nothing else."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from fumehood.policy.secret import GivenSecrets, SecretSource
 from fumehood.remote.policies import pack_policy, unpack_policy
 from fumehood.tenant import RunMeter, Tenant
 
+LIMITS = ("runs", "cpu_seconds_left")
+
 
 @frozen
 class WorkerOpening:
@@ -24,12 +26,13 @@ class WorkerOpening:
     session: bool
     keep_tmp: bool
     learn: bool
+    limits: Mapping[str, float]
+    """The tenant's, for the worker's own meter."""
 
 
 def pack_opening(
     sandbox: str, principal: str, policy: Policy, tenant: Tenant, limits: Mapping[str, float], **options: bool
 ) -> Header:
-    """`limits` are the tenant's, for the worker's own meter."""
     return {
         "sandbox": sandbox,
         "principal": principal,
@@ -78,6 +81,7 @@ def unpack_opening(header: Header, folder: Path, meter: RunMeter) -> WorkerOpeni
             session=bool(options.get("session")),
             keep_tmp=bool(options.get("keep_tmp")),
             learn=bool(options.get("learn")),
+            limits={name: float(cast("dict[str, float]", header["limits"])[name]) for name in LIMITS},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FrameError(f"an opening that is not complete: {error}") from error

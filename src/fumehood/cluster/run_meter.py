@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from fumehood.errors import DeniedError
 from fumehood.results import RunResult
@@ -17,9 +16,9 @@ class WorkerMeter:
         self._running = 0
         self._used: dict[str, float] = {"runs": 0, "cpu_seconds": 0.0}
 
-    def set_limits(self, limits: Mapping[str, Any]) -> None:
+    def set_limits(self, limits: Mapping[str, float]) -> None:
         """At every opening, as the server has them then."""
-        self._most_runs, self._cpu_left = float(limits["runs"]), float(limits["cpu_seconds_left"])
+        self._most_runs, self._cpu_left = limits["runs"], limits["cpu_seconds_left"]
 
     def begin(self) -> None:
         if self._running >= self._most_runs:

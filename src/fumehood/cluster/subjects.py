@@ -1,8 +1,8 @@
 """Subjects of the cluster's account. Who speaks to whom is in the subject, so that NATS proves it.
 
 `fh.up.<worker>.<server>.<instance>.<channel>` carries messages of a server to a worker, and
-`fh.down.<server>.<worker>.<instance>.<channel>` those of the worker; an instance is a process of the server. A server may
-publish what has its own name in the place of the server, and a worker what has its own in that of the worker.
+`fh.down.<server>.<worker>.<instance>.<channel>` those of the worker; an instance is a process of the server. A server
+may publish what has its own name in the place of the server, and a worker what has its own in that of the worker.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ async def _work(chosen: Arguments, slots: int, labels: dict[str, str], interrupt
     from fumehood.cluster.authority import FOLDER
     from fumehood.cluster.credentials import Credentials
     from fumehood.cluster.join import join_cluster
-    from fumehood.cluster.worker import Worker, WorkerOffer
+    from fumehood.cluster.worker import Worker
+    from fumehood.cluster.worker_service import WorkerOffer
 
     folder = cluster_folder(chosen.folder)
     FOLDER.make(folder)

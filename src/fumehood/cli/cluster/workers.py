@@ -41,4 +41,5 @@ def _line(worker: Answer) -> str:
     tenants = f"  for {', '.join(worker['tenants'])}" if worker["tenants"] else ""
     failure = f"  last failure: {worker['failure']}" if worker["failure"] else ""
     backends = " ".join(worker["backends"])
-    return f"{worker['name']}  {worker['state']}  {backends}  {used} of {worker['slots']} slots  {labels}{tenants}{failure}"
+    room = f"{used} of {worker['slots']} slots"
+    return f"{worker['name']}  {worker['state']}  {backends}  {room}  {labels}{tenants}{failure}"

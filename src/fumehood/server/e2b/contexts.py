@@ -10,8 +10,8 @@ from fumehood.backends.languages import find_language
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.guest.contract.paths import WORKSPACE
+from fumehood.remote.answers.parts import ServedSession
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox.session import AsyncSession
 from fumehood.server.e2b.environment import variables_for
 from fumehood.server.e2b.errors import MissingError, NotHereError
 from fumehood.server.e2b.paths import inner_path, outer_path
@@ -24,7 +24,7 @@ _PYTHON = ("", "python", "python3")
 
 class CodeContext:
     def __init__(
-        self, identifier: str, cwd: str, session: AsyncSession, variables: Mapping[str, str], usage: SandboxUsage
+        self, identifier: str, cwd: str, session: ServedSession, variables: Mapping[str, str], usage: SandboxUsage
     ) -> None:
         self.id, self.cwd, self._session, self._variables, self._usage = identifier, cwd, session, variables, usage
         self._is_prepared = False

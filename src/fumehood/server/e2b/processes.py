@@ -17,8 +17,8 @@ from typing import Any
 from fumehood.errors import SandboxError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.frozen import frozen
+from fumehood.remote.answers.parts import ServedRun
 from fumehood.results import RunResult
-from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.request import RunOptions
 from fumehood.server.e2b.environment import variables_for
 from fumehood.server.e2b.errors import BodyError, CallFailure, MissingError, failure_of
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Process:
-    def __init__(self, pid: int, spec: ProcessSpec, run: AsyncBackgroundRun) -> None:
+    def __init__(self, pid: int, spec: ProcessSpec, run: ServedRun) -> None:
         self.pid, self.spec, self._run = pid, spec, run
         self._readers: set[Reader] = set()
         self.result: RunResult | None = None

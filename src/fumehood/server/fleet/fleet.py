@@ -99,7 +99,7 @@ class Fleet:
             allow_direct=True,
         )
         try:
-            await jetstream(client).add_stream(config)
+            await jetstream(client).add_stream(config)  # pyright: ignore[reportUnknownMemberType] - of options not used here
         except (Error, OSError) as error:
             raise LostError(f"the cluster's list of workers cannot be made: {error}") from error
 
