@@ -50,6 +50,23 @@ _COUNTLESS = (
 
 DIFFERENCES = (
     Difference(
+        CLUSTER,
+        "snapshots belong to the host that made them, and workers begin with none",
+        (
+            "test_a_sandbox_begins_with_a_snapshot_as_it_was",
+            "test_a_snapshot_that_does_not_fit_or_a_workspace_in_use_is_refused",
+        ),
+    ),
+    Difference(
+        CLUSTER,
+        "a worker is another process, which the test does not change and whose warnings it does not see",
+        (
+            "test_a_language_that_the_sandbox_lacks_is_refused_with_those_it_has",
+            "test_a_new_language_is_one_entry",
+            "test_whoever_opens_a_dangerous_policy_is_warned",
+        ),
+    ),
+    Difference(
         ELSEWHERE,
         "a server keeps a sandbox to the policy that it was opened with",
         (

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 
 import hood_server
 import nats_server
@@ -28,7 +31,9 @@ class WorkerProcess:
     def __init__(self, nats: nats_server.NatsServer, name: str, *options: str, tenants: tuple[str, ...] = ()) -> None:
         self.name, self.folder = name, nats.folder / name
         self.folder.mkdir(mode=0o700)
-        nats.authority.make_member(name, "worker", tenants=tenants).write(self.folder / WORKER_FILE)
+        self.line = CutLine(nats.port)
+        credentials = nats.authority.make_member(name, "worker", tenants=tenants)
+        replace(credentials, urls=(f"tls://127.0.0.1:{self.line.port}",)).write(self.folder / WORKER_FILE)
         self._options = options
         self.process = self._start()
 
@@ -64,11 +69,62 @@ class WorkerProcess:
         return code
 
 
+class CutLine:
+    """A line to NATS of one member's own, which can be cut: those who hold its ends live on, and may dial again."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._ends: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._port))
+                self._ends += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=_copy, args=pair, daemon=True).start()
+
+    def cut(self) -> None:
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
+
+
+def wait_until_gone(server: RunningServer) -> None:
+    """Until the server knows no worker any more."""
+    wait_until(lambda: not server.workers())
+
+
 def wait_for_workers(server: RunningServer, count: int) -> None:
     """Until the server knows so many that are ready."""
+    wait_until(lambda: len([worker for worker in server.workers() if worker["state"] == "ready"]) >= count)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + _SECONDS
-    while len([worker for worker in server.workers() if worker["state"] == "ready"]) < count:
-        assert time.monotonic() < end, server.workers()
+    while not holds():
+        assert time.monotonic() < end, "it does not come to hold"
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -79,6 +135,7 @@ class RunningCluster:
 
     def worker(self, name: str, *options: str, tenants: tuple[str, ...] = ()) -> WorkerProcess:
         worker = WorkerProcess(self.nats, name, *options, tenants=tenants)
+        self._stack.callback(worker.line.close)
         self._stack.callback(worker.kill)
         return worker
 

@@ -23,8 +23,8 @@ from fumehood.cluster.credentials import Credentials
 from fumehood.cluster.join import Admission
 from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, now
 from fumehood.errors import LostError, SandboxError, UsageError
-from fumehood.server.fleet.choice import SandboxNeeds, can_serve, rank_workers
-from fumehood.server.fleet.fair_queue import FairQueue
+from fumehood.server.fleet.choice import SandboxNeeds, can_serve, may_take, rank_workers
+from fumehood.server.fleet.fair_queue import WAIT_SECONDS, FairQueue
 from fumehood.server.fleet.known_worker import KnownWorker
 from fumehood.server.fleet.placed_connection import PlacedConnection
 from fumehood.server.fleet.poison import PoisonedPolicies
@@ -120,18 +120,19 @@ class Fleet:
 
     async def candidates(self, needs: SandboxNeeds, refused: set[str]) -> list[KnownWorker]:
         self._poison.check(needs.policy_digest)
-        if not any(can_serve(worker, needs) for worker in self._workers.values()):
+        if not any(can_serve(worker, needs) for worker in self._workers.values() if worker.lost is None):
             raise SandboxError(
                 f"no worker of the cluster has the backend {needs.backend} for tenant {needs.tenant}; "
                 "`hood workers` lists what there is"
             )
-        while True:
-            if not len(self._queue) and (found := self._ranked(needs, refused)):
-                return found
-            await self._queue.wait(needs.tenant)
+        # Those that wait already come first.
+        found = [] if len(self._queue) else self._ranked(needs, refused)
+        end = now() + WAIT_SECONDS
+        while not found:
+            await self._queue.wait(needs, end - now())
             refused.clear()
-            if found := self._ranked(needs, refused):
-                return found
+            found = self._ranked(needs, refused)
+        return found
 
     def _ranked(self, needs: SandboxNeeds, refused: set[str]) -> list[KnownWorker]:
         return [worker for worker in rank_workers(self._workers.values(), needs) if worker.name not in refused]
@@ -144,7 +145,7 @@ class Fleet:
             self._connections.discard(connection)
             if connection.worker is not None:
                 connection.worker.free += 1
-            self._queue.wake()
+                self._wake_for(connection.worker, 1)
 
     def note_failed(self, worker: KnownWorker, needs: SandboxNeeds, reason: str) -> None:
         worker.note_failure(reason)
@@ -215,8 +216,10 @@ class Fleet:
             if known is not None:
                 self._lose(known, f"worker {name} has begun anew")
             known = self._workers[name] = KnownWorker(claims, entry)
-        if not known.is_draining:
-            self._queue.wake(known.free)
+        self._wake_for(known, known.free)
+
+    def _wake_for(self, worker: KnownWorker, count: int) -> None:
+        self._queue.wake(count, lambda needs: may_take(worker, needs))
 
     async def _see_disconnected(self, message: Msg) -> None:
         """NATS says who, by the token that was shown; which of its connections, by its number."""
