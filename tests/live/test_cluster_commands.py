@@ -33,7 +33,7 @@ class Host:
         (folder / name).mkdir(mode=0o700)
 
     def _command(self, words: list[str]) -> list[str]:
-        return ["ip", "netns", "exec", self.name, *words]
+        return ["nsenter", f"--net=/run/netns/{self.name}", *words]
 
     def run(self, *words: str, **variables: str) -> str:
         done = subprocess.run(

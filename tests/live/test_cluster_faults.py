@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -221,11 +225,34 @@ async def test_a_worker_of_one_tenant_gets_nothing_of_others(
     wait_until_gone(server)
 
 
-async def test_records_of_a_run_are_in_the_chain_of_its_worker(hood: Server, worker: WorkerProcess) -> None:
-    async with hood.sandbox() as box:
-        await box.run("print(6 * 7)")
+def verified(log: Path, *options: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "fumehood", "audit", "verify", str(log), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+async def test_a_worker_cannot_take_back_records_that_the_server_has_seen_signed(
+    server: RunningServer, hood: Server, worker: WorkerProcess, tmp_path: Path
+) -> None:
+    log, older = worker.folder / "worker" / "tenants" / TENANT / "audit", tmp_path / "older"
+    await hood.run("print(1)")
+    wait_until(lambda: len(witnessed(server)) == 1)
+    await asyncio.to_thread(shutil.copytree, log, older)
+    await hood.run("print('this is to be forgotten')")
+    assert worker.terminate() == 0
+    wait_until(lambda: len(witnessed(server)) == 2)
     kinds = [record.kind for record in worker.log_of(TENANT).find(Query())]
     assert {"sandbox.opened", "run.finished"} <= set(kinds)
+    assert verified(log, "--fleet", str(server.log.folder))[0] == 0
+    assert verified(older)[0] == 0  # an older copy is whole in itself
+    code, said = verified(older, "--fleet", str(server.log.folder))
+    assert (code, "rolled back, or cut off" in said) == (1, True), said
+    code, said = verified(server.log.folder, "--fleet", str(server.log.folder))
+    assert (code, "has seen no checkpoint of this log" in said) == (2, True), said
+
+
+def witnessed(server: RunningServer) -> list[object]:
+    return list(server.log.find(Query(kind="checkpoint.witnessed")))
 
 
 @pytest.mark.skipif(not sampling.is_whole(), reason="takes as long as a lease: in make test-all")

@@ -14,7 +14,7 @@ from fumehood.errors import UsageError
 WORKERS_BUCKET = "workers"
 WORKERS_STREAM = f"KV_{WORKERS_BUCKET}"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
-_USAGE = "usage"
+_REPORT = "report"
 
 
 def check_member_name(name: str) -> str:
@@ -41,13 +41,13 @@ def order(worker: str) -> str:
     return f"fh.order.{worker}"
 
 
-def usage(server: str, worker: str, instance: str) -> str:
-    """What runs have used, and what else a worker reports to a server."""
-    return down(server, worker, instance, _USAGE)
+def report(server: str, worker: str, instance: str) -> str:
+    """What runs have used, and checkpoints of audit logs."""
+    return down(server, worker, instance, _REPORT)
 
 
-def is_usage(channel: str) -> bool:
-    return channel == _USAGE
+def is_report(channel: str) -> bool:
+    return channel == _REPORT
 
 
 def join(identifier: str) -> str:

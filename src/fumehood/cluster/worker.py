@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
+_CHECKPOINT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -43,6 +44,7 @@ class Worker:
         self._lease: WorkerLease | None = None
         self._heard: dict[Owner, float] = {}
         """When each process of a server was last heard."""
+        self._next_checkpoints = 0.0
         self._announce, self._stop = asyncio.Event(), asyncio.Event()
 
     @property
@@ -97,7 +99,7 @@ class Worker:
     async def _end(self, client: Client) -> None:
         self._service.is_draining = True
         await self._service.close_all("the worker ends")
-        await self._report_usage(client)
+        await self._report(client)
         await self._service.end()
         await close(client)
 
@@ -124,7 +126,7 @@ class Worker:
             except LostError as error:
                 _log.warning("%s", error)
             await self._service.close_abandoned(self._lost_servers())
-            await self._report_usage(client)
+            await self._report(client)
 
     async def _pause(self) -> None:
         self._announce.clear()
@@ -157,12 +159,16 @@ class Worker:
             del self._heard[owner]
         return lost
 
-    async def _report_usage(self, client: Client) -> None:
+    async def _report(self, client: Client) -> None:
         """To the server that was heard last; kept for the next time if there is none."""
         owner = max(self._heard, key=lambda each: self._heard[each], default=None)
         if owner is None or not client.is_connected:
             return
-        for tenant, meter in self._service.meters.items():
-            if used := meter.take_used():
-                report = json.dumps({"tenant": tenant, **used}).encode()
-                await client.publish(subjects.usage(owner[0], self.name, owner[1]), report)
+        for report in [*self._service.take_used(), *await self._new_checkpoints()]:
+            await client.publish(subjects.report(owner[0], self.name, owner[1]), json.dumps(report).encode())
+
+    async def _new_checkpoints(self) -> list[dict[str, Any]]:
+        if now() < self._next_checkpoints and not self._service.is_draining:
+            return []
+        self._next_checkpoints = now() + _CHECKPOINT_SECONDS
+        return await asyncio.to_thread(self._service.new_checkpoints)

@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,8 @@ class WorkerService:
         self._opening = 0
         self._carriers: dict[str, SubjectCarrier] = {}
         """By the subject that messages come on."""
-        self.meters: dict[str, WorkerMeter] = {}
+        self._meters: dict[str, WorkerMeter] = {}
+        self._logs: dict[str, AuditLog] = {}
         self._warm: OrderedDict[str, None] = OrderedDict()
         """Digests of policies that were opened lately: what they need is likely to be ready."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -75,6 +77,16 @@ class WorkerService:
             "warm": list(self._warm),
             "draining": self.is_draining,
         }
+
+    def take_used(self) -> list[dict[str, Any]]:
+        """What runs of each tenant have used since the last time."""
+        used = {tenant: meter.take_used() for tenant, meter in self._meters.items()}
+        return [{"tenant": tenant, **amounts} for tenant, amounts in used.items() if amounts]
+
+    def new_checkpoints(self) -> list[dict[str, Any]]:
+        """Signs the audit logs that have new records. Waits for the disk."""
+        changed = [(tenant, log) for tenant, log in self._logs.items() if _is_unsigned(log)]
+        return [{"tenant": tenant, "checkpoint": asdict(log.checkpoint())} for tenant, log in changed]
 
     async def wait_until_empty(self) -> None:
         while self._hosted or self._opening:
@@ -180,11 +192,11 @@ class WorkerService:
 
     def _make(self, owner: Owner, header: Header) -> HostedSandbox:
         name = str(header["tenant"]["name"])
-        folder, meter = self._folder_of(name), self.meters.setdefault(name, WorkerMeter())
+        folder, meter = self._folder_of(name), self._meters.setdefault(name, WorkerMeter())
         opening = unpack_opening(header, folder, meter)
         meter.set_limits(opening.limits)
-        trail = Trail(AuditLog.at(folder / "audit"), opening.principal, name)
-        return HostedSandbox(opening, owner, trail, self._forget)
+        log = self._logs[name] = AuditLog.at(folder / "audit")
+        return HostedSandbox(opening, owner, Trail(log, opening.principal, name), self._forget)
 
     def _folder_of(self, tenant: str) -> Path:
         subjects.check_member_name(tenant)
@@ -217,6 +229,11 @@ class WorkerService:
     def _forget(self, hosted: HostedSandbox) -> None:
         self._hosted.pop(hosted.id, None)
         self._one_less.set()
+
+
+def _is_unsigned(log: AuditLog) -> bool:
+    head = log.head()
+    return head.checkpoint_seq != head.seq
 
 
 async def _send(carrier: SubjectCarrier, **answer: Any) -> None:

@@ -64,7 +64,7 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
         tenancy = Tenancy(settings, database, chains, sealing)
-        fleet = await _open_fleet(settings, tenancy, stack)
+        fleet = await _open_fleet(settings, tenancy, chains, stack)
         server = ServerState(
             settings,
             database,
@@ -84,12 +84,15 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         yield server
 
 
-async def _open_fleet(settings: ServerSettings, tenancy: Tenancy, stack: AsyncExitStack) -> Fleet | None:
+async def _open_fleet(
+    settings: ServerSettings, tenancy: Tenancy, chains: AuditChains, stack: AsyncExitStack
+) -> Fleet | None:
     if settings.cluster is None:
         return None
     from fumehood.server.fleet.fleet import Fleet
+    from fumehood.server.fleet.worker_reports import WorkerReports
 
-    fleet = Fleet(Path(settings.cluster), tenancy.meters.add)
+    fleet = Fleet(Path(settings.cluster), WorkerReports(tenancy.meters, chains))
     stack.push_async_callback(fleet.close)
     await fleet.start()
     return fleet

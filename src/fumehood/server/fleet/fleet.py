@@ -28,9 +28,9 @@ from fumehood.server.fleet.fair_queue import WAIT_SECONDS, FairQueue
 from fumehood.server.fleet.known_worker import KnownWorker
 from fumehood.server.fleet.placed_connection import PlacedConnection
 from fumehood.server.fleet.poison import PoisonedPolicies
+from fumehood.server.fleet.worker_reports import WorkerReports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -42,10 +42,10 @@ _log = logging.getLogger(__name__)
 
 
 class Fleet:
-    """`used` gets what runs on workers have used: tenant, runs, seconds of processor time."""
+    """`reports` takes what workers report besides the messages of sandboxes."""
 
-    def __init__(self, folder: Path, used: Callable[[str, float, float], None]) -> None:
-        self._folder, self._used = folder, used
+    def __init__(self, folder: Path, reports: WorkerReports) -> None:
+        self._folder, self._reports = folder, reports
         self._credentials = Credentials.read(folder / SERVER_FILE)
         self._account = account_of(self._credentials.user)
         self._instance = secrets.token_hex(6)
@@ -170,8 +170,9 @@ class Fleet:
 
     async def _take(self, message: Msg) -> None:
         _, _, _, worker, _, channel = message.subject.split(".")
-        if subjects.is_usage(channel):
-            self._take_usage(worker, message.data)
+        if subjects.is_report(channel):
+            if (known := self._workers.get(worker)) is not None:
+                await self._reports.take(known, message.data)
             return
         carrier = self._carriers.get((worker, channel))
         if carrier is None:
@@ -180,18 +181,6 @@ class Fleet:
             carrier.lose(f"no process hears worker {worker}")
         else:
             carrier.deliver(message.data)
-
-    def _take_usage(self, worker: str, data: bytes) -> None:
-        """Of a worker that serves some tenants only, usage of these alone."""
-        known = self._workers.get(worker)
-        try:
-            report = json.loads(data)
-            tenant, runs, seconds = str(report["tenant"]), float(report["runs"]), float(report["cpu_seconds"])
-        except (ValueError, KeyError, TypeError):
-            _log.warning("worker %s reports usage that cannot be read", worker)
-            return
-        if known is not None and (not known.tenants or tenant in known.tenants) and runs >= 0 and seconds >= 0:
-            self._used(tenant, runs, seconds)
 
     async def _hear(self, message: Msg) -> None:
         name = message.subject.rpartition(".")[2]

@@ -88,10 +88,13 @@ class Meters:
         """Of a tenant whose meter is up to date."""
         return self._meters[tenant].limits_for_worker()
 
+    def knows(self, tenant: str) -> bool:
+        """Whether it has had a sandbox by this process."""
+        return tenant in self._meters
+
     def add(self, tenant: str, runs: float, cpu_seconds: float) -> None:
-        """What runs on a worker have used; of a tenant that has had no sandbox here it is not believed."""
-        if (meter := self._meters.get(tenant)) is not None:
-            meter.add(runs, cpu_seconds)
+        """What runs on a worker have used."""
+        self._meters[tenant].add(runs, cpu_seconds)
 
     async def settle_all(self) -> None:
         for tenant, meter in list(self._meters.items()):
