@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
+import cluster_nats
 import hood_server
-import nats_server
 from hood_server import RunningServer
 
 from fumehood.audit import AuditLog
@@ -28,7 +28,7 @@ _SECONDS, _PAUSE_SECONDS = 30, 0.02
 class WorkerProcess:
     """`hood worker`, with credentials that are made for it."""
 
-    def __init__(self, nats: nats_server.NatsServer, name: str, *options: str, tenants: tuple[str, ...] = ()) -> None:
+    def __init__(self, nats: cluster_nats.NatsServer, name: str, *options: str, tenants: tuple[str, ...] = ()) -> None:
         self.name, self.folder = name, nats.folder / name
         self.folder.mkdir(mode=0o700)
         self.line = CutLine(nats.port)
@@ -129,7 +129,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 class RunningCluster:
-    def __init__(self, nats: nats_server.NatsServer, stack: ExitStack) -> None:
+    def __init__(self, nats: cluster_nats.NatsServer, stack: ExitStack) -> None:
         self.nats, self._stack = nats, stack
         nats.authority.make_member("server", "server").write(nats.folder / SERVER_FILE)
 
@@ -148,4 +148,4 @@ class RunningCluster:
 @contextmanager
 def running_cluster() -> Iterator[RunningCluster]:
     with ExitStack() as stack:
-        yield RunningCluster(stack.enter_context(nats_server.running()), stack)
+        yield RunningCluster(stack.enter_context(cluster_nats.running()), stack)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-import nats_server
+import cluster_nats
 import pytest
 from requirements import require
 
@@ -88,7 +88,7 @@ def _ip(*words: str) -> None:
 def hosts(tmp_path: Path) -> Iterator[list[Host]]:
     """Three, on one wire: a bridge in the first. The addresses are for documentation, and lead nowhere else."""
     require(os.geteuid() == 0 and shutil.which("ip"), "needs root and ip")
-    require(nats_server.PROGRAM, "needs nats-server")
+    require(cluster_nats.PROGRAM, "needs nats-server")
     names = [f"hood{os.getpid()}{letter}" for letter in "abc"]
     with ExitStack() as stack:
         for name in names:
@@ -114,7 +114,7 @@ def test_three_hosts_from_nothing(hosts: list[Host], tmp_path: Path) -> None:
     folder = str(Path(config).parent.parent)
     serve = [*HOOD, "serve", "--cluster", folder, "--init", "acme", "--listen", "127.0.0.1:8440"]
     with ExitStack() as stack:
-        stack.enter_context(first.staying(str(nats_server.PROGRAM), "-c", config, until="Server is ready"))
+        stack.enter_context(first.staying(str(cluster_nats.PROGRAM), "-c", config, until="Server is ready"))
         said = "".join(stack.enter_context(first.staying(*serve, until="listening at")))
         for number, host in enumerate((second, third), 1):
             token = tmp_path / f"w{number}.token"

@@ -6,16 +6,17 @@ import asyncio
 import ssl
 from collections.abc import Iterator
 
-import nats_server
+import cluster_nats
 import pytest
+from cluster_nats import NatsServer
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats_server import NatsServer
 
 from fumehood.cluster import subjects
 from fumehood.cluster.accounts import push_accounts
 from fumehood.cluster.connection import close, connect, subscribe
 from fumehood.cluster.join import Admission, join_cluster, make_token
+from fumehood.cluster.permissions import Permissions
 from fumehood.errors import DeniedError, LostError
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +25,7 @@ _SECONDS = 10
 
 @pytest.fixture(scope="module")
 def nats() -> Iterator[NatsServer]:
-    with nats_server.running() as running:
+    with cluster_nats.running() as running:
         yield running
 
 
@@ -179,9 +180,8 @@ async def test_accounts_of_tenants_do_not_hear_each_other(nats: NatsServer) -> N
     server = nats.authority.make_member("keeper-of-accounts", "server")
     accounts = [nats.authority.ensure_account(tenant) for tenant in ("acme", "globex")]
     await push_accounts(server, [nats.authority.account_token(name) for name in accounts])
-    one, other = [
-        await connect(nats.authority.make_member(f"of-{account}", "runtime", account=account)) for account in accounts
-    ]
+    allowed = Permissions(("fh.>",), ("fh.>",))
+    one, other = [await connect(nats.authority.make_runtime(f"of-{account}", account, allowed)) for account in accounts]
     ear = Ear()
     try:
         await subscribe(other, "fh.>", ear.take)

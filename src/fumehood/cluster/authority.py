@@ -30,23 +30,19 @@ _FILE = "authority.json"
 CLUSTER, SYSTEM = "FUMEHOOD", "SYS"
 _DISK_BYTES = {CLUSTER: 1 << 30, SYSTEM: 0}
 _TENANT_DISK_BYTES = 1 << 30
+_ROLES = {"worker": permissions.of_worker, "server": permissions.of_server}
 
 
 @frozen
 class Member:
-    """One that has credentials: `role` is worker, server or runtime; `tenants` are those that a worker serves."""
+    """One that has credentials: `role` is worker, server, or runtime for a process of a tenant's agents."""
 
     name: str
     role: str
     public: str
     account: str
     tenants: tuple[str, ...] = ()
-
-    @property
-    def permissions(self) -> Permissions:
-        return {"worker": permissions.of_worker, "server": permissions.of_server, "runtime": permissions.of_runtime}[
-            self.role
-        ](self.name)
+    """Those that a worker serves, if not all."""
 
 
 class ClusterAuthority:
@@ -131,8 +127,15 @@ class ClusterAuthority:
     def members(self) -> list[Member]:
         return [_member(given) for given in self._data["members"].values()]
 
-    def make_member(self, name: str, role: str, *, account: str = CLUSTER, tenants: Sequence[str] = ()) -> Credentials:
-        """A member whose keys are made here, on the host that has the authority."""
+    def make_member(self, name: str, role: str, tenants: Sequence[str] = ()) -> Credentials:
+        """A server or a worker whose keys are made here, on the host that has the authority."""
+        return self._make(name, role, CLUSTER, _ROLES[role](name), tenants)
+
+    def make_runtime(self, name: str, account: str, allowed: Permissions) -> Credentials:
+        """A process of a tenant's agents, in the account of that tenant."""
+        return self._make(name, "runtime", account, allowed, ())
+
+    def _make(self, name: str, role: str, account: str, allowed: Permissions, tenants: Sequence[str]) -> Credentials:
         user, key = SigningPair.generate(KeyKind.USER), make_key()
         member = Member(check_member_name(name), role, user.public, account, tuple(tenants))
         self._add(member)
@@ -142,7 +145,7 @@ class ClusterAuthority:
             ca=self.certificates.pem,
             certificate=self.certificates.issue(key.public_key(), name),
             key=key_pem(key),
-            user=self._user_token(member),
+            user=self._user_token(member, allowed),
             seed=user.seed,
             observer=self._observer_token(member),
         )
@@ -155,7 +158,7 @@ class ClusterAuthority:
         self._add(member)
         return {
             "certificate": certificate,
-            "user": self._user_token(member),
+            "user": self._user_token(member, _ROLES[member.role](member.name)),
             "observer": self._observer_token(member),
         }
 
@@ -167,13 +170,13 @@ class ClusterAuthority:
                 raise UsageError(f"{known}; `hood cluster remove {member.name}` removes it")
             data["members"][member.name] = asdict(member)
 
-    def _user_token(self, member: Member) -> str:
+    def _user_token(self, member: Member, allowed: Permissions) -> str:
         expires = time.time() + MEMBER_VALID.total_seconds()
         return claims.user_token(
             self.account(member.account),
             member.public,
             member.name,
-            member.permissions,
+            allowed,
             expires=expires,
             tenants=member.tenants,
         )

@@ -64,10 +64,3 @@ def of_observer(name: str, account: str) -> Permissions:
 def of_newcomer(identifier: str) -> Permissions:
     """One that has a join token: it asks for credentials once, and hears the answer."""
     return Permissions((subjects.join(identifier),), (f"{subjects.inbox(identifier)}.>",))
-
-
-def of_runtime(name: str) -> Permissions:
-    """A process of a tenant's runtime, in the account of that tenant."""
-    return Permissions(
-        ("fh.>", "$JS.API.>", "$JS.ACK.>", "$KV.>"), ("fh.>", f"{subjects.inbox(name)}.>"), ANSWER_SECONDS
-    )

@@ -34,8 +34,6 @@ class Arguments(argparse.Namespace):
     tenant: list[str]
     expires: str
     token: str
-    process: str
-    file: str
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -62,14 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     remove = verbs.add_parser("remove", help="remove a member", description="Revoke the credentials of a member.")
     remove.add_argument("name", metavar="NAME")
     remove.set_defaults(act=_remove)
-    credentials = verbs.add_parser(
-        "credentials", help="for a tenant's agents", description="Credentials for a process of a tenant's runtime."
-    )
-    credentials.add_argument("tenant", metavar="TENANT")
-    credentials.add_argument("process", metavar="NAME", help="what the process is called")
-    credentials.add_argument("file", metavar="FILE", help="where to write them")
-    credentials.set_defaults(act=_credentials)
-    for verb in (init, token, join, status, remove, credentials):
+    for verb in (init, token, join, status, remove):
         verb.add_argument("--folder", metavar="FOLDER", help=f"of the cluster (${VARIABLE}, or in the state folder)")
     return parser
 
@@ -174,15 +165,6 @@ def _remove(chosen: Arguments) -> int:
     authority = _authority(chosen)
     _push(chosen, authority, authority.revoke(chosen.name))
     print(f"{chosen.name}: removed; its credentials are not valid any more")
-    return 0
-
-
-def _credentials(chosen: Arguments) -> int:
-    authority = _authority(chosen)
-    account = authority.ensure_account(str(chosen.tenant))
-    _push(chosen, authority, [account])
-    authority.make_member(chosen.process, "runtime", account=account).write(Path(chosen.file))
-    print(f"{chosen.file}: credentials of {chosen.process}, for agents of {chosen.tenant}")
     return 0
 
 

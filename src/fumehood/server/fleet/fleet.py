@@ -31,7 +31,6 @@ from fumehood.server.fleet.poison import PoisonedPolicies
 from fumehood.server.fleet.worker_reports import WorkerReports
 
 if TYPE_CHECKING:
-
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
