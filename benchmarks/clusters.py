@@ -19,6 +19,8 @@ from fumehood.cli.bench.runs import runner
 from fumehood.policy import Policy
 from fumehood.remote.server import Server, connect
 from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.server.fleet.choice import SandboxNeeds
+from fumehood.server.fleet.fair_queue import FairQueue
 
 _HOOD = [sys.executable, "-m", "fumehood"]
 _NATS = shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin:/sbin:/bin")
@@ -35,6 +37,8 @@ async def measure(rounds: int) -> AsyncIterator[Row]:
         async for row in _runs(cluster.hood, Path(disk), rounds):
             yield row
         yield await _deaths(cluster)
+    fair, unfair = [await _waits(is_fair=is_fair) for is_fair in (True, False)]
+    yield Row("wait of others during a flood, 99.9 %, in openings / first come, first served", fair, "", against=unfair)
 
 
 class _Cluster:
@@ -129,6 +133,27 @@ async def _runs(hood: Server, disk: Path, rounds: int) -> AsyncIterator[Row]:
     yield Row("a sandbox opened and closed through all of them / here", over, against=local)
     opened = await per_second(open_there, _OPENINGS, 8)
     yield Row("sandboxes opened and closed a second, 8 at once, through one server", opened, "/s")
+
+
+async def _waits(*, is_fair: bool) -> float:
+    """One tenant asks for 2,000 sandboxes at once, fifty others for one now and then; each step has room for one."""
+    queue, waits, step = FairQueue(most_of_tenant=10_000), list[int](), 0
+
+    async def ask(tenant: str) -> None:
+        asked = step
+        await queue.wait(SandboxNeeds(tenant if is_fair else "all", "", "native"), 60)
+        if tenant != "flood":
+            waits.append(step - asked)
+
+    openings = [asyncio.ensure_future(ask("flood")) for _ in range(2_000)]
+    for step in range(2_500):
+        if step % 5 == 0:
+            openings.append(asyncio.ensure_future(ask(f"t{step // 5 % 50}")))
+        await asyncio.sleep(0)
+        queue.wake(1, lambda _: True)
+        await asyncio.sleep(0)
+    await asyncio.gather(*openings)
+    return float(sorted(waits)[int(len(waits) * 0.999)])
 
 
 async def _deaths(cluster: _Cluster) -> Row:
