@@ -164,8 +164,13 @@ class Worker:
         owner = max(self._heard, key=lambda each: self._heard[each], default=None)
         if owner is None or not client.is_connected:
             return
+        from nats.errors import Error
+
         for report in [*self._service.take_used(), *await self._new_checkpoints()]:
-            await client.publish(subjects.report(owner[0], self.name, owner[1]), json.dumps(report).encode())
+            try:
+                await client.publish(subjects.report(owner[0], self.name, owner[1]), json.dumps(report).encode())
+            except (Error, OSError) as error:
+                _log.warning("a report to server %s is lost: %s", owner[0], error)
 
     async def _new_checkpoints(self) -> list[dict[str, Any]]:
         if now() < self._next_checkpoints and not self._service.is_draining:

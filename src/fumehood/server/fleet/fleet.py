@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SERVER_FILE = "server.creds"
 _FIRST_SECONDS = 1.2 * RENEW_SECONDS
-_SHUTDOWN = "Server Shutdown"
+_SHUTDOWN, _STALE = "Server Shutdown", "Stale Connection"
 _log = logging.getLogger(__name__)
 
 
@@ -215,7 +215,8 @@ class Fleet:
         client, reason = event.get("client", {}), str(event.get("reason"))
         worker = self._workers.get(str(client.get("name_tag")))
         if worker is not None and worker.client == client.get("id") and reason != _SHUTDOWN:
-            self._lose(worker, f"worker {worker.name} has ended ({reason})")
+            what = "does not answer" if reason == _STALE else "has ended"
+            self._lose(worker, f"worker {worker.name} {what} ({reason})")
 
     async def _lose_carriers(self) -> None:
         for carrier in list(self._carriers.values()):
@@ -226,7 +227,7 @@ class Fleet:
     async def _keep(self, client: Client) -> None:
         last = now()
         while True:
-            await client.publish(subjects.beat(self.name), self._instance.encode())
+            await _quietly(client.publish(subjects.beat(self.name), self._instance.encode()))
             await asyncio.sleep(RENEW_SECONDS)
             stopped, last = now() - last - RENEW_SECONDS, now()
             for worker in list(self._workers.values()):
