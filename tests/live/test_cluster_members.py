@@ -11,12 +11,14 @@ import pytest
 from cluster_nats import NatsServer
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error
 
 from fumehood.cluster import subjects
 from fumehood.cluster.accounts import push_accounts
+from fumehood.cluster.authority import CLUSTER
 from fumehood.cluster.connection import close, connect, subscribe
 from fumehood.cluster.join import Admission, join_cluster, make_token
-from fumehood.cluster.permissions import Permissions
+from fumehood.cluster.permissions import CLAIMS_UPDATE, Permissions
 from fumehood.errors import DeniedError, LostError
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +160,6 @@ async def test_a_newcomer_can_ask_for_credentials_and_nothing_else(nats: NatsSer
 
 
 async def test_a_removed_member_is_cut_off_and_does_not_come_back(nats: NatsServer) -> None:
-    server = nats.authority.make_member("remover", "server")
     credentials = nats.authority.make_member("removed", "worker")
     gone = asyncio.Event()
 
@@ -167,7 +168,7 @@ async def test_a_removed_member_is_cut_off_and_does_not_come_back(nats: NatsServ
 
     client = await connect(credentials, disconnected=note)
     try:
-        await push_accounts(server, [nats.authority.account_token(name) for name in nats.authority.revoke("removed")])
+        await push_accounts(nats.authority, nats.authority.revoke("removed"))
         async with asyncio.timeout(_SECONDS):
             await gone.wait()
         with pytest.raises(LostError, match=r"uthorization|uthentication|revoked"):
@@ -176,10 +177,24 @@ async def test_a_removed_member_is_cut_off_and_does_not_come_back(nats: NatsServ
         await close(client)
 
 
+async def test_a_server_cannot_bring_back_a_removed_member(nats: NatsServer) -> None:
+    """With an account's token from before, which the operator has signed."""
+    server, credentials = nats.authority.make_member("rogue", "server"), nats.authority.make_member("former", "worker")
+    before = nats.authority.account_token(CLUSTER)
+    await push_accounts(nats.authority, nats.authority.revoke("former"))
+    observer = await connect(server, is_observer=True)
+    try:
+        with pytest.raises(Error):
+            await observer.request(CLAIMS_UPDATE, before.encode(), timeout=0.5)
+        with pytest.raises(LostError):
+            await connect(credentials)
+    finally:
+        await close(observer)
+
+
 async def test_accounts_of_tenants_do_not_hear_each_other(nats: NatsServer) -> None:
-    server = nats.authority.make_member("keeper-of-accounts", "server")
     accounts = [nats.authority.ensure_account(tenant) for tenant in ("acme", "globex")]
-    await push_accounts(server, [nats.authority.account_token(name) for name in accounts])
+    await push_accounts(nats.authority, accounts)
     allowed = Permissions(("fh.>",), ("fh.>",))
     one, other = [await connect(nats.authority.make_runtime(f"of-{account}", account, allowed)) for account in accounts]
     ear = Ear()

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from fumehood.cluster.authority import ClusterAuthority
 from fumehood.cluster.connection import close, connect
-from fumehood.cluster.credentials import Credentials
+from fumehood.cluster.permissions import CLAIMS_UPDATE
 from fumehood.errors import LostError, SandboxError
 
-_UPDATE = "$SYS.REQ.CLAIMS.UPDATE"
 _ANSWER_SECONDS = 5
 
 
-async def push_accounts(credentials: Credentials, tokens: Sequence[str]) -> None:
-    """By a server's credentials. NATS checks that the operator has signed them; a member that is revoked is cut off."""
+async def push_accounts(authority: ClusterAuthority, names: Sequence[str]) -> None:
+    """As they are now. NATS checks that the operator has signed them; a member that is revoked is cut off."""
     from nats.errors import Error
 
-    client = await connect(credentials, is_observer=True)
+    client = await connect(authority.make_administrator(), is_observer=True)
     try:
-        for token in tokens:
-            answer = await client.request(_UPDATE, token.encode(), timeout=_ANSWER_SECONDS)
+        for name in names:
+            token = authority.account_token(name).encode()
+            answer = await client.request(CLAIMS_UPDATE, token, timeout=_ANSWER_SECONDS)
             if "error" in (said := json.loads(answer.data)):
                 raise SandboxError(f"NATS does not take the account: {said['error']}")
     except Error as error:

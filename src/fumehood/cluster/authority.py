@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ _FILE = "authority.json"
 CLUSTER, SYSTEM = "FUMEHOOD", "SYS"
 _DISK_BYTES = {CLUSTER: 1 << 30, SYSTEM: 0}
 _TENANT_DISK_BYTES = 1 << 30
+_ADMINISTRATION = timedelta(minutes=5)
 _ROLES = {"worker": permissions.of_worker, "server": permissions.of_server}
 
 
@@ -148,6 +150,21 @@ class ClusterAuthority:
             user=self._user_token(member, allowed),
             seed=user.seed,
             observer=self._observer_token(member),
+        )
+
+    def make_administrator(self) -> Credentials:
+        """For some minutes: a user of the system account that gives NATS accounts, and does nothing else."""
+        name, user, key = "administrator", SigningPair.generate(KeyKind.USER), make_key()
+        allowed, expires = permissions.of_administrator(name), time.time() + _ADMINISTRATION.total_seconds()
+        return Credentials(
+            name=name,
+            urls=self.urls,
+            ca=self.certificates.pem,
+            certificate=self.certificates.issue(key.public_key(), name, valid=_ADMINISTRATION),
+            key=key_pem(key),
+            user="",
+            seed=user.seed,
+            observer=claims.user_token(self.account(SYSTEM), user.public, name, allowed, expires=expires),
         )
 
     def admit(self, member: Member, request_pem: str) -> dict[str, str]:

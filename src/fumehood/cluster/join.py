@@ -37,7 +37,8 @@ _MOST_BYTES = 64 * 1024
 
 def make_token(authority: ClusterAuthority, name: str, role: str, seconds: float, tenants: Sequence[str] = ()) -> str:
     """A token for a member with this name. It is known to the authority until it is used."""
-    subjects.check_member_name(name)
+    for word in (name, *tenants):
+        subjects.check_member_name(word)
     identifier, expires = f"join-{secrets.token_hex(8)}", time.time() + seconds
     user, key = SigningPair.generate(KeyKind.USER), make_key()
     allowed = permissions.of_newcomer(identifier)

@@ -6,6 +6,7 @@ from fumehood.cluster import subjects
 from fumehood.frozen import frozen
 
 ANSWER_SECONDS = 60.0
+CLAIMS_UPDATE = "$SYS.REQ.CLAIMS.UPDATE"
 
 
 @frozen
@@ -54,11 +55,13 @@ def of_server(name: str) -> Permissions:
 
 
 def of_observer(name: str, account: str) -> Permissions:
-    """A user of the system account: who has disconnected from the cluster's account, and new accounts."""
-    return Permissions(
-        publish=("$SYS.REQ.CLAIMS.UPDATE",),
-        subscribe=(f"$SYS.ACCOUNT.{account}.DISCONNECT", f"{subjects.inbox(name)}.>"),
-    )
+    """A server's user of the system account: who has disconnected from the cluster's account."""
+    return Permissions((), (f"$SYS.ACCOUNT.{account}.DISCONNECT", f"{subjects.inbox(name)}.>"))
+
+
+def of_administrator(name: str) -> Permissions:
+    """Gives NATS accounts. A server may not: it could bring back one from which a member was removed."""
+    return Permissions((CLAIMS_UPDATE,), (f"{subjects.inbox(name)}.>",))
 
 
 def of_newcomer(identifier: str) -> Permissions:

@@ -13,13 +13,13 @@ from fumehood.errors import UsageError
 
 WORKERS_BUCKET = "workers"
 WORKERS_STREAM = f"KV_{WORKERS_BUCKET}"
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _REPORT = "report"
 
 
 def check_member_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
-        raise UsageError(f"{name!r} cannot be a name in a cluster: write 1 to 41 of a-z, 0-9 and '-'")
+        raise UsageError(f"{name!r} cannot be a name in a cluster: write 1 to 63 of a-z, 0-9 and '-'")
     return name
 
 

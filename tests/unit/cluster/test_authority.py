@@ -56,7 +56,7 @@ def test_a_name_is_given_once(authority: ClusterAuthority) -> None:
         ClusterAuthority(authority.folder).make_member("w1", "server")
 
 
-@pytest.mark.parametrize("name", ["", "W1", "a.b", "*", ">", "a b", "-a", "a" * 42])
+@pytest.mark.parametrize("name", ["", "W1", "a.b", "*", ">", "a b", "-a", "a" * 64])
 def test_a_name_that_could_be_another_subject_is_refused(authority: ClusterAuthority, name: str) -> None:
     with pytest.raises(UsageError, match="cannot be a name"):
         authority.make_member(name, "worker")

@@ -162,17 +162,9 @@ async def _probe(folder: Path) -> str:
 
 
 def _remove(chosen: Arguments) -> int:
+    from fumehood.cluster.accounts import push_accounts
+
     authority = _authority(chosen)
-    _push(chosen, authority, authority.revoke(chosen.name))
+    asyncio.run(push_accounts(authority, authority.revoke(chosen.name)))
     print(f"{chosen.name}: removed; its credentials are not valid any more")
     return 0
-
-
-def _push(chosen: Arguments, authority: ClusterAuthority, accounts: list[str]) -> None:
-    """Gives the accounts to NATS as they are now."""
-    from fumehood.cluster.accounts import push_accounts
-    from fumehood.cluster.credentials import Credentials
-    from fumehood.server.fleet.fleet import SERVER_FILE
-
-    credentials = Credentials.read(cluster_folder(chosen.folder) / SERVER_FILE)
-    asyncio.run(push_accounts(credentials, [authority.account_token(name) for name in accounts]))

@@ -44,6 +44,8 @@ class SandboxRegistry:
         self._tenancy, self._strict = tenancy, strict
         self._open: dict[tuple[str, str], OpenSandbox] = {}
         self._endings: set[asyncio.Task[None]] = set()
+        self._lost_early: set[str] = set()
+        """Those whose host was lost in the moment after it had opened them."""
         self._is_draining = False
         self._one_less = asyncio.Event()
 
@@ -64,9 +66,13 @@ class SandboxRegistry:
             opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
             await opened.open()
         except BaseException:
+            self._lost_early.discard(identifier)
             await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
             raise
         self._open[principal.tenant, identifier] = opened
+        if identifier in self._lost_early:
+            self._lost_early.discard(identifier)
+            lost("")
         return opened, token
 
     async def find(self, tenant: str, identifier: str) -> OpenSandbox:
@@ -105,13 +111,15 @@ class SandboxRegistry:
             self._one_less.clear()
             await self._one_less.wait()
 
-    def _lose(self, tenant: str, identifier: str, reason: str) -> None:
+    def _lose(self, tenant: str, identifier: str, _: str) -> None:
         """The host that has it is lost. Calls under way end by themselves, each with what is known, before it does."""
         opened = self._open.get((tenant, identifier))
-        if opened is not None:
-            task = asyncio.ensure_future(opened.end_lost())
-            self._endings.add(task)
-            task.add_done_callback(self._endings.discard)
+        if opened is None:
+            self._lost_early.add(identifier)
+            return
+        task = asyncio.ensure_future(opened.end_lost())
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
 
     async def _forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)
