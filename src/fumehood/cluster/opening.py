@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from fumehood.cluster.tenant_meter import LIMITS, WorkerMeter
 from fumehood.frozen import frozen
 from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.policy import Docker, Policy
 from fumehood.policy.secret import GivenSecrets, SecretSource
 from fumehood.remote.policies import pack_policy, unpack_policy
-from fumehood.tenant import RunMeter, Tenant
-
-LIMITS = ("runs", "cpu_seconds_left")
+from fumehood.tenant import Tenant
 
 
 @frozen
@@ -57,7 +56,7 @@ def _secrets(policy: Policy, source: SecretSource) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def unpack_opening(header: Header, folder: Path, meter: RunMeter) -> WorkerOpening:
+def unpack_opening(header: Header, folder: Path, meter: WorkerMeter) -> WorkerOpening:
     """`folder` is that of the tenant at this worker."""
     try:
         given = cast("dict[str, Any]", header["tenant"])
@@ -70,6 +69,7 @@ def unpack_opening(header: Header, folder: Path, meter: RunMeter) -> WorkerOpeni
             cpu_weight=int(given["cpu_weight"]),
             memory_bytes=None if given["memory_bytes"] is None else int(given["memory_bytes"]),
             meter=meter,
+            egress=meter,
         )
         options = cast("dict[str, bool]", header["options"])
         return WorkerOpening(

@@ -19,7 +19,7 @@ from fumehood.cluster.carrier import SubjectCarrier
 from fumehood.cluster.hosted_sandbox import HostedSandbox
 from fumehood.cluster.lease import LEASE_SECONDS
 from fumehood.cluster.opening import unpack_opening
-from fumehood.cluster.run_meter import WorkerMeter
+from fumehood.cluster.tenant_meter import WorkerMeter
 from fumehood.errors import FumehoodError, HostUnavailableError, LostError, UsageError
 from fumehood.frozen import frozen
 from fumehood.guest.contract import frames
@@ -81,7 +81,7 @@ class WorkerService:
     def take_used(self) -> list[dict[str, Any]]:
         """What runs of each tenant have used since the last time."""
         used = {tenant: meter.take_used() for tenant, meter in self._meters.items()}
-        return [{"tenant": tenant, **amounts} for tenant, amounts in used.items() if amounts]
+        return [{"tenant": tenant, "used": amounts} for tenant, amounts in used.items() if amounts]
 
     def new_checkpoints(self) -> list[dict[str, Any]]:
         """Signs the audit logs that have new records. Waits for the disk."""

@@ -17,7 +17,19 @@ from starlette.websockets import WebSocket
 
 from fumehood import __version__
 from fumehood.errors import FumehoodError
-from fumehood.server.api import approvals, audit, files, health, keys, policies, runs, sandboxes, tenants, workers
+from fumehood.server.api import (
+    approvals,
+    audit,
+    files,
+    health,
+    keys,
+    policies,
+    runs,
+    sandboxes,
+    tenants,
+    whoami,
+    workers,
+)
 from fumehood.server.api.admission import Admission, RequestCheck
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
@@ -25,8 +37,9 @@ from fumehood.server.channel import SandboxChannel
 from fumehood.server.lifetime import ServerState, open_server
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
+from fumehood.server.tracing import TracedRequests
 
-_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, workers, health)
+_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, workers, whoami, health)
 
 
 def build_app(
@@ -42,7 +55,11 @@ def build_app(
         async with open_server(settings, fail) as server:
             app.state.server = server
             app.state.channel = SandboxChannel(
-                server.database, server.registry, server.chains.trail_of, sandboxes.longest_times(settings)
+                server.database,
+                server.authenticator,
+                server.registry,
+                server.chains.trail_of,
+                sandboxes.longest_times(settings),
             )
             ready(server)
             yield
@@ -52,7 +69,8 @@ def build_app(
     def server() -> ServerState:
         return cast("ServerState", app.state.server)
 
-    return RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+    checked = RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+    return TracedRequests(checked, lambda: server().tracing)
 
 
 def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:

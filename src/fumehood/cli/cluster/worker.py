@@ -57,6 +57,7 @@ def execute(arguments: list[str]) -> int:
         if backend not in ("native", "docker", "gvisor"):
             raise UsageError(f"--backend: {backend!r} is not one of native, docker and gvisor")
     labels = dict(_label(text) for text in chosen.label)
+    use_delegated_cgroup()
     show_warnings()
     return asyncio.run(_work(chosen, slots, labels, Interruption()))
 

@@ -14,7 +14,9 @@ from fumehood.errors import FumehoodError
 from fumehood.server.chains import AuditChains
 from fumehood.server.fleet.known_worker import KnownWorker
 from fumehood.server.tenants.meter import Meters
+from fumehood.server.tenants.usage import CPU, EGRESS, MEMORY, RUNS
 
+_COUNTED = (RUNS, CPU, MEMORY, EGRESS)
 _log = logging.getLogger(__name__)
 
 
@@ -34,14 +36,15 @@ class WorkerReports:
             if "checkpoint" in report:
                 await self._witness(worker, tenant, report["checkpoint"])
             else:
-                self._add_usage(tenant, float(report["runs"]), float(report["cpu_seconds"]))
+                self._add_usage(tenant, report["used"])
         except (ValueError, KeyError, TypeError, FumehoodError) as error:
             _log.warning("worker %s reports what cannot be used: %s", worker.name, error)
 
-    def _add_usage(self, tenant: str, runs: float, seconds: float) -> None:
-        if not (0 <= runs < float("inf") and 0 <= seconds < float("inf")):
+    def _add_usage(self, tenant: str, given: Mapping[str, Any]) -> None:
+        used = {name: float(given[name]) for name in _COUNTED if name in given}
+        if not all(0 <= amount < float("inf") for amount in used.values()):
             raise ValueError("usage that cannot be")
-        self._meters.add(tenant, runs, seconds)
+        self._meters.add(tenant, used)
 
     async def _witness(self, worker: KnownWorker, tenant: str, fields: Mapping[str, Any]) -> None:
         checkpoint = Checkpoint(**fields)

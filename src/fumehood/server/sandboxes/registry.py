@@ -20,6 +20,7 @@ from fumehood.server.sandboxes.placement import Placement, PlacementRequest
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database
+from fumehood.server.tracing import OFF, Tracing
 
 
 @frozen
@@ -37,11 +38,18 @@ class Opening:
 
 class SandboxRegistry:
     def __init__(
-        self, database: Database, instance: str, tenancy: Tenancy, placement: Placement, *, strict: bool = True
+        self,
+        database: Database,
+        instance: str,
+        tenancy: Tenancy,
+        placement: Placement,
+        *,
+        strict: bool = True,
+        tracing: Tracing = OFF,
     ) -> None:
         """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say."""
         self._database, self.instance, self._placement = database, instance, placement
-        self._tenancy, self._strict = tenancy, strict
+        self._tenancy, self._strict, self._tracing = tenancy, strict, tracing
         self._open: dict[tuple[str, str], OpenSandbox] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._lost_early: set[str] = set()
@@ -64,7 +72,8 @@ class SandboxRegistry:
         try:
             box = self._placement.place(request)
             opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
-            await opened.open()
+            with self._tracing.step("open sandbox", tenant=principal.tenant, sandbox=identifier):
+                await opened.open()
         except BaseException:
             self._lost_early.discard(identifier)
             await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
@@ -139,4 +148,5 @@ def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxR
         now + opening.times.lifetime,
         None,
         None,
+        opening.policy.resources.disk,
     )
