@@ -46,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def execute(arguments: list[str]) -> int:
+    from fumehood.backends.native.delegation import use_delegated_cgroup
     from fumehood.cluster.connection import require_extra
 
     chosen = build_parser().parse_args(arguments, namespace=Arguments())
