@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 
 import cluster_nats
 import pytest
@@ -42,11 +43,13 @@ class Ear:
         self.heard.append(message.subject)
         self._news.set()
 
-    async def wait_for(self, subject: str) -> None:
-        async with asyncio.timeout(_SECONDS):
-            while subject not in self.heard:
-                self._news.clear()
-                await self._news.wait()
+    async def wait_for(self, subject: str, seconds: float | None = None) -> None:
+        """TimeoutError after some time; with `seconds`, none after these."""
+        with suppress(TimeoutError) if seconds else nullcontext():
+            async with asyncio.timeout(seconds or _SECONDS):
+                while subject not in self.heard:
+                    self._news.clear()
+                    await self._news.wait()
 
 
 OF_OTHERS = (
@@ -71,11 +74,12 @@ async def test_a_stolen_worker_credential_hears_its_own_messages_alone(nats: Nat
         own = subjects.up("hears-w1", "hears-server", "i", "c")
         await subscribe(thief, subjects.up("hears-w1", "*", "*", "*"), ear.take)
         await thief.flush()
-        await server.publish(subjects.up("hears-w2", "hears-server", "i", "c"), b"secret")
-        await server.publish(subjects.order("hears-w2"), b"{}")
-        await server.publish(own, b"for the thief")
-        await ear.wait_for(own)
-        assert ear.heard == [own]
+        while not ear.heard:  # a connection that NATS has given up, on a busy machine, is made again
+            await server.publish(subjects.up("hears-w2", "hears-server", "i", "c"), b"secret")
+            await server.publish(subjects.order("hears-w2"), b"{}")
+            await server.publish(own, b"for the thief")
+            await ear.wait_for(own, 1)
+        assert set(ear.heard) == {own}
     finally:
         await close(thief)
         await close(server)

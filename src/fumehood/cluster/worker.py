@@ -115,6 +115,8 @@ class Worker:
         """Renews the lease; ends everything, and begins a new epoch, when that was not possible in time."""
         while True:
             await self._pause()
+            if client.is_closed:
+                raise LostError("NATS has closed the connection for good; was this worker removed from the cluster?")
             try:
                 if lease.seconds_left <= 0:
                     await self._fence(client, lease, "its lease could not be renewed")
