@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fumehood import __version__
 from fumehood.cluster import subjects
 from fumehood.cluster.authority import FOLDER
 from fumehood.cluster.claims import account_of, read_user_token
@@ -108,7 +107,7 @@ class Worker:
         return lease.epoch if lease is not None and lease.seconds_left > 0 else None
 
     def _entry(self, client: Client) -> dict[str, Any]:
-        own = {"version": __version__, "token": self._credentials.user, "client": client.client_id}
+        own = {"token": self._credentials.user, "client": client.client_id}
         return own | self._service.describe()
 
     async def _keep(self, client: Client, lease: WorkerLease) -> None:

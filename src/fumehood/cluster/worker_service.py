@@ -46,6 +46,8 @@ class WorkerOffer:
     slots: int
     backends: tuple[str, ...]
     labels: Mapping[str, str]
+    version: str
+    """Of Fumehood, for operators."""
     tenants: frozenset[str] = frozenset()
     """Empty for all."""
 
@@ -70,6 +72,7 @@ class WorkerService:
 
     def describe(self) -> dict[str, Any]:
         return {
+            "version": self._offer.version,
             "slots": self._offer.slots,
             "free": max(0, self._offer.slots - len(self._hosted) - self._opening),
             "backends": list(self._offer.backends),

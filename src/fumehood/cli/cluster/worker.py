@@ -7,6 +7,7 @@ import asyncio
 import os
 from pathlib import Path
 
+from fumehood import __version__
 from fumehood.cli.arguments import Parser
 from fumehood.cli.cluster.command import WORKER_FILE, cluster_folder
 from fumehood.cli.interruption import Interruption
@@ -85,7 +86,7 @@ async def _work(chosen: Arguments, slots: int, labels: dict[str, str], interrupt
         (await join_cluster(chosen.join)).write(path)
     elif not path.exists():
         raise UsageError(f"there are no credentials in {folder}; bring a token with --join")
-    offer = WorkerOffer(slots, tuple(chosen.backend or ["native"]), labels)
+    offer = WorkerOffer(slots, tuple(chosen.backend or ["native"]), labels, __version__)
     worker = Worker(Credentials.read(path), folder / "worker", offer)
     signals = 0
     running = asyncio.ensure_future(
