@@ -18,7 +18,7 @@ from fumehood.cluster import subjects
 from fumehood.cluster.accounts import push_accounts
 from fumehood.cluster.authority import CLUSTER
 from fumehood.cluster.connection import close, connect, subscribe
-from fumehood.cluster.join import Admission, join_cluster, make_token
+from fumehood.cluster.join import NewcomerAdmission, join_cluster, make_token
 from fumehood.cluster.permissions import CLAIMS_UPDATE, Permissions
 from fumehood.errors import DeniedError, LostError
 
@@ -125,7 +125,7 @@ async def test_a_certificate_without_a_user_of_nats_is_refused(nats: NatsServer)
 async def test_a_token_admits_one_machine_once(nats: NatsServer) -> None:
     server = await connect(nats.authority.make_member("admits", "server"))
     try:
-        await subscribe(server, subjects.join("*"), Admission(nats.authority).answer)
+        await subscribe(server, subjects.join("*"), NewcomerAdmission(nats.authority).answer)
         await server.flush()
         token = make_token(nats.authority, "joined", "worker", 60, ["acme"])
         both = await asyncio.gather(join_cluster(token), join_cluster(token), return_exceptions=True)

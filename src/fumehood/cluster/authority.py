@@ -17,7 +17,7 @@ from typing import Any
 
 from fumehood.cluster import claims, permissions
 from fumehood.cluster.certificates import MEMBER_VALID, ClusterCertificates, key_pem, make_key
-from fumehood.cluster.credentials import Credentials, write_private
+from fumehood.cluster.credentials import MemberCredentials, write_private
 from fumehood.cluster.nkeys import KeyKind, SigningPair, is_public_key
 from fumehood.cluster.permissions import Permissions
 from fumehood.cluster.subjects import check_member_name
@@ -129,19 +129,21 @@ class ClusterAuthority:
     def members(self) -> list[Member]:
         return [_member(given) for given in self._data["members"].values()]
 
-    def make_member(self, name: str, role: str, tenants: Sequence[str] = ()) -> Credentials:
+    def make_member(self, name: str, role: str, tenants: Sequence[str] = ()) -> MemberCredentials:
         """A server or a worker whose keys are made here, on the host that has the authority."""
         return self._make(name, role, CLUSTER, _ROLES[role](name), tenants)
 
-    def make_runtime(self, name: str, account: str, allowed: Permissions) -> Credentials:
+    def make_runtime(self, name: str, account: str, allowed: Permissions) -> MemberCredentials:
         """A process of a tenant's agents, in the account of that tenant."""
         return self._make(name, "runtime", account, allowed, ())
 
-    def _make(self, name: str, role: str, account: str, allowed: Permissions, tenants: Sequence[str]) -> Credentials:
+    def _make(
+        self, name: str, role: str, account: str, allowed: Permissions, tenants: Sequence[str]
+    ) -> MemberCredentials:
         user, key = SigningPair.generate(KeyKind.USER), make_key()
         member = Member(check_member_name(name), role, user.public, account, tuple(tenants))
         self._add(member)
-        return Credentials(
+        return MemberCredentials(
             name=name,
             urls=self.urls,
             ca=self.certificates.pem,
@@ -152,11 +154,11 @@ class ClusterAuthority:
             observer=self._observer_token(member),
         )
 
-    def make_administrator(self) -> Credentials:
+    def make_administrator(self) -> MemberCredentials:
         """For some minutes: a user of the system account that gives NATS accounts, and does nothing else."""
         name, user, key = "administrator", SigningPair.generate(KeyKind.USER), make_key()
         allowed, expires = permissions.of_administrator(name), time.time() + _ADMINISTRATION.total_seconds()
-        return Credentials(
+        return MemberCredentials(
             name=name,
             urls=self.urls,
             ca=self.certificates.pem,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fumehood.cluster import subjects
-from fumehood.cluster.credentials import Credentials
+from fumehood.cluster.credentials import MemberCredentials
 from fumehood.errors import LostError, UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def _nothing() -> None:
 
 
 async def connect(
-    credentials: Credentials,
+    credentials: MemberCredentials,
     *,
     is_observer: bool = False,
     disconnected: Callable[[], Awaitable[None]] = _nothing,

@@ -17,7 +17,7 @@ from fumehood.frozen import frozen
 
 
 @frozen
-class Credentials:
+class MemberCredentials:
     name: str
     urls: tuple[str, ...]
     """`tls://host:port` of the cluster's NATS servers."""
@@ -31,7 +31,7 @@ class Credentials:
     """Of a server: the token of a second user with the same key, of NATS's system account."""
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Credentials:
+    def read(cls, path: str | os.PathLike[str]) -> MemberCredentials:
         """UsageError if it is not there, not valid, or if others can read it."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -44,7 +44,7 @@ class Credentials:
         return cls.of_text(text, os.fspath(path))
 
     @classmethod
-    def of_text(cls, text: str, place: str) -> Credentials:
+    def of_text(cls, text: str, place: str) -> MemberCredentials:
         try:
             given = json.loads(text)
         except ValueError:

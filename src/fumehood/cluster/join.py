@@ -22,7 +22,7 @@ from fumehood.cluster import claims, permissions, subjects
 from fumehood.cluster.authority import CLUSTER, ClusterAuthority, Member
 from fumehood.cluster.certificates import key_pem, make_key, make_request
 from fumehood.cluster.connection import close, connect
-from fumehood.cluster.credentials import Credentials, write_private
+from fumehood.cluster.credentials import MemberCredentials, write_private
 from fumehood.cluster.nkeys import KeyKind, SigningPair
 from fumehood.errors import DeniedError, FumehoodError, LostError, UsageError
 
@@ -42,7 +42,7 @@ def make_token(authority: ClusterAuthority, name: str, role: str, seconds: float
     identifier, expires = f"join-{secrets.token_hex(8)}", time.time() + seconds
     user, key = SigningPair.generate(KeyKind.USER), make_key()
     allowed = permissions.of_newcomer(identifier)
-    newcomer = Credentials(
+    newcomer = MemberCredentials(
         name=identifier,
         urls=authority.urls,
         ca=authority.certificates.pem,
@@ -58,7 +58,7 @@ def make_token(authority: ClusterAuthority, name: str, role: str, seconds: float
     return _PREFIX + base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
-def read_token(text: str) -> Credentials:
+def read_token(text: str) -> MemberCredentials:
     """A token, or the path of a file that holds one."""
     word = text.strip()
     if not word.startswith(_PREFIX):
@@ -71,11 +71,11 @@ def read_token(text: str) -> Credentials:
         data = zlib.decompressobj().decompress(packed, _MOST_BYTES)
     except (binascii.Error, zlib.error, ValueError):
         raise UsageError("the join token is not whole; copy all of it") from None
-    return Credentials.of_text(data.decode("utf-8", "replace"), "the join token")
+    return MemberCredentials.of_text(data.decode("utf-8", "replace"), "the join token")
 
 
-async def join_cluster(token: str) -> Credentials:
-    """Credentials for a token. DeniedError says why it is refused, LostError that no server answers."""
+async def join_cluster(token: str) -> MemberCredentials:
+    """MemberCredentials for a token. DeniedError says why it is refused, LostError that no server answers."""
     from nats.errors import Error, NoRespondersError
 
     newcomer = read_token(token)
@@ -93,7 +93,7 @@ async def join_cluster(token: str) -> Credentials:
     answer: dict[str, str] = json.loads(message.data)
     if "refused" in answer:
         raise DeniedError(f"the cluster refuses the token: {answer['refused']}")
-    return Credentials(
+    return MemberCredentials(
         name=answer["name"],
         urls=newcomer.urls,
         ca=newcomer.ca,
@@ -105,7 +105,7 @@ async def join_cluster(token: str) -> Credentials:
     )
 
 
-class Admission:
+class NewcomerAdmission:
     """Answers newcomers, where the authority is."""
 
     def __init__(self, authority: ClusterAuthority) -> None:

@@ -19,7 +19,7 @@ from fumehood.cluster import subjects
 from fumehood.cluster.authority import FOLDER
 from fumehood.cluster.claims import account_of, read_user_token
 from fumehood.cluster.connection import close, connect, subscribe
-from fumehood.cluster.credentials import Credentials
+from fumehood.cluster.credentials import MemberCredentials
 from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, TakenOverError, WorkerLease, now
 from fumehood.cluster.worker_service import Owner, WorkerOffer, WorkerService
 from fumehood.errors import LostError
@@ -32,8 +32,8 @@ _CHECKPOINT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Worker:
-    def __init__(self, credentials: Credentials, folder: Path, offer: WorkerOffer) -> None:
+class ClusterWorker:
+    def __init__(self, credentials: MemberCredentials, folder: Path, offer: WorkerOffer) -> None:
         """Whom it serves is in its credentials."""
         FOLDER.make(folder)
         claims = read_user_token(credentials.user, account_of(credentials.user))

@@ -9,7 +9,7 @@ import pytest
 
 from fumehood.cluster.authority import ClusterAuthority, Member
 from fumehood.cluster.certificates import make_key, make_request
-from fumehood.cluster.credentials import Credentials
+from fumehood.cluster.credentials import MemberCredentials
 from fumehood.cluster.join import make_token, read_token
 from fumehood.cluster.nkeys import KeyKind, SigningPair
 from fumehood.errors import UsageError
@@ -33,7 +33,7 @@ def test_credentials_that_others_can_read_are_refused(authority: ClusterAuthorit
     authority.make_member("w1", "worker").write(path)
     path.chmod(0o640)
     with pytest.raises(UsageError, match="chmod 600"):
-        Credentials.read(path)
+        MemberCredentials.read(path)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"name": 1}', "\x00"])
@@ -42,7 +42,7 @@ def test_a_file_that_holds_no_credentials_is_refused(tmp_path: Path, content: st
     path.touch(0o600)
     path.write_text(content)
     with pytest.raises(UsageError, match="does not hold the credentials"):
-        Credentials.read(path)
+        MemberCredentials.read(path)
 
 
 def test_a_second_cluster_does_not_take_the_place_of_the_first(authority: ClusterAuthority) -> None:

@@ -150,11 +150,11 @@ def _status(chosen: Arguments) -> int:
 
 async def _probe(folder: Path) -> str:
     from fumehood.cluster.connection import close, connect
-    from fumehood.cluster.credentials import Credentials
+    from fumehood.cluster.credentials import MemberCredentials
     from fumehood.server.fleet.fleet import SERVER_FILE
 
     try:
-        client = await connect(Credentials.read(folder / SERVER_FILE), is_observer=True)
+        client = await connect(MemberCredentials.read(folder / SERVER_FILE), is_observer=True)
     except (LostError, UsageError) as error:
         return str(error)
     await close(client)

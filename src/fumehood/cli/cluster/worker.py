@@ -73,9 +73,9 @@ def _label(text: str) -> tuple[str, str]:
 
 async def _work(chosen: Arguments, slots: int, labels: dict[str, str], interruption: Interruption) -> int:
     from fumehood.cluster.authority import FOLDER
-    from fumehood.cluster.credentials import Credentials
+    from fumehood.cluster.credentials import MemberCredentials
     from fumehood.cluster.join import join_cluster
-    from fumehood.cluster.worker import Worker
+    from fumehood.cluster.worker import ClusterWorker
     from fumehood.cluster.worker_service import WorkerOffer
 
     folder = cluster_folder(chosen.folder)
@@ -87,7 +87,7 @@ async def _work(chosen: Arguments, slots: int, labels: dict[str, str], interrupt
     elif not path.exists():
         raise UsageError(f"there are no credentials in {folder}; bring a token with --join")
     offer = WorkerOffer(slots, tuple(chosen.backend or ["native"]), labels, __version__)
-    worker = Worker(Credentials.read(path), folder / "worker", offer)
+    worker = ClusterWorker(MemberCredentials.read(path), folder / "worker", offer)
     signals = 0
     running = asyncio.ensure_future(
         worker.run(read_seconds(chosen.drain, "--drain"), lambda: say(f"worker {worker.name} is ready"))

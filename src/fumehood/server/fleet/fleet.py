@@ -19,8 +19,8 @@ from fumehood.cluster.authority import ClusterAuthority
 from fumehood.cluster.carrier import SubjectCarrier
 from fumehood.cluster.claims import account_of, read_user_token
 from fumehood.cluster.connection import close, connect, jetstream, subscribe
-from fumehood.cluster.credentials import Credentials
-from fumehood.cluster.join import Admission
+from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.join import NewcomerAdmission
 from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, now
 from fumehood.errors import LostError, SandboxError, UsageError
 from fumehood.server.fleet.choice import SandboxNeeds, can_serve, may_take, rank_workers
@@ -45,7 +45,7 @@ class Fleet:
 
     def __init__(self, folder: Path, reports: WorkerReports) -> None:
         self._folder, self._reports = folder, reports
-        self._credentials = Credentials.read(folder / SERVER_FILE)
+        self._credentials = MemberCredentials.read(folder / SERVER_FILE)
         self._account = account_of(self._credentials.user)
         self._instance = secrets.token_hex(6)
         self._client: Client | None = None
@@ -69,7 +69,7 @@ class Fleet:
         await subscribe(client, subjects.down(self.name, "*", self._instance, "*"), self._take)
         await subscribe(client, subjects.entry("*"), self._hear)
         if ClusterAuthority.is_at(self._folder / "authority"):
-            admission = Admission(ClusterAuthority(self._folder / "authority"))
+            admission = NewcomerAdmission(ClusterAuthority(self._folder / "authority"))
             await subscribe(client, subjects.join("*"), admission.answer)
         self._observer = await connect(self._credentials, is_observer=True)
         await subscribe(self._observer, f"$SYS.ACCOUNT.{self._account}.DISCONNECT", self._see_disconnected)
