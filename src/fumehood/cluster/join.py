@@ -75,7 +75,7 @@ def read_token(text: str) -> MemberCredentials:
 
 
 async def join_cluster(token: str) -> MemberCredentials:
-    """MemberCredentials for a token. DeniedError says why it is refused, LostError that no server answers."""
+    """Credentials for a token. DeniedError says why it is refused, LostError that no server answers."""
     from nats.errors import Error, NoRespondersError
 
     newcomer = read_token(token)

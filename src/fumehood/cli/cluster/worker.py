@@ -18,8 +18,8 @@ from fumehood.policy import read_seconds
 
 _DETAILS = """\
 The first time, --join brings a token of `hood cluster token`; credentials are
-kept in the folder, and later `hood worker` alone goes on with them. SIGTERM lets
-sandboxes end within the time to drain; a second one does not wait.
+kept in the folder, and later `hood worker` alone goes on with them. SIGTERM
+lets sandboxes end within the time to drain; a second one does not wait.
 """
 _SLOTS_OF_CORE = 16
 

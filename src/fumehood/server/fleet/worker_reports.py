@@ -24,7 +24,7 @@ class WorkerReports:
     def __init__(self, meters: Meters, chains: AuditChains) -> None:
         self._meters, self._chains = meters, chains
         self._newest: dict[tuple[str, str], int] = {}
-        """ClusterWorker and log -> the number of the newest checkpoint that was witnessed."""
+        """Worker and log -> the number of the newest checkpoint that was witnessed."""
 
     async def take(self, worker: KnownWorker, data: bytes) -> None:
         """Of a tenant that the worker serves, and that this server knows; anything else is not believed."""
