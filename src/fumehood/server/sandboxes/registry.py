@@ -15,11 +15,12 @@ from fumehood.policy import Policy
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import DrainingError, ElsewhereError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.placement import Placement, PlacementRequest
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
-from fumehood.server.storage.database import Database
+from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tracing import OFF, Tracing
 
 
@@ -54,6 +55,8 @@ class SandboxRegistry:
         self._endings: set[asyncio.Task[None]] = set()
         self._lost_early: set[str] = set()
         """Those whose host was lost in the moment after it had opened them."""
+        self._unwritten: dict[tuple[str, str], str] = {}
+        """Ends that the database did not take so far: tenant and id -> cause."""
         self._is_draining = False
         self._one_less = asyncio.Event()
 
@@ -68,7 +71,8 @@ class SandboxRegistry:
         record = _record(identifier, principal, opening)
         await records.admit(self._database, principal.tenant, self.instance, record, token)
         lost = partial(self._lose, principal.tenant, identifier)
-        request = PlacementRequest(identifier, principal.name, opening, policy, tenant, trail, lost)
+        served = trail.within(**{SERVED_AS: identifier})
+        request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
         try:
             box = self._placement.place(request)
             opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
@@ -76,7 +80,7 @@ class SandboxRegistry:
                 await opened.open()
         except BaseException:
             self._lost_early.discard(identifier)
-            await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
+            await asyncio.shield(self._end(principal.tenant, identifier, "failed"))
             raise
         self._open[principal.tenant, identifier] = opened
         if identifier in self._lost_early:
@@ -87,6 +91,8 @@ class SandboxRegistry:
     async def find(self, tenant: str, identifier: str) -> OpenSandbox:
         if found := self._open.get((tenant, identifier)):
             return found
+        if (tenant, identifier) in self._unwritten:
+            await self.write_ends()
         record = await records.find(self._database, tenant, identifier)
         if record is None:
             raise NoSuchSandboxError
@@ -133,7 +139,18 @@ class SandboxRegistry:
     async def _forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)
         self._one_less.set()
-        await records.end(self._database, opened.tenant, opened.id, cause)
+        await self._end(opened.tenant, opened.id, cause)
+
+    async def _end(self, tenant: str, identifier: str, cause: str) -> None:
+        """A sandbox ends whether or not the database is there, which otherwise gets to know of it by `write_ends`."""
+        self._unwritten[tenant, identifier] = cause
+        with suppress(StorageError):
+            await self.write_ends()
+
+    async def write_ends(self) -> None:
+        for (tenant, identifier), cause in list(self._unwritten.items()):
+            await records.end(self._database, tenant, identifier, cause)
+            self._unwritten.pop((tenant, identifier), None)
 
 
 def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxRecord:

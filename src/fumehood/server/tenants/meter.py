@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
+from fumehood.errors import FumehoodError
 from fumehood.results import RunResult
 from fumehood.server.storage.database import Database
 from fumehood.server.tenants.quotas import (
@@ -70,6 +71,13 @@ class UsageCounts:
             self._before = before
 
 
+class DatabaseAwayError(FumehoodError):
+    """What a run uses could not be counted, nor would a key that was revoked be noticed."""
+
+    def __init__(self) -> None:
+        super().__init__("the server cannot reach its database, and starts nothing meanwhile; try again")
+
+
 class TenantMeter:
     """Made by `Meters`, which have read its limits before any run begins."""
 
@@ -82,6 +90,8 @@ class TenantMeter:
         self._running, self._noted = 0, 0
         self._elsewhere = 0.0
         """Runs under way at other servers."""
+        self.is_held = False
+        """Whether no run may begin."""
 
     @property
     def running(self) -> int:
@@ -93,6 +103,8 @@ class TenantMeter:
         return self._running > 0 or self._noted > 0 or not self.counts.is_empty
 
     def begin(self) -> None:
+        if self.is_held:
+            raise DatabaseAwayError
         running = self._running + self._elsewhere
         if running >= self.limits[Quota.RUNS].value:
             raise QuotaExceededError(Quota.RUNS, self.limits[Quota.RUNS], running)
@@ -133,7 +145,7 @@ class TenantMeter:
                 self.counts.give_back(taken)
                 raise
             self.counts.know(before)
-            self._noted = running
+            self._noted, self.is_held = running, False
 
 
 class TenantEgress:
@@ -177,6 +189,11 @@ class Meters:
     def add(self, tenant: str, amounts: Mapping[str, float]) -> None:
         """What was used on a worker."""
         self._meters[tenant].counts.add(**amounts)
+
+    def hold(self) -> None:
+        """The database is away: no run begins before the next `settle_all`."""
+        for meter in self._meters.values():
+            meter.is_held = True
 
     async def settle_all(self) -> None:
         for meter in list(self._meters.values()):
