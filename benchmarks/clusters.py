@@ -62,7 +62,7 @@ class _Cluster:
         said = self._start([*_HOOD, *serve], until="listening at")[0]
         given = dict(line.removeprefix("export ").split("=", 1) for line in said if line.startswith("export"))
         token = self._hood("cluster", "token", "w1", "--folder", place).strip()
-        self._worker = [*_HOOD, "worker", "--folder", str(folder / "w1"), "--drain", "0s"]
+        self._worker = [*_HOOD, "worker", "--folder", str(folder / "w1"), "--drain", "1s"]
         self.worker = self._start([*self._worker, "--join", token], until="is ready")[1]
         self.hood = connect(given["FUMEHOOD_SERVER"], given["FUMEHOOD_KEY"])
 
