@@ -104,7 +104,7 @@ async def test_a_run_that_was_prepared_for_another_sandbox(make_sandbox: MakeSan
             other = await others.enter_async_context(make_sandbox())
             await attack(other, "found = open('/workspace/left', 'w').write('x')")
             await anyio.sleep(_TO_STAND_BY_SECONDS)
-            other._backend_sandbox().expect()
+            other._core.backend.expect()
         if are_closed:
             await others.aclose()
         assert await attack(own, look) == [["own"], 1]
