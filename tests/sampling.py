@@ -6,9 +6,10 @@ first of its parameters and the first of those that differences.py names. `@pyte
 for tests in which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host
 does, with the same code for docker and gVisor: they run on docker. Sessions with IPython repeat what those with the
 plain shell have shown, and take the first parameter likewise; so does `hood run` by a keeper, after that by the process
-itself. An adapter for a framework has no code for a backend: `@pytest.mark.adapter` names those of its tests that run
-in containers too. `@pytest.mark.some_parameters` is for long lists of programs that all show one mechanism: every
-fourth of them runs. PARAMETERS=all (`make test-all`) leaves nothing out.
+itself. The second run leaves out sandboxes at a server, which are native ones. An adapter for a framework has no code
+for a backend: `@pytest.mark.adapter` names those of its tests that run in containers too.
+`@pytest.mark.some_parameters` is for long lists of programs that all show one mechanism: every fourth of them runs.
+PARAMETERS=all (`make test-all`) leaves nothing out.
 
 Tests that try many times, at random or against a clock, try fewer times than `make test-all` (`amount`).
 """
@@ -17,15 +18,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from typing import TypeVar
 
 import differences
 import engine
 import pytest
 
 ONE_IN = 4
+Amount = TypeVar("Amount", int, float)
 
 
-def amount(sample: int, *, whole: int) -> int:
+def amount(sample: Amount, *, whole: Amount) -> Amount:
     """How much of something that is tried many times: `whole` in `make test-all`."""
     return whole if is_whole() else sample
 
@@ -46,7 +49,8 @@ def deselect(config: pytest.Config, items: list[pytest.Item], on_native: set[str
     dropped: list[pytest.Item] = []
     for item in items:
         is_sampled = extent != "all" and (extent == "first" or _repeats(item, on_native)) and not _keeps_all(item)
-        is_repeated = extent != "all" and (_is_of_host(item) or _is_of_adapter(item) or _is_between(item, seen))
+        is_left_out = _is_of_host(item) or _is_of_adapter(item) or _is_of_first_run(item)
+        is_repeated = extent != "all" and (is_left_out or _is_between(item, seen))
         (dropped if is_repeated or (is_sampled and seen[_kind(item)]) else kept).append(item)
         seen[_kind(item)] += 1
     config.hook.pytest_deselected(items=dropped)
@@ -79,6 +83,11 @@ def _keeps_all(item: pytest.Item) -> bool:
 
 def _is_of_host(item: pytest.Item) -> bool:
     return differences.backend_of(item) == "gvisor" and item.get_closest_marker("one_container") is not None
+
+
+def _is_of_first_run(item: pytest.Item) -> bool:
+    """A server's sandboxes are native ones, which the second run has, and its client knows nothing of users."""
+    return _extent() == "first" and differences.backend_of(item) == "remote"
 
 
 def _is_of_adapter(item: pytest.Item) -> bool:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import ExitStack
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import differences
 import engine
 import pytest
-from containers import lent
+from containers import EMPTY, LendSandbox, OpenContainers, lent, open_containers, without_spares
 from requirements import require
 
 from fumehood import AsyncSandbox, FumehoodError, Policy, Sandbox
@@ -23,7 +23,6 @@ from fumehood.remote.server import connect
 if TYPE_CHECKING:
     from hood_server import RunningServer
 
-SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
@@ -62,9 +61,10 @@ def _lacks_language(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
+        without_spares(monkeypatch)
     if request.param == "remote":
         request.getfixturevalue("elsewhere")
         return "native"
@@ -111,33 +111,32 @@ def open_box(make_policy: Callable[..., Policy]) -> Iterator[Callable[..., Sandb
         yield open_one
 
 
-@pytest.fixture(scope="module")
-def containers() -> Iterator[dict[str, Sandbox]]:
-    """Open sandboxes, by the digest of their policy. A container takes as long to start as ten runs in it."""
-    opened: dict[str, Sandbox] = {}
-    yield opened
-    for box in opened.values():
+@pytest.fixture(scope="session")
+def containers() -> Iterator[OpenContainers[Sandbox]]:
+    containers = OpenContainers[Sandbox]()
+    yield containers
+    for box in containers.take_all():
         box.__exit__(None, None, None)
 
 
 @pytest.fixture
 def lend_box(
-    backend: str, make_policy: Callable[..., Policy], containers: dict[str, Sandbox]
+    request: pytest.FixtureRequest, make_policy: Callable[..., Policy], containers: OpenContainers[Sandbox]
 ) -> Iterator[Callable[..., Sandbox]]:
-    """Opens a sandbox. The tests of a module share a container of one policy; each has an empty workspace."""
+    """Opens a sandbox. Tests share a container of one policy; each has an empty workspace."""
+    item: pytest.Item = request.node  # pyright: ignore[reportUnknownMemberType]
     with ExitStack() as stack:
 
         def lend(**sections: object) -> Sandbox:
             policy = make_policy(**sections)
-            box = containers.pop(policy.digest, None) or Sandbox(policy).__enter__()
+            box = containers.take(policy, item) or Sandbox(policy).__enter__()
             stack.callback(take_back, policy, box)
             return box
 
         def take_back(policy: Policy, box: Sandbox) -> None:
-            if backend in engine.BACKENDS and policy.digest not in containers and _is_emptied(box):
-                containers[policy.digest] = box
-            else:
-                box.__exit__(None, None, None)
+            is_kept = containers.is_wanted(policy) and _is_emptied(box)
+            for each in containers.put_back(policy, box) if is_kept else [box]:
+                each.__exit__(None, None, None)
 
         yield lend
 
@@ -149,24 +148,24 @@ def box(lend_box: Callable[..., Sandbox]) -> Sandbox:
 
 
 @pytest.fixture(scope="module")
-async def async_containers() -> AsyncIterator[dict[str, AsyncSandbox]]:
-    """The same for tests of the asynchronous API."""
-    opened: dict[str, AsyncSandbox] = {}
-    yield opened
-    for box in opened.values():
-        await box.__aexit__(None, None, None)
+async def async_containers() -> AsyncIterator[OpenContainers[AsyncSandbox]]:
+    """Those of the asynchronous API are of one event loop; where it is kept, tests cannot start one of their own."""
+    async with open_containers() as containers:
+        yield containers
 
 
 @pytest.fixture
-def shared_box(make_policy: Callable[..., Policy], async_containers: dict[str, AsyncSandbox]) -> SharedBox:
-    """Opens what `box` is. A test of what ends with a sandbox opens its own."""
-    return lambda: lent(async_containers, make_policy())
+def shared_box(
+    request: pytest.FixtureRequest, make_policy: Callable[..., Policy], async_containers: OpenContainers[AsyncSandbox]
+) -> LendSandbox:
+    """Opens what `lend_box` does. A test of what ends with a sandbox opens its own."""
+    return lambda **sections: lent(async_containers, make_policy(**sections), request.node)
 
 
 def _is_emptied(box: Sandbox) -> bool:
     """Not one that the test has closed, lost or filled with what cannot be removed."""
     try:
         # Most tests leave nothing, and to look costs a tenth of a run.
-        return not box.files.list() or box.run(argv=["find", "/workspace", "-mindepth", "1", "-delete"]).ok
+        return not box.files.list() or box.run(argv=EMPTY).ok
     except FumehoodError:
         return False

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
+from containers import LendSandbox
 
 from fumehood import AsyncSandbox, Cause, Finished, Policy, Sandbox, Status, Stdout, UsageError
 
 pytestmark = pytest.mark.anyio
 MakePolicy = Callable[..., Policy]
-SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 ENDLESS = "import threading\nprint('up', flush=True)\nthreading.Event().wait()"
 
 
@@ -31,7 +31,7 @@ async def output_until(run: Any, word: bytes) -> bytes:
     raise AssertionError("unreachable")
 
 
-async def test_a_run_goes_on_while_others_begin_and_end(shared_box: SharedBox) -> None:
+async def test_a_run_goes_on_while_others_begin_and_end(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         run = await box.start(ENDLESS)
         await output_until(run, b"\n")
@@ -41,7 +41,7 @@ async def test_a_run_goes_on_while_others_begin_and_end(shared_box: SharedBox) -
     assert (result.status, result.cause, result.stdout) == (Status.CANCELLED, Cause.CANCELLED, "")
 
 
-async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(shared_box: SharedBox) -> None:
+async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(shared_box: LendSandbox) -> None:
     code = "import sys\nfor line in sys.stdin: print(line.upper(), end='')\nprint('bye', file=sys.stderr)"
     async with shared_box() as box:
         run = await box.start(code)
@@ -57,7 +57,7 @@ async def test_output_is_read_piece_by_piece_and_the_result_has_the_rest(shared_
 
 
 @pytest.mark.one_container
-async def test_a_result_stays_what_it_is(shared_box: SharedBox) -> None:
+async def test_a_result_stays_what_it_is(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         run = await box.start("raise SystemExit(3)")
         first = await run.wait()
@@ -65,7 +65,7 @@ async def test_a_result_stays_what_it_is(shared_box: SharedBox) -> None:
     assert first.exit_code == 3
 
 
-async def test_a_signal_reaches_the_program(shared_box: SharedBox) -> None:
+async def test_a_signal_reaches_the_program(shared_box: LendSandbox) -> None:
     code = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('usr1'))\nprint('up')\nsignal.pause()"
     async with shared_box() as box:
         run = await box.start(code)
@@ -78,7 +78,7 @@ async def test_a_signal_reaches_the_program(shared_box: SharedBox) -> None:
 
 
 @pytest.mark.one_container
-async def test_many_tasks_can_wait_for_one_run(shared_box: SharedBox) -> None:
+async def test_many_tasks_can_wait_for_one_run(shared_box: LendSandbox) -> None:
     results = []
 
     async def wait() -> None:
@@ -93,7 +93,7 @@ async def test_many_tasks_can_wait_for_one_run(shared_box: SharedBox) -> None:
     assert [result.stdout for result in results] == ["x\n"] * 5
 
 
-async def test_a_run_can_be_killed_by_whoever_reads_its_stream(shared_box: SharedBox) -> None:
+async def test_a_run_can_be_killed_by_whoever_reads_its_stream(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         run = await box.start(ENDLESS)
         results = []
@@ -122,10 +122,10 @@ async def test_the_time_limit_holds_without_anybody_looking(make_policy: MakePol
     assert (result.status, result.cause) == (Status.TIMEOUT, Cause.WALL_TIME)
 
 
-async def test_a_program_waits_when_nobody_reads(make_policy: MakePolicy) -> None:
+async def test_a_program_waits_when_nobody_reads(shared_box: LendSandbox) -> None:
     """Four megabytes do not fit into what is held for it; whoever reads later gets every byte."""
     code = "import os\nfor n in range(4096): os.write(1, b'x' * 1024)\nprint('done')"
-    async with AsyncSandbox(make_policy(resources={"output": "8M"})) as box:
+    async with shared_box(resources={"output": "8M"}) as box:
         run = await box.start(code)
         other = await box.run("print('meanwhile')")
         result = await run.wait()
@@ -133,14 +133,14 @@ async def test_a_program_waits_when_nobody_reads(make_policy: MakePolicy) -> Non
     assert len(result.stdout_bytes) == 4096 * 1024 + 5
 
 
-async def test_more_output_than_allowed_ends_it(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy(resources={"output": "4K"})) as box:
+async def test_more_output_than_allowed_ends_it(shared_box: LendSandbox) -> None:
+    async with shared_box(resources={"output": "4K"}) as box:
         run = await box.start("while True: print('x' * 100)")
         result = await run.wait()
     assert (result.status, result.cause, len(result.stdout_bytes)) == (Status.RESOURCE_EXCEEDED, Cause.OUTPUT, 4096)
 
 
-async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(shared_box: SharedBox) -> None:
+async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         run = await box.start("pass")
         await run.wait()
@@ -149,7 +149,7 @@ async def test_input_for_a_program_that_is_gone_is_lost_without_a_word(shared_bo
 
 
 @pytest.mark.one_container
-async def test_a_mistake_is_raised_when_it_is_found(shared_box: SharedBox) -> None:
+async def test_a_mistake_is_raised_when_it_is_found(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         with pytest.raises(UsageError, match="unknown language"):
             await box.start("x", language="cobol")
@@ -159,8 +159,8 @@ async def test_a_mistake_is_raised_when_it_is_found(shared_box: SharedBox) -> No
 
 
 @pytest.mark.one_container
-def test_the_blocking_api_has_the_same_methods(open_box: Callable[..., Sandbox]) -> None:
-    run = open_box().start("print(input())\nprint(input())")
+def test_the_blocking_api_has_the_same_methods(lend_box: Callable[..., Sandbox]) -> None:
+    run = lend_box().start("print(input())\nprint(input())")
     run.write("a\n")
     run.write("b\n")
     assert run.wait().stdout == "a\nb\n"
@@ -169,11 +169,11 @@ def test_the_blocking_api_has_the_same_methods(open_box: Callable[..., Sandbox])
     assert (run.poll(), run.kill()) == (run.wait(), run.wait())
 
 
-async def test_a_terminal_is_one_to_the_program(make_policy: MakePolicy) -> None:
+async def test_a_terminal_is_one_to_the_program(shared_box: LendSandbox) -> None:
     code = (
         "import os, sys\nprint([os.isatty(n) for n in range(3)], os.get_terminal_size(), os.ttyname(0))\nprint(input())"
     )
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         run = await box.start(code, terminal=(101, 33))
         seen = await output_until(run, b"\r\n")
         assert seen == b"[True, True, True] os.terminal_size(columns=101, lines=33) /dev/pts/0\r\n"
@@ -181,7 +181,7 @@ async def test_a_terminal_is_one_to_the_program(make_policy: MakePolicy) -> None
         assert (await run.wait()).stdout.endswith("typed\r\ntyped\r\n")  # the echo, and the answer
 
 
-async def test_a_terminal_can_be_resized(shared_box: SharedBox) -> None:
+async def test_a_terminal_can_be_resized(shared_box: LendSandbox) -> None:
     code = (
         "import os, signal\nsignal.signal(signal.SIGWINCH, lambda *_: print(tuple(os.get_terminal_size())))\n"
         "print('up')\nsignal.pause()"
@@ -194,7 +194,7 @@ async def test_a_terminal_can_be_resized(shared_box: SharedBox) -> None:
         await run.resize(80, 24)  # of nothing
 
 
-async def test_control_c_interrupts_what_runs_in_a_terminal(shared_box: SharedBox) -> None:
+async def test_control_c_interrupts_what_runs_in_a_terminal(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         run = await box.start(
             argv=["sh", "-c", "trap 'echo caught; exit 5' INT; echo up; read line"], terminal=(80, 24), timeout=5
@@ -206,7 +206,7 @@ async def test_control_c_interrupts_what_runs_in_a_terminal(shared_box: SharedBo
     assert result.exit_code == 5
 
 
-async def test_an_interactive_shell_has_job_control(shared_box: SharedBox) -> None:
+async def test_an_interactive_shell_has_job_control(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         run = await box.start(argv=["bash", "--norc", "-i"], env={"PS1": "$ "}, terminal=(80, 24))
         await run.write("sleep 100 & jobs; kill %1; wait; echo over\nexit 4\n")
@@ -218,14 +218,14 @@ async def test_an_interactive_shell_has_job_control(shared_box: SharedBox) -> No
 
 @pytest.mark.one_container
 @pytest.mark.parametrize("size", [(0, 24), (80, 0), (-1, 24), (80, 70_000)])
-async def test_a_terminal_of_an_impossible_size_is_refused(shared_box: SharedBox, size: tuple[int, int]) -> None:
+async def test_a_terminal_of_an_impossible_size_is_refused(shared_box: LendSandbox, size: tuple[int, int]) -> None:
     async with shared_box() as box:
         with pytest.raises(UsageError, match="cannot be"):
             await box.start("pass", terminal=size)
 
 
 @pytest.mark.one_container
-async def test_a_terminal_has_no_other_input(shared_box: SharedBox) -> None:
+async def test_a_terminal_has_no_other_input(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         with pytest.raises(UsageError, match="write to the terminal"):
             await box.start("pass", terminal=(80, 24), stdin=b"x")
@@ -233,7 +233,7 @@ async def test_a_terminal_has_no_other_input(shared_box: SharedBox) -> None:
             await (await box.start("pass", terminal=(80, 24), cwd="nowhere")).wait()
 
 
-async def test_a_terminal_is_gone_with_its_program(shared_box: SharedBox) -> None:
+async def test_a_terminal_is_gone_with_its_program(shared_box: LendSandbox) -> None:
     """A process that keeps the terminal open cannot keep the run going."""
     code = "import os\nif os.fork():\n    print('parent')\nelse:\n    os.setsid()\n    import time; time.sleep(100)"
     async with shared_box() as box:
@@ -243,7 +243,7 @@ async def test_a_terminal_is_gone_with_its_program(shared_box: SharedBox) -> Non
 
 
 @pytest.mark.one_container
-async def test_what_was_read_is_in_the_result_as_well(shared_box: SharedBox) -> None:
+async def test_what_was_read_is_in_the_result_as_well(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         run = await box.start("print('one')\nprint(input())")
         read = b""
@@ -254,7 +254,7 @@ async def test_what_was_read_is_in_the_result_as_well(shared_box: SharedBox) -> 
         assert (await run.wait()).stdout == "one\ntwo\n"
 
 
-async def test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs(shared_box: SharedBox) -> None:
+async def test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs(shared_box: LendSandbox) -> None:
     async with shared_box() as box, aclosing(box.stream(ENDLESS)) as events:
         async for event in events:
             if isinstance(event, Stdout):
@@ -263,13 +263,13 @@ async def test_a_signal_to_the_sandbox_reaches_the_program_that_it_runs(shared_b
                 assert (event.result.exit_code, event.result.signal) == (130, "SIGINT")
 
 
-async def test_a_run_that_many_wait_for_has_one_result(make_policy: MakePolicy) -> None:
+async def test_a_run_that_many_wait_for_has_one_result(shared_box: LendSandbox) -> None:
     results: list[Any] = []
 
     async def wait(run: Any) -> None:
         results.append(await run.wait())
 
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         run = await box.start("input()")
         async with anyio.create_task_group() as tasks:
             for _ in range(3):

@@ -107,8 +107,8 @@ def test_only_what_outputs_name_leaves(open_box: OpenBox, tmp_path: Path) -> Non
 
 
 @pytest.mark.one_container
-def test_without_outputs_nothing_leaves(open_box: OpenBox, tmp_path: Path) -> None:
-    box = open_box()
+def test_without_outputs_nothing_leaves(lend_box: OpenBox, tmp_path: Path) -> None:
+    box = lend_box()
     box.files.write("x", b"")
     with pytest.raises(DeniedError, match=r"filesystem\.outputs"):
         box.files.read("x")
@@ -172,8 +172,8 @@ def test_a_writable_mount_can_be_written_to(open_box: OpenBox, tmp_path: Path) -
     assert [entry.name for entry in box.files.list("/data")] == ["sub"]
 
 
-def test_files_of_two_sandboxes_are_apart(open_box: OpenBox) -> None:
-    one, other = open_box(filesystem=OUT), open_box(filesystem=OUT)
+def test_files_of_two_sandboxes_are_apart(lend_box: OpenBox) -> None:
+    one, other = lend_box(filesystem=OUT), lend_box(filesystem=OUT)
     one.files.write("x", b"1")
     assert other.files.list() == []
 
@@ -184,8 +184,8 @@ def test_the_smallest_limits_leave_room_for_files(open_box: OpenBox) -> None:
     assert box.files.read("a/b/c") == b"x"
 
 
-def test_files_can_be_used_while_a_program_runs(open_box: OpenBox) -> None:
-    box = open_box(filesystem=OUT)
+def test_files_can_be_used_while_a_program_runs(lend_box: OpenBox) -> None:
+    box = lend_box(filesystem=OUT)
     code = (
         "import os, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('went')"
     )

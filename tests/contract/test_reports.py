@@ -49,8 +49,8 @@ def test_every_run_has_an_id_of_its_own(box: Sandbox) -> None:
 
 
 @pytest.mark.one_container
-def test_a_result_names_the_policy_it_ran_under(open_box: Callable[..., Sandbox]) -> None:
-    box, other = open_box(), open_box(resources={"memory": "256M"})
+def test_a_result_names_the_policy_it_ran_under(lend_box: Callable[..., Sandbox]) -> None:
+    box, other = lend_box(), lend_box(resources={"memory": "256M"})
     assert box.run("pass").policy_digest == box.policy.digest
     assert other.run("pass").policy_digest == other.policy.digest != box.policy.digest
 

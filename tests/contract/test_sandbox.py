@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import anyio
 import pytest
+from containers import LendSandbox
 
 import fumehood
 from fumehood import AsyncSandbox, Policy, RunResult, Sandbox, Status, UsageError
@@ -37,8 +38,8 @@ def test_the_workspace_is_shared_by_the_runs_of_a_sandbox(box: Sandbox) -> None:
     assert box.run("import os; print(os.listdir())").stdout == "[]\n"
 
 
-def test_the_workspace_of_another_sandbox_is_another(open_box: Callable[..., Sandbox]) -> None:
-    first, second = open_box(), open_box()
+def test_the_workspace_of_another_sandbox_is_another(lend_box: Callable[..., Sandbox]) -> None:
+    first, second = lend_box(), lend_box()
     first.run("open('file', 'w')")
     assert second.run("import os; print(os.listdir())").stdout == "[]\n"
 
@@ -65,14 +66,14 @@ def test_run_is_a_sandbox_of_its_own(backend: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_two_runs_of_one_sandbox_at_once_can_meet(make_policy: Callable[..., Policy]) -> None:
+async def test_two_runs_of_one_sandbox_at_once_can_meet(shared_box: LendSandbox) -> None:
     """Each needs the other to finish, so both run at the same time; what they share is a pipe in the workspace."""
     results: dict[str, RunResult] = {}
 
     async def run(name: str, source: str) -> None:
         results[name] = await box.run(source)
 
-    async with AsyncSandbox(make_policy()) as box:
+    async with shared_box() as box:
         assert (await box.run("import os; os.mkfifo('a'); os.mkfifo('b')")).ok
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run, "first", "open('a', 'w').write('ping'); print(open('b').read())")

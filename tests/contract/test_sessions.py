@@ -6,12 +6,13 @@ import itertools
 import math
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
 from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import pytest
+from containers import LendSandbox
 
 from fumehood import (
     AsyncSandbox,
@@ -30,11 +31,10 @@ from fumehood import (
 
 pytestmark = pytest.mark.anyio
 MakePolicy = Callable[..., Policy]
-SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 
 
 @pytest.fixture
-async def session(shared_box: SharedBox) -> AsyncIterator[AsyncSession]:
+async def session(shared_box: LendSandbox) -> AsyncIterator[AsyncSession]:
     async with shared_box() as box, box.session() as opened:
         yield opened
 
@@ -51,8 +51,8 @@ async def test_state_lives_on_between_runs(session: AsyncSession) -> None:
     assert shown(await session.run("double(x) + math.pi")) == str(12 + math.pi)
 
 
-async def test_two_sessions_of_a_sandbox_share_the_workspace_and_nothing_else(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box, box.session() as one, box.session() as two:
+async def test_two_sessions_of_a_sandbox_share_the_workspace_and_nothing_else(shared_box: LendSandbox) -> None:
+    async with shared_box() as box, box.session() as one, box.session() as two:
         await one.run("x = 1\nopen('here', 'w').write('a')\nopen('/tmp/there', 'w').write('b')")
         assert shown(await two.run("'x' in globals(), open('here').read(), __import__('os').listdir('/tmp')")) == (
             "(False, 'a', [])"
@@ -175,8 +175,8 @@ async def test_a_session_out_of_memory_says_so(make_policy: MakePolicy) -> None:
 
 
 @pytest.mark.one_container
-async def test_too_much_output_stops_the_run_and_not_the_session(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy(resources={"output": "4K"})) as box, box.session() as session:
+async def test_too_much_output_stops_the_run_and_not_the_session(shared_box: LendSandbox) -> None:
+    async with shared_box(resources={"output": "4K"}) as box, box.session() as session:
         await session.run("x = 'kept'")
         for flood in ("while True: print('y' * 100)", "while True: display('y' * 100)"):
             result = await session.run(flood)
@@ -232,8 +232,8 @@ async def test_what_a_session_cannot_have_is_refused(session: AsyncSession) -> N
 
 
 @pytest.mark.one_container
-async def test_a_closed_session_says_so(make_policy: MakePolicy) -> None:
-    async with AsyncSandbox(make_policy()) as box:
+async def test_a_closed_session_says_so(shared_box: LendSandbox) -> None:
+    async with shared_box() as box:
         async with box.session() as session:
             await session.run("1")
         with pytest.raises(UsageError, match="closed"):
@@ -250,8 +250,8 @@ async def test_a_sandbox_can_be_one_session(make_policy: MakePolicy) -> None:
 
 
 @pytest.mark.one_container
-def test_the_blocking_api_has_sessions(open_box: Callable[..., Sandbox], make_policy: MakePolicy) -> None:
-    with open_box().session() as session:
+def test_the_blocking_api_has_sessions(lend_box: Callable[..., Sandbox], make_policy: MakePolicy) -> None:
+    with lend_box().session() as session:
         session.run("x = 1")
         assert shown(session.run("x")) == "1"
         session.interrupt()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
 
 import anyio
 import pytest
+from containers import LendSandbox
 
-from fumehood import AsyncSandbox, DeniedError, Finished, Policy, Sandbox, Status, Stderr, Stdout, UsageError
+from fumehood import AsyncSandbox, DeniedError, Finished, Sandbox, Status, Stderr, Stdout, UsageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.one_container]
-SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 WORD_THEN_ANSWER = "print('question')\nprint(input())"
 
 
-async def test_events_come_in_order_and_the_result_last(shared_box: SharedBox) -> None:
+async def test_events_come_in_order_and_the_result_last(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         events = [event async for event in box.stream("import sys\nprint('a')\nprint('b', file=sys.stderr)")]
     assert b"".join(event.data for event in events if isinstance(event, Stdout)) == b"a\n"
@@ -27,20 +26,20 @@ async def test_events_come_in_order_and_the_result_last(shared_box: SharedBox) -
     assert all(event.data for event in events[:-1] if not isinstance(event, Finished))
 
 
-async def test_output_arrives_before_the_program_ends(shared_box: SharedBox) -> None:
+async def test_output_arrives_before_the_program_ends(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         events = box.stream("import threading\nimport sys; sys.stdout.write('first\\n')\nthreading.Event().wait()")
         async with aclosing(events):
             assert await anext(events) == Stdout(b"first\n")
 
 
-async def test_a_run_that_fails_streams_its_result(shared_box: SharedBox) -> None:
+async def test_a_run_that_fails_streams_its_result(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         events = [event async for event in box.stream("import sys; sys.exit(3)")]
     assert [event.result.exit_code for event in events if isinstance(event, Finished)] == [3]
 
 
-async def test_a_mistake_is_raised_before_the_first_event(shared_box: SharedBox) -> None:
+async def test_a_mistake_is_raised_before_the_first_event(shared_box: LendSandbox) -> None:
     async with shared_box() as box:
         with pytest.raises(UsageError):
             await anext(box.stream("pass", language="cobol"))
@@ -48,7 +47,7 @@ async def test_a_mistake_is_raised_before_the_first_event(shared_box: SharedBox)
             await anext(box.stream("pass", timeout=3600))
 
 
-async def test_leaving_early_ends_the_run(shared_box: SharedBox) -> None:
+async def test_leaving_early_ends_the_run(shared_box: LendSandbox) -> None:
     """The second run sees no process of the first, and the first can no longer change the shared workspace."""
     endless = (
         "import os\nn = 0\nwhile True:\n    n += 1\n"
@@ -62,17 +61,16 @@ async def test_leaving_early_ends_the_run(shared_box: SharedBox) -> None:
     assert first.stdout == second.stdout
 
 
-async def test_a_slow_consumer_gets_everything(make_policy: Callable[..., Policy]) -> None:
-    policy = make_policy(resources={"output": "8M"})
+async def test_a_slow_consumer_gets_everything(shared_box: LendSandbox) -> None:
     received = 0
-    async with AsyncSandbox(policy) as box:
+    async with shared_box(resources={"output": "8M"}) as box:
         async for event in box.stream("import sys\nfor _ in range(64): sys.stdout.write('x' * 65536)"):
             await anyio.sleep(0.002)
             received += len(event.data) if isinstance(event, Stdout) else 0
     assert received == 64 * 65536
 
 
-async def test_a_consumer_slower_than_the_time_limit_still_gets_the_end(shared_box: SharedBox) -> None:
+async def test_a_consumer_slower_than_the_time_limit_still_gets_the_end(shared_box: LendSandbox) -> None:
     """The limit is the program's, not the caller's: a program that ended in time has succeeded."""
     async with shared_box() as box:
         events = []
@@ -85,9 +83,9 @@ async def test_a_consumer_slower_than_the_time_limit_still_gets_the_end(shared_b
     assert sum(len(event.data) for event in events[:-1] if not isinstance(event, Finished)) == 1001
 
 
-async def test_a_program_blocked_by_its_consumer_is_out_of_time(make_policy: Callable[..., Policy]) -> None:
+async def test_a_program_blocked_by_its_consumer_is_out_of_time(shared_box: LendSandbox) -> None:
     """A consumer that takes nothing cannot keep a program alive beyond its limit."""
-    async with AsyncSandbox(make_policy(resources={"output": "8M"})) as box:
+    async with shared_box(resources={"output": "8M"}) as box:
         events = []
         async for event in box.stream("import sys\nwhile True: sys.stdout.write('x' * 1000)", timeout=0.5):
             if not events:
@@ -97,7 +95,7 @@ async def test_a_program_blocked_by_its_consumer_is_out_of_time(make_policy: Cal
     assert events[-1].result.status is Status.TIMEOUT
 
 
-async def test_two_streams_at_once_do_not_mix(shared_box: SharedBox) -> None:
+async def test_two_streams_at_once_do_not_mix(shared_box: LendSandbox) -> None:
     async def collect(box: AsyncSandbox, letter: str) -> None:
         source = f"for _ in range(1000): print('{letter}' * 10)"
         collected[letter] = b"".join([e.data async for e in box.stream(source) if isinstance(e, Stdout)])

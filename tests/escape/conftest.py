@@ -15,7 +15,7 @@ import differences
 import engine
 import pytest
 import sampling
-from containers import lent
+from containers import LendSandbox, OpenContainers, lent, open_containers, without_spares
 from requirements import require
 
 from fumehood import AsyncSandbox, Policy
@@ -24,7 +24,7 @@ pytest.register_assert_rewrite("escape.laboratory")
 
 # An engine of the tests' own needs root; an ordinary user attacks what an ordinary user has.
 BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ())]
-SECONDS_OF_TRIES = sampling.amount(1, whole=4)
+SECONDS_OF_TRIES = sampling.amount(0.3, whole=4)
 _unused_inode_limits = itertools.count(40_000)
 
 MakeSandbox = Callable[..., AsyncSandbox]
@@ -35,9 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
+        without_spares(monkeypatch)
     return request.param
 
 
@@ -68,19 +69,24 @@ def make_cold_sandbox(make_sandbox: MakeSandbox) -> Callable[[], AsyncSandbox]:
     return lambda: make_sandbox(resources={"inodes": next(_unused_inode_limits)})
 
 
-@pytest.fixture(scope="module")
-async def containers() -> AsyncIterator[dict[str, AsyncSandbox]]:
-    """Open sandboxes, by the digest of their policy. A container takes as long to start as ten runs in it."""
-    opened: dict[str, AsyncSandbox] = {}
-    yield opened
-    for sandbox in opened.values():
-        await sandbox.__aexit__(None, None, None)
+@pytest.fixture(scope="package")
+async def async_containers() -> AsyncIterator[OpenContainers[AsyncSandbox]]:
+    async with open_containers() as containers:
+        yield containers
 
 
 @pytest.fixture
-async def sandbox(backend: str, containers: dict[str, AsyncSandbox]) -> AsyncIterator[AsyncSandbox]:
-    """Everything denied that can be. The tests of a module share a container; each has an empty workspace."""
-    async with lent(containers, Policy(backend=backend)) as sandbox:
+def lend_sandbox(
+    request: pytest.FixtureRequest, backend: str, async_containers: OpenContainers[AsyncSandbox]
+) -> LendSandbox:
+    """Opens what `make_sandbox` makes, or a container that another test had; each test has an empty workspace."""
+    return lambda **policy: lent(async_containers, Policy(backend=backend, **policy), request.node)
+
+
+@pytest.fixture
+async def sandbox(lend_sandbox: LendSandbox) -> AsyncIterator[AsyncSandbox]:
+    """Everything denied that can be."""
+    async with lend_sandbox() as sandbox:
         yield sandbox
 
 

@@ -17,9 +17,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from containers import LendSandbox
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import attack
-
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio
@@ -45,8 +46,8 @@ if not os.path.exists(loader):
 
 
 @pytest.fixture
-async def guarded(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
-    async with make_sandbox(commands=COMMANDS) as opened:
+async def guarded(lend_sandbox: LendSandbox) -> AsyncIterator[AsyncSandbox]:
+    async with lend_sandbox(commands=COMMANDS) as opened:
         yield opened
 
 

@@ -22,9 +22,10 @@ from contextlib import AsyncExitStack
 
 import anyio
 import pytest
+from containers import LendSandbox
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import SCAN_MEMORY, attack, lingering_attack, number_of
-
 from fumehood import AsyncSandbox, Policy
 from fumehood.backends.native.cell_spec import STANDBYS
 
@@ -81,8 +82,8 @@ async def test_the_workspace_is_what_runs_of_one_sandbox_share(sandbox: AsyncSan
     assert await attack(sandbox, "found = os.listdir('/workspace')") == ["kept"]
 
 
-async def test_another_sandbox_does_not_find_the_workspace(make_sandbox: MakeSandbox) -> None:
-    async with make_sandbox() as first, make_sandbox() as second:
+async def test_another_sandbox_does_not_find_the_workspace(lend_sandbox: LendSandbox) -> None:
+    async with lend_sandbox() as first, lend_sandbox() as second:
         await attack(first, "found = open('/workspace/left', 'w').write('x')")
         assert await attack(second, "found = os.listdir('/workspace')") == []
 
@@ -104,16 +105,16 @@ async def test_a_run_that_was_prepared_for_another_sandbox(make_sandbox: MakeSan
             other = await others.enter_async_context(make_sandbox())
             await attack(other, "found = open('/workspace/left', 'w').write('x')")
             await anyio.sleep(_TO_STAND_BY_SECONDS)
-            other._backend_sandbox().expect()
+            other._core.backend.expect()
         if are_closed:
             await others.aclose()
         assert await attack(own, look) == [["own"], 1]
 
 
-async def test_two_policies_never_share_a_cell(make_sandbox: MakeSandbox) -> None:
+async def test_two_policies_never_share_a_cell(lend_sandbox: LendSandbox) -> None:
     """The UTS namespace is the cell's own; all its runs are in it."""
     code = "found = os.stat('/proc/self/ns/uts').st_ino"
-    async with make_sandbox() as one, make_sandbox() as same, make_sandbox(resources={"memory": "96M"}) as other:
+    async with lend_sandbox() as one, lend_sandbox() as same, lend_sandbox(resources={"memory": "96M"}) as other:
         numbers = [await attack(sandbox, code) for sandbox in (one, same, other)]
     assert numbers[0] == numbers[1] != numbers[2]
 

@@ -21,10 +21,11 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from escape.conftest import MakeSandbox
-from escape.laboratory import lingering_attack, number_of
+from containers import LendSandbox
 from ordinary import own
 
+from escape.conftest import MakeSandbox
+from escape.laboratory import lingering_attack, number_of
 from fumehood import AsyncSandbox, Policy, SandboxError, UsageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -80,8 +81,8 @@ FOR_EVER = """
 
 
 @pytest.fixture
-async def box(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
-    async with make_sandbox(filesystem={"outputs": ["**"]}, resources={"timeout": 280}) as sandbox:
+async def box(lend_sandbox: LendSandbox) -> AsyncIterator[AsyncSandbox]:
+    async with lend_sandbox(filesystem={"outputs": ["**"]}, resources={"timeout": 280}) as sandbox:
         yield sandbox
 
 

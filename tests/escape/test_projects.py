@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from escape.conftest import MakeSandbox
+from containers import LendSandbox
 
 from fumehood import AsyncSandbox, UsageError
 from fumehood.cli.project.copy import ProjectCopy
@@ -36,8 +36,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def box(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
-    async with make_sandbox(filesystem={"outputs": ["**"]}) as box:
+async def box(lend_sandbox: LendSandbox) -> AsyncIterator[AsyncSandbox]:
+    async with lend_sandbox(filesystem={"outputs": ["**"]}) as box:
         yield box
 
 

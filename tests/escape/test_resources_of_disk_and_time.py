@@ -18,9 +18,10 @@ from collections.abc import AsyncIterator
 from textwrap import dedent
 
 import pytest
+from containers import LendSandbox
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import ENDED, attack, program
-
 from fumehood import AsyncSandbox, Cause, Status
 
 pytestmark = pytest.mark.anyio
@@ -30,9 +31,9 @@ DISK, INODES, OUTPUT = 8 * MIB, 300, 64 * 1024
 
 
 @pytest.fixture
-async def tight(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
+async def tight(lend_sandbox: LendSandbox) -> AsyncIterator[AsyncSandbox]:
     resources = {"disk": DISK, "inodes": INODES, "output": OUTPUT, "memory": "256M", "timeout": 20, "cpu_time": 5}
-    async with make_sandbox(resources=resources) as sandbox:
+    async with lend_sandbox(resources=resources) as sandbox:
         yield sandbox
 
 

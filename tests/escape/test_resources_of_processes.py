@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from escape.conftest import MakeSandbox
-from escape.laboratory import attack
+from containers import LendSandbox
 
+from escape.laboratory import attack
 from fumehood import AsyncSandbox, Cause, Status
 
 pytestmark = pytest.mark.anyio
@@ -25,8 +25,8 @@ PROCESSES, FILES = 12, 64
 
 
 @pytest.fixture
-async def tight(make_sandbox: MakeSandbox) -> AsyncIterator[AsyncSandbox]:
-    async with make_sandbox(resources={"processes": PROCESSES, "open_files": FILES, "timeout": 20}) as sandbox:
+async def tight(lend_sandbox: LendSandbox) -> AsyncIterator[AsyncSandbox]:
+    async with lend_sandbox(resources={"processes": PROCESSES, "open_files": FILES, "timeout": 20}) as sandbox:
         yield sandbox
 
 

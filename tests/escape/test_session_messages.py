@@ -11,7 +11,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from escape.conftest import MakeSandbox
+from containers import LendSandbox
 
 from fumehood import AsyncSandbox, AsyncSession, Cause, Status
 
@@ -51,14 +51,14 @@ async def run(session: AsyncSession, code: str) -> tuple[Status, Cause, str, int
 
 
 @pytest.mark.parametrize("code", GREEDY.values(), ids=GREEDY.keys())
-async def test_displays_cannot_be_greedy_with(make_sandbox: MakeSandbox, code: str) -> None:
-    async with make_sandbox(resources={"output": LIMIT}) as sandbox, sandbox.session() as session:
+async def test_displays_cannot_be_greedy_with(lend_sandbox: LendSandbox, code: str) -> None:
+    async with lend_sandbox(resources={"output": LIMIT}) as sandbox, sandbox.session() as session:
         status, cause, _, displays = await run(session, code)
         assert (status, cause) == (Status.RESOURCE_EXCEEDED, Cause.OUTPUT)
         assert displays <= LIMIT // 256
         if "metadata" in code and "15000" in code:
             assert displays <= LIMIT // (15000 * 32)
-    async with make_sandbox(resources={"output": LIMIT}) as sandbox, sandbox.session() as session:
+    async with lend_sandbox(resources={"output": LIMIT}) as sandbox, sandbox.session() as session:
         assert (await session.run("1 + 1")).displays
 
 

@@ -23,7 +23,7 @@ from unit.audit.logs import make_log, problems, write
 from fumehood.audit import AuditLog, Query
 from fumehood.audit.inspection import check
 
-KILLS, WRITERS = sampling.amount(100, whole=300), 3
+KILLS, WRITERS = sampling.amount(72, whole=300), 3
 FRAME_BYTES = 24 + 4096
 
 # Forks a writer for each name that it is given. A writer notes each text once it is written, in a file that survives

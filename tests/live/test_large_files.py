@@ -15,7 +15,7 @@ from fumehood import Policy, Sandbox
 
 pytestmark = pytest.mark.serial
 MIB = 1024 * 1024
-FILE_MIB = sampling.amount(256, whole=1024)
+FILE_MIB = sampling.amount(128, whole=1024)
 # An interpreter, and a few chunks of a megabyte on their way.
 ALLOWED_MIB = 64
 

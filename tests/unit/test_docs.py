@@ -25,13 +25,17 @@ DOCUMENTS = [
 ELSEWHERE = "docs/first-hour.md"
 
 
+def documents_with(language: str) -> list[str]:
+    return [document for document in DOCUMENTS if executed(blocks_of(read(document)), language)]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_blocks_are_marked_so_that_they_are_run(document: str) -> None:
     assert misleading_blocks(blocks_of(read(document))) == []
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", documents_with("python"))
 def test_python_in_a_document_runs(document: str, tmp_path: Path) -> None:
     blocks = blocks_of(read(document))
     prepare_folder(tmp_path, blocks)
@@ -40,7 +44,7 @@ def test_python_in_a_document_runs(document: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("document", [document for document in DOCUMENTS if document != ELSEWHERE])
+@pytest.mark.parametrize("document", [document for document in documents_with("console") if document != ELSEWHERE])
 def test_commands_in_a_document_print_what_it_says(document: str, tmp_path: Path) -> None:
     blocks = blocks_of(read(document))
     prepare_folder(tmp_path, blocks)

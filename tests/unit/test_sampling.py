@@ -54,6 +54,16 @@ def test_the_second_run_has_the_first_of_everything(extent: Callable[[str], None
     ]
 
 
+def test_sandboxes_at_a_server_run_once(extent: Callable[[str], None]) -> None:
+    items = [item("test_x", backend, word) for backend in ("native", "remote") for word in WORDS]
+    extent("")
+    assert ran(list(items)) == ["native a", "native b", "native c", "remote a"]
+    extent("first")
+    assert ran(list(items)) == ["native a"]
+    extent("all")
+    assert len(ran(list(items))) == 6
+
+
 def test_nothing_is_left_out_if_all_are_wanted(extent: Callable[[str], None]) -> None:
     extent("all")
     assert len(ran(everywhere())) == 9

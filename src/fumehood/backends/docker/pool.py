@@ -1,7 +1,8 @@
 """A pool of started, unused containers, so that opening a sandbox need not wait for one.
 
-Each serves one sandbox and is thrown away. They are kept for designs that are used more than once: the second time that
-one is asked for, the next is started behind it. Belongs to the backend's event loop, whose end is theirs.
+Each serves one sandbox and is thrown away. They are kept for designs that are used again and again: when one is asked
+for a second time before a spare would have been thrown away, the next is started behind it. Belongs to the backend's
+event loop, whose end is theirs.
 
 Starting and removing one is work for the machine: neither is done while a caller waits for something else.
 """
@@ -9,6 +10,7 @@ Starting and removing one is work for the machine: neither is done while a calle
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
@@ -29,7 +31,7 @@ Start = Callable[[], Awaitable[Container]]
 class ContainerPool:
     def __init__(self) -> None:
         self._spares: OrderedDict[str, tuple[Container, float]] = OrderedDict()
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._taken_at: OrderedDict[str, float] = OrderedDict()
         self._refills: set[asyncio.Task[None]] = set()
         self._removals: set[asyncio.Task[None]] = set()
         self._filling: set[str] = set()
@@ -38,7 +40,7 @@ class ContainerPool:
     async def take(self, key: str, start: Start) -> Container:
         """A new one for the caller alone. Several callers wait side by side, never for each other."""
         container = await self._take_spare(key)
-        if key in self._seen:
+        if time.monotonic() - self._taken_at.get(key, -math.inf) < SPARE_SECONDS:
             _keep(self._refills, self._refill(key, start))
         self._remember(key)
         return container or await start()
@@ -61,10 +63,10 @@ class ContainerPool:
         _keep(self._removals, container.close())
 
     def _remember(self, key: str) -> None:
-        self._seen[key] = None
-        self._seen.move_to_end(key)
-        if len(self._seen) > _MOST_REMEMBERED:
-            self._seen.popitem(last=False)
+        self._taken_at[key] = time.monotonic()
+        self._taken_at.move_to_end(key)
+        if len(self._taken_at) > _MOST_REMEMBERED:
+            self._taken_at.popitem(last=False)
 
     async def _refill(self, key: str, start: Start) -> None:
         if key in self._filling or key in self._spares or self._is_closed:

@@ -16,13 +16,12 @@ from fumehood.backends.runs.session_io import SessionIO
 from fumehood.backends.runs.watchdog import GuestLostError, IsLost, Watchdog
 from fumehood.errors import StepFailedError
 from fumehood.guest.contract import frames
+from fumehood.guest.contract.limits import INTERRUPT_GRACE_SECONDS
 from fumehood.policy import Resources
 from fumehood.results import Display, Outcome
 
 START_SECONDS = 30.0
 _END_PATIENCE_SECONDS = 5.0
-# What the guest itself gives a session between the interrupt at its time limit and its end.
-_GRACE_SECONDS = 0.2
 _EXIT_CODES = range(256)
 _MISUSED = "the program closed or misused the socket over which its session gets its commands"
 
@@ -58,7 +57,7 @@ class RunSession:
         # Its clock starts first: what the guest ends for being late must be late here too.
         execution = SessionExecution(self, self._io, request.timeout_seconds, self._resources)
         self._io.send({"do": "allow", "seconds": request.timeout_seconds})
-        self._watchdog.allow(request.timeout_seconds + _GRACE_SECONDS)
+        self._watchdog.allow(request.timeout_seconds + INTERRUPT_GRACE_SECONDS)
         source, stdin = request.source or b"", request.stdin if isinstance(request.stdin, bytes) else b""
         header = {"do": "execute", "run": self._runs, "source_bytes": len(source)}
         try:
@@ -96,7 +95,7 @@ class RunSession:
     def hurry(self) -> None:
         """The time of the run under way is over."""
         self._io.send({"do": "allow", "seconds": 0})
-        self._watchdog.allow(_GRACE_SECONDS)
+        self._watchdog.allow(INTERRUPT_GRACE_SECONDS)
 
     async def rest(self) -> float:
         """Stop the clock; returns how much CPU time went by, in milliseconds."""

@@ -16,6 +16,9 @@ MOST_TERMINALS = 64
 SOCKET_PART_OF_MEMORY = 4
 # An interpreter that waits for the specification of a cell ends by itself after this.
 PRESTART_SECONDS = 60.0
+# What a session has between the interrupt at its limit and its end. Within it the host has to learn that the run is
+# over, and to say so, on a busy machine and through an engine, too: else a session that has obeyed loses its state.
+INTERRUPT_GRACE_SECONDS = 1.0
 # So many runs of a container start at once without taking from the number of processes that programs may have.
 SUPERVISORS = 4
 

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 
 from ..contract import wire
+from ..contract.limits import INTERRUPT_GRACE_SECONDS
 
-# What a session has between the interrupt at its time limit and its end.
-_GRACE_SECONDS = 0.2
 # An interrupt that arrives just before a system call that blocks is not noticed: it is repeated until the run is over.
 _INTERRUPT_AGAIN_SECONDS = 1.0
+# At the time limit the first time is sooner, within the grace.
+_LATE_INTERRUPT_AGAIN_SECONDS = 0.1
 
 
 class RunClock:
@@ -64,8 +65,8 @@ class RunClock:
             return True
         if not self._is_interruptible or self._is_warned:
             return False
-        self._deadline, self._is_warned = now + _GRACE_SECONDS, True
-        self._interrupt(_GRACE_SECONDS / 2)
+        self._deadline, self._is_warned = now + INTERRUPT_GRACE_SECONDS, True
+        self._interrupt(_LATE_INTERRUPT_AGAIN_SECONDS)
         return True
 
     def _interrupt(self, again_seconds: float) -> None:

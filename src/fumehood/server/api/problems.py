@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
+from fumehood.backends.docker.errors import EngineError
 from fumehood.errors import AuditError, DeniedError, FumehoodError, PolicyError, SandboxBusyError, UsageError
 from fumehood.server.connections import TooManyConnectionsError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
@@ -60,6 +61,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (DrainingError, 503),
     (ElsewhereError, 409),
     (StorageError, 503),
+    (EngineError, 503),
     (DatabaseAwayError, 503),
     (AuditError, 503),
     (DeniedError, 403),
@@ -101,12 +103,14 @@ async def answer_problem(request: HTTPConnection, error: Exception) -> ProblemAn
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), error.headers)
     status = _status(error)
-    known = isinstance(error, FumehoodError) and not isinstance(error, AuditError) and status != 500
+    known = isinstance(error, FumehoodError) and status != 500 and not isinstance(error, EngineError | AuditError)
     if not known and not isinstance(error, StorageError):
         _log.error("%s failed", request.scope.get("path"), exc_info=error)
     detail = str(error) if known else "the server failed; its own log has the reason"
     if isinstance(error, StorageError):
         detail = "the server cannot reach its database; try again"
+    elif isinstance(error, EngineError):  # whose address is the operator's affair
+        detail = "the tenant's container engine cannot be used, or lacks the image; the server's own log has the reason"
     elif isinstance(error, AuditError):
         detail = "the server cannot write the audit log, and without that nothing is done and no result is given"
     details, headers = _details(error)

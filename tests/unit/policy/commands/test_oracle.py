@@ -20,7 +20,7 @@ from fumehood.policy.commands.tools import TOOLS
 SHELLS = ("/bin/bash", "/bin/dash")
 _SHELLS = pytest.mark.parametrize("shell", SHELLS)
 # Of each kind that is made at random.
-LINES_RUN = sampling.amount(60, whole=300)
+LINES_RUN = sampling.amount(30, whole=300)
 # That lines do harm is a property of the lines, not of the code: one in eight is run, one in two in `make test-all`.
 EVERY = sampling.amount(8, whole=2)
 

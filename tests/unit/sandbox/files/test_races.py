@@ -22,7 +22,7 @@ from fumehood.sandbox.files import FileKind
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = sampling.amount(600, whole=2000)
+ROUNDS = sampling.amount(300, whole=2000)
 CANARY = b"canary of the outside"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,26 @@ def fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("matplotlib")
 
 
-@pytest.fixture(params=["plain", "ipython"])
-def drawing(request: pytest.FixtureRequest, tmp_path: Path, fonts: Path) -> Iterator[Session]:
+@contextmanager
+def open_drawing(shell: str, folder: Path, fonts: Path) -> Iterator[Session]:
     """An environment with matplotlib; without IPython, as far as `import` can tell, for the plain shell."""
-    with Session(tmp_path, packages=[SITE_PACKAGES], hidden=["IPython"] * (request.param == "plain")) as session:
-        assert session.shell == request.param
+    with Session(folder, packages=[SITE_PACKAGES], hidden=["IPython"] * (shell == "plain")) as session:
+        assert session.shell == shell
         session.execute(f"import os\nos.environ['MPLCONFIGDIR'] = {str(fonts)!r}")
+        yield session
+
+
+@pytest.fixture(scope="module", params=["plain", "ipython"])
+def drawing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, fonts: Path) -> Iterator[Session]:
+    """One for all tests that leave the library as it is: importing it takes longer than any of them."""
+    with open_drawing(request.param, tmp_path_factory.mktemp("drawing"), fonts) as session:
+        yield session
+
+
+@pytest.fixture(params=["plain", "ipython"])
+def fresh_drawing(request: pytest.FixtureRequest, tmp_path: Path, fonts: Path) -> Iterator[Session]:
+    """One in which the library is not imported."""
+    with open_drawing(request.param, tmp_path, fonts) as session:
         yield session
 
 
@@ -67,16 +82,16 @@ def test_the_user_may_save_and_close(drawing: Session) -> None:
 @pytest.mark.parametrize(
     "choice", ["import matplotlib\nmatplotlib.use('Agg')", "import os\nos.environ['MPLBACKEND'] = 'Agg'"]
 )
-def test_a_backend_that_the_user_has_chosen_is_left_alone(drawing: Session, choice: str) -> None:
-    drawing.execute(choice)
-    answer = drawing.execute("import matplotlib.pyplot as plt\nplt.plot([1, 2]);")
+def test_a_backend_that_the_user_has_chosen_is_left_alone(fresh_drawing: Session, choice: str) -> None:
+    fresh_drawing.execute(choice)
+    answer = fresh_drawing.execute("import matplotlib.pyplot as plt\nplt.plot([1, 2]);")
     assert answer.displays == []
-    assert drawing.execute("plt.get_backend().lower()").values == ["'agg'"]
+    assert fresh_drawing.execute("plt.get_backend().lower()").values == ["'agg'"]
 
 
-def test_child_processes_are_not_affected(drawing: Session) -> None:
-    drawing.execute("import matplotlib.pyplot, os, sys")
-    assert drawing.execute("'MPLBACKEND' in os.environ").values == ["False"]
+def test_child_processes_are_not_affected(fresh_drawing: Session) -> None:
+    fresh_drawing.execute("import matplotlib.pyplot, os, sys")
+    assert fresh_drawing.execute("'MPLBACKEND' in os.environ").values == ["False"]
 
 
 def test_a_library_that_the_cell_has_imported_is_told_as_well(tmp_path: Path) -> None:
@@ -94,6 +109,6 @@ def test_a_figure_that_cannot_be_drawn_is_an_error_of_its_run(drawing: Session) 
     assert drawing.execute("plt.get_fignums()").displays == [{"text/plain": "[]"}]
 
 
-def test_the_import_leaves_no_trace_on_the_library(drawing: Session) -> None:
-    answer = drawing.execute("import matplotlib\n'exec_module' in vars(matplotlib.__loader__)")
+def test_the_import_leaves_no_trace_on_the_library(fresh_drawing: Session) -> None:
+    answer = fresh_drawing.execute("import matplotlib\n'exec_module' in vars(matplotlib.__loader__)")
     assert answer.values == ["False"]

@@ -1,0 +1,1 @@
+"""Attacks. A package, so that containers can be shared by all of them."""
