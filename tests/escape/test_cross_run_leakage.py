@@ -23,9 +23,9 @@ from contextlib import AsyncExitStack
 import anyio
 import pytest
 from containers import LendSandbox
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import SCAN_MEMORY, attack, lingering_attack, number_of
-
 from fumehood import AsyncSandbox, Policy
 from fumehood.backends.native.cell_spec import STANDBYS
 
