@@ -15,7 +15,7 @@ ifneq ($(shell cat $(PACKAGE) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test test-all check format docs image bench lock clean
+.PHONY: help setup demo test test-all check format docs image release audit fuzz bench lock clean
 
 help:
 	@echo "make setup    make .venv with the package and all development tools"
@@ -26,6 +26,9 @@ help:
 	@echo "make format   rewrite the sources in the project's format"
 	@echo "make docs     build the site of the documents into build/site"
 	@echo "make image    a container image with hood in it, for the engine of DOCKER_HOST (IMAGE=name:tag)"
+	@echo "make release  wheel, source archive, bill of materials and provenance below dist/, built twice and compared"
+	@echo "make audit    ask the index whether the pinned releases are still there, and whether they are vulnerable"
+	@echo "make fuzz     feed the parsers with made-up input, a minute each (SECONDS=, TARGET=)"
 	@echo "make bench    measure against plain python and others"
 	@echo "make lock     pin the development environment anew (UPGRADE=1 for the newest releases)"
 	@echo "make clean    remove what these targets made"
@@ -83,6 +86,18 @@ docs: $(READY)
 IMAGE ?= hood:latest
 image: $(READY)
 	@sh scripts/image "$(IMAGE)"
+
+# What is uploaded, built twice and compared; `make audit` asks the index about the pinned releases.
+release: $(READY)
+	@$(BIN)/python scripts/release.py
+
+audit: $(READY)
+	@sh scripts/check-dependencies
+
+# A minute for each parser; `make fuzz SECONDS=600 TARGET=http_request` for more of one.
+SECONDS ?= 60
+fuzz: $(READY)
+	@$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS) $(TARGET)
 
 bench: setup
 	@$(BIN)/python tests/engine.py with $(BIN)/python -m benchmarks

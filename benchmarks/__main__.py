@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import agents, audits, calls, containers, e2b, egress, forks, packages, runs, runtimes, transfers
+from benchmarks import (
+    agents,
+    audits,
+    calls,
+    containers,
+    e2b,
+    egress,
+    forks,
+    packages,
+    remote,
+    runs,
+    runtimes,
+    transfers,
+)
 from fumehood.cli.bench import GROUPS, Group, build_parser, print_table
 
 
@@ -19,6 +32,7 @@ def groups(many_records: int) -> dict[str, Group]:
         "files": lambda _: transfers.measure(),
         "forks": lambda _: forks.measure(),
         "e2b": lambda _: e2b.measure(),
+        "remote": remote.measure,
         "gateway": lambda _: egress.measure(),
         "runtime": runtimes.measure,
         "containers": containers.measure,

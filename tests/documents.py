@@ -101,6 +101,8 @@ def misleading_blocks(blocks: list[Block]) -> list[str]:
 def prepare_folder(folder: Path, blocks: list[Block]) -> None:
     if (ROOT / "examples").is_dir():
         shutil.copytree(ROOT / "examples", folder / "examples")
+        (folder / "docs").mkdir()
+        shutil.copy(ROOT / "docs" / "performance.md", folder / "docs")  # which examples/scale reads
     for block in blocks:
         if block.verb == "file":
             target = folder / block.argument

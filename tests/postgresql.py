@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +28,12 @@ class PostgresServer:
 
     def stop(self) -> None:
         self._control("stop", "-m", "immediate")
+
+    def kill(self) -> None:
+        """All of its processes, by SIGKILL."""
+        leader = int((self._folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+        group = os.getpgid(leader)
+        os.killpg(group, signal.SIGKILL)
 
     def create_database(self) -> str:
         """The address of a new, empty one."""

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import engine
 import pytest
-from escape.bypasses import BACKENDS, BYPASSES, Outcome, anonymous, outcomes, program
 from outside import SECRET_VARIABLE, Outside, open_outside
 from requirements import require
 
+from escape.bypasses import BACKENDS, BYPASSES, Outcome, anonymous, outcomes, program
 from fumehood import AsyncSandbox, Policy
 
 pytestmark = pytest.mark.anyio

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 from containers import LendSandbox
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import attack
-
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio

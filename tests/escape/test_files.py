@@ -20,9 +20,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from escape.laboratory import attack
 
 import fumehood
+from escape.laboratory import attack
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio

@@ -22,10 +22,10 @@ from textwrap import dedent
 
 import pytest
 from containers import LendSandbox
-from escape.conftest import MakeSandbox
-from escape.laboratory import lingering_attack, number_of
 from ordinary import own
 
+from escape.conftest import MakeSandbox
+from escape.laboratory import lingering_attack, number_of
 from fumehood import AsyncSandbox, Policy, SandboxError, UsageError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from escape.conftest import MakeSandbox
-from escape.laboratory import attack, number_of
 from ordinary import own
 
+from escape.conftest import MakeSandbox
+from escape.laboratory import attack, number_of
 from fumehood import AsyncSandbox, FumehoodError
 
 pytestmark = pytest.mark.anyio

@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import anyio
 import pytest
+
 from escape.gates import copies, descendants, gates
 from escape.laboratory import SCAN_MEMORY, attack, booty, lingering_attack, number_of, program
-
 from fumehood import AsyncSandbox, Policy
 
 pytestmark = [

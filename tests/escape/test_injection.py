@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from unit.agents.witness import Witness
+
 from escape.conftest import BACKENDS
 from escape.obedience import (
     FORGED,
@@ -19,8 +21,6 @@ from escape.obedience import (
     ObedientModel,
     thefts,
 )
-from unit.agents.witness import Witness
-
 from fumehood import Policy
 from fumehood.agents import ApprovalSettings, AssistantAgent, AssistantMessage, Budget, Stop, TaskResult, ToolMessage
 from fumehood.audit.inspection import check

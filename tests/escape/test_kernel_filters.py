@@ -13,8 +13,8 @@ seen to stop a kernel for good.
 from __future__ import annotations
 
 import pytest
-from escape.laboratory import attack, number_of
 
+from escape.laboratory import attack, number_of
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio

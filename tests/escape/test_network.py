@@ -16,8 +16,8 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from escape.laboratory import attack
 
+from escape.laboratory import attack
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from escape.conftest import MakeSandbox
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]

@@ -27,8 +27,8 @@ import anyio
 import anyio.to_thread
 import pytest
 import web_server
-from escape.conftest import MakeSandbox
 
+from escape.conftest import MakeSandbox
 from fumehood import AsyncExposedPort, AsyncSandbox, Policy
 from fumehood.egress import shared_gateway
 

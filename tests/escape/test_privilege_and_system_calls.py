@@ -17,8 +17,8 @@ import os
 import signal
 
 import pytest
-from escape.laboratory import attack, number_of
 
+from escape.laboratory import attack, number_of
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from escape.laboratory import attack, booty, number_of, program
 
+from escape.laboratory import attack, booty, number_of, program
 from fumehood import AsyncSandbox, Cause
 
 pytestmark = pytest.mark.anyio

@@ -23,9 +23,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from escape.laboratory import attack
 
 import fumehood
+from escape.laboratory import attack
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from escape import seen
 from escape.protections import AIMED_AT, COMBINATIONS, ONLY_TOGETHER, PROTECTIONS
 

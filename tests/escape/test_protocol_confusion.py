@@ -24,9 +24,9 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import ENDED, attack, booty, lingering_attack, number_of, program
-
 from fumehood import AsyncSandbox, Cause, Status, UsageError
 
 pytestmark = pytest.mark.anyio

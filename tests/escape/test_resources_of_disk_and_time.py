@@ -19,9 +19,9 @@ from textwrap import dedent
 
 import pytest
 from containers import LendSandbox
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import ENDED, attack, program
-
 from fumehood import AsyncSandbox, Cause, Status
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+
 from escape.conftest import MakeSandbox
 from escape.laboratory import attack, booty, program
-
 from fumehood import AsyncSandbox, Cause, Status, UnenforceableError
 
 pytestmark = pytest.mark.anyio

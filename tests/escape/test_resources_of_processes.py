@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from containers import LendSandbox
-from escape.laboratory import attack
 
+from escape.laboratory import attack
 from fumehood import AsyncSandbox, Cause, Status
 
 pytestmark = pytest.mark.anyio

@@ -22,10 +22,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from escape.conftest import MakeSandbox
-from escape.laboratory import attack, lingering_attack, number_of
 from ordinary import own
 
+from escape.conftest import MakeSandbox
+from escape.laboratory import attack, lingering_attack, number_of
 from fumehood import AsyncSandbox
 from fumehood.guest.contract.limits import MOST_TERMINALS
 from fumehood.guest.isolation.run import MOST_PENDING_SIGNALS

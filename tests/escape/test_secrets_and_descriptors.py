@@ -24,10 +24,10 @@ from typing import Any
 
 import anyio
 import pytest
-from escape.conftest import MakeSandbox
-from escape.laboratory import SCAN_MEMORY, attack, booty, number_of, program, told
 
 import fumehood
+from escape.conftest import MakeSandbox
+from escape.laboratory import SCAN_MEMORY, attack, booty, number_of, program, told
 from fumehood import AsyncSandbox
 
 pytestmark = pytest.mark.anyio

@@ -35,6 +35,7 @@ async def test_a_tenant_s_containers_are_in_its_own_engine_and_in_no_other(
             assert second.docker("ps", "--all", "--quiet").stdout == ""
             # The other engine has no image yet: what the first one has does not help.
             other = await clients["beta"].post("/sandboxes", json={"policy": "boxed"})
-            assert (other.status_code, "image" in other.json()["detail"]) == (422, True), other.text
+            assert (other.status_code, "lacks the image" in other.json()["detail"]) == (503, True), other.text
+            assert str(second.folder) not in other.text
             none = await clients["gamma"].post("/sandboxes", json={"policy": "boxed"})
             assert "tenant gamma has no container engine" in none.json()["detail"]

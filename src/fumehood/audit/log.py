@@ -148,7 +148,7 @@ class AuditLog:
         return signed
 
     def _sign(self) -> Checkpoint:
-        key, name, moment = self._signing_key(), self._own_name(), timestamp(time.time())
+        key, name, moment = self.signing_key(), self._own_name(), timestamp(time.time())
         signed: list[Checkpoint] = []
 
         def conclude(head: Head) -> list[Record]:
@@ -182,16 +182,16 @@ class AuditLog:
     def check_own_checkpoint(self, record: Record) -> None:
         """AuditError unless this log's key has signed the record, its time included, as a checkpoint of this log."""
         found = checkpoints.of_record(record)
-        is_own = found is not None and found.is_signed_by(self._signing_key().public) and found.log == self._own_name()
+        is_own = found is not None and found.is_signed_by(self.signing_key().public) and found.log == self._own_name()
         if found is None or not is_own or not checkpoints.is_as_written(found, record):
             raise changed_by_others(self.path, f"record {record.seq} is not the checkpoint that was signed as that")
 
     def public_key(self) -> bytes:
-        return self._signing_key().public
+        return self.signing_key().public
 
     def announce_pruning(self, entry: Entry, first: Record) -> None:
         """Write the entry of a `LogPruned`, signed: the log is to begin with this record."""
-        key, name = self._signing_key(), self._own_name()
+        key, name = self.signing_key(), self._own_name()
 
         def conclude(head: Head) -> list[Record]:
             return follow(head, [prunings.sign_pruning(entry, name, first, head, key)])
@@ -207,7 +207,7 @@ class AuditLog:
         if self._store.head().seq:
             return
         _make_key(self.folder)
-        public = self._signing_key().public
+        public = self.signing_key().public
         _write_public(public, self.folder)
         data = {"log": f"log_{os.urandom(12).hex()}", "key": public.hex()}
         entry = Entry(timestamp(time.time()), CREATED, current_user(), None, {}, data)
@@ -234,7 +234,7 @@ class AuditLog:
         age = time.time() - self._checkpoint_moment
         return self._last_seq - self._checkpoint_seq < EVERY_RECORDS and 0 <= age < EVERY_SECONDS
 
-    def _signing_key(self) -> keys.SigningKey:
+    def signing_key(self) -> keys.SigningKey:
         if self._key is None:
             self._key = keys.load_key(self.folder)
         return self._key
@@ -258,7 +258,7 @@ class AuditLog:
         oldest = next(self._store.find(Query(limit=1)), None)
         if oldest is None:
             raise changed_by_others(self.path, "it has no records")
-        if oldest.data.get("key") != self._signing_key().public.hex():
+        if oldest.data.get("key") != self.signing_key().public.hex():
             raise AuditError(
                 f"{self.folder / keys.PRIVATE} is another key than the one that the audit log was begun with; "
                 "restore that one, or move the whole folder away, and a new log is begun"
@@ -280,7 +280,7 @@ class AuditLog:
         return self._store.find(Query(kind=prunings.KIND, newest_first=True))
 
     def _announces(self, record: Record, oldest: Record) -> bool:
-        found = prunings.read_pruning(record, self._signing_key().public)
+        found = prunings.read_pruning(record, self.signing_key().public)
         if found is None or (found.first, found.first_hash) != (oldest.seq, oldest.hash.hex()):
             return False
         before = self._record(found.seq - 1)

@@ -57,6 +57,7 @@ COMMANDS = (
     Command("jupyter", "fumehood.cli.jupyter", "a kernel for Jupyter whose cells run in a sandbox"),
     Command("init", "fumehood.cli.init", "write hood.yaml, the policy of the project in this folder"),
     Command("doctor", "fumehood.cli.doctor", "what isolation works here, and how to get what does not"),
+    Command("prove", "fumehood.cli.prove", "try every control of a policy here, and write a signed report"),
     Command("policy", "fumehood.cli.policy", "check, show, compare or test policy files"),
     Command("audit", "fumehood.cli.audit", "what happened in sandboxes, and whether it is true"),
     Command("approvals", "fumehood.cli.approvals", "calls that wait for an approval, and the answer to them"),

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 from urllib.parse import urlsplit
 
-from fumehood.errors import DeniedError, LostError, UsageError
+from fumehood.errors import DeniedError, UsageError
 from fumehood.guest.contract.frames import Header
 from fumehood.host.loopback import is_loopback
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Seconds, deny_all, read_policy, read_seconds
 from fumehood.policy.arguments import add_packages
-from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.carrier import CarrierLostError, MessageCarrier
 from fumehood.remote.connection import SandboxConnection
 from fumehood.remote.policies import pack_policy
 from fumehood.remote.sandbox import RemoteSandbox
@@ -118,7 +118,7 @@ def _refusal(url: str, error: HandshakeError) -> Exception:
         return DeniedError(f"{url} refuses this key: {detail}")
     if error.status in (404, 426):
         return UsageError(f"{url} is no server of Fumehood's: {detail}")
-    return LostError(f"{url} opens no sandbox now: {detail}")
+    return CarrierLostError(f"{url} cannot serve now: {detail}")  # it may be able to in a moment
 
 
 def connect(url: str | None = None, key: str | None = None, *, ca_file: str | os.PathLike[str] | None = None) -> Server:

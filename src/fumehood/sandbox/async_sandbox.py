@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 import anyio
 
 from fumehood.audit.trail import Trail
+from fumehood.backends.interface import EnforcementReport
 from fumehood.errors import UsageError
 from fumehood.events import Event
 from fumehood.keywords import known_keywords
@@ -181,6 +182,11 @@ class AsyncSandbox:
     def enforcement(self) -> Mapping[str, str]:
         """Control -> the mechanism that enforces it here."""
         return self._core.backend.report.mechanisms()
+
+    @property
+    def enforcement_report(self) -> EnforcementReport:
+        """As `enforcement`, with what is enforced only in part."""
+        return self._core.backend.report
 
     async def snapshot(self, name: str | None = None) -> Snapshot:
         """The workspace as it is now, kept on disk until it is removed or too old. No program may be running."""

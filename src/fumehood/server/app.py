@@ -40,12 +40,13 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_server(settings, fail) as server:
+        async with _said(fail), open_server(settings, fail) as server:
             app.state.server = server
             app.state.channel = SandboxChannel(
                 server.database,
                 server.authenticator,
                 server.registry,
+                server.connections,
                 server.chains.trail_of,
                 sandboxes.longest_times(settings),
             )
@@ -59,6 +60,16 @@ def build_app(
 
     checked = RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
     return TracedRequests(checked, lambda: server().tracing)
+
+
+@asynccontextmanager
+async def _said(fail: Callable[[str], None]) -> AsyncIterator[None]:
+    """The reason why the block fails is not left to uvicorn, which has a log that no person reads."""
+    try:
+        yield
+    except (FumehoodError, StorageError, OSError) as error:
+        fail(str(error))
+        raise
 
 
 def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:

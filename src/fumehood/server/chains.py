@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 from fumehood.audit.log import AuditLog
@@ -14,6 +16,7 @@ from fumehood.server.tenants.tenants import check_tenant_name
 
 FOLDER = PrivateFolder("the server's state", VARIABLE, error=AuditError)
 _SERVER = "server"
+_ROOM_BYTES = 1024 * 1024
 
 
 class AuditChains:
@@ -23,6 +26,12 @@ class AuditChains:
         FOLDER.make(state)
         self._state = state
 
+    def check_room(self) -> None:
+        """OSError or AuditError if records cannot be written: the disk has failed, or has no room for a few. Blocks."""
+        AuditLog.at(self._state / "audit").sync()
+        with tempfile.TemporaryFile(dir=self._state) as probe:
+            os.posix_fallocate(probe.fileno(), 0, _ROOM_BYTES)
+
     def folder_of(self, tenant: str) -> Path:
         """All that is kept on this host for one tenant; made if need be."""
         check_tenant_name(tenant)
@@ -30,6 +39,10 @@ class AuditChains:
         FOLDER.make(folder.parent)
         FOLDER.make(folder)
         return folder
+
+    def has_log_of(self, tenant: str) -> bool:
+        """Whether anything of the tenant's was ever recorded on this host."""
+        return (self.folder_of(tenant) / "audit").exists()
 
     def log_of(self, tenant: str) -> AuditLog:
         return AuditLog.at(self.folder_of(tenant) / "audit")

@@ -20,13 +20,14 @@ from fumehood.remote.connection import PROTOCOL
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.policies import pack_policy
 from fumehood.server.api.problems import answer_problem
+from fumehood.server.connections import TenantConnections, TooManyConnectionsError
 from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
 from fumehood.server.sandboxes.errors import NoSuchSandboxError, SandboxClosedError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.wishes import read_opening
-from fumehood.server.storage.database import Database
+from fumehood.server.storage.database import Database, StorageError
 
 _FIRST_MESSAGE_SECONDS = 10
 _MAX_FIRST_BYTES = 1024 * 1024
@@ -64,16 +65,25 @@ class SandboxChannel:
         database: Database,
         authenticator: Authenticator,
         registry: SandboxRegistry,
+        connections: TenantConnections,
         trail_of: Callable[[Principal], Trail],
         longest: Times,
     ) -> None:
         self._database, self._authenticator = database, authenticator
-        self._registry, self._trail_of, self._longest = registry, trail_of, longest
+        self._registry, self._connections = registry, connections
+        self._trail_of, self._longest = trail_of, longest
 
     async def serve(self, socket: WebSocket) -> None:
         principal = await self._admit(socket)
         if principal is None:
             return
+        try:
+            with self._connections.one_more(principal.tenant):
+                await self._serve(socket, principal)
+        except TooManyConnectionsError as error:
+            await _deny(socket, error)
+
+    async def _serve(self, socket: WebSocket, principal: Principal) -> None:
         await socket.accept()
         carrier = AcceptedWebSocket(socket)
         try:
@@ -97,8 +107,8 @@ class SandboxChannel:
             principal = await self._authenticator.request(socket)
             if not principal.may(Scope.RUN):
                 raise ForbiddenError(Scope.RUN)
-        except (NotAuthenticatedError, ForbiddenError) as error:
-            await socket.send_denial_response(await answer_problem(HTTPConnection(socket.scope), error))
+        except (NotAuthenticatedError, ForbiddenError, StorageError) as error:
+            await _deny(socket, error)
             return None
         return principal
 
@@ -180,6 +190,10 @@ class _Progress:
     async def _send(self) -> None:
         while (line := await self._lines.get()) is not None:
             await self._carrier.send(frames.encode({"progress": line}))
+
+
+async def _deny(socket: WebSocket, error: Exception) -> None:
+    await socket.send_denial_response(await answer_problem(HTTPConnection(socket.scope), error))
 
 
 async def _receive_first(carrier: AcceptedWebSocket) -> Header:

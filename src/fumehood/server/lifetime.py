@@ -15,10 +15,12 @@ from fumehood.server.api.answers import forget_answers
 from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
+from fumehood.server.connections import TenantConnections
 from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
-from fumehood.server.sandboxes.records import forget_ended
+from fumehood.server.sandboxes.lost_records import end_lost
+from fumehood.server.sandboxes.records import forget_ended, list_lost
 from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
@@ -43,6 +45,7 @@ class ServerState:
     chains: AuditChains
     sealing: SealingKey
     requests: RequestQuota
+    connections: TenantConnections
     background: BackgroundRuns
     metrics: Metrics
     shipping: AuditShipping
@@ -68,6 +71,7 @@ async def open_server(
         instance = await instances.register_instance(database)
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
+        await _end_lost(database, chains)
         shipping = AuditShipping(settings.shipping if ships else {}, settings.folder)
         stack.push_async_callback(asyncio.to_thread, shipping.stop)
         shipping.start()
@@ -85,6 +89,7 @@ async def open_server(
             chains,
             sealing,
             RequestQuota(database),
+            TenantConnections(settings.limits.connections_of_tenant, settings.limits.bodies_of_tenant),
             BackgroundRuns(),
             Metrics(),
             shipping,
@@ -99,8 +104,11 @@ async def open_server(
 
 async def _end(server: ServerState, instance: str) -> None:
     await server.registry.drain(0)
-    await server.tenancy.meters.settle_all()
-    await instances.end_instance(server.database, instance)
+    try:
+        await server.tenancy.meters.settle_all()
+        await instances.end_instance(server.database, instance)
+    except StorageError as error:
+        _log.warning("the database does not know that this server has ended; the next one will find out: %s", error)
     await server.chains.own().write(events.ServerEnded(instance))
 
 
@@ -126,6 +134,7 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
                 await forget_ended(server.database)
                 await forget_answers(server.database)
         except StorageError as error:
+            server.tenancy.meters.hold()
             _log.warning("the database cannot be reached: %s", error)
 
 
@@ -136,11 +145,13 @@ async def _keep_counts(server: ServerState) -> None:
         try:
             await server.tenancy.meters.settle_busy()
         except StorageError as error:
+            server.tenancy.meters.hold()
             _log.debug("the database cannot be reached: %s", error)  # which the beat warns of
 
 
 async def look_after(server: ServerState) -> None:
-    """What is due every few seconds: usage goes to the database, and a key out of force has no sandbox open."""
+    """What is due every few seconds: ends and usage go to the database, and a key out of force has no sandbox open."""
+    await server.registry.write_ends()
     await server.tenancy.meters.settle_all()
     await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
 
@@ -148,3 +159,10 @@ async def look_after(server: ServerState) -> None:
 async def _bury(database: Database, chains: AuditChains, instance: str, *, alone: bool) -> None:
     for dead in await instances.bury_dead(database, instance, alone=alone):
         await chains.own().write(events.InstanceBuried(dead))
+
+
+async def _end_lost(database: Database, chains: AuditChains) -> None:
+    """What this host has recorded of sandboxes that were lost gets its end there."""
+    for tenant, opened in (await list_lost(database)).items():
+        if chains.has_log_of(tenant):
+            await asyncio.to_thread(end_lost, chains.log_of(tenant), opened)

@@ -1,20 +1,21 @@
-"""A server that listens: uvicorn with limits, a deadline for the headers of requests, and an end in two steps."""
+"""A server that listens: uvicorn with limits, and an end in two steps."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fumehood.errors import SandboxError, UsageError
 from fumehood.host.loopback import is_loopback
 from fumehood.server.app import build_app
+from fumehood.server.connections import BoundedWebSocket, ConnectionLimit, TimedProtocol
 from fumehood.server.lifetime import ServerState
 from fumehood.server.settings import ServerSettings, split_address
 from fumehood.server.tracing import TracedRequests
@@ -55,7 +56,8 @@ class ServerListener:
             address = _address(self._settings, self._settings.address[0], listener)
             app = build_app(self._settings, ready=lambda server: self._begin(server, address), fail=self._fail)
             self._uvicorn = _Uvicorn(_config(self._settings, app))
-            await self._uvicorn.serve(sockets=[listener])
+            with suppress(SystemExit):  # of uvicorn, where the application did not start
+                await self._uvicorn.serve(sockets=[listener])
         if self._drain is not None:
             self._drain.cancel()
             await asyncio.gather(self._drain, return_exceptions=True)
@@ -102,7 +104,7 @@ class E2bListener:
         from fumehood.server.e2b import Terms, e2b_app
 
         longest, domain = self._settings.sandboxes.lifetime, self._settings.e2b_domain
-        terms = Terms(longest, domain, take_request=server.requests.take)
+        terms = Terms(longest, domain, take_request=server.requests.take, one_more=server.connections.one_more)
         app = e2b_app(server.database, server.registry, server.chains.trail_of, terms)
         traced = TracedRequests(app, lambda: server.tracing)
         self._uvicorn = _Uvicorn(_config(self._settings, traced))
@@ -121,64 +123,16 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-class TimedProtocol(H11Protocol):
-    """HTTP/1.1 whose clients have a deadline for the headers of each request: uvicorn itself waits for ever."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._deadline: asyncio.TimerHandle | None = None
-
-    headers_seconds = 10.0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._expect_headers()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._is_waiting() and self._deadline is None:
-            self._expect_headers()
-        elif not self._is_waiting():
-            self._forget_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_deadline()
-        super().connection_lost(exc)
-
-    def handle_websocket_upgrade(self, event: Any) -> None:
-        self._forget_deadline()
-        super().handle_websocket_upgrade(event)
-
-    def _is_waiting(self) -> bool:
-        """Whether no request is under way."""
-        cycle: Any = self.cycle
-        return not self._is_upgraded() and (cycle is None or cycle.response_complete)
-
-    def _is_upgraded(self) -> bool:
-        return self.transport.get_protocol() is not self
-
-    def _expect_headers(self) -> None:
-        self._deadline = self.loop.call_later(self.headers_seconds, self._close_slow)
-
-    def _forget_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _close_slow(self) -> None:
-        self._deadline = None
-        if self._is_waiting():
-            self.transport.close()
-
-
 def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
     limits = settings.limits
-    protocol = type("Protocol", (TimedProtocol,), {"headers_seconds": limits.headers_time})
+    most = min(limits.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    details = {"headers_seconds": limits.headers_time, "limit": ConnectionLimit(most)}
+    protocol = type("Protocol", (TimedProtocol,), details)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains of clients that stay to the end
     return uvicorn.Config(
         app,
         http=protocol,
-        ws="websockets-sansio",
+        ws=BoundedWebSocket,
         ws_max_size=limits.message,
         ws_max_queue=4,
         ws_per_message_deflate=False,
@@ -188,7 +142,7 @@ def _config(settings: ServerSettings, app: Any) -> uvicorn.Config:
         proxy_headers=bool(settings.behind_proxy),
         forwarded_allow_ips=list(settings.behind_proxy),
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
-        limit_concurrency=limits.connections,
+        limit_concurrency=most + 1,
         backlog=_BACKLOG,
         ssl_certfile=settings.tls.certificate if settings.tls else None,
         ssl_keyfile=settings.tls.key if settings.tls else None,

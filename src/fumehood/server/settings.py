@@ -66,6 +66,10 @@ class RequestLimits(Section):
     headers_time: Duration = Field(default=10.0, description="How long the headers of a request may take to arrive.")
     message: Size = Field(default=MIB + 64 * KIB, description="How large a message of the channel may be.")
     connections: Annotated[int, Field(ge=1)] = Field(default=2048, description="How many there may be at once.")
+    connections_of_tenant: Annotated[int, Field(ge=1)] = Field(
+        default=512, description="How many of them may be at work for one tenant."
+    )
+    bodies_of_tenant: Size = Field(default=256 * MIB, description="How large their bodies may be together.")
 
 
 class Lifetimes(Section):

@@ -65,6 +65,8 @@ def test_a_server_is_begun_managed_and_ended(tmp_path: Path) -> None:
         assert "set by key:" in hood(state, "quota", "set", "beta", "sandboxes", "3").stdout
         wrong = hood(state, "quota", "set", "beta", "sandboxs", "3")
         assert (wrong.returncode, "sandboxes" in wrong.stderr) == (2, True)
+        second = hood(state, "serve", "--listen", "127.0.0.1:0")
+        assert (second.returncode > 0, "another server uses" in second.stderr) == (True, True)
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
     assert not (state / "operator.json").exists()

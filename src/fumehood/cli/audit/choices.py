@@ -39,6 +39,7 @@ class Arguments(argparse.Namespace):
     text: str | None
     limit: int
     output: str | None
+    csv: str | None
     older_than: str
     archive: str | None
 

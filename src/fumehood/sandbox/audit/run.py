@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Self
 
 import anyio
@@ -63,6 +62,8 @@ class RunAudit:
         self._keep = keep
         self._started: Entry | None = None
         self._is_over = not trail.is_on
+        self._withheld: AuditError | None = None
+        """Why the result is not given, also not to those who ask again."""
         self._egress = egress
         self._meter, self._began = meter, 0.0
         self._streams: dict[int, StreamCapture] = {}
@@ -139,25 +140,38 @@ class RunAudit:
     async def finished(self, result: RunResult, more: Callable[[], Iterable[Entry]] = tuple) -> RunResult:
         """The same result, once it is recorded, together with `more`, which comes after it."""
         self._settle(result)
+        if self._withheld is not None:
+            raise self._withheld
         if self._is_over:
             return result
         try:
             await self._end(self._finished(result), more)
         except AuditError as error:
+            self._withheld = error
             # The result is withheld. Where there is no room for all of it there may be room for that.
-            with anyio.CancelScope(shield=True), suppress(AuditError):
-                await self._trail.write(*self._pending_start(), RunBroke(type(error).__name__, str(error)))
+            with anyio.CancelScope(shield=True):
+                await self._write_or_defer(RunBroke(type(error).__name__, str(error)))
             raise
         return result
 
     async def failed(self, error: BaseException | None) -> None:
         """Cancelled, left early, or a failure of the sandbox. An error of the log does not replace that error."""
         self._settle(None)
-        with anyio.CancelScope(shield=True), suppress(AuditError):
-            if isinstance(error, Exception):
-                await self._end(RunBroke(type(error).__name__, str(error)))
-            else:
-                await self._end(self._cancelled())
+        with anyio.CancelScope(shield=True):
+            end = RunBroke(type(error).__name__, str(error)) if isinstance(error, Exception) else self._cancelled()
+            try:
+                await self._end(end)
+            except AuditError:
+                await self._write_or_defer(end)
+
+    async def _write_or_defer(self, event: AuditEvent) -> None:
+        """The end of a run whose result no caller gets. If the log cannot be written, it is when it can be again."""
+        end = (*self._pending_start(), self._trail.stamp(event))
+        try:
+            await self._trail.write(*end)
+        except AuditError:
+            if self._trail.log is not None:
+                self._trail.log.defer(end)
 
     def _finished(self, result: RunResult) -> RunFinished:
         return RunFinished(

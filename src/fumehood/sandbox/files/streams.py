@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from fumehood.errors import SandboxError
 from fumehood.policy import Policy
@@ -36,8 +36,13 @@ class FileStreams:
             await audit.stored(place, source.size, source.sha256())
         return source.size
 
-    async def read(self, path: AnyPath) -> AsyncGenerator[bytes, None]:
-        """The content of a file that `filesystem.outputs` names. It is digested and recorded before a byte leaves."""
+    async def read(
+        self, path: AnyPath, digested: Callable[[int, str], None] = lambda size, sha256: None
+    ) -> AsyncGenerator[bytes, None]:
+        """The content of a file that `filesystem.outputs` names. It is digested and recorded before a byte leaves.
+
+        `digested` is called with its size and its SHA-256 before the first chunk.
+        """
         place, limit = sandbox_path(path, keeps_tmp=self._keeps_tmp), self._policy.workspace_bytes
         async with self._audit.denials("read"):
             check_output(self._artifacts.outputs, place)
@@ -45,6 +50,7 @@ class FileStreams:
             size, sha256 = await protocol.digest(talk, place, limit=limit, links=True)
             async with self._audit.files() as audit:
                 audit.fetched(place, size, sha256)
+            digested(size, sha256)
             digest = hashlib.sha256()
             async for chunk in protocol.fetch_chunks(talk, place, limit=size):
                 digest.update(chunk)

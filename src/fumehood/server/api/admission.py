@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from fumehood.server.api.problems import answer_problem, problem
+from fumehood.server.connections import TooManyConnectionsError, TooMuchHeldError
 from fumehood.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -104,7 +105,25 @@ class Admission:
                 await (await answer_problem(HTTPConnection(scope), error))(scope, receive, send)
                 return
             scope.setdefault("state", {})["principal"] = principal
+            try:
+                with self._server().connections.one_more(principal.tenant) as hold:
+                    await self._inner(scope, _holding(receive, hold), send)
+            except TooManyConnectionsError as error:
+                await (await answer_problem(HTTPConnection(scope), error))(scope, receive, send)
+            return
         await self._inner(scope, receive, send)
+
+
+def _holding(receive: Receive, hold: Callable[[int], None]) -> Receive:
+    async def counted() -> Message:
+        message = await receive()
+        try:
+            hold(len(message.get("body", b"")))
+        except TooMuchHeldError as error:  # which FastAPI would take for a body that is not valid
+            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
+        return message
+
+    return counted
 
 
 class _Counted:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from base64 import b64encode
 from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from fumehood.server.api.models import FileList, Id, NewFolder
 from fumehood.server.api.problems import PlainJson
 from fumehood.server.api.routes import Caller, Server, scoped
 from fumehood.server.api.sandboxes import in_use
 from fumehood.server.identity.principals import Scope
+from fumehood.server.sandboxes.transfers import begin_transfer
 
 _BYTES = "application/octet-stream"
 _CONTENT = {"content": {_BYTES: {"schema": {"type": "string", "format": "binary"}}}}
@@ -40,11 +40,15 @@ async def make_folder(server: Server, caller: Caller, id: Id, wanted: NewFolder)
 @router.get("/sandboxes/{id}/files/{path:path}", response_class=Response, **scoped(Scope.FILES))
 async def read_file(server: Server, caller: Caller, id: Id, path: FilePath) -> Response:
     """The content of a file that the policy's `filesystem.outputs` names, with its digest."""
+    headers = {"X-Content-Type-Options": "nosniff"}
+
+    def describe(size: int, sha256: str) -> None:
+        digest = b64encode(bytes.fromhex(sha256)).decode()
+        headers.update({"Content-Length": str(size), "Repr-Digest": f"sha-256=:{digest}:"})
+
     with in_use(await server.registry.find(caller.tenant, id)) as opened:
-        content = await opened.box.files.read(path)
-    digest = b64encode(hashlib.sha256(content).digest()).decode()
-    headers = {"Repr-Digest": f"sha-256=:{digest}:", "X-Content-Type-Options": "nosniff"}
-    return Response(content, media_type=_BYTES, headers=headers)
+        chunks = await begin_transfer(opened, opened.box.files.streams.read(path, describe))
+    return StreamingResponse(chunks, media_type=_BYTES, headers=headers)
 
 
 @router.put("/sandboxes/{id}/files/{path:path}", **scoped(Scope.FILES, 204, requestBody=_CONTENT))

@@ -46,8 +46,7 @@ async def _reason(server: RunningServer) -> str | None:
     except StorageError:
         return "the database does not answer"
     try:
-        log = server.chains.own().log
-        await asyncio.to_thread(log.sync if log else lambda: None)
+        await asyncio.to_thread(server.chains.check_room)
     except (FumehoodError, OSError):
         return "the audit log cannot be written"
     return None

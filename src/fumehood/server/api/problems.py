@@ -15,7 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
-from fumehood.errors import DeniedError, FumehoodError, PolicyError, SandboxBusyError, UsageError
+from fumehood.backends.docker.errors import EngineError
+from fumehood.errors import AuditError, DeniedError, FumehoodError, PolicyError, SandboxBusyError, UsageError
+from fumehood.server.connections import TooManyConnectionsError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
 from fumehood.server.sandboxes.errors import (
     DrainingError,
@@ -26,6 +28,7 @@ from fumehood.server.sandboxes.errors import (
 )
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tenants.catalogue import FailedTestsError
+from fumehood.server.tenants.meter import DatabaseAwayError
 from fumehood.server.tenants.quotas import QuotaExceededError
 from fumehood.server.tenants.tenants import NoSuchTenantError
 
@@ -54,9 +57,13 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (EndedError, 410),
     (SandboxClosedError, 410),
     (QuotaExceededError, 429),
+    (TooManyConnectionsError, 429),
     (DrainingError, 503),
     (ElsewhereError, 409),
     (StorageError, 503),
+    (EngineError, 503),
+    (DatabaseAwayError, 503),
+    (AuditError, 503),
     (DeniedError, 403),
     (UsageError, 422),
 )
@@ -72,7 +79,7 @@ _TITLES = {
     503: "not available",
 }
 _log = logging.getLogger(__name__)
-_RETRY = {409: "1", 503: "5"}
+_RETRY = {409: "1", 429: "5", 503: "5"}
 
 
 class PlainJson(JSONResponse):
@@ -96,12 +103,16 @@ async def answer_problem(request: HTTPConnection, error: Exception) -> ProblemAn
     if isinstance(error, HTTPException):
         return problem(error.status_code, str(error.detail), error.headers)
     status = _status(error)
-    known = isinstance(error, FumehoodError) and status != 500
+    known = isinstance(error, FumehoodError) and status != 500 and not isinstance(error, EngineError | AuditError)
     if not known and not isinstance(error, StorageError):
         _log.error("%s failed", request.scope.get("path"), exc_info=error)
     detail = str(error) if known else "the server failed; its own log has the reason"
     if isinstance(error, StorageError):
         detail = "the server cannot reach its database; try again"
+    elif isinstance(error, EngineError):  # whose address is the operator's affair
+        detail = "the tenant's container engine cannot be used, or lacks the image; the server's own log has the reason"
+    elif isinstance(error, AuditError):
+        detail = "the server cannot write the audit log, and without that nothing is done and no result is given"
     details, headers = _details(error)
     if status in _RETRY:
         headers.setdefault("Retry-After", _RETRY[status])

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fumehood.server.connections import TooManyConnectionsError
 from fumehood.server.e2b import control, filesystem, interpreter, process_service, watch_service
 from fumehood.server.e2b.access import (
     Control,
@@ -61,7 +62,7 @@ def e2b_app(database: Database, registry: SandboxRegistry, trails: Trails, terms
     shared = Control(database, sandboxes, terms)
     others = Route("/{rest:path}", control_call(shared, control.not_here), methods=_EVERYTHING)
     routes = [*_control_routes(shared), *_sandbox_routes(sandboxes), others]
-    return _ByPlace(Starlette(routes=routes), sandboxes)
+    return _ByPlace(Starlette(routes=routes), sandboxes, terms)
 
 
 def _control_routes(shared: Control) -> list[Route]:
@@ -115,13 +116,24 @@ async def _health(sandbox: E2bSandbox, request: Request) -> Response:
 class _ByPlace:
     """Requests for a port of a sandbox's own go to it; all others to the routes."""
 
-    def __init__(self, app: ASGIApp, sandboxes: E2bSandboxes) -> None:
-        self._app, self._sandboxes = app, sandboxes
+    def __init__(self, app: ASGIApp, sandboxes: E2bSandboxes, terms: Terms) -> None:
+        self._app, self._sandboxes, self._terms = app, sandboxes, terms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
             upload = BodyUpload(receive, send)
             receive, send = upload.receive, upload.send
+        sandbox = sandbox_of(self._sandboxes, Request(scope)) if scope["type"] == "http" else None
+        if sandbox is None:
+            await self._answer(scope, receive, send)
+            return
+        try:
+            with self._terms.one_more(sandbox.opened.tenant):
+                await self._answer(scope, receive, send)
+        except TooManyConnectionsError as error:
+            await failure_of(error).as_rest()(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or (port := place_of(Request(scope))[1]) in _OWN_PORTS or not _names_sandbox(scope):
             await self._app(scope, receive, send)
             return

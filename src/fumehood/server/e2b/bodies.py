@@ -19,6 +19,7 @@ from fumehood.server.e2b.errors import BodyError
 
 JSON_BYTES = 8 * MIB
 _SILENCE_SECONDS = 30.0
+_MESSAGE_SECONDS = 30.0
 _DEEPEST_JSON = 16
 _UNPACKED_AT_ONCE = 256 * 1024
 _READ_AFTER_REFUSAL, _REST_SECONDS = 4 * MIB, 2.0
@@ -104,7 +105,11 @@ async def read_json(request: Request, limit: int = JSON_BYTES) -> Mapping[str, A
     """An object; an empty body is an empty one."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise BodyError("unimplemented", "compressed messages are not read here; send them as they are")
-    body = b"".join([chunk async for chunk in chunks_of(request, limit)])
+    try:
+        async with asyncio.timeout(_MESSAGE_SECONDS):
+            body = b"".join([chunk async for chunk in chunks_of(request, limit)])
+    except TimeoutError:
+        raise BodyError("deadline_exceeded", f"the body did not arrive within {_MESSAGE_SECONDS:g} seconds") from None
     return parse_object(body)
 
 

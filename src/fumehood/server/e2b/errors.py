@@ -8,11 +8,13 @@ from collections.abc import Mapping
 
 from starlette.responses import JSONResponse
 
-from fumehood.errors import DeniedError, FumehoodError, UsageError
+from fumehood.errors import AuditError, DeniedError, FumehoodError, UsageError
 from fumehood.frozen import frozen
+from fumehood.server.connections import TooManyConnectionsError
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError
 from fumehood.server.sandboxes.errors import DrainingError, EndedError, NoSuchSandboxError, SandboxClosedError
 from fumehood.server.storage.database import StorageError
+from fumehood.server.tenants.meter import DatabaseAwayError
 from fumehood.server.tenants.quotas import QuotaExceededError
 
 _log = logging.getLogger(__name__)
@@ -62,8 +64,10 @@ _KINDS: tuple[tuple[type[Exception], str, int], ...] = (
     (MissingError, "not_found", 404),
     (NotHereError, "unimplemented", 501),
     (QuotaExceededError, "resource_exhausted", 429),
+    (TooManyConnectionsError, "resource_exhausted", 429),
     (DrainingError, "unavailable", 503),
     (StorageError, "unavailable", 503),
+    (DatabaseAwayError, "unavailable", 503),
     (DeniedError, "permission_denied", 403),
     (UsageError, "invalid_argument", 400),
 )
@@ -82,6 +86,9 @@ def failure_of(error: Exception) -> CallFailure:
         return CallFailure(error.code, _OF_BODIES[error.code], str(error))
     if isinstance(error, StorageError):
         return CallFailure("unavailable", 503, "the server cannot reach its database; try again")
+    if isinstance(error, AuditError):
+        _log.error("a request failed", exc_info=error)
+        return CallFailure("unavailable", 503, "the server cannot write the audit log, and without that does nothing")
     if isinstance(error, FumehoodError):
         for kind, code, status in _KINDS:
             if isinstance(error, kind) and error.errno not in _BY_ERRNO:

@@ -7,7 +7,7 @@ import hmac
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
@@ -41,6 +41,8 @@ class Terms:
     """Of the sandboxes' own host names, `<port>-<id>.<domain>`; without it, that of this machine."""
     take_request: Callable[[str], Awaitable[None]] = _unlimited
     """Counts a control call of the tenant; QuotaExceededError if there were too many lately."""
+    one_more: Callable[[str], AbstractContextManager[object]] = nullcontext
+    """The block is one request of the tenant; TooManyConnectionsError if it has too many under way."""
 
 
 class E2bSandbox:

@@ -19,6 +19,7 @@ from fumehood.server.e2b.bodies import bounded, chunks_of, unpacked
 from fumehood.server.e2b.errors import BodyError, CallFailure, NotHereError, failure_of, gone
 from fumehood.server.e2b.paths import inner_path, outer_path
 from fumehood.server.e2b.sandboxes import E2bSandbox, E2bSandboxes
+from fumehood.server.sandboxes.transfers import begin_transfer
 
 _MOST_FILES = 1000
 _TOO_LARGE, _NO_ROOM = 413, 507
@@ -61,29 +62,16 @@ def _signed(sandboxes: E2bSandboxes, request: Request, operation: str) -> E2bSan
 
 async def _read(sandbox: E2bSandbox, request: Request) -> Response:
     path = inner_path(request.query_params.get("path", ""))
-    chunks = sandbox.box.files.streams.read(path)
-    try:
-        first = await anext(chunks, b"")  # what is refused is refused before the answer begins
-    except BaseException:
-        await chunks.aclose()
-        raise
+    chunks = await begin_transfer(sandbox.opened, sandbox.box.files.streams.read(path))
     entry = posixpath.basename(path)
     headers = {"Content-Disposition": f"inline; filename*=utf-8''{_quoted(entry)}", "X-Content-Type-Options": "nosniff"}
-    return StreamingResponse(_rest(sandbox, first, chunks), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(chunks, media_type="application/octet-stream", headers=headers)
 
 
 def _quoted(name: str) -> str:
     from urllib.parse import quote
 
     return quote(name, safe="", errors="surrogateescape")
-
-
-async def _rest(sandbox: E2bSandbox, first: bytes, chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    with sandbox.in_use():
-        async with aclosing(chunks):
-            yield first
-            async for chunk in chunks:
-                yield chunk
 
 
 async def _write(sandbox: E2bSandbox, request: Request) -> Response:

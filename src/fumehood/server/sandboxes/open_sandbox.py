@@ -48,7 +48,6 @@ class OpenSandbox:
         self.id, self.principal, self.box, self.times = identifier, principal, box, times
         self._token, self._ended = token, ended
         self.service = SandboxService(box, self._close_for_client, self._check_call)
-        self.expires = time.time() + times.lifetime
         self._carrier: asyncio.Task[None] | None = None
         self._lost_carrier: float | None = None
         """When the client's connection was lost, if it had one and has none now."""
@@ -57,6 +56,7 @@ class OpenSandbox:
         self._cause: str | None = None
         self._closed = asyncio.Event()
         self._news = asyncio.Event()
+        self.extend(times.lifetime)
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -95,8 +95,9 @@ class OpenSandbox:
         self._last_use = time.monotonic()
 
     def extend(self, lifetime: float) -> None:
-        """From now on."""
+        """From now on. A clock that is set afterwards changes what it says, and not when the sandbox ends."""
         self.expires = time.time() + lifetime
+        self._deadline = time.monotonic() + lifetime
         self._news.set()
 
     async def serve(self, carrier: MessageCarrier, received_by_client: int) -> None:
@@ -172,7 +173,7 @@ class OpenSandbox:
         await self.close(cause)
 
     def _overdue(self) -> str | None:
-        if time.time() >= self.expires:
+        if time.monotonic() >= self._deadline:
             return "expired"
         if self._lost_carrier is not None and time.monotonic() >= self._lost_carrier + self.times.linger:
             return "abandoned"
@@ -185,7 +186,7 @@ class OpenSandbox:
 
     def _seconds_left(self) -> float:
         """Until it may be overdue."""
-        left = [self.expires - time.time(), max(self.times.idle - self._idle_seconds(), 0.01)]
+        left = [self._deadline - time.monotonic(), max(self.times.idle - self._idle_seconds(), 0.01)]
         if self._lost_carrier is not None:
             left.append(self._lost_carrier + self.times.linger - time.monotonic())
         return max(min(left), 0)

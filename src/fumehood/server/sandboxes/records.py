@@ -92,6 +92,16 @@ async def lose_all(database: Database, instance: str) -> int:
         return await transaction.execute(statement, time.time(), instance)
 
 
+async def list_lost(database: Database) -> dict[str, dict[str, float]]:
+    """Tenant -> those of its sandboxes that were lost with their server, and when they were opened."""
+    async with database.transaction(EVERYTHING) as transaction:
+        rows = await transaction.rows("SELECT tenant, id, opened FROM sandboxes WHERE cause = 'lost'")
+    lost: dict[str, dict[str, float]] = {}
+    for row in rows:
+        lost.setdefault(str(row["tenant"]), {})[str(row["id"])] = float(row["opened"] or 0)
+    return lost
+
+
 async def forget_ended(database: Database) -> int:
     async with database.transaction(EVERYTHING) as transaction:
         return await transaction.execute("DELETE FROM sandboxes WHERE ended < ?", time.time() - KEPT_SECONDS)

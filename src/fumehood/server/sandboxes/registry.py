@@ -15,10 +15,11 @@ from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import DrainingError, ElsewhereError, EndedError, NoSuchSandboxError
+from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
-from fumehood.server.storage.database import Database
+from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tracing import OFF, Tracing
 
 
@@ -43,6 +44,8 @@ class SandboxRegistry:
         self._database, self.instance = database, instance
         self._tenancy, self._strict, self._tracing = tenancy, strict, tracing
         self._open: dict[tuple[str, str], OpenSandbox] = {}
+        self._unwritten: dict[tuple[str, str], str] = {}
+        """Ends that the database did not take so far: tenant and id -> cause."""
         self._is_draining = False
         self._one_less = asyncio.Event()
 
@@ -63,7 +66,7 @@ class SandboxRegistry:
             learn=opening.learn,
             snapshot=opening.snapshot,
             progress=opening.progress,
-            audit=trail,
+            audit=trail.within(**{SERVED_AS: identifier}),
             tenant=tenant,
         )
         opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
@@ -71,7 +74,7 @@ class SandboxRegistry:
             with self._tracing.step("open sandbox", tenant=principal.tenant, sandbox=identifier):
                 await opened.open()
         except BaseException:
-            await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
+            await asyncio.shield(self._end(principal.tenant, identifier, "failed"))
             raise
         self._open[principal.tenant, identifier] = opened
         return opened, token
@@ -79,6 +82,8 @@ class SandboxRegistry:
     async def find(self, tenant: str, identifier: str) -> OpenSandbox:
         if found := self._open.get((tenant, identifier)):
             return found
+        if (tenant, identifier) in self._unwritten:
+            await self.write_ends()
         record = await records.find(self._database, tenant, identifier)
         if record is None:
             raise NoSuchSandboxError
@@ -115,7 +120,18 @@ class SandboxRegistry:
     async def _forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)
         self._one_less.set()
-        await records.end(self._database, opened.tenant, opened.id, cause)
+        await self._end(opened.tenant, opened.id, cause)
+
+    async def _end(self, tenant: str, identifier: str, cause: str) -> None:
+        """A sandbox ends whether or not the database is there, which otherwise gets to know of it by `write_ends`."""
+        self._unwritten[tenant, identifier] = cause
+        with suppress(StorageError):
+            await self.write_ends()
+
+    async def write_ends(self) -> None:
+        for (tenant, identifier), cause in list(self._unwritten.items()):
+            await records.end(self._database, tenant, identifier, cause)
+            self._unwritten.pop((tenant, identifier), None)
 
 
 def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxRecord:

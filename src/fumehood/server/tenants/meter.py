@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 
+from fumehood.errors import FumehoodError
 from fumehood.results import RunResult
 from fumehood.server.storage.database import Database
 from fumehood.server.tenants.quotas import (
@@ -69,6 +70,13 @@ class UsageCounts:
             self._before = before
 
 
+class DatabaseAwayError(FumehoodError):
+    """What a run uses could not be counted, nor would a key that was revoked be noticed."""
+
+    def __init__(self) -> None:
+        super().__init__("the server cannot reach its database, and starts nothing meanwhile; try again")
+
+
 class TenantMeter:
     """Made by `Meters`, which have read its limits before any run begins."""
 
@@ -81,6 +89,8 @@ class TenantMeter:
         self._running, self._noted = 0, 0
         self._elsewhere = 0.0
         """Runs under way at other servers."""
+        self.is_held = False
+        """Whether no run may begin."""
 
     @property
     def running(self) -> int:
@@ -92,6 +102,8 @@ class TenantMeter:
         return self._running > 0 or self._noted > 0 or not self.counts.is_empty
 
     def begin(self) -> None:
+        if self.is_held:
+            raise DatabaseAwayError
         running = self._running + self._elsewhere
         if running >= self.limits[Quota.RUNS].value:
             raise QuotaExceededError(Quota.RUNS, self.limits[Quota.RUNS], running)
@@ -124,7 +136,7 @@ class TenantMeter:
                 self.counts.give_back(taken)
                 raise
             self.counts.know(before)
-            self._noted = running
+            self._noted, self.is_held = running, False
 
 
 class TenantEgress:
@@ -156,6 +168,11 @@ class Meters:
         meter = self._meters.get(tenant) or self._meters.setdefault(tenant, TenantMeter(tenant, self._tracing))
         await meter.settle(self._database, self._instance)
         return meter
+
+    def hold(self) -> None:
+        """The database is away: no run begins before the next `settle_all`."""
+        for meter in self._meters.values():
+            meter.is_held = True
 
     async def settle_all(self) -> None:
         for meter in list(self._meters.values()):

@@ -1,0 +1,162 @@
+"""`hood prove`: tries every control of a policy on this host, writes a signed report, and verifies such reports."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fumehood.characters import cut, one_line
+from fumehood.cli import exitcodes, overrides
+from fumehood.cli.arguments import Parser
+from fumehood.cli.commands import UncollectedImports
+from fumehood.cli.output import GREEN, RED, YELLOW, paint, say
+from fumehood.errors import UsageError
+
+if TYPE_CHECKING:
+    from fumehood.proof.report import ProofReport
+    from fumehood.proof.trial import Observation
+
+_DETAILS = """\
+Each control of the policy's enforcement report is tried as an attack that must
+fail and as a use that must work. Large limits are lowered for their trial, and
+hosts that the policy names are not contacted; the report says so.
+
+exit code: 0 when every control held, 1 when one did not, 3 when nothing broke
+but not every control was tested.
+"""
+_VERIFY = """\
+The report must be signed with the key of your own log, or with --key, have all
+trials that this version knows, and be about this host's kernel and version of
+Fumehood; with --policy, about that policy. --elsewhere leaves the host out.
+
+exit code: 0 when the report proves what it says, 1 when it does not.
+"""
+INCOMPLETE = 3
+_COLOURS = {"held": GREEN, "broken": RED, "partial": YELLOW, "not tested": YELLOW}
+_WIDTH = 79
+
+
+class ProveArguments(overrides.Arguments):
+    act: Callable[[ProveArguments], int]
+    out: str
+    junit: str | None
+    json: bool
+    file: str
+    key: str | None
+    elsewhere: bool
+
+
+def build_parser() -> argparse.ArgumentParser:
+    description = "Try every control of a policy on this host, and write a signed report of what was seen."
+    parser = Parser(prog="hood prove", description=description, epilog=_DETAILS)
+    overrides.add_options(parser, variables=False)
+    parser.add_argument("--out", default=".", metavar="DIR", help="where the report goes, as JSON and HTML (here)")
+    parser.add_argument("--junit", metavar="FILE", help="also write it as JUnit's XML, for CI")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON instead of lines")
+    parser.set_defaults(act=_prove)
+    verbs = parser.add_subparsers(metavar="VERB", required=False)
+    verify = verbs.add_parser("verify", help="check a report, offline", description="Check a report.", epilog=_VERIFY)
+    verify.add_argument("file", metavar="FILE", help="the report, as JSON")
+    verify.add_argument("--policy", metavar="FILE", help="that it must be about")
+    verify.add_argument("--key", metavar="FILE", help="the public key of who made it, as `hood audit key` printed it")
+    verify.add_argument("--elsewhere", action="store_true", help="it was made on another machine")
+    verify.set_defaults(act=_verify)
+    return parser
+
+
+def execute(arguments: list[str]) -> int:
+    chosen = build_parser().parse_args(arguments, namespace=ProveArguments())
+    return chosen.act(chosen)
+
+
+def _prove(chosen: ProveArguments) -> int:
+    with UncollectedImports():
+        import anyio
+
+        from fumehood.audit.log import AuditLog
+        from fumehood.proof.carry_out import prove
+    folder = Path(chosen.out)
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"--out {chosen.out}: not a folder that you can write to")
+    log = AuditLog.default()
+    if log is None:
+        raise UsageError("a report is signed with the key of the audit log, and FUMEHOOD_AUDIT is off: unset it")
+    policy = overrides.load_policy(chosen)
+    progress = _silent if chosen.json else _print_observation
+    report = anyio.run(lambda: prove(policy, progress=progress)).signed(log.signing_key())
+    _write(report, folder, chosen)
+    _record(report)
+    print(report.to_json(), end="") if chosen.json else _print_total(report, folder)
+    return {"held": 0, "broken": exitcodes.PROBLEM_FOUND, "incomplete": INCOMPLETE}[report.verdict]
+
+
+def _write(report: ProofReport, folder: Path, chosen: ProveArguments) -> None:
+    from fumehood.proof.junit import to_junit
+    from fumehood.proof.page import to_html
+
+    stem = file_stem(report)
+    (folder / f"{stem}.json").write_text(report.to_json(), encoding="utf-8")
+    (folder / f"{stem}.html").write_text(to_html(report), encoding="utf-8")
+    if chosen.junit is not None:
+        Path(chosen.junit).write_text(to_junit(report), encoding="utf-8")
+
+
+def file_stem(report: ProofReport) -> str:
+    return f"proof-{report.policy_digest.removeprefix('sha256:')[:12]}-{report.host.backend}"
+
+
+def _record(report: ProofReport) -> None:
+    from fumehood.proof.report import ProofMade
+    from fumehood.sandbox.audit.snapshots import store_trail
+
+    digest = hashlib.sha256(report.to_json().encode()).hexdigest()
+    store_trail().write_blocking(ProofMade(report.policy_digest, report.host.backend, report.verdict, digest))
+
+
+def _silent(_: Observation) -> None:
+    pass
+
+
+def _print_observation(one: Observation) -> None:
+    word = paint(f"{one.result:10s}", _COLOURS[one.result])
+    print(f"{word}  {cut(one_line(f'{one.control}, {one.kind}: {one.what}'), _WIDTH - 12)}", flush=True)
+    if one.result in ("broken", "not tested"):
+        print(f"            {one_line(one.seen)}")
+
+
+def _print_total(report: ProofReport, folder: Path) -> None:
+    for gap in report.gaps():
+        print(f"{paint('not proved', YELLOW)}  {gap}")
+    for control in report.partial_controls():
+        print(f"{paint('in part', YELLOW)}     {control}: the enforcement report says so; a strict policy refuses it")
+    say(f"{report.verdict}; the report is {folder / file_stem(report)}.json and .html")
+
+
+def _verify(chosen: ProveArguments) -> int:
+    from fumehood.audit import keys
+    from fumehood.audit.log import AuditLog
+    from fumehood.policy import read_policy
+    from fumehood.proof.host_facts import describe_host
+    from fumehood.proof.report import read_report
+    from fumehood.proof.verification import objections
+
+    report = read_report(Path(chosen.file))
+    if chosen.key is not None:
+        public = keys.read_public(Path(chosen.key))
+    elif (log := AuditLog.default()) is not None:
+        public = log.public_key()
+    else:
+        raise UsageError("there is no key to check the signature with: give that of who made it with --key FILE")
+    policy = read_policy(chosen.policy, "--policy") if chosen.policy is not None else None
+    host = None if chosen.elsewhere else describe_host(report.host.backend)
+    found = list(objections(report, public, host=host, policy=policy))
+    for objection in found:
+        print(f"{paint('refused', RED)}: {one_line(objection)}")
+    if not found:
+        about = f"policy {report.policy_digest}, {report.host.backend}, {report.host.kernel}"
+        print(f"{paint('proved', GREEN)}: {len(report.observations)} trials at {report.made_at}; {one_line(about)}")
+    return exitcodes.PROBLEM_FOUND if found else 0

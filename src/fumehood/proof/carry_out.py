@@ -1,0 +1,61 @@
+"""Carries out all trials of a policy, one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from fumehood.backends.selection import select_backend
+from fumehood.errors import FumehoodError
+from fumehood.policy import Policy
+from fumehood.proof.host_facts import describe_host
+from fumehood.proof.laboratory import Laboratory, open_laboratory
+from fumehood.proof.report import ControlEntry, ProofReport
+from fumehood.proof.trial import ALWAYS, BrokenError, NotTestedError, Observation, Result, Trial
+from fumehood.proof.trials import trials_of
+
+
+async def prove(policy: Policy, *, progress: Callable[[Observation], None] = lambda _: None) -> ProofReport:
+    """The report, not signed yet. Raises when the policy cannot be opened here: then there is nothing to prove."""
+    async with open_laboratory(policy) as lab:
+        report = lab.box.enforcement_report
+        entries = [ControlEntry(control=e.control, mechanism=e.mechanism, partial=e.partial) for e in report.entries]
+        entries += [ControlEntry(control=control, mechanism=mechanism) for control, mechanism in ALWAYS.items()]
+        partial = {entry.control for entry in entries if entry.partial}
+        observations: list[Observation] = []
+        for trial in trials_of(entry.control for entry in entries):
+            observations.append(await _carry_out(trial, lab, partial))
+            progress(observations[-1])
+        first = await lab.run("print(1)")
+        return ProofReport(
+            made_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            host=describe_host(select_backend(policy).name),
+            policy_name=policy.name or "",
+            policy_digest=policy.digest,
+            image_digest=first.image_digest,
+            controls=tuple(entries),
+            observations=tuple(observations),
+        )
+
+
+async def _carry_out(trial: Trial, lab: Laboratory, partial: Collection[str]) -> Observation:
+    started = time.monotonic()
+    result, seen = await _observe(trial, lab)
+    if result == "broken" and trial.kind == "attack" and trial.control in partial:
+        # The enforcement report says so itself, and a strict policy does not open.
+        result = "partial"
+    return Observation(
+        trial.name, trial.control, trial.kind, trial.what, result, seen, round(time.monotonic() - started, 3)
+    )
+
+
+async def _observe(trial: Trial, lab: Laboratory) -> tuple[Result, str]:
+    try:
+        return "held", await trial.carry_out(lab)
+    except BrokenError as error:
+        return "broken", str(error)
+    except NotTestedError as error:
+        return "not tested", str(error)
+    except FumehoodError as error:
+        # A trial that could not be carried out has shown nothing.
+        return "not tested", f"{type(error).__name__}: {error}"

@@ -1,0 +1,104 @@
+"""Trials of which commands may run, and of the image and the engine of a container."""
+
+from __future__ import annotations
+
+from fumehood.errors import FumehoodError
+from fumehood.policy.commands import judge, judge_argv
+from fumehood.proof.laboratory import Laboratory
+from fumehood.proof.program import require_refusals
+from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
+from fumehood.results import Status
+
+# Harmless wherever they run.
+_CANDIDATES = (
+    "id",
+    "uname",
+    "hostname",
+    "date",
+    "pwd",
+    "ls",
+    "echo",
+    "true",
+    "wc -l",
+    "git --version",
+    "make --version",
+)
+_NOT_AN_IMAGE = "hood-prove-no-such-image@sha256:" + "0" * 64
+
+
+@attack("commands", "Run a command that the policy does not allow: by itself, in a shell, and put together by a shell.")
+async def run_what_is_not_allowed(lab: Laboratory) -> str:
+    denied = next((line for line in _CANDIDATES if not judge(lab.policy.commands, line).allowed), None)
+    if denied is None:
+        raise NotTestedError(f"the policy allows each of: {', '.join(_CANDIDATES)}")
+    lines = (denied, f"true; {denied}", f"$({denied})", f"sh -c '{denied}'", f"x={denied.split()[0]}; $x")
+    for line in lines:
+        result = await lab.run(argv=["sh", "-c", line])
+        if result.status != Status.DENIED:
+            raise BrokenError(f"{line!r} was not denied: {result.status}, {result.stdout[-100:]!r}")
+    by_itself = await lab.run(argv=denied.split())
+    if by_itself.status != Status.DENIED:
+        raise BrokenError(f"{denied!r} was not denied: {by_itself.status}")
+    return f"{denied!r} in {len(lines) + 1} ways: denied"
+
+
+@use("commands", "Run a command that the policy allows.")
+async def run_what_is_allowed(lab: Laboratory) -> str:
+    for line in _CANDIDATES:
+        if judge_argv(lab.policy.commands, line.split()).allowed:
+            result = await lab.run(argv=line.split())
+            if result.status == Status.DENIED:
+                raise BrokenError(f"{line!r} was denied: {result.detail}")
+            # One that is not installed is allowed all the same, and shows nothing.
+            if result.status == Status.SUCCESS:
+                return f"{line!r} ran"
+    raise NotTestedError(f"the policy allows none that is here of: {', '.join(_CANDIDATES)}")
+
+
+@attack("image", "Open a sandbox with an image of another digest.")
+async def use_another_image(lab: Laboratory) -> str:
+    try:
+        async with lab.sandbox({"image": _NOT_AN_IMAGE}):
+            raise BrokenError("a sandbox opened with an image that does not exist")
+    except FumehoodError as error:
+        return str(error)[:200]
+
+
+@use("image", "Name the image that programs run in.")
+async def name_the_image(lab: Laboratory) -> str:
+    result = await lab.run("print(1)")
+    if not result.image_digest:
+        raise BrokenError("the result names no image")
+    return result.image_digest
+
+
+@attack("docker", "Find the engine's socket in the container.")
+async def find_the_engine(lab: Laboratory) -> str:
+    code = """
+    def engine(path):
+        with socket.socket(socket.AF_UNIX) as one:
+            one.connect(path)
+
+    for path in ("/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"):
+        attempt(path, lambda: engine(path))
+    """
+    tried = await lab.attempts(code)
+    return require_refusals(tried, ["/var/run/docker.sock", "/run/docker.sock"])
+
+
+@use("docker", "Run a program in the container.")
+async def run_in_the_container(lab: Laboratory) -> str:
+    result = await lab.run("import os; print(os.uname().release)")
+    if result.status != Status.SUCCESS:
+        raise BrokenError(result.detail or result.stderr[-200:])
+    return f"kernel inside: {result.stdout.strip()}"
+
+
+TRIALS: tuple[Trial, ...] = (
+    run_what_is_not_allowed,
+    run_what_is_allowed,
+    use_another_image,
+    name_the_image,
+    find_the_engine,
+    run_in_the_container,
+)

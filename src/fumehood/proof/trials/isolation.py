@@ -1,0 +1,196 @@
+"""Trials of processes, privileges, system calls, and what a program inherits."""
+
+from __future__ import annotations
+
+import platform
+
+from fumehood.proof.laboratory import CANARY_VARIABLE, Laboratory
+from fumehood.proof.program import require_refusals, require_success
+from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
+
+# Numbers of calls that a program has no use for; each is tried once, with arguments that would do no harm.
+_CALLS = {
+    "x86_64": {
+        "ptrace": 101,
+        "mount": 165,
+        "add_key": 248,
+        "unshare": 272,
+        "perf_event_open": 298,
+        "setns": 308,
+        "bpf": 321,
+        "userfaultfd": 323,
+        "io_uring_setup": 425,
+    },
+    "aarch64": {
+        "mount": 40,
+        "unshare": 97,
+        "ptrace": 117,
+        "add_key": 217,
+        "perf_event_open": 241,
+        "setns": 268,
+        "bpf": 280,
+        "userfaultfd": 282,
+        "io_uring_setup": 425,
+    },
+}
+
+
+@attack("processes", "See, signal and look into a process of the host.")
+async def reach_a_process(lab: Laboratory) -> str:
+    with lab.host_process() as number:
+        tried = await lab.attempts(
+            """
+            # Not one of the few processes inside that happen to have the same number.
+            own = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+            is_inside = number in own
+            attempt("signal", lambda: os.kill(10**9 if is_inside else number, 0))
+            attempt("memory", lambda: read(f"/proc/{10**9 if is_inside else number}/environ"))
+            attempt("count", lambda: len(own))
+            """,
+            number=number,
+        )
+    count = int(tried.pop("count").removeprefix("got: "))
+    # Its own, process 1, and what the guest of a container needs.
+    if count > _MOST_PROCESSES:
+        raise BrokenError(f"the program sees {count} processes")
+    return f"{require_refusals(tried, ['signal', 'memory'])}; it sees {count} processes"
+
+
+_MOST_PROCESSES = 8
+
+
+@use("processes", "Start a process and wait for it.")
+async def start_a_process(lab: Laboratory) -> str:
+    code = """
+    def fork():
+        child = os.fork()
+        if child == 0:
+            os._exit(7)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    attempt("fork", fork)
+    """
+    tried = await lab.attempts(code)
+    if tried.get("fork") != "got: 7":
+        raise BrokenError(str(tried))
+    return "a forked process ended with the code it chose"
+
+
+@attack("privileges", "Become root, take capabilities, make a user namespace, and keep the way to new privileges open.")
+async def gain_privileges(lab: Laboratory) -> str:
+    tried = await lab.attempts(
+        """
+        def field(name):
+            with open("/proc/self/status") as file:
+                return next(line.split()[1] for line in file if line.startswith(name + ":"))
+
+        def user_namespace():
+            if libc.unshare(0x10000000) < 0:
+                raise OSError(ctypes.get_errno(), "")
+
+        attempt("become root", lambda: os.setuid(0))
+        attempt("another host name", lambda: socket.sethostname("hood"))
+        attempt("change the root", lambda: os.chroot("/tmp"))
+        attempt("user namespace", user_namespace)
+        attempt("device", lambda: os.mknod("/tmp/" + mark, stat.S_IFCHR | 0o600, os.makedev(1, 3)))
+        facts = {name: field(name) for name in ("CapEff", "CapPrm", "CapBnd", "NoNewPrivs")}
+        attempt("facts", lambda: facts)
+        attempt("uid", lambda: os.getuid())
+        """,
+        mark=lab.mark,
+    )
+    facts, uid = tried.pop("facts", ""), tried.pop("uid", "")
+    if "'CapEff': '0000000000000000', 'CapPrm': '0000000000000000'" not in facts or "'NoNewPrivs': '1'" not in facts:
+        raise BrokenError(f"it has privileges: {facts}")
+    names = ["become root", "another host name", "change the root", "user namespace", "device"]
+    return f"{require_refusals(tried, names)}; {facts.removeprefix('got: ')}; uid {uid.removeprefix('got: ')}"
+
+
+@use("privileges", "Change the mode and the times of a file of its own.")
+async def own_a_file(lab: Laboratory) -> str:
+    code = """
+    path = "/tmp/" + mark + "-own"
+    write(path)
+    attempt("mode", lambda: (os.chmod(path, 0o700), oct(os.stat(path).st_mode & 0o777)))
+    attempt("times", lambda: os.utime(path, (0, 0)))
+    """
+    return require_success(await lab.attempts(code, mark=lab.mark), ["mode", "times"])
+
+
+@attack(
+    "system calls", "Call what programs have no use for: tracing, mounts, keys, namespaces, bpf, io_uring and more."
+)
+async def call_the_kernel(lab: Laboratory) -> str:
+    calls = _CALLS.get(platform.machine())
+    if calls is None:
+        raise NotTestedError(f"the numbers of system calls on {platform.machine()} are not known to the trial")
+    code = """
+    empty = ctypes.create_string_buffer(256)
+    for name, number in calls.items():
+        attempt(name, lambda: call(number, 0, empty, empty, 0, 0))
+    """
+    tried = await lab.attempts(code, calls=calls)
+    # A call that exists answers wrong arguments with EINVAL, EFAULT or EBADF.
+    if reached := [f"{name} ({answer})" for name, answer in tried.items() if answer not in _UNREACHED]:
+        raise BrokenError(f"the kernel looked at the arguments of: {', '.join(reached)}")
+    return require_refusals(tried, calls)
+
+
+_UNREACHED = ("refused: ENOSYS", "refused: EPERM", "refused: EACCES")
+
+
+@use("system calls", "Use threads, memory, pipes, files and randomness.")
+async def use_ordinary_calls(lab: Laboratory) -> str:
+    code = """
+    import mmap, threading
+
+    def thread():
+        one = threading.Thread(target=lambda: None)
+        one.start()
+        one.join()
+
+    attempt("thread", thread)
+    attempt("memory", lambda: len(mmap.mmap(-1, 4096)))
+    attempt("pipe", lambda: [os.close(end) for end in os.pipe()])
+    attempt("random", lambda: len(os.urandom(16)))
+    """
+    return require_success(await lab.attempts(code), ["thread", "memory", "pipe", "random"])
+
+
+@attack("environment", "Find variables and open descriptors of the host.")
+async def inherit_from_the_host(lab: Laboratory) -> str:
+    code = """
+    def descriptors():
+        listed = os.listdir("/proc/self/fd")
+        return sorted(int(one) for one in listed if os.path.exists(f"/proc/self/fd/{one}"))
+
+    attempt("variable", lambda: variable in os.environ)
+    attempt("descriptors", descriptors)
+    """
+    tried = await lab.attempts(code, variable=CANARY_VARIABLE)
+    if tried.get("variable") != "got: False":
+        raise BrokenError(f"a variable of the host is there: {tried}")
+    if tried.get("descriptors") != "got: [0, 1, 2]":
+        raise BrokenError(f"descriptors besides the three streams: {tried}")
+    return "the host's variable is not there; descriptors 0, 1 and 2 alone"
+
+
+@use("environment", "Give a program a variable, arguments and input.")
+async def give_surroundings(lab: Laboratory) -> str:
+    code = "import os, sys\nprint(os.environ['GIVEN'], sys.argv[1], sys.stdin.read())"
+    result = await lab.run(code, env={"GIVEN": "variable"}, args=["argument"], stdin="input")
+    if result.stdout != "variable argument input\n":
+        raise BrokenError(f"the program saw {result.stdout!r} {result.stderr}")
+    return "all three arrived"
+
+
+TRIALS: tuple[Trial, ...] = (
+    reach_a_process,
+    start_a_process,
+    gain_privileges,
+    own_a_file,
+    call_the_kernel,
+    use_ordinary_calls,
+    inherit_from_the_host,
+    give_surroundings,
+)

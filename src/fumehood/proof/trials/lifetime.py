@@ -1,0 +1,156 @@
+"""Trials of what runs leave to each other, and of their end."""
+
+from __future__ import annotations
+
+from fumehood.proof.laboratory import Laboratory, attempts
+from fumehood.proof.program import require_success
+from fumehood.proof.trial import BrokenError, NotTestedError, Trial, attack, use
+from fumehood.results import Cause
+
+_CONTAINERS = ("docker", "gvisor")
+# Beats into the workspace, which runs of a sandbox share, from processes that try to stay.
+_DAEMONS = """
+import os, signal, sys, time
+for n in range(1, 32):
+    if n not in (9, 17, 19):
+        signal.signal(n, signal.SIG_IGN)
+for number in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for _ in range(1000):
+                with open(f"{mark}-{number}", "a") as file:
+                    file.write("x")
+                time.sleep(0.01)
+        os._exit(0)
+while not all(os.path.exists(f"{mark}-{number}") for number in range(3)):
+    time.sleep(0.01)
+print("they live", flush=True)
+"""
+_SIZES = """
+import time
+def sizes():
+    return [os.path.getsize(f"{mark}-{number}") for number in range(3)]
+before = sizes()
+time.sleep(0.3)
+attempt("beats", lambda: (before, sizes()))
+"""
+
+
+@attack("end", "Leave processes behind, in sessions of their own and with signals ignored, at an ordinary end.")
+async def survive_the_end(lab: Laboratory) -> str:
+    result = await lab.run(f"mark = {lab.mark + '-a'!r}\n{_DAEMONS}")
+    if "they live" not in result.stdout:
+        raise BrokenError(f"the program did not get to its end: {result.detail or result.stderr[-200:]}")
+    return await _count_beats(lab, f"{lab.mark}-a")
+
+
+@attack("end", "Leave processes behind when the time is up.")
+async def survive_the_limit(lab: Laboratory) -> str:
+    code = f"mark = {lab.mark + '-b'!r}\n{_DAEMONS}\nwhile True: time.sleep(1)"
+    result = await lab.run(code, timeout=min(2.0, lab.policy.resources.timeout))
+    if result.cause != Cause.WALL_TIME or "they live" not in result.stdout:
+        raise BrokenError(f"it ended otherwise: {result.cause} {result.stderr[-200:]}")
+    return await _count_beats(lab, f"{lab.mark}-b")
+
+
+async def _count_beats(lab: Laboratory, mark: str) -> str:
+    """What a later run of the sandbox sees of their files."""
+    tried = await lab.attempts(_SIZES, mark=mark)
+    before, after = tried["beats"].removeprefix("got: (").removesuffix(")").split("], [")
+    if before.strip("[]") != after.strip("[]"):
+        raise BrokenError(f"processes went on after the end: {tried['beats']}")
+    return f"three processes wrote while the run lived, and none afterwards: {before.strip('[]')} bytes"
+
+
+@use("end", "Cancel a run that is under way.")
+async def cancel_a_run(lab: Laboratory) -> str:
+    run = await lab.box.start("import time; print('up', flush=True); time.sleep(60)")
+    await run.read(wait=10)
+    result = await run.kill()
+    if result.cause != Cause.CANCELLED:
+        raise BrokenError(f"it ended with {result.cause}")
+    return "the run ended as cancelled"
+
+
+@attack("runs", "Find what an earlier run left: a file in /tmp, a module's state, shared memory, a process.")
+async def find_an_earlier_run(lab: Laboratory) -> str:
+    await lab.attempts(
+        """
+        import json as module
+        write("/tmp/" + mark)
+        module.left_behind = True
+        attempt("shared memory", lambda: write("/dev/shm/" + mark))
+        """,
+        mark=lab.mark,
+    )
+    tried = await lab.attempts(
+        """
+        import json as module
+        attempt("/tmp", lambda: os.path.exists("/tmp/" + mark))
+        attempt("state", lambda: hasattr(module, "left_behind"))
+        attempt("shared memory", lambda: os.path.exists("/dev/shm/" + mark))
+        """,
+        mark=lab.mark,
+    )
+    if tried != dict.fromkeys(("/tmp", "state", "shared memory"), "got: False"):
+        raise BrokenError(f"the later run found: {tried}")
+    return "none of them was there"
+
+
+@attack("runs", "Reach a server, and see the processes, of another run that is under way.")
+async def reach_a_run_under_way(lab: Laboratory) -> str:
+    if lab.policy.backend in _CONTAINERS:
+        raise NotTestedError("runs of one container that go on at the same time are one trust domain by design")
+    run = await lab.box.start(_SERVER)
+    try:
+        port = int((await run.read(wait=10)).stdout)
+        tried = await lab.attempts(_LOOK, port=port)
+    finally:
+        await run.kill()
+    if lab.policy.network.shares_loopback:
+        tried.pop("server", None)  # what the policy asks for
+    if any(answer != "refused: ECONNREFUSED" and answer != "got: 1" for answer in tried.values()):
+        raise BrokenError(f"the run saw: {tried}")
+    return "; ".join(f"{name}: {answer}" for name, answer in tried.items())
+
+
+_SERVER = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    while True:
+        server.accept()
+"""
+_LOOK = """
+attempt("server", lambda: socket.create_connection(("127.0.0.1", port), timeout=2).close())
+attempt("processes", lambda: len([name for name in os.listdir("/proc") if name.isdigit()]))
+"""
+
+
+@attack("runs", "Find files of another sandbox with the same policy.")
+async def find_another_sandbox(lab: Laboratory) -> str:
+    await lab.box.files.write(f"{lab.mark}-own", "of one sandbox")
+    code = 'attempt("file", lambda: os.path.exists(mark)); attempt("all", lambda: os.listdir("/workspace"))'
+    async with lab.sandbox() as box:
+        tried = await attempts(box, code, mark=f"{lab.mark}-own")
+    if tried != {"file": "got: False", "all": "got: []"}:
+        raise BrokenError(f"the other sandbox found: {tried}")
+    return "its workspace was empty"
+
+
+@use("runs", "Leave a file in the workspace for the next run.")
+async def share_the_workspace(lab: Laboratory) -> str:
+    await lab.attempts("write(mark)", mark=f"{lab.mark}-kept")
+    return require_success(await lab.attempts('attempt("file", lambda: read(mark))', mark=f"{lab.mark}-kept"), ["file"])
+
+
+TRIALS: tuple[Trial, ...] = (
+    survive_the_end,
+    survive_the_limit,
+    cancel_a_run,
+    find_an_earlier_run,
+    reach_a_run_under_way,
+    find_another_sandbox,
+    share_the_workspace,
+)

@@ -1,0 +1,52 @@
+"""Whether a proof report is genuine and complete, and about this policy, kernel and version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fumehood.policy import Policy
+from fumehood.proof.host_facts import ProofHost
+from fumehood.proof.report import ProofReport
+from fumehood.proof.trial import ALWAYS
+from fumehood.proof.trials import TRIALS, trials_of
+
+
+def objections(
+    report: ProofReport, public: bytes, *, host: ProofHost | None = None, policy: Policy | None = None
+) -> Iterator[str]:
+    """Why the report proves nothing here. `host` None: it is not compared with the machine it is read on."""
+    if not report.is_signed_by(public):
+        yield "it is not signed with this key, or was changed afterwards"
+        return
+    yield from _missing(report)
+    yield from report.gaps()
+    for one in report.observations:
+        if one.result == "broken":
+            yield f"{one.control}: {one.what} {one.seen}"
+    if policy is not None and policy.digest != report.policy_digest:
+        yield f"it is about another policy: {report.policy_digest}, and this one is {policy.digest}"
+    if host is not None:
+        yield from _differences(report.host, host)
+
+
+def _missing(report: ProofReport) -> Iterator[str]:
+    """A report of another version may have fewer trials than this one asks for."""
+    controls = [entry.control for entry in report.controls]
+    for control in ALWAYS:
+        if control not in controls:
+            yield f"{control} is not among its controls"
+    known = {trial.control for trial in TRIALS}
+    for control in controls:
+        if control not in known:
+            yield f"{control}: this version knows no trial of it"
+    observed = {one.name for one in report.observations}
+    for trial in trials_of(controls):
+        if trial.name not in observed:
+            yield f"{trial.control}: {trial.what} It was not tried"
+
+
+def _differences(then: ProofHost, now: ProofHost) -> Iterator[str]:
+    for name, what in (("version", "version of Fumehood"), ("kernel", "kernel"), ("machine", "kind of machine")):
+        before, after = getattr(then, name), getattr(now, name)
+        if before != after:
+            yield f"it is about another {what}: {before}, and this is {after}"

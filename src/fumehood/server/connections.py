@@ -1,0 +1,196 @@
+"""Connections of clients: HTTP/1.1 and WebSockets as uvicorn has them, with bounds on time, number and memory.
+
+No key is known when a connection is made, so whoever can reach the server can make many. One that waits for a request
+costs a descriptor: where there are too many, the one that has waited longest is closed, and clients with something to
+ask go on. What a tenant can hold open with its keys is bounded by `TenantConnections`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from fumehood.egress.limits import TokenBucket
+from fumehood.errors import FumehoodError
+
+_READ_BYTES = 64 * 1024
+_MOST_UNREAD_BYTES = 1024 * 1024
+_PINGS_AT_ONCE, _PINGS_PER_SECOND = 20, 2
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
+
+
+class ConnectionLimit:
+    """How many connections a listener may have at once, and those of them that wait for a request, oldest first."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._waiting: dict[TimedProtocol, None] = {}
+
+    def begin_waiting(self, connection: TimedProtocol) -> None:
+        self._waiting[connection] = None
+
+    def end_waiting(self, connection: TimedProtocol) -> None:
+        self._waiting.pop(connection, None)
+
+    def make_room(self) -> None:
+        """Closes the one that has waited longest. Without one that waits, the newest gets an answer that says so."""
+        oldest = next(iter(self._waiting), None)
+        if oldest is not None:
+            self.end_waiting(oldest)
+            oldest.transport.abort()
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 whose clients have a deadline for the headers of each request: uvicorn itself waits for ever."""
+
+    headers_seconds = 10.0
+    limit = ConnectionLimit(2048)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # asyncio reads as much as this before it turns to other connections.
+        transport.max_size = _READ_BYTES  # pyright: ignore[reportAttributeAccessIssue]
+        self._expect_headers()
+        if len(self.connections) > self.limit.most:
+            self.limit.make_room()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_unread():
+            self._unread_bytes += len(data)
+            if self._unread_bytes > _MOST_UNREAD_BYTES:
+                self.transport.abort()
+                return
+        super().data_received(data)
+        if not self._is_waiting():
+            self._forget_deadline()
+        elif self._deadline is None:
+            self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_waiting() and not self.transport.is_closing():
+            self.limit.begin_waiting(self)  # its deadline is uvicorn's, until it sends something
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._forget_deadline()
+        if len(self.connections) > self.limit.most:
+            self.transport.write(_FULL)
+            self.transport.close()
+            return
+        super().handle_websocket_upgrade(event)
+
+    def _is_unread(self) -> bool:
+        """Whether the client still sends a body that has its answer: uvicorn would read it to an end that it may not
+        have, and a connection that ends at once would take the answer with it."""
+        cycle: Any = self.cycle
+        return cycle is not None and cycle.response_complete and self.conn.their_state is h11.SEND_BODY
+
+    def _is_waiting(self) -> bool:
+        """Whether no request is under way."""
+        cycle: Any = self.cycle
+        return not self._is_upgraded() and (cycle is None or cycle.response_complete)
+
+    def _is_upgraded(self) -> bool:
+        return self.transport.get_protocol() is not self
+
+    def _expect_headers(self) -> None:
+        self.limit.begin_waiting(self)
+        self._deadline = self.loop.call_later(self.headers_seconds, self._close_slow)
+
+    def _forget_deadline(self) -> None:
+        self.limit.end_waiting(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_slow(self) -> None:
+        self._deadline = None
+        if self._is_waiting():
+            self.limit.end_waiting(self)
+            self.transport.close()
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket whose client cannot fill the memory or keep the processor, before it is let in or with pings."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._pings = TokenBucket(_PINGS_AT_ONCE, _PINGS_PER_SECOND)
+
+    def handle_connect(self, event: Any) -> None:
+        """What a client sends before it is let in is not read; the first `receive` of the application goes on."""
+        super().handle_connect(event)
+        if not self.transport.is_closing():
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def handle_ping(self) -> None:
+        """Answers of a client that does not read them would wait here, and one that sends too many is cut off."""
+        if not self._pings.take():
+            self.transport.abort()
+        elif self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
+
+class TooManyConnectionsError(FumehoodError):
+    """A tenant has as many requests and channels open as it may have."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the tenant has {most} requests and channels open at this server, and may not have more")
+
+
+class TooMuchHeldError(FumehoodError):
+    """The bodies of a tenant's requests that are under way have as many bytes together as they may have."""
+
+    def __init__(self) -> None:
+        super().__init__("the tenant has too many large requests under way; send them one after another")
+
+
+class TenantConnections:
+    """What a tenant may have open at once, requests and channels, and hold in memory: not all that there is."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._open: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, tenant: str) -> Iterator[Callable[[int], None]]:
+        """For the block; TooManyConnectionsError if there are too many. What it gives counts bytes that are held."""
+        if self._open[tenant] >= self._most:
+            raise TooManyConnectionsError(self._most)
+        held = 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            if self._bytes[tenant] + size > self._most_bytes:
+                raise TooMuchHeldError
+            held += size
+            self._bytes[tenant] += size
+
+        self._open[tenant] += 1
+        try:
+            yield hold
+        finally:
+            self._open[tenant] -= 1
+            self._bytes[tenant] -= held
+            if not self._open[tenant]:
+                del self._open[tenant], self._bytes[tenant]

@@ -1,0 +1,79 @@
+"""`hood audit report`: the period's runs, denials and approvals, and whether the log is true."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from fumehood.audit import AuditLog, Trail
+from fumehood.audit.events import Attachment, EgressDenied, RunFinished, SandboxOpened
+from fumehood.cli.audit import execute
+from fumehood.tools.approvals.events import ApprovalDenied
+
+HOSTILE = '=HYPERLINK("http://x")<script>alert(1)</script>\x1b[2J'
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    folder = tmp_path / "audit"
+    trail = Trail(AuditLog.at(folder), who="tester").within(sandbox="box_1")
+    attached = Attachment(b"{}")
+    trail.write_blocking(
+        SandboxOpened("sha256:aa", "analyst", attached, "native", attached, None, None, 1),
+        *(finished("success", "exit"), finished("success", "exit"), finished("timeout", "wall_time")),
+        EgressDenied("connect", HOSTILE, "no rule opens this name", None, 3),
+        ApprovalDenied("ask_1", "python", "sha256:bb", "alice", "not on a Friday"),
+    )
+    return folder
+
+
+def finished(status: str, cause: str) -> RunFinished:
+    return RunFinished(status, cause, 0, None, None, 1000, 2_000_000, 1, None, None, None, None)
+
+
+def report(log: Path, tmp_path: Path, *options: str) -> int:
+    places = ["--output", str(tmp_path / "r.html"), "--csv", str(tmp_path / "r.csv")]
+    return execute(["report", "--log", str(log), *places, *options])
+
+
+def rows(tmp_path: Path) -> list[dict[str, str]]:
+    with open(tmp_path / "r.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_what_happened_is_counted(log: Path, tmp_path: Path) -> None:
+    assert report(log, tmp_path) == 0
+    found = {(row["section"], row["kind"], row["what"]): row["count"] for row in rows(tmp_path)}
+    assert found["run", "success", "exit"] == "2"
+    assert found["run", "timeout", "wall_time"] == "1"
+    assert found["policy", "analyst", "sha256:aa"] == "1"
+    assert found["approval", "approval.denied", "python, alice, not on a Friday"] == "1"
+    days = {row["kind"]: row["count"] for row in rows(tmp_path) if row["section"] == "day"}
+    assert days == {"sandboxes": "1", "runs": "3", "not successful": "1", "denials": "3", "approvals asked": "0"}
+    page = (tmp_path / "r.html").read_text()
+    assert "The records of the log are as they were written" in page
+    assert "6.0 s" in page
+
+
+def test_text_of_programs_is_harmless_in_both(log: Path, tmp_path: Path) -> None:
+    report(log, tmp_path)
+    (denied,) = [row["what"] for row in rows(tmp_path) if row["section"] == "denial"]
+    assert denied.startswith("'=HYPERLINK")
+    both = (tmp_path / "r.html").read_text() + (tmp_path / "r.csv").read_text()
+    assert "<script>" not in (tmp_path / "r.html").read_text()
+    assert "\x1b" not in both
+
+
+def test_records_of_other_times_are_left_out(log: Path, tmp_path: Path) -> None:
+    assert report(log, tmp_path, "--until", "2001-01-01") == 0
+    assert rows(tmp_path) == []
+
+
+def test_a_log_that_was_changed_is_reported_as_such(log: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(log / "audit.db") as connection:
+        connection.execute("UPDATE records SET body = replace(body, 'timeout', 'success') WHERE kind = 'run.finished'")
+    assert report(log, tmp_path) == 1
+    assert "not all as they were written" in (tmp_path / "r.html").read_text()

@@ -1,0 +1,178 @@
+"""Proof reports: their verdict, their signature, and what is held against one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fumehood import Policy
+from fumehood.audit.keys import SigningKey
+from fumehood.errors import UsageError
+from fumehood.proof.host_facts import describe_host
+from fumehood.proof.junit import to_junit
+from fumehood.proof.page import to_html
+from fumehood.proof.report import ControlEntry, ProofReport, read_report
+from fumehood.proof.standards import evidence_for
+from fumehood.proof.trial import ALWAYS, Observation
+from fumehood.proof.trials import TRIALS, trials_of
+from fumehood.proof.verification import objections
+
+KEY = SigningKey(Ed25519PrivateKey.generate())
+CONTROLS = ("filesystem", "network", *ALWAYS)
+HOST = describe_host("native")
+
+
+def observations() -> list[Observation]:
+    return [Observation(t.name, t.control, t.kind, t.what, "held", "seen", 0.01) for t in trials_of(CONTROLS)]
+
+
+def make_report(seen: list[Observation] | None = None, controls: tuple[str, ...] = CONTROLS) -> ProofReport:
+    return ProofReport(
+        made_at="2026-01-31T09:30:00Z",
+        host=HOST,
+        policy_name="analyst",
+        policy_digest=Policy().digest,
+        image_digest=None,
+        controls=tuple(ControlEntry(control=control, mechanism="a wall") for control in controls),
+        observations=tuple(observations() if seen is None else seen),
+    ).signed(KEY)
+
+
+def refusals(report: ProofReport, **options: object) -> list[str]:
+    return list(objections(report, KEY.public, **options))  # type: ignore[arg-type]
+
+
+def test_a_report_that_is_whole_and_signed_proves_what_it_says() -> None:
+    assert make_report().verdict == "held"
+    assert refusals(make_report(), host=HOST, policy=Policy()) == []
+
+
+def test_one_attack_that_succeeded_breaks_the_whole() -> None:
+    seen = observations()
+    seen[0] = replace(seen[0], result="broken", seen="it read the file")
+    assert make_report(seen).verdict == "broken"
+    assert any("it read the file" in refusal for refusal in refusals(make_report(seen)))
+
+
+@pytest.mark.parametrize("kind", ["attack", "use"])
+def test_what_was_not_tested_is_not_proved(kind: str) -> None:
+    seen = [
+        replace(one, result="not tested", seen="no way") if (one.control, one.kind) == ("network", kind) else one
+        for one in observations()
+    ]
+    report = make_report(seen)
+    assert report.verdict == "incomplete"
+    assert report.gaps() == [f"network: {kind} not carried out"]
+    assert refusals(report) == report.gaps()
+
+
+def test_a_report_with_a_trial_left_out_is_refused() -> None:
+    seen = observations()
+    left_out = seen.pop(1)
+    assert any(left_out.what in refusal for refusal in refusals(make_report(seen)))
+
+
+def test_a_report_without_a_control_that_every_sandbox_has_is_refused() -> None:
+    controls = tuple(control for control in CONTROLS if control != "audit")
+    assert "audit is not among its controls" in refusals(make_report(controls=controls))
+
+
+def test_a_control_that_no_trial_knows_is_a_gap() -> None:
+    report = make_report(controls=(*CONTROLS, "teleport"))
+    assert report.verdict == "incomplete"
+    assert "teleport: this version knows no trial of it" in refusals(report)
+
+
+@pytest.mark.parametrize("field", ["made_at", "policy_name", "policy_digest", "image_digest"])
+def test_a_field_that_was_changed_is_noticed(field: str) -> None:
+    changed = make_report().model_copy(update={field: "another"})
+    assert refusals(changed) == ["it is not signed with this key, or was changed afterwards"]
+
+
+def test_an_observation_that_was_changed_is_noticed() -> None:
+    report = make_report()
+    changed = report.model_copy(update={"observations": (*report.observations[1:], report.observations[0])})
+    assert refusals(changed) == ["it is not signed with this key, or was changed afterwards"]
+
+
+def test_another_key_vouches_for_nothing() -> None:
+    other = SigningKey(Ed25519PrivateKey.generate())
+    assert list(objections(make_report().signed(other), KEY.public))
+
+
+@pytest.mark.parametrize(("field", "word"), [("version", "version"), ("kernel", "kernel"), ("machine", "machine")])
+def test_a_report_of_another_host_is_refused(field: str, word: str) -> None:
+    here = HOST.model_copy(update={field: "another"})
+    assert any(word in refusal for refusal in refusals(make_report(), host=here))
+    assert refusals(make_report(), host=None) == []
+
+
+def test_a_report_of_another_policy_is_refused() -> None:
+    other = Policy(resources={"memory": "64M"})
+    assert any("another policy" in refusal for refusal in refusals(make_report(), policy=other))
+
+
+def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    path.write_text(make_report().to_json())
+    assert read_report(path) == make_report().model_copy(update={"signature": read_report(path).signature})
+    assert refusals(read_report(path)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"format": 1, "format": 1}',
+        json.dumps({"format": 2}),
+        "\ud800".encode("utf-8", "surrogatepass"),
+    ],
+)
+def test_what_is_not_a_report_is_named(tmp_path: Path, text: str | bytes) -> None:
+    path = tmp_path / "proof.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(UsageError, match="not a proof report"):
+        read_report(path)
+
+
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    path.write_text(make_report().to_json().replace('"made_at"', '"made_at": "2020-01-01T00:00:00Z",\n "made_at"', 1))
+    with pytest.raises(UsageError, match="occurs twice"):
+        read_report(path)
+
+
+def test_every_control_has_an_attack_and_a_use() -> None:
+    kinds = {(trial.control, trial.kind) for trial in TRIALS}
+    controls = {trial.control for trial in TRIALS}
+    assert kinds == {(control, kind) for control in controls for kind in ("attack", "use")}
+    assert all(evidence_for(control) for control in controls)
+    assert len({trial.name for trial in TRIALS}) == len(TRIALS)
+
+
+def test_hostile_text_stays_text_in_the_page_and_in_junit() -> None:
+    hostile = "<script>alert(1)</script>\x1b[2J\u202e&"
+    seen = [replace(one, seen=hostile, result="broken") for one in observations()]
+    report = make_report(seen).model_copy(update={"policy_name": hostile})
+    page, xml = to_html(report), to_junit(report)
+    assert "<script>" not in page
+    assert "\x1b" not in page + xml
+    assert "\u202e" not in page + xml
+    suite = ElementTree.fromstring(xml)
+    assert suite.get("failures") == str(len(seen) + len(report.gaps()))
+
+
+def test_a_gap_is_a_failure_in_junit() -> None:
+    seen = [one for one in observations() if one.control != "network"]
+    suite = ElementTree.fromstring(to_junit(make_report(seen)))
+    assert [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None] == [
+        "network: attack not carried out",
+        "network: use not carried out",
+    ]
