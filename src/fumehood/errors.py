@@ -169,6 +169,10 @@ class LostError(SandboxError):
     """
 
 
+class HostUnavailableError(SandboxError):
+    """A host of a cluster opens no sandbox now: it is full, about to end, or not for this tenant. Another one may."""
+
+
 class DamagedSnapshotError(SandboxError):
     """What the disk has is not what was written to it; nothing of it is used."""
 
