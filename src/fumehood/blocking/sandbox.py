@@ -24,6 +24,7 @@ from fumehood.sandbox.interface import SandboxOptions
 from fumehood.sandbox.request import RunOptions, options_of_runs, place_in_policy
 
 if TYPE_CHECKING:
+    from fumehood.backends.interface import EnforcementReport
     from fumehood.remote.server import Server
     from fumehood.snapshots import Snapshot
 
@@ -136,6 +137,10 @@ class Sandbox:
     @property
     def enforcement(self) -> Mapping[str, str]:
         return self.target.enforcement
+
+    @property
+    def enforcement_report(self) -> EnforcementReport:
+        return self.target.enforcement_report
 
     run = blocking(AsyncSandbox.run)
     stream = blocking_iterator(AsyncSandbox.stream)
