@@ -12,7 +12,9 @@ import pytest
 
 CONTAINERS = ("docker", "gvisor")
 DOCKER, GVISOR = ("docker",), ("gvisor",)
-REMOTE = ("remote",)
+ELSEWHERE = ("remote", "cluster")
+"""At a server: in its own process, and on a worker of a cluster."""
+CLUSTER = ("cluster",)
 
 
 class Difference(NamedTuple):
@@ -48,7 +50,24 @@ _COUNTLESS = (
 
 DIFFERENCES = (
     Difference(
-        REMOTE,
+        CLUSTER,
+        "snapshots belong to the host that made them, and workers begin with none",
+        (
+            "test_a_sandbox_begins_with_a_snapshot_as_it_was",
+            "test_a_snapshot_that_does_not_fit_or_a_workspace_in_use_is_refused",
+        ),
+    ),
+    Difference(
+        CLUSTER,
+        "a worker is another process, which the test does not change and whose warnings it does not see",
+        (
+            "test_a_language_that_the_sandbox_lacks_is_refused_with_those_it_has",
+            "test_a_new_language_is_one_entry",
+            "test_whoever_opens_a_dangerous_policy_is_warned",
+        ),
+    ),
+    Difference(
+        ELSEWHERE,
         "a server keeps a sandbox to the policy that it was opened with",
         (
             "test_rules_change_while_a_run_goes_on",
@@ -57,7 +76,7 @@ DIFFERENCES = (
         ),
     ),
     Difference(
-        REMOTE,
+        ELSEWHERE,
         "ports, forks and sandboxes with names are those of this machine",
         (
             "test_the_host_and_other_runs_reach_a_port_while_it_is_open",
@@ -67,7 +86,7 @@ DIFFERENCES = (
         ),
     ),
     Difference(
-        REMOTE,
+        ELSEWHERE,
         "a policy of a tenant names no file of the server and no package index",
         (
             "test_what_cannot_be_done_is_one_clear_error",

@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +33,8 @@ class RunningServer(NamedTuple):
     url: str
     key: str
     folder: Path
+    workers: Callable[[], list[dict[str, object]]]
+    """Of its cluster, as it knows them."""
 
     @property
     def log(self) -> AuditLog:
@@ -64,7 +66,9 @@ async def _serve(settings: ServerSettings, ready: Future[RunningServer], end: th
         if not begun.done():
             await running
         address, server = begun.result()
-        ready.set_result(RunningServer(address, await _make_key(server), settings.folder))
+        fleet = server.fleet
+        workers = fleet.describe if fleet else list[dict[str, object]]
+        ready.set_result(RunningServer(address, await _make_key(server), settings.folder, workers))
     except BaseException as error:
         ready.set_exception(error)
         raise

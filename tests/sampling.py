@@ -1,7 +1,7 @@
 """Which parameters of a test run where. Every test runs on every backend that it concerns.
 
 The native backend runs with all of them. Elsewhere most parameters repeat a mechanism that the first has shown already.
-On containers, at a server (remote), and in the second run as an ordinary user (PARAMETERS=first), a test runs with the
+On containers, elsewhere, and in the second run as an ordinary user (PARAMETERS=first), a test runs with the
 first of its parameters and the first of those that differences.py names. `@pytest.mark.every_parameter` keeps them all,
 for tests in which each parameter meets another mechanism. `@pytest.mark.one_container` is for tests of what the host
 does, with the same code for docker and gVisor: they run on docker. Sessions with IPython repeat what those with the
@@ -67,7 +67,7 @@ def _extent() -> str:
 def _repeats(item: pytest.Item, on_native: set[str]) -> bool:
     """On containers what the native backend has shown; gVisor is slow under an engine of the tests' own, and always."""
     backend = differences.backend_of(item)
-    is_second = backend in (*engine.BACKENDS, "remote") or _way(item) in ("ipython", "keeper")
+    is_second = backend in (*engine.BACKENDS, *differences.ELSEWHERE) or _way(item) in ("ipython", "keeper")
     return backend == "gvisor" or (is_second and _function(item) in on_native)
 
 

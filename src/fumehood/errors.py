@@ -135,6 +135,13 @@ class AgentFailedError(DeliveryError):
     """The other agent could not be made, or its handler raised an error."""
 
 
+class AgentLostError(DeliveryError):
+    """The process that was the other agent's home is gone, or the connection to it was, before there was an answer.
+
+    Whether the message had an effect is not known; it is not sent again.
+    """
+
+
 class StoppedError(DeliveryError):
     """The runtime is at its end, or has not begun."""
 
@@ -160,6 +167,10 @@ class LostError(SandboxError):
 
     Whether a run that was under way had an effect is not known; it is not done again.
     """
+
+
+class HostUnavailableError(SandboxError):
+    """A host of a cluster opens no sandbox now: it is full, about to end, or not for this tenant. Another one may."""
 
 
 class DamagedSnapshotError(SandboxError):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import differences
 import engine
 import pytest
+import sampling
 from containers import EMPTY, LendSandbox, OpenContainers, lent, open_containers, without_spares
 from requirements import require
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
-BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
+BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), *differences.ELSEWHERE]
 
 
 # What these are about is not the client's: mounts of its files, its audit log, its package index, its own network.
@@ -36,11 +37,15 @@ NOT_REMOTE = (
     "test_mounts.py",
     "test_surroundings.py",
 )
+ON_CLUSTER = ("test_background.py", "test_files.py", "test_sandbox.py", "test_sessions.py", "test_stdin.py")
+# Its names and upstreams are known to the gateway of the test process; a worker is another one.
+NOT_ON_CLUSTER = ("test_network.py",)
 NOT_ON_GVISOR = ("test_languages.py", "test_libraries.py", "test_plain_python.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = [item for item in items if not (_takes_too_long(item) or _lacks_language(item) or _is_of_client(item))]
+    reasons = (_takes_too_long, _lacks_language, _is_of_client, _is_shown_by_remote)
+    items[:] = [item for item in items if not any(reason(item) for reason in reasons)]
     differences.mark(items)
 
 
@@ -50,7 +55,14 @@ def _takes_too_long(item: pytest.Item) -> bool:
 
 
 def _is_of_client(item: pytest.Item) -> bool:
-    return item.path.name in NOT_REMOTE and "[remote" in item.name
+    return item.path.name in NOT_REMOTE and differences.backend_of(item) in differences.ELSEWHERE
+
+
+def _is_shown_by_remote(item: pytest.Item) -> bool:
+    """Behind a server a worker speaks the same protocol once more: some of the tests show that."""
+    if differences.backend_of(item) != "cluster":
+        return False
+    return item.path.name in NOT_ON_CLUSTER or not (item.path.name in ON_CLUSTER or sampling.is_whole())
 
 
 def _lacks_language(item: pytest.Item) -> bool:
@@ -65,7 +77,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
         without_spares(monkeypatch)
-    if request.param == "remote":
+    if request.param in differences.ELSEWHERE:
         request.getfixturevalue("elsewhere")
         return "native"
     return request.param
@@ -79,9 +91,23 @@ def server() -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def cluster_server() -> Iterator[RunningServer]:
+    """One whose sandboxes are on a worker, which is another process."""
+    import hood_cluster
+
+    with hood_cluster.running_cluster() as cluster:
+        running = cluster.server()
+        cluster.worker("w1", "--slots", "200")
+        hood_cluster.wait_for_workers(running, 1)
+        yield running
+
+
 @pytest.fixture
-def elsewhere(request: pytest.FixtureRequest, server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def elsewhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sandboxes of the test are at a server: by the environment, and those of the async API by another opener."""
+    place = differences.backend_of(request.node)
+    server: RunningServer = request.getfixturevalue("cluster_server" if place == "cluster" else "server")
     monkeypatch.setenv("FUMEHOOD_SERVER", server.url)
     monkeypatch.setenv("FUMEHOOD_KEY", server.key)
     module: ModuleType = request.module  # pyright: ignore[reportUnknownMemberType]

@@ -88,9 +88,11 @@ def open_store(place: Path | None) -> SqliteStore:
     return SqliteStore(_existing(place), read_only=True)
 
 
-def check(place: Path | None, key: Path | None, kept: Iterable[Path] = ()) -> Report:
+def check(
+    place: Path | None, key: Path | None, kept: Iterable[Path] = (), witnessed: Iterable[Checkpoint] = ()
+) -> Report:
     """Verify a log, or an export when `place` is a file of JSON lines. A checkpoint that lies beside counts as well."""
-    witnesses = [_witness(path) for path in kept]
+    witnesses = [*(_witness(path) for path in kept), *witnessed]
     if place is not None and place.exists() and not place.is_dir() and place.suffix != ".db":
         return _check_export(place, key, witnesses)
     return _check_log(_existing(place), key, witnesses)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import secrets
 import stat
@@ -18,6 +17,7 @@ from fumehood.cli import overrides, policy_choice
 from fumehood.cli.arguments import Parser
 from fumehood.cli.commands import UncollectedImports
 from fumehood.cli.interruption import Interruption
+from fumehood.cli.log_output import show_warnings
 from fumehood.cli.output import say
 from fumehood.errors import UsageError
 from fumehood.policy import Policy
@@ -92,7 +92,7 @@ def _serve(chosen: Arguments, policy: Policy, idle_seconds: float) -> int:
         idle_seconds=idle_seconds,
         report=say,
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[_Said()], force=True)
+    show_warnings()
     interruption = Interruption()
     if chosen.http is None:
         return _until_stopped(lambda: serve_stdio(settings), interruption)
@@ -153,10 +153,3 @@ def _idle(text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"--idle {text!r}: {error}") from None
-
-
-class _Said(logging.Handler):
-    """What libraries have to say, harmless for a terminal."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(f"{record.name}: {record.getMessage()}")

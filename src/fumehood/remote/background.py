@@ -19,9 +19,13 @@ class RemoteBackgroundRun:
 
     def __init__(self, conversations: Conversations, number: int) -> None:
         self._conversations, self._number = conversations, number
+        self.is_concluded = False
+        """Whether it is known here that it is over."""
 
     async def poll(self) -> RunResult | None:
-        return await calls.ask_for_result(self._conversations, self._header("poll"))
+        result = await calls.ask_for_result(self._conversations, self._header("poll"))
+        self.is_concluded = result is not None
+        return result
 
     async def read(self, *, wait: Seconds = 0) -> NewOutput:
         message = await calls.ask(self._conversations, self._header("read", wait=wait))
@@ -51,7 +55,9 @@ class RemoteBackgroundRun:
         return await self._result("kill")
 
     async def _result(self, what: str) -> RunResult:
-        return await calls.wait_for_result(self._conversations, self._header(what))
+        result = await calls.wait_for_result(self._conversations, self._header(what))
+        self.is_concluded = True
+        return result
 
     def _header(self, what: str, **details: object) -> Header:
         return {"do": f"background.{what}", "part": self._number, **details}

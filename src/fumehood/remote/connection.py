@@ -61,7 +61,9 @@ class SandboxConnection:
             carrier = await self._dial()
             answer = await self._greet(carrier, {"do": "open", "protocol": PROTOCOL, **self._wishes})
             self._opened = _unpack_opened(answer)
-        except CarrierLostError as error:
+        except (CarrierLostError, FrameError) as error:
+            if carrier is not None:
+                await asyncio.shield(carrier.close())
             raise LostError(str(error)) from error
         except BaseException:
             if carrier is not None:
@@ -105,14 +107,21 @@ class SandboxConnection:
         pause, end = _FIRST_PAUSE_SECONDS, clock() + self.opened.linger
         while True:
             try:
-                carrier = await self._dial()
-                answer = await self._greet(carrier, self._attachment())
-                return carrier, int(answer["received"])
+                return await self._attach()
             except CarrierLostError as error:
                 if clock() > end:
                     raise LostError(f"the server did not come back in {self.opened.linger:g} s: {error}") from error
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, _MOST_PAUSE_SECONDS)
+
+    async def _attach(self) -> tuple[MessageCarrier, int]:
+        carrier = await self._dial()
+        try:
+            answer = await self._greet(carrier, self._attachment())
+            return carrier, int(answer["received"])
+        except BaseException:
+            await asyncio.shield(carrier.close())
+            raise
 
     def _attachment(self) -> Header:
         return {

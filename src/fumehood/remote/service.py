@@ -18,6 +18,7 @@ from fumehood.remote.answers.parts import Parts
 from fumehood.remote.conversations import Conversations, RemoteConversation
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.link import LinkClosedError
+from fumehood.remote.sandbox import RemoteSandbox
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 
 _ANSWERS = sandbox.ANSWERS | background.ANSWERS | sessions.ANSWERS | files.ANSWERS | snapshots.ANSWERS
@@ -25,11 +26,11 @@ _log = logging.getLogger(__name__)
 
 
 class SandboxService:
-    """Serves one open sandbox to one client."""
+    """Serves one open sandbox to one client. The sandbox may itself be elsewhere: on a worker of a cluster."""
 
     def __init__(
         self,
-        box: AsyncSandbox,
+        box: AsyncSandbox | RemoteSandbox,
         close: Callable[[bool], Awaitable[None]],
         check: Callable[[str], None] = lambda call: None,
     ) -> None:

@@ -17,7 +17,19 @@ from starlette.websockets import WebSocket
 
 from fumehood import __version__
 from fumehood.errors import FumehoodError
-from fumehood.server.api import approvals, audit, files, health, keys, policies, runs, sandboxes, tenants, whoami
+from fumehood.server.api import (
+    approvals,
+    audit,
+    files,
+    health,
+    keys,
+    policies,
+    runs,
+    sandboxes,
+    tenants,
+    whoami,
+    workers,
+)
 from fumehood.server.api.admission import Admission, RequestCheck
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
@@ -27,7 +39,7 @@ from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
 from fumehood.server.tracing import TracedRequests
 
-_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, whoami, health)
+_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, workers, whoami, health)
 
 
 def build_app(

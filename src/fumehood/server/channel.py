@@ -18,6 +18,7 @@ from fumehood.guest.contract.frames import FrameError, Header
 from fumehood.remote.carrier import CarrierLostError
 from fumehood.remote.connection import PROTOCOL
 from fumehood.remote.failures import pack_failure
+from fumehood.remote.greeting import receive_greeting
 from fumehood.remote.policies import pack_policy
 from fumehood.server.api.problems import answer_problem
 from fumehood.server.connections import TenantConnections, TooManyConnectionsError
@@ -30,7 +31,6 @@ from fumehood.server.sandboxes.wishes import read_opening
 from fumehood.server.storage.database import Database, StorageError
 
 _FIRST_MESSAGE_SECONDS = 10
-_MAX_FIRST_BYTES = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +114,7 @@ class SandboxChannel:
 
     async def _begin(self, principal: Principal, carrier: AcceptedWebSocket) -> tuple[OpenSandbox, int]:
         async with asyncio.timeout(_FIRST_MESSAGE_SECONDS):
-            wishes = await _receive_first(carrier)
+            wishes = await receive_greeting(carrier)
         if wishes.get("protocol") != PROTOCOL:
             raise UsageError(f"the server speaks protocol {PROTOCOL}, not {wishes.get('protocol')!r}")
         if wishes.get("do") == "attach":
@@ -194,16 +194,6 @@ class _Progress:
 
 async def _deny(socket: WebSocket, error: Exception) -> None:
     await socket.send_denial_response(await answer_problem(HTTPConnection(socket.scope), error))
-
-
-async def _receive_first(carrier: AcceptedWebSocket) -> Header:
-    """The client's first message: what it wants."""
-    decoder = frames.Decoder(0, _MAX_FIRST_BYTES)
-    decoder.feed(await carrier.receive())
-    message = decoder.next()
-    if message is None:
-        raise FrameError("a first message that is not whole")
-    return message[0]
 
 
 async def _send(carrier: AcceptedWebSocket, **answer: Any) -> None:

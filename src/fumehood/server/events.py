@@ -31,6 +31,15 @@ class InstanceBuried(AuditEvent):
 
 
 @frozen
+class WorkerDrained(AuditEvent):
+    """An operator takes a worker of the cluster out of service."""
+
+    kind = "worker.drained"
+
+    name: str
+
+
+@frozen
 class TenantCreated(AuditEvent):
     kind = "tenant.created"
 

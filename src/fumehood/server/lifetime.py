@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fumehood import __version__
 from fumehood.frozen import frozen
@@ -20,6 +21,7 @@ from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes.lost_records import end_lost
+from fumehood.server.sandboxes.placement import LocalPlacement, Placement
 from fumehood.server.sandboxes.records import forget_ended, list_lost
 from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.tenancy import Tenancy
@@ -29,6 +31,9 @@ from fumehood.server.storage.choice import is_shared, open_database
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.secrets import SealingKey
 from fumehood.server.tracing import Tracing
+
+if TYPE_CHECKING:
+    from fumehood.server.fleet.fleet import Fleet
 
 _SWEEP_BEATS = 6
 _COUNT_SECONDS = 2.0
@@ -52,6 +57,8 @@ class ServerState:
     tracing: Tracing
     drain: asyncio.Event
     """Set when the server is about to end."""
+    fleet: Fleet | None
+    """The workers of its cluster; None for a server that has its sandboxes itself."""
 
 
 @asynccontextmanager
@@ -78,13 +85,15 @@ async def open_server(
         tracing = Tracing.open(settings.traces)
         stack.push_async_callback(asyncio.to_thread, tracing.close)
         tenancy = Tenancy(settings, database, instance, chains, sealing, tracing)
+        fleet = await _open_fleet(settings, tenancy, chains, stack)
+        placement = _placement(fleet, tenancy)
         authenticator = Authenticator(database, settings.oidc)
         stack.push_async_callback(authenticator.close)
         server = ServerState(
             settings,
             database,
             authenticator,
-            SandboxRegistry(database, instance, tenancy, strict=settings.strict, tracing=tracing),
+            SandboxRegistry(database, instance, tenancy, placement, strict=settings.strict, tracing=tracing),
             tenancy,
             chains,
             sealing,
@@ -95,11 +104,34 @@ async def open_server(
             shipping,
             tracing,
             asyncio.Event(),
+            fleet,
         )
         stack.push_async_callback(_end, server, instance)
         for work in (_keep_alive(server, instance, fail), _keep_counts(server)):
             stack.push_async_callback(_stop, asyncio.ensure_future(work))
         yield server
+
+
+async def _open_fleet(
+    settings: ServerSettings, tenancy: Tenancy, chains: AuditChains, stack: AsyncExitStack
+) -> Fleet | None:
+    if settings.cluster is None:
+        return None
+    from fumehood.server.fleet.fleet import Fleet
+    from fumehood.server.fleet.worker_reports import WorkerReports
+
+    fleet = Fleet(Path(settings.cluster), WorkerReports(tenancy.meters, chains))
+    stack.push_async_callback(fleet.close)
+    await fleet.start()
+    return fleet
+
+
+def _placement(fleet: Fleet | None, tenancy: Tenancy) -> Placement:
+    if fleet is None:
+        return LocalPlacement()
+    from fumehood.server.fleet.placement import FleetPlacement
+
+    return FleetPlacement(fleet, tenancy.meters)
 
 
 async def _end(server: ServerState, instance: str) -> None:

@@ -122,6 +122,9 @@ class ServerSettings(Section):
     engines: Mapping[Text, Text] = Field(
         default_factory=dict[str, str], description="Tenant -> the container engine of its docker and gvisor policies."
     )
+    cluster: Text | None = Field(
+        default=None, description="The folder of a cluster, whose workers have the sandboxes; this host without it."
+    )
     private_networks: Ordered[Text] = Field(
         default=(), description="Tenants whose policies may open addresses that are not on the public internet."
     )

@@ -57,7 +57,9 @@ async def test_bytes_through_the_gateway_are_counted_refused_at_the_limit_and_re
         first = (await client.post(run, json={"code": FETCH.format(port=port, size=1000)})).json()
         assert (first["status"], first["denials"]) == ("success", [])
         await client.post(run, json={"code": FETCH.format(port=port, size=30_000)})
+        before = outside.raw.connections
         refused = (await client.post(run, json={"code": FETCH.format(port=port, size=1)})).json()
+        assert outside.raw.connections == before  # refused before anything leaves
         assert refused["status"] == "error"
         assert "the quota egress_bytes_per_day is used up" in refused["denials"][0]["why"]
         assert "(set by ada)" in refused["denials"][0]["why"]

@@ -26,6 +26,7 @@ class Arguments(argparse.Namespace):
     file: str | None
     key: str | None
     checkpoint: list[str]
+    fleet: str | None
     count: int
     follow: bool
     json: bool

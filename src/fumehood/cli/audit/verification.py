@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from fumehood.audit import keys
+from fumehood.audit.checkpoints import Checkpoint
 from fumehood.audit.inspection import check, open_store
 from fumehood.audit.log import AuditLog
 from fumehood.audit.verification import MAX_PROBLEMS, Report, problems_in_words
+from fumehood.audit.witness import read_witnessed
 from fumehood.characters import one_line
 from fumehood.cli import exitcodes
 from fumehood.cli.audit.choices import Arguments, Verbs, place
@@ -40,6 +42,9 @@ def add_verbs(verbs: Verbs) -> None:
     verify.add_argument(
         "--checkpoint", action="append", default=[], metavar="FILE", help="one kept elsewhere; can be given again"
     )
+    verify.add_argument(
+        "--fleet", metavar="LOG", help="of a worker: the tenant's log at the server, which has seen its checkpoints"
+    )
     verify.set_defaults(act=_verify)
     checkpoint = verbs.add_parser(
         "checkpoint",
@@ -57,7 +62,10 @@ def _verify(chosen: Arguments) -> int:
     subject = Path(chosen.file) if chosen.file is not None else place(chosen)
     if chosen.file is not None and not Path(chosen.file).exists():
         raise UsageError(f"{chosen.file} does not exist")
-    report = check(subject, Path(chosen.key) if chosen.key else None, [Path(each) for each in chosen.checkpoint])
+    key, kept = Path(chosen.key) if chosen.key else None, [Path(each) for each in chosen.checkpoint]
+    report = check(subject, key, kept)
+    if chosen.fleet is not None:
+        report = check(subject, key, kept, _witnessed(Path(chosen.fleet), report.log))
     for problem in problems_in_words(report):
         print(f"{paint('changed', RED)}: {one_line(problem)}")
     if len(report.problems) == MAX_PROBLEMS:
@@ -66,6 +74,20 @@ def _verify(chosen: Arguments) -> int:
         print(paint(f"note: {one_line(note)}", DIM))
     print(_total(report))
     return 0 if report.ok else exitcodes.PROBLEM_FOUND
+
+
+def _witnessed(server: Path, log: str) -> list[Checkpoint]:
+    """What the server has seen of this log. A log that it has never seen may be one that was made afterwards."""
+    if not check(server, None).ok:
+        raise UsageError(
+            f"{server} does not verify itself, and is no witness; `hood audit verify --log {server}` says why"
+        )
+    found = read_witnessed(server, log)
+    if not found:
+        raise UsageError(
+            f"{server} has seen no checkpoint of this log: it is another tenant's, or not the worker's own"
+        )
+    return found
 
 
 def _total(report: Report) -> str:

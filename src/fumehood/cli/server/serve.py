@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from fumehood.audit.log import current_user
 from fumehood.cli.arguments import Parser
 from fumehood.cli.commands import UncollectedImports
 from fumehood.cli.interruption import Interruption
+from fumehood.cli.log_output import show_warnings
 from fumehood.cli.output import say
 from fumehood.cli.server.calls import (
     FILE,
@@ -49,6 +50,7 @@ class Arguments(argparse.Namespace):
     tls_key: str | None
     behind_proxy: list[str]
     drain: str | None
+    cluster: str | None
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -63,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--tls-cert", metavar="FILE", help="the certificate, with those between it and its root")
     add("--tls-key", metavar="FILE", help="its key")
     add("--behind-proxy", metavar="CIDR", action="append", default=[], help="network of a proxy with TLS (repeatable)")
+    add("--cluster", metavar="FOLDER", help="open sandboxes on the workers of this cluster (docs/many-machines.md)")
     add("--drain", metavar="TIME", help="how long sandboxes may go on after SIGTERM (10m)")
     return parser
 
@@ -85,9 +88,10 @@ def execute(arguments: list[str]) -> int:
         tls={"certificate": chosen.tls_cert, "key": chosen.tls_key} if chosen.tls_cert else None,
         behind_proxy=chosen.behind_proxy,
         drain=chosen.drain,
+        cluster=chosen.cluster and os.path.abspath(chosen.cluster),
     )
     use_delegated_cgroup()
-    logging.basicConfig(level=logging.WARNING, handlers=[_Said()], force=True)
+    show_warnings()
     return asyncio.run(_serve(ServerListener, settings, chosen.init, Interruption()))
 
 
@@ -175,10 +179,3 @@ async def _initialise(address: str, e2b: str | None, server: ServerState, tenant
     if e2b is not None:
         await put_policy(server.database, tenant, BASE, BASE_POLICY, current_user())
         print(f"export E2B_API_KEY={e2b_spelling(key)}\nexport E2B_API_URL={e2b} E2B_SANDBOX_URL={e2b}", flush=True)
-
-
-class _Said(logging.Handler):
-    """What the server has to say, harmless for a terminal."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(f"{record.name}: {self.format(record)}")

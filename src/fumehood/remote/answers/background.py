@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from fumehood.guest.contract.frames import FrameError, Header
-from fumehood.remote.answers.parts import Answers, Parts, find, number
+from fumehood.remote.answers.parts import Answers, Parts, ServedRun, find, number
 from fumehood.remote.answers.results import send_events, send_result
 from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.remote.options import unpack_request
-from fumehood.sandbox.background import AsyncBackgroundRun
 
 
 async def start(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
@@ -28,7 +27,7 @@ def _size(header: Header) -> tuple[int, int] | None:
             raise FrameError("a terminal has columns and rows")
 
 
-def _run(parts: Parts, message: ConversationMessage) -> AsyncBackgroundRun:
+def _run(parts: Parts, message: ConversationMessage) -> ServedRun:
     return find(parts.runs, message.header, "run in the background")
 
 

@@ -8,20 +8,25 @@ from typing import Any, TypeVar
 
 from fumehood.errors import UsageError
 from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.remote.background import RemoteBackgroundRun
 from fumehood.remote.conversations import ConversationMessage, RemoteConversation
+from fumehood.remote.sandbox import RemoteSandbox
+from fumehood.remote.session import RemoteSession
 from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.session import AsyncSession
 
 T = TypeVar("T")
 _MOST = 128
+ServedRun = AsyncBackgroundRun | RemoteBackgroundRun
+ServedSession = AsyncSession | RemoteSession
 
 
 class Parts:
-    def __init__(self, box: AsyncSandbox, close: Callable[[bool], Awaitable[None]]) -> None:
+    def __init__(self, box: AsyncSandbox | RemoteSandbox, close: Callable[[bool], Awaitable[None]]) -> None:
         self.box, self.close = box, close
-        self.runs: dict[int, AsyncBackgroundRun] = {}
-        self.sessions: dict[int, AsyncSession] = {}
+        self.runs: dict[int, ServedRun] = {}
+        self.sessions: dict[int, ServedSession] = {}
         self._numbers = count(1)
 
     def add(self, table: dict[int, T], part: T) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fumehood.remote.answers.parts import Answers, Parts, find
+from fumehood.remote.answers.parts import Answers, Parts, ServedSession, find
 from fumehood.remote.answers.results import send_events, send_result
 from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.remote.options import unpack_request
-from fumehood.sandbox.session import AsyncSession
 
 
 async def open_session(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
@@ -21,7 +20,7 @@ async def open_session(parts: Parts, conversation: RemoteConversation, message: 
     await conversation.send({"opened": number})
 
 
-def _session(parts: Parts, message: ConversationMessage) -> AsyncSession:
+def _session(parts: Parts, message: ConversationMessage) -> ServedSession:
     return find(parts.sessions, message.header, "session")
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from fumehood.errors import FumehoodError, UsageError
-from fumehood.sandbox.background import AsyncBackgroundRun
+from fumehood.remote.answers.parts import ServedRun
 from fumehood.server.api.problems import NotFoundError
 from fumehood.server.api.sandboxes import in_use
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
@@ -24,10 +24,10 @@ class BackgroundRuns:
     """
 
     def __init__(self) -> None:
-        self._runs: WeakKeyDictionary[OpenSandbox, dict[int, AsyncBackgroundRun]] = WeakKeyDictionary()
+        self._runs: WeakKeyDictionary[OpenSandbox, dict[int, ServedRun]] = WeakKeyDictionary()
         self._watches: set[asyncio.Task[None]] = set()
 
-    def add(self, opened: OpenSandbox, run: AsyncBackgroundRun) -> str:
+    def add(self, opened: OpenSandbox, run: ServedRun) -> str:
         runs = self._runs.setdefault(opened, {})
         number = max(runs, default=0) + 1
         runs[number] = run
@@ -45,9 +45,7 @@ class BackgroundRuns:
         if len(runs) >= _MOST_RUNS:
             raise UsageError(f"the sandbox has {_MOST_RUNS} runs in the background; end some of them")
 
-    async def find(
-        self, registry: SandboxRegistry, tenant: str, identifier: str
-    ) -> tuple[OpenSandbox, AsyncBackgroundRun]:
+    async def find(self, registry: SandboxRegistry, tenant: str, identifier: str) -> tuple[OpenSandbox, ServedRun]:
         sandbox, _, number = identifier.partition(".")
         opened = await registry.find(tenant, sandbox)
         run = self._runs.get(opened, {}).get(int(number) if number.isascii() and number.isdigit() else 0)
@@ -56,7 +54,7 @@ class BackgroundRuns:
         return opened, run
 
 
-async def _watch(opened: OpenSandbox, run: AsyncBackgroundRun) -> None:
+async def _watch(opened: OpenSandbox, run: ServedRun) -> None:
     """Until it ends the sandbox is not idle, and its end is recorded and counted when it comes.
 
     A sandbox that is closed meanwhile ends its runs, and records that itself.

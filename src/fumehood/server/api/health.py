@@ -26,7 +26,7 @@ async def is_live() -> Response:
 
 @router.get("/health/ready")
 async def is_ready(server: Server) -> Response:
-    """Sandboxes can be opened: the database answers, the audit log can be written, the server is not about to end.
+    """Sandboxes can be opened: database and cluster answer, the audit log can be written, the server does not end.
 
     Records that do not get to a sink are kept, and are no reason not to serve: `shipping` is then `behind`.
     """
@@ -40,6 +40,8 @@ async def is_ready(server: Server) -> Response:
 async def _reason(server: RunningServer) -> str | None:
     if server.drain.is_set():
         return "the server is about to end"
+    if server.fleet is not None and not server.fleet.is_connected:
+        return "the connection to the cluster is lost"
     try:
         async with server.database.transaction(EVERYTHING) as transaction:
             await transaction.row("SELECT COUNT(*) AS n FROM instances")

@@ -248,3 +248,16 @@ class ApprovalDetails(ApiModel):
     expires_at: float
     answered_by: str | None
     reason: str | None
+
+
+class WorkerAnswer(ApiModel):
+    name: str
+    epoch: int
+    state: str = Field(description="ready, draining, or resting after openings that failed.")
+    version: str
+    backends: list[str]
+    slots: int
+    free: int
+    labels: dict[str, str]
+    tenants: list[str] = Field(description="Those that it serves; all if there is none.")
+    failure: str = Field(description="How the last opening that failed there did.")

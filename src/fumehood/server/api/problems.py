@@ -23,6 +23,7 @@ from fumehood.server.sandboxes.errors import (
     DrainingError,
     ElsewhereError,
     EndedError,
+    NoCapacityError,
     NoSuchSandboxError,
     SandboxClosedError,
 )
@@ -59,6 +60,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (QuotaExceededError, 429),
     (TooManyConnectionsError, 429),
     (DrainingError, 503),
+    (NoCapacityError, 503),
     (ElsewhereError, 409),
     (StorageError, 503),
     (EngineError, 503),

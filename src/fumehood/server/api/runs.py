@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from fumehood.errors import UsageError
 from fumehood.events import Event
+from fumehood.remote.answers.parts import ServedRun
 from fumehood.results import RunResult
-from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.request import RunOptions
 from fumehood.server.api.models import Id, NewRun, RunInput, RunNews, RunSignal, RunState
 from fumehood.server.api.problems import PlainJson, RequestConflictError
@@ -73,7 +73,7 @@ async def show_run(server: Server, caller: Caller, id: Id, wait: Wait = 0) -> Re
     return PlainJson(_state(id, opened, result))
 
 
-async def _wait(run: AsyncBackgroundRun, seconds: float) -> RunResult | None:
+async def _wait(run: ServedRun, seconds: float) -> RunResult | None:
     try:
         async with asyncio.timeout(seconds):
             return await run.wait()

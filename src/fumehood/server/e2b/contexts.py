@@ -10,13 +10,13 @@ from fumehood.backends.languages import find_language
 from fumehood.errors import UsageError
 from fumehood.events import Event, Finished
 from fumehood.guest.contract.paths import WORKSPACE
+from fumehood.remote.answers.parts import ServedSession
 from fumehood.results import Cause, RunResult, Status
-from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.session import AsyncSession
 from fumehood.server.e2b.environment import variables_for
 from fumehood.server.e2b.errors import MissingError, NotHereError
 from fumehood.server.e2b.paths import inner_path, outer_path
 from fumehood.server.e2b.usage import SandboxUsage
+from fumehood.server.sandboxes.placement import PlacedSandbox
 
 _MOST = 32
 _PYTHON = ("", "python", "python3")
@@ -24,7 +24,7 @@ _PYTHON = ("", "python", "python3")
 
 class CodeContext:
     def __init__(
-        self, identifier: str, cwd: str, session: AsyncSession, variables: Mapping[str, str], usage: SandboxUsage
+        self, identifier: str, cwd: str, session: ServedSession, variables: Mapping[str, str], usage: SandboxUsage
     ) -> None:
         self.id, self.cwd, self._session, self._variables, self._usage = identifier, cwd, session, variables, usage
         self._is_prepared = False
@@ -89,7 +89,7 @@ def _checked(result: RunResult, problem: str) -> None:
 
 
 class Contexts:
-    def __init__(self, box: AsyncSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
+    def __init__(self, box: PlacedSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
         self._box, self._variables, self._usage = box, variables, usage
         self._contexts: dict[str, CodeContext] = {}
         self._usual: CodeContext | None = None

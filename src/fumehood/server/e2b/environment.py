@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fumehood.guest.contract.paths import USER_HOME
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.e2b.paths import outer_path
+from fumehood.server.sandboxes.placement import PlacedSandbox
 
 _OF_CONTAINERS = frozenset({"docker", "gvisor"})
 
 
-def variables_for(box: AsyncSandbox, cwd: str) -> dict[str, str]:
+def variables_for(box: PlacedSandbox, cwd: str) -> dict[str, str]:
     """The shell goes by PWD if it names the folder that it is in; containers have no second name of the workspace."""
     if box.policy.backend in _OF_CONTAINERS:
         return {}

@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from fumehood.policy.quantities import GIB, KIB
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.ports import AsyncExposedPort
 from fumehood.server.e2b.bodies import chunks_of
 from fumehood.server.e2b.errors import NotHereError
+from fumehood.server.sandboxes.placement import PlacedSandbox
 
 _READ_BYTES = 64 * KIB
 _ANSWER_SECONDS = 300.0
@@ -30,7 +30,7 @@ _Headers = list[tuple[bytes, bytes]]
 
 
 class Ports:
-    def __init__(self, box: AsyncSandbox) -> None:
+    def __init__(self, box: PlacedSandbox) -> None:
         self._box = box
         self._exposed: dict[int, AsyncExposedPort] = {}
         self._turn = asyncio.Lock()

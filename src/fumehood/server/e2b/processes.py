@@ -17,14 +17,14 @@ from typing import Any
 from fumehood.errors import SandboxError, UsageError
 from fumehood.events import Event, Finished
 from fumehood.frozen import frozen
+from fumehood.remote.answers.parts import ServedRun
 from fumehood.results import RunResult
-from fumehood.sandbox.async_sandbox import AsyncSandbox
-from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.request import RunOptions
 from fumehood.server.e2b.environment import variables_for
 from fumehood.server.e2b.errors import BodyError, CallFailure, MissingError, failure_of
 from fumehood.server.e2b.paths import inner_path
 from fumehood.server.e2b.usage import SandboxUsage
+from fumehood.server.sandboxes.placement import PlacedSandbox
 
 _log = logging.getLogger(__name__)
 _MOST = 128
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Process:
-    def __init__(self, pid: int, spec: ProcessSpec, run: AsyncBackgroundRun) -> None:
+    def __init__(self, pid: int, spec: ProcessSpec, run: ServedRun) -> None:
         self.pid, self.spec, self._run = pid, spec, run
         self._readers: set[Reader] = set()
         self.result: RunResult | None = None
@@ -161,7 +161,7 @@ class Process:
 class Processes:
     """By our own numbers: those of the kernel are not for outside."""
 
-    def __init__(self, box: AsyncSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
+    def __init__(self, box: PlacedSandbox, variables: Mapping[str, str], usage: SandboxUsage) -> None:
         self._box, self._variables, self._usage = box, variables, usage
         self._numbers = count(1000)
         self._running: dict[int, Process] = {}

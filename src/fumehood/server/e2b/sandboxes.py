@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fumehood.audit.trail import Trail
 from fumehood.errors import UsageError
 from fumehood.frozen import frozen
+from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.e2b.contexts import Contexts
 from fumehood.server.e2b.ports import Ports
 from fumehood.server.e2b.processes import Processes
@@ -104,7 +105,8 @@ class E2bSandboxes:
         times = Times(lifetime=self.checked_lifetime(seconds), idle=_NEVER, linger=_NEVER)
         opening = Opening(template.name, template.policy, times, metadata, keep_tmp=True)
         opened, token = await self._registry.open(principal, opening, self._trails(principal))
-        opened.box.collects_artifacts = False
+        if isinstance(opened.box, AsyncSandbox):
+            opened.box.collects_artifacts = False
         self._forget_closed()
         sandbox = self._by_id[opened.id] = E2bSandbox(opened, token, template, metadata, variables)
         return sandbox

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fumehood.results import RunResult
-from fumehood.sandbox.async_sandbox import AsyncSandbox
+from fumehood.server.sandboxes.placement import PlacedSandbox
 
 
 class SandboxUsage:
-    def __init__(self, box: AsyncSandbox) -> None:
+    def __init__(self, box: PlacedSandbox) -> None:
         self._box, self._cpu_ms, self._since = box, 0.0, time.monotonic()
         self._memory_bytes = 0
 

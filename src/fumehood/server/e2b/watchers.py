@@ -9,11 +9,11 @@ from collections import deque
 from typing import Any
 
 from fumehood.errors import FumehoodError, UsageError
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.sandbox.files.entries import ChangeKind, FileChange, FileKind
 from fumehood.sandbox.files.watch import AsyncWatch
 from fumehood.server.e2b.errors import MissingError
 from fumehood.server.e2b.paths import inner_path, outer_path
+from fumehood.server.sandboxes.placement import PlacedSandbox
 
 _MOST = 32
 _MOST_KEPT = 10_000
@@ -24,7 +24,7 @@ _TYPES = {
 }
 
 
-async def events_of(box: AsyncSandbox, change: FileChange, folder: str) -> list[dict[str, Any]]:
+async def events_of(box: PlacedSandbox, change: FileChange, folder: str) -> list[dict[str, Any]]:
     """Names are relative to the folder. A file that is new was written to, too."""
     if change.kind is ChangeKind.RENAMED and change.old_path is not None:
         old, new = _name(change.old_path, folder), _name(change.path, folder)
@@ -38,7 +38,7 @@ async def events_of(box: AsyncSandbox, change: FileChange, folder: str) -> list[
     return events
 
 
-async def _is_file(box: AsyncSandbox, path: str) -> bool:
+async def _is_file(box: PlacedSandbox, path: str) -> bool:
     try:
         return (await box.files.stat(path)).kind is FileKind.FILE
     except FumehoodError:
@@ -52,7 +52,7 @@ def _name(path: str, folder: str) -> str:
 class Watcher:
     """Keeps what has changed until it is asked for; of too much, the newest part."""
 
-    def __init__(self, box: AsyncSandbox, watch: AsyncWatch, folder: str, *, has_entries: bool) -> None:
+    def __init__(self, box: PlacedSandbox, watch: AsyncWatch, folder: str, *, has_entries: bool) -> None:
         self._box, self._watch, self.folder, self.has_entries = box, watch, folder, has_entries
         self._events = deque[dict[str, Any]](maxlen=_MOST_KEPT)
         self._task = asyncio.ensure_future(self._keep())
@@ -76,7 +76,7 @@ class Watcher:
 
 
 class Watchers:
-    def __init__(self, box: AsyncSandbox) -> None:
+    def __init__(self, box: PlacedSandbox) -> None:
         self._box = box
         self._kept: dict[str, Watcher] = {}
 

@@ -35,6 +35,10 @@ class ElsewhereError(FumehoodError):
         super().__init__("another server has this sandbox; ask the one that opened it")
 
 
+class NoCapacityError(FumehoodError):
+    """No worker has room for a sandbox now, and none came in the time that an opening waits."""
+
+
 class DrainingError(FumehoodError):
     """The server is about to end and opens nothing more."""
 

@@ -10,14 +10,17 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from fumehood.frozen import frozen
 from fumehood.guest.contract.frames import FrameError
 from fumehood.remote.carrier import MessageCarrier
 from fumehood.remote.service import SandboxService
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.sandboxes.errors import SandboxClosedError
+from fumehood.server.sandboxes.placement import PlacedSandbox
+
+_LAST_ANSWERS_SECONDS, _PAUSE_SECONDS = 2.0, 0.01
 
 
 @frozen
@@ -41,7 +44,7 @@ class OpenSandbox:
         identifier: str,
         principal: Principal,
         token: str,
-        box: AsyncSandbox,
+        box: PlacedSandbox,
         times: Times,
         ended: Callable[[OpenSandbox, str], Awaitable[None]],
     ) -> None:
@@ -140,6 +143,14 @@ class OpenSandbox:
         await self.service.close()
         await self._hang_up()
         await self._close_box(None if cause == "closed" else ClientFailedError(cause))
+
+    async def end_lost(self) -> None:
+        """Its host is lost: calls under way are answered with that, and then it ends."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_ANSWERS_SECONDS):
+                while self._uses or self.service.is_busy:  # noqa: ASYNC110 - two counters, of which neither has an event
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        await self.close("lost")
 
     def _begin_closing(self, cause: str) -> bool:
         if self._cause is not None:

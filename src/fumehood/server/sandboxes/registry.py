@@ -7,16 +7,17 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 
 from fumehood.audit.trail import Trail
 from fumehood.frozen import frozen
 from fumehood.policy import Policy
-from fumehood.sandbox.async_sandbox import AsyncSandbox
 from fumehood.server.identity.principals import Principal
 from fumehood.server.sandboxes import records
 from fumehood.server.sandboxes.errors import DrainingError, ElsewhereError, EndedError, NoSuchSandboxError
 from fumehood.server.sandboxes.lost_records import SERVED_AS
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox, Times
+from fumehood.server.sandboxes.placement import Placement, PlacementRequest
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database, StorageError
@@ -38,12 +39,22 @@ class Opening:
 
 class SandboxRegistry:
     def __init__(
-        self, database: Database, instance: str, tenancy: Tenancy, *, strict: bool = True, tracing: Tracing = OFF
+        self,
+        database: Database,
+        instance: str,
+        tenancy: Tenancy,
+        placement: Placement,
+        *,
+        strict: bool = True,
+        tracing: Tracing = OFF,
     ) -> None:
-        """With `strict`, sandboxes whose limits this host enforces only in part are refused, whatever policies say."""
-        self._database, self.instance = database, instance
+        """With `strict`, sandboxes whose limits their host enforces only in part are refused, whatever policies say."""
+        self._database, self.instance, self._placement = database, instance, placement
         self._tenancy, self._strict, self._tracing = tenancy, strict, tracing
         self._open: dict[tuple[str, str], OpenSandbox] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._lost_early: set[str] = set()
+        """Those whose host was lost in the moment after it had opened them."""
         self._unwritten: dict[tuple[str, str], str] = {}
         """Ends that the database did not take so far: tenant and id -> cause."""
         self._is_draining = False
@@ -59,24 +70,22 @@ class SandboxRegistry:
         identifier, token = f"sbx_{secrets.token_hex(10)}", secrets.token_urlsafe(32)
         record = _record(identifier, principal, opening)
         await records.admit(self._database, principal.tenant, self.instance, record, token)
-        box = AsyncSandbox(
-            policy,
-            session=opening.session,
-            keep_tmp=opening.keep_tmp,
-            learn=opening.learn,
-            snapshot=opening.snapshot,
-            progress=opening.progress,
-            audit=trail.within(**{SERVED_AS: identifier}),
-            tenant=tenant,
-        )
-        opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
+        lost = partial(self._lose, principal.tenant, identifier)
+        served = trail.within(**{SERVED_AS: identifier})
+        request = PlacementRequest(identifier, principal.name, opening, policy, tenant, served, lost)
         try:
+            box = self._placement.place(request)
+            opened = OpenSandbox(identifier, principal, token, box, opening.times, self._forget)
             with self._tracing.step("open sandbox", tenant=principal.tenant, sandbox=identifier):
                 await opened.open()
         except BaseException:
+            self._lost_early.discard(identifier)
             await asyncio.shield(self._end(principal.tenant, identifier, "failed"))
             raise
         self._open[principal.tenant, identifier] = opened
+        if identifier in self._lost_early:
+            self._lost_early.discard(identifier)
+            lost("")
         return opened, token
 
     async def find(self, tenant: str, identifier: str) -> OpenSandbox:
@@ -116,6 +125,16 @@ class SandboxRegistry:
         while self._open:
             self._one_less.clear()
             await self._one_less.wait()
+
+    def _lose(self, tenant: str, identifier: str, _: str) -> None:
+        """The host that has it is lost. Calls under way end by themselves, each with what is known, before it does."""
+        opened = self._open.get((tenant, identifier))
+        if opened is None:
+            self._lost_early.add(identifier)
+            return
+        task = asyncio.ensure_future(opened.end_lost())
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
 
     async def _forget(self, opened: OpenSandbox, cause: str) -> None:
         self._open.pop((opened.tenant, opened.id), None)

@@ -12,6 +12,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from fumehood.errors import FumehoodError
 from fumehood.results import RunResult
@@ -119,6 +120,14 @@ class TenantMeter:
         memory = 0.0 if result is None else result.peak_memory_bytes * seconds
         self.counts.add(**{RUNS: 1, CPU: seconds if result is None else result.cpu_ms / 1000, MEMORY: memory})
 
+    def limits_for_worker(self) -> dict[str, float]:
+        """What another host, which counts for itself, may use from now on."""
+        return {
+            "runs": self.limits[Quota.RUNS].value,
+            "cpu_seconds_left": self.limits[Quota.CPU].value - self.counts.today(CPU),
+            "egress_bytes_left": float(self.egress.left_bytes()),
+        }
+
     async def settle(self, database: Database, instance: str) -> None:
         """Adds what is pending to the database, and reads what others have added and the limits that hold now."""
         tenant = self._tenant
@@ -168,6 +177,18 @@ class Meters:
         meter = self._meters.get(tenant) or self._meters.setdefault(tenant, TenantMeter(tenant, self._tracing))
         await meter.settle(self._database, self._instance)
         return meter
+
+    def limits_for_worker(self, tenant: str) -> dict[str, float]:
+        """Of a tenant whose meter is up to date."""
+        return self._meters[tenant].limits_for_worker()
+
+    def knows(self, tenant: str) -> bool:
+        """Whether it has had a sandbox by this process."""
+        return tenant in self._meters
+
+    def add(self, tenant: str, amounts: Mapping[str, float]) -> None:
+        """What was used on a worker."""
+        self._meters[tenant].counts.add(**amounts)
 
     def hold(self) -> None:
         """The database is away: no run begins before the next `settle_all`."""

@@ -1,0 +1,1 @@
+"""`hood cluster`, `hood worker` and `hood workers`: sandboxes on many hosts."""

@@ -1,0 +1,224 @@
+"""The authority of a cluster: a folder with the keys that make members, and the members that were removed.
+
+Who has this folder is the cluster's owner. It is needed to make join tokens and to admit those who bring one; servers
+without it place sandboxes all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from fumehood.cluster import claims, permissions
+from fumehood.cluster.certificates import MEMBER_VALID, ClusterCertificates, key_pem, make_key
+from fumehood.cluster.credentials import MemberCredentials, write_private
+from fumehood.cluster.nkeys import KeyKind, SigningPair, is_public_key
+from fumehood.cluster.permissions import Permissions
+from fumehood.cluster.subjects import check_member_name
+from fumehood.errors import UsageError
+from fumehood.frozen import frozen
+from fumehood.host.folders import PrivateFolder
+from fumehood.host.locks import lock_exclusive
+
+FOLDER = PrivateFolder("a cluster", "FUMEHOOD_CLUSTER")
+_FILE = "authority.json"
+CLUSTER, SYSTEM = "FUMEHOOD", "SYS"
+_DISK_BYTES = {CLUSTER: 1 << 30, SYSTEM: 0}
+_TENANT_DISK_BYTES = 1 << 30
+_ADMINISTRATION = timedelta(minutes=5)
+_ROLES = {"worker": permissions.of_worker, "server": permissions.of_server}
+
+
+@frozen
+class Member:
+    """One that has credentials: `role` is worker, server, or runtime for a process of a tenant's agents."""
+
+    name: str
+    role: str
+    public: str
+    account: str
+    tenants: tuple[str, ...] = ()
+    """Those that a worker serves, if not all."""
+
+
+class ClusterAuthority:
+    """What is in the file counts, whichever process has changed it: each change reads it first, under a lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._data = self._load()
+        self._operator = SigningPair.of_seed(self._data["operator"])
+        self.certificates = ClusterCertificates(self._data["ca"], self._data["ca_key"])
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            return json.loads((self.folder / _FILE).read_text())
+        except FileNotFoundError:
+            raise UsageError(
+                f"there is no authority of a cluster in {self.folder}; `hood cluster init` makes one"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"the authority in {self.folder} cannot be read: {error}") from error
+
+    @classmethod
+    def create(cls, folder: Path, urls: Sequence[str]) -> ClusterAuthority:
+        """UsageError if there is one already: its members would be lost."""
+        FOLDER.make(folder)
+        if (folder / _FILE).exists():
+            raise UsageError(f"there is a cluster in {folder} already; choose another folder with --folder")
+        certificates, signing_key = ClusterCertificates.generate()
+        data = {
+            "urls": list(urls),
+            "ca": certificates.pem,
+            "ca_key": signing_key,
+            "operator": SigningPair.generate(KeyKind.OPERATOR).seed,
+            "accounts": {name: SigningPair.generate(KeyKind.ACCOUNT).seed for name in (CLUSTER, SYSTEM)},
+            "members": {},
+            "revoked": {},
+        }
+        write_private(folder / _FILE, json.dumps(data))
+        return cls(folder)
+
+    @staticmethod
+    def is_at(folder: Path) -> bool:
+        return (folder / _FILE).exists()
+
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, Any]]:
+        """What the block has changed is saved, unless it was left with an error."""
+        with closing(lock_exclusive(self.folder / f"{_FILE}.lock")):
+            data = self._load()
+            yield data
+            write_private(self.folder / _FILE, json.dumps(data))
+            self._data = data
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(self._data["urls"])
+
+    @property
+    def operator_token(self) -> str:
+        return claims.operator_token(self._operator, self.account(SYSTEM).public)
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        return tuple(self._data["accounts"])
+
+    def account(self, name: str) -> SigningPair:
+        return SigningPair.of_seed(self._data["accounts"][name])
+
+    def account_token(self, name: str) -> str:
+        disk = _DISK_BYTES.get(name, _TENANT_DISK_BYTES)
+        revoked: Mapping[str, int] = self._data["revoked"].get(name, {})
+        return claims.account_token(self._operator, self.account(name).public, name, disk_bytes=disk, revoked=revoked)
+
+    def ensure_account(self, tenant: str) -> str:
+        """The account of a tenant's runtimes."""
+        check_member_name(tenant)
+        name = f"tenant-{tenant}"
+        with self._changed() as data:
+            data["accounts"].setdefault(name, SigningPair.generate(KeyKind.ACCOUNT).seed)
+        return name
+
+    def members(self) -> list[Member]:
+        return [_member(given) for given in self._data["members"].values()]
+
+    def make_member(self, name: str, role: str, tenants: Sequence[str] = ()) -> MemberCredentials:
+        """A server or a worker whose keys are made here, on the host that has the authority."""
+        return self._make(name, role, CLUSTER, _ROLES[role](name), tenants)
+
+    def make_runtime(self, name: str, account: str, allowed: Permissions) -> MemberCredentials:
+        """A process of a tenant's agents, in the account of that tenant."""
+        return self._make(name, "runtime", account, allowed, ())
+
+    def _make(
+        self, name: str, role: str, account: str, allowed: Permissions, tenants: Sequence[str]
+    ) -> MemberCredentials:
+        user, key = SigningPair.generate(KeyKind.USER), make_key()
+        member = Member(check_member_name(name), role, user.public, account, tuple(tenants))
+        self._add(member)
+        return MemberCredentials(
+            name=name,
+            urls=self.urls,
+            ca=self.certificates.pem,
+            certificate=self.certificates.issue(key.public_key(), name),
+            key=key_pem(key),
+            user=self._user_token(member, allowed),
+            seed=user.seed,
+            observer=self._observer_token(member),
+        )
+
+    def make_administrator(self) -> MemberCredentials:
+        """For some minutes: a user of the system account that gives NATS accounts, and does nothing else."""
+        name, user, key = "administrator", SigningPair.generate(KeyKind.USER), make_key()
+        allowed, expires = permissions.of_administrator(name), time.time() + _ADMINISTRATION.total_seconds()
+        return MemberCredentials(
+            name=name,
+            urls=self.urls,
+            ca=self.certificates.pem,
+            certificate=self.certificates.issue(key.public_key(), name, valid=_ADMINISTRATION),
+            key=key_pem(key),
+            user="",
+            seed=user.seed,
+            observer=claims.user_token(self.account(SYSTEM), user.public, name, allowed, expires=expires),
+        )
+
+    def admit(self, member: Member, request_pem: str) -> dict[str, str]:
+        """What a newcomer that made its own keys is given: its tokens and its certificate."""
+        if not is_public_key(member.public, KeyKind.USER):
+            raise UsageError("the key of the NATS user is not valid")
+        certificate = self.certificates.issue_for(request_pem, member.name)
+        self._add(member)
+        return {
+            "certificate": certificate,
+            "user": self._user_token(member, _ROLES[member.role](member.name)),
+            "observer": self._observer_token(member),
+        }
+
+    def _add(self, member: Member) -> None:
+        check_member_name(member.name)
+        with self._changed() as data:
+            if member.name in data["members"]:
+                known = f"there is a member {member.name} already"
+                raise UsageError(f"{known}; `hood cluster remove {member.name}` removes it")
+            data["members"][member.name] = asdict(member)
+
+    def _user_token(self, member: Member, allowed: Permissions) -> str:
+        expires = time.time() + MEMBER_VALID.total_seconds()
+        return claims.user_token(
+            self.account(member.account),
+            member.public,
+            member.name,
+            allowed,
+            expires=expires,
+            tenants=member.tenants,
+        )
+
+    def _observer_token(self, member: Member) -> str:
+        if member.role != "server":
+            return ""
+        allowed = permissions.of_observer(member.name, self.account(CLUSTER).public)
+        expires = time.time() + MEMBER_VALID.total_seconds()
+        return claims.user_token(self.account(SYSTEM), member.public, member.name, allowed, expires=expires)
+
+    def revoke(self, name: str) -> list[str]:
+        """Its tokens are not valid any more. Returns the accounts whose tokens NATS has to be given again."""
+        with self._changed() as data:
+            given = data["members"].pop(name, None)
+            if given is None:
+                raise UsageError(f"there is no member {name!r}; `hood cluster status` lists them")
+            member = _member(given)
+            accounts = [member.account, *([SYSTEM] if member.role == "server" else [])]
+            for account in accounts:
+                data["revoked"].setdefault(account, {})[member.public] = int(time.time())
+        return accounts
+
+
+def _member(given: Mapping[str, Any]) -> Member:
+    return Member(given["name"], given["role"], given["public"], given["account"], tuple(given["tenants"]))

@@ -1,0 +1,115 @@
+"""One sandbox that a worker has open for a server, and the carrier in use."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable
+
+from fumehood.audit.trail import Trail
+from fumehood.cluster.lease import now
+from fumehood.cluster.opening import WorkerOpening
+from fumehood.guest.contract.frames import FrameError, Header
+from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.policies import pack_policy
+from fumehood.remote.service import SandboxService
+from fumehood.sandbox.async_sandbox import AsyncSandbox
+
+
+class EndedByWorkerError(Exception):
+    """The worker closes the sandbox: it is fenced or ends, or the server is gone."""
+
+
+class HostedSandbox:
+    """`server` and `instance` name the process that it is for. `forget` is called once, when nothing of it is left."""
+
+    def __init__(
+        self,
+        opening: WorkerOpening,
+        owner: tuple[str, str],
+        trail: Trail,
+        forget: Callable[[HostedSandbox], object],
+    ) -> None:
+        self.id, self.tenant, self.owner = opening.sandbox, opening.tenant.name, owner
+        self._forget, self._token = forget, secrets.token_urlsafe(24)
+        self.box = AsyncSandbox(
+            opening.policy,
+            session=opening.session,
+            keep_tmp=opening.keep_tmp,
+            learn=opening.learn,
+            audit=trail,
+            tenant=opening.tenant,
+        )
+        self.service = SandboxService(self.box, self._close_for_client)
+        self._carrier: asyncio.Task[None] | None = None
+        self._lost_carrier: float | None = now()
+        """When the last carrier was lost, if none is in use."""
+        self._closing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self.box.__aenter__()
+
+    def answer(self, linger: float) -> Header:
+        return {
+            "sandbox": self.id,
+            "token": self._token,
+            "linger": linger,
+            "policy": pack_policy(self.box.policy),
+            "enforcement": dict(self.box.enforcement),
+        }
+
+    def is_for(self, owner: tuple[str, str], token: str) -> bool:
+        return owner == self.owner and hmac.compare_digest(self._token.encode(), token.encode())
+
+    @property
+    def received(self) -> int:
+        return self.service.conversations.link.received
+
+    async def serve(self, carrier: MessageCarrier, received_by_server: int) -> None:
+        """Until the carrier is lost; the next one takes the place of this."""
+        await self._hang_up()
+        self._lost_carrier = None
+        task = self._carrier = asyncio.ensure_future(self.service.conversations.link.use(carrier, received_by_server))
+        try:
+            await asyncio.shield(asyncio.wait([task]))
+            task.result()
+        except FrameError:
+            await self.close("protocol")
+            raise
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            if self._carrier is task:
+                self._carrier, self._lost_carrier = None, now()
+
+    def is_abandoned(self, seconds: float) -> bool:
+        """Whether it has been without a carrier for so long."""
+        return self._lost_carrier is not None and now() - self._lost_carrier > seconds
+
+    async def _hang_up(self) -> None:
+        if self._carrier is not None and self._carrier is not asyncio.current_task():
+            self._carrier.cancel()
+            await asyncio.gather(self._carrier, return_exceptions=True)
+
+    async def _close_for_client(self, is_failing: bool) -> None:
+        await self._leave(EndedByWorkerError("failed") if is_failing else None)
+
+    async def close(self, reason: str) -> None:
+        """Whatever happens in it; returns when nothing of it is left."""
+        await self.service.close()
+        await self._hang_up()
+        await self._leave(EndedByWorkerError(reason))
+
+    async def _leave(self, error: BaseException | None) -> None:
+        """Once, and whole, whoever is cancelled meanwhile."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._leave_once(error))
+        await asyncio.shield(self._closing)
+
+    async def _leave_once(self, error: BaseException | None) -> None:
+        try:
+            await self.box.__aexit__(type(error) if error else None, error, None)
+        finally:
+            self._forget(self)

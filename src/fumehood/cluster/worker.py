@@ -1,0 +1,180 @@
+"""A worker: offers the sandboxes of its host to the servers of a cluster, until it is told to end.
+
+What it cannot be sure of it ends: the sandboxes of a server that is not heard any more, and all of them when its own
+lease cannot be renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fumehood.cluster import subjects
+from fumehood.cluster.authority import FOLDER
+from fumehood.cluster.claims import account_of, read_user_token
+from fumehood.cluster.connection import close, connect, subscribe
+from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.lease import LEASE_SECONDS, RENEW_SECONDS, TakenOverError, WorkerLease, now
+from fumehood.cluster.worker_service import Owner, WorkerOffer, WorkerService
+from fumehood.errors import LostError
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+_CHECKPOINT_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+class ClusterWorker:
+    def __init__(self, credentials: MemberCredentials, folder: Path, offer: WorkerOffer) -> None:
+        """Whom it serves is in its credentials."""
+        FOLDER.make(folder)
+        claims = read_user_token(credentials.user, account_of(credentials.user))
+        offer = replace(offer, tenants=claims.tenants)
+        self._credentials = credentials
+        self._service = WorkerService(credentials.name, folder, offer, self._open_epoch)
+        self._lease: WorkerLease | None = None
+        self._heard: dict[Owner, float] = {}
+        """When each process of a server was last heard."""
+        self._next_checkpoints = 0.0
+        self._announce, self._stop = asyncio.Event(), asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return self._credentials.name
+
+    def stop(self) -> None:
+        """It opens nothing more, and waits for the end of what is open for a time."""
+        self._stop.set()
+
+    async def run(self, drain_seconds: float, ready: Callable[[], object] = lambda: None) -> None:
+        """Until `stop`, or until a server says so. `ready` is called when servers can use it."""
+        client = self._service.client = await connect(self._credentials, disconnected=self._service.lose_carriers)
+        lease = self._lease = WorkerLease(client, self.name)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await self._begin(client, lease)
+            await subscribe(client, subjects.up(self.name, "*", "*", "*"), self._service.take)
+            await subscribe(client, subjects.beat("*"), self._hear)
+            await subscribe(client, subjects.order(self.name), self._obey)
+            await client.flush()
+            tasks = [asyncio.ensure_future(work) for work in (self._keep(client, lease), self._drain(drain_seconds))]
+            ready()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.shield(self._end(client))
+
+    async def _begin(self, client: Client, lease: WorkerLease) -> None:
+        """The first epoch. Waits for the first server of the cluster, which makes the list of workers."""
+        while not self._stop.is_set():
+            try:
+                await lease.begin(self._entry(client))
+                return
+            except LostError as error:
+                _log.warning("%s; is a server of the cluster running?", error)
+                await self._pause()
+
+    async def _drain(self, seconds: float) -> None:
+        await self._stop.wait()
+        self._service.is_draining = True
+        self._announce.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._service.wait_until_empty()
+
+    async def _end(self, client: Client) -> None:
+        self._service.is_draining = True
+        await self._service.close_all("the worker ends")
+        await self._report(client)
+        await self._service.end()
+        await close(client)
+
+    def _open_epoch(self) -> int | None:
+        lease = self._lease
+        return lease.epoch if lease is not None and lease.seconds_left > 0 else None
+
+    def _entry(self, client: Client) -> dict[str, Any]:
+        own = {"token": self._credentials.user, "client": client.client_id}
+        return own | self._service.describe()
+
+    async def _keep(self, client: Client, lease: WorkerLease) -> None:
+        """Renews the lease; ends everything, and begins a new epoch, when that was not possible in time."""
+        while True:
+            await self._pause()
+            if client.is_closed:
+                raise LostError("NATS has closed the connection for good; was this worker removed from the cluster?")
+            try:
+                if lease.seconds_left <= 0:
+                    await self._fence(client, lease, "its lease could not be renewed")
+                else:
+                    await lease.renew(self._entry(client))
+            except TakenOverError:
+                await self._service.close_all("another process has taken its place")
+                raise
+            except LostError as error:
+                _log.warning("%s", error)
+            await self._service.close_abandoned(self._lost_servers())
+            await self._report(client)
+
+    async def _pause(self) -> None:
+        self._announce.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RENEW_SECONDS):
+                await self._announce.wait()
+
+    async def _fence(self, client: Client, lease: WorkerLease, reason: str) -> None:
+        """Nothing of the old epoch is left when the new one begins."""
+        await self._service.close_all(reason)
+        await lease.begin(self._entry(client))
+
+    async def _obey(self, message: Msg) -> None:
+        """Of an epoch that a server holds for lost, what is here ends, too."""
+        order = json.loads(message.data)
+        if self._lease is not None and order.get("fence") == self._lease.epoch:
+            _log.warning("a server holds this worker for lost")
+            self._lease.expire()
+            self._announce.set()
+        if order.get("drain") is True:
+            self._stop.set()
+
+    async def _hear(self, message: Msg) -> None:
+        """A server says that a process of its lives."""
+        self._heard[message.subject.rpartition(".")[2], message.data.decode("ascii", "replace")] = now()
+
+    def _lost_servers(self) -> set[Owner]:
+        lost = {owner for owner, when in self._heard.items() if now() - when > LEASE_SECONDS}
+        for owner in lost:
+            del self._heard[owner]
+        return lost
+
+    async def _report(self, client: Client) -> None:
+        """To the server that was heard last; kept for the next time if there is none."""
+        owner = max(self._heard, key=lambda each: self._heard[each], default=None)
+        if owner is None or not client.is_connected:
+            return
+        from nats.errors import Error
+
+        for report in [*self._service.take_used(), *await self._new_checkpoints()]:
+            try:
+                await client.publish(subjects.report(owner[0], self.name, owner[1]), json.dumps(report).encode())
+            except (Error, OSError) as error:
+                _log.warning("a report to server %s is lost: %s", owner[0], error)
+
+    async def _new_checkpoints(self) -> list[dict[str, Any]]:
+        if now() < self._next_checkpoints and not self._service.is_draining:
+            return []
+        self._next_checkpoints = now() + _CHECKPOINT_SECONDS
+        return await asyncio.to_thread(self._service.new_checkpoints)

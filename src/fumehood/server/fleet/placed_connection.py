@@ -1,0 +1,87 @@
+"""The connection to a sandbox that is placed when it is opened: workers are asked in turn, until one says yes.
+
+Only the opening is tried elsewhere. A sandbox that is open has one home; when that is lost, so is the sandbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fumehood.cluster.carrier import SubjectCarrier
+from fumehood.errors import DeniedError, FumehoodError, HostUnavailableError, LostError, UnenforceableError, UsageError
+from fumehood.guest.contract.frames import Header
+from fumehood.remote.carrier import MessageCarrier
+from fumehood.remote.connection import SandboxConnection
+from fumehood.server.fleet.choice import SandboxNeeds
+from fumehood.server.fleet.known_worker import KnownWorker
+
+_MOST_ASKED = 3
+
+
+class WorkerChooser(Protocol):
+    """What a connection asks of the fleet."""
+
+    async def candidates(self, needs: SandboxNeeds, refused: set[str]) -> list[KnownWorker]:
+        """Best first, of those that have not refused yet; waits for room. NoCapacityError if there is none in time."""
+        ...
+
+    async def dial(self, worker: KnownWorker) -> SubjectCarrier: ...
+
+    def settle(self, connection: PlacedConnection) -> None:
+        """It is open."""
+        ...
+
+    def release(self, connection: PlacedConnection) -> None: ...
+
+    def note_failed(self, worker: KnownWorker, needs: SandboxNeeds, reason: str) -> None: ...
+
+
+class PlacedConnection(SandboxConnection):
+    """`lost` is called once, with the reason, when the worker that has the sandbox is lost."""
+
+    def __init__(
+        self, fleet: WorkerChooser, needs: SandboxNeeds, opening: Header, lost: Callable[[str], object]
+    ) -> None:
+        super().__init__(self._dial_worker, opening)
+        self._fleet, self._needs, self._opening, self.lost = fleet, needs, opening, lost
+        self.worker: KnownWorker | None = None
+
+    async def open(self) -> None:
+        """An opening that was refused waits for room; one that has failed on all workers that were asked fails."""
+        refused: set[str] = set()
+        while True:
+            failure: FumehoodError | None = None
+            for worker in (await self._fleet.candidates(self._needs, refused))[:_MOST_ASKED]:
+                refused.add(worker.name)
+                try:
+                    await self._open_at(worker)
+                    return
+                except HostUnavailableError:
+                    worker.free = 0
+                except UnenforceableError as error:
+                    failure = error
+                except (UsageError, DeniedError):
+                    raise
+                except LostError as error:
+                    worker.note_failure(str(error))
+                    failure = error
+                except FumehoodError as error:
+                    self._fleet.note_failed(worker, self._needs, str(error))
+                    failure = error
+            if failure is not None:
+                raise failure
+
+    async def _open_at(self, worker: KnownWorker) -> None:
+        self.worker, self._wishes = worker, self._opening | {"epoch": worker.epoch}
+        await super().open()
+        worker.note_success()
+        self._fleet.settle(self)
+
+    async def close(self, *, is_failing: bool = False) -> None:
+        await super().close(is_failing=is_failing)
+        self._fleet.release(self)
+
+    async def _dial_worker(self) -> MessageCarrier:
+        assert self.worker is not None
+        return await self._fleet.dial(self.worker)

@@ -1,0 +1,91 @@
+"""The authority of a cluster, and credentials on disk."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from fumehood.cluster.authority import ClusterAuthority, Member
+from fumehood.cluster.certificates import make_key, make_request
+from fumehood.cluster.credentials import MemberCredentials
+from fumehood.cluster.join import make_token, read_token
+from fumehood.cluster.nkeys import KeyKind, SigningPair
+from fumehood.errors import UsageError
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> ClusterAuthority:
+    return ClusterAuthority.create(tmp_path / "authority", ["tls://127.0.0.1:4222"])
+
+
+def test_keys_are_for_their_user_alone(authority: ClusterAuthority, tmp_path: Path) -> None:
+    authority.make_member("w1", "worker").write(tmp_path / "w1.creds")
+    make_token(authority, "w2", "worker", 60)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files if path.suffix != ".lock"} == {0o600}
+    assert stat.S_IMODE(authority.folder.stat().st_mode) == 0o700
+
+
+def test_credentials_that_others_can_read_are_refused(authority: ClusterAuthority, tmp_path: Path) -> None:
+    path = tmp_path / "w1.creds"
+    authority.make_member("w1", "worker").write(path)
+    path.chmod(0o640)
+    with pytest.raises(UsageError, match="chmod 600"):
+        MemberCredentials.read(path)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"name": 1}', "\x00"])
+def test_a_file_that_holds_no_credentials_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "some.creds"
+    path.touch(0o600)
+    path.write_text(content)
+    with pytest.raises(UsageError, match="does not hold the credentials"):
+        MemberCredentials.read(path)
+
+
+def test_a_second_cluster_does_not_take_the_place_of_the_first(authority: ClusterAuthority) -> None:
+    with pytest.raises(UsageError, match="already"):
+        ClusterAuthority.create(authority.folder, [])
+
+
+def test_a_name_is_given_once(authority: ClusterAuthority) -> None:
+    authority.make_member("w1", "worker")
+    with pytest.raises(UsageError, match="hood cluster remove w1"):
+        ClusterAuthority(authority.folder).make_member("w1", "server")
+
+
+@pytest.mark.parametrize("name", ["", "W1", "a.b", "*", ">", "a b", "-a", "a" * 64])
+def test_a_name_that_could_be_another_subject_is_refused(authority: ClusterAuthority, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be a name"):
+        authority.make_member(name, "worker")
+    with pytest.raises(UsageError, match="cannot be a name"):
+        make_token(authority, name, "worker", 60)
+
+
+def test_a_signing_request_brings_its_key_and_nothing_else(authority: ClusterAuthority) -> None:
+    """What it says of its own name does not count."""
+    from cryptography import x509
+
+    member = Member("w1", "worker", SigningPair.generate(KeyKind.USER).public, "FUMEHOOD")
+    given = authority.admit(member, make_request(make_key(), "server"))
+    certificate = x509.load_pem_x509_certificate(given["certificate"].encode())
+    assert certificate.subject.rfc4514_string() == "CN=w1"
+    assert given["observer"] == ""
+
+
+@pytest.mark.parametrize(
+    "request_pem", ["", "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----"]
+)
+def test_a_signing_request_that_is_not_valid_is_refused(authority: ClusterAuthority, request_pem: str) -> None:
+    member = Member("w1", "worker", SigningPair.generate(KeyKind.USER).public, "FUMEHOOD")
+    with pytest.raises(UsageError, match="signing request"):
+        authority.admit(member, request_pem)
+    assert authority.members() == []
+
+
+@pytest.mark.parametrize("token", ["", "hoodjoin_", "hoodjoin_AAAA", "/nonexistent", "hoodjoin_" + "A" * 4000])
+def test_a_token_that_is_not_whole_is_refused(token: str) -> None:
+    with pytest.raises(UsageError, match="join token"):
+        read_token(token)

@@ -1,0 +1,154 @@
+"""Which workers are asked, and which openings wait how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from fumehood.cluster.claims import UserClaims
+from fumehood.errors import SandboxError
+from fumehood.server.fleet.choice import SandboxNeeds, rank_workers
+from fumehood.server.fleet.fair_queue import FairQueue
+from fumehood.server.fleet.known_worker import KnownWorker
+from fumehood.server.fleet.poison import PoisonedPolicies
+from fumehood.server.sandboxes.errors import NoCapacityError
+
+NEEDS = SandboxNeeds("acme", "digest", "native")
+
+
+def worker(name: str, *, tenants: tuple[str, ...] = (), **entry: object) -> KnownWorker:
+    usual = {
+        "epoch": 1,
+        "client": 1,
+        "slots": 10,
+        "free": 10,
+        "backends": ["native"],
+        "warm": [],
+        "labels": {},
+        "version": "1",
+        "draining": False,
+    }
+    return KnownWorker(UserClaims(name, "U", "A", frozenset(tenants)), usual | entry)
+
+
+def names(workers: list[KnownWorker]) -> list[str]:
+    return [each.name for each in workers]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        worker("other", draining=True),
+        worker("other", free=0),
+        worker("other", backends=["docker"]),
+        worker("other", tenants=("globex",)),
+    ],
+)
+def test_a_worker_that_cannot_take_it_is_not_asked(other: KnownWorker) -> None:
+    assert names(rank_workers([other, worker("good", tenants=("acme",))], NEEDS)) == ["good"]
+
+
+def test_a_lost_worker_is_not_asked() -> None:
+    lost = worker("lost")
+    lost.lost = "it has ended"
+    assert rank_workers([lost], NEEDS) == []
+
+
+def test_a_warm_worker_is_asked_first_unless_it_is_nearly_full() -> None:
+    cold, warm = worker("cold"), worker("warm", warm=["digest"])
+    assert names(rank_workers([cold, warm], NEEDS)) == ["warm", "cold"]
+    assert names(rank_workers([cold, worker("warm", warm=["digest"], free=1)], NEEDS)) == ["cold", "warm"]
+
+
+def test_sandboxes_of_one_policy_meet_and_others_are_spread() -> None:
+    workers = [worker(f"w{number}") for number in range(4)]
+    homes = Counter(rank_workers(workers, SandboxNeeds("acme", f"d{n}", "auto"))[0].name for n in range(200))
+    assert rank_workers(workers, NEEDS) == rank_workers(list(reversed(workers)), NEEDS)
+    assert set(homes) == {"w0", "w1", "w2", "w3"}
+
+
+def test_a_worker_on_which_openings_fail_leaves_rotation_and_says_why() -> None:
+    bad = worker("bad")
+    for _ in range(4):
+        bad.note_failure("the disk is full")
+    assert names(rank_workers([bad], NEEDS)) == ["bad"]
+    bad.note_failure("the disk is full")
+    assert rank_workers([bad], NEEDS) == []
+    assert (bad.describe()["state"], bad.describe()["failure"]) == ("resting", "the disk is full")
+
+
+def test_a_policy_that_fails_on_three_workers_is_refused_with_the_reason() -> None:
+    poison = PoisonedPolicies()
+    for name in ("w1", "w1", "w2"):
+        poison.note("digest", name, "it cannot be built")
+    poison.check("digest")
+    poison.note("digest", "w3", "it cannot be built")
+    with pytest.raises(SandboxError, match="it cannot be built"):
+        poison.check("digest")
+    poison.check("another")
+
+
+pytestmark = pytest.mark.anyio
+
+
+def needs(tenant: str, backend: str = "native") -> SandboxNeeds:
+    return SandboxNeeds(tenant, "digest", backend)
+
+
+def anything(wanted: SandboxNeeds) -> bool:
+    return True
+
+
+async def test_a_flood_of_one_tenant_delays_itself() -> None:
+    """Behind a hundred openings of one tenant, one of another is second."""
+    queue, order = FairQueue(), list[str]()
+
+    async def open_one(tenant: str) -> None:
+        await queue.wait(needs(tenant))
+        order.append(tenant)
+
+    flood = [asyncio.ensure_future(open_one("flood")) for _ in range(100)]
+    await asyncio.sleep(0)
+    other = asyncio.ensure_future(open_one("other"))
+    await asyncio.sleep(0)
+    queue.wake(2, anything)
+    await other
+    assert order == ["flood", "other"]
+    queue.wake(99, anything)
+    await asyncio.gather(*flood)
+    assert len(queue) == 0
+
+
+async def test_room_goes_to_the_first_that_can_use_it() -> None:
+    queue = FairQueue()
+    container = asyncio.ensure_future(queue.wait(needs("acme", "docker")))
+    native = asyncio.ensure_future(queue.wait(needs("acme")))
+    await asyncio.sleep(0)
+    queue.wake(1, lambda wanted: wanted.backend == "native")
+    await native
+    assert not container.done()
+    queue.wake(5, anything)
+    await container
+
+
+async def test_a_full_queue_and_a_long_wait_are_said() -> None:
+    queue = FairQueue(most=1)
+    waiting = asyncio.ensure_future(queue.wait(needs("acme"), 0.01))
+    await asyncio.sleep(0)
+    with pytest.raises(NoCapacityError, match="1 openings wait"):
+        await queue.wait(needs("globex"))
+    with pytest.raises(NoCapacityError, match="for some seconds"):
+        await waiting
+    assert len(queue) == 0
+
+
+async def test_one_that_leaves_the_queue_takes_nobodys_turn() -> None:
+    queue = FairQueue()
+    first, second = (asyncio.ensure_future(queue.wait(needs("acme"))) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    queue.wake(1, anything)
+    await second
