@@ -10,7 +10,7 @@ import json
 import time
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import anyio
@@ -41,6 +41,7 @@ class _OpenRequest:
     home: Address
     subject: str
     moves: int = 0
+    sent: float = field(default_factory=anyio.current_time)
 
 
 class Requests:
@@ -151,10 +152,11 @@ class Requests:
     async def _probe(self) -> None:
         homes: dict[Address, list[str]] = defaultdict(list)
         for message_id, request in tuple(self._open.items()):
-            if self._pending.is_open(message_id):
-                homes[request.home].append(message_id)
-            else:
+            if not self._pending.is_open(message_id):
                 del self._open[message_id]
+            elif request.sent < anyio.current_time() - PROBE_SECONDS:
+                # A younger one may still be answered by NATS itself: that it was not delivered.
+                homes[request.home].append(message_id)
         for home, message_ids in homes.items():
             if self._is_gone(home):
                 self._unreachable.pop(home, None)
