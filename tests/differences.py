@@ -49,25 +49,6 @@ _COUNTLESS = (
 DIFFERENCES = (
     Difference(
         REMOTE,
-        "a server keeps a sandbox to the policy that it was opened with",
-        (
-            "test_rules_change_while_a_run_goes_on",
-            "test_a_sandbox_can_be_cut_off",
-            "test_nothing_but_the_rules_can_change",
-        ),
-    ),
-    Difference(
-        REMOTE,
-        "ports, forks and sandboxes with names are those of this machine",
-        (
-            "test_the_host_and_other_runs_reach_a_port_while_it_is_open",
-            "test_a_port_that_the_policy_does_not_list_is_denied",
-            "test_forks_share_what_is_stored_and_see_nothing_of_each_other",
-            "test_a_named_sandbox_keeps_its_files_and_its_policy",
-        ),
-    ),
-    Difference(
-        REMOTE,
         "a policy of a tenant names no file of the server and no package index",
         (
             "test_what_cannot_be_done_is_one_clear_error",

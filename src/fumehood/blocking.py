@@ -18,6 +18,7 @@ from fumehood.errors import UsageError
 from fumehood.keywords import known_keywords
 from fumehood.policy import AnyPolicy, Policy
 from fumehood.policy.arguments import Seconds
+from fumehood.remote.place import find_server
 from fumehood.results import RunResult
 from fumehood.sandbox.async_sandbox import AsyncSandbox, OneRunSandbox, run_once
 from fumehood.sandbox.audit import AuditChoice
@@ -210,7 +211,8 @@ class Watch:
 class Sandbox:
     """`with Sandbox(policy) as box`: every method blocks and otherwise is that of `AsyncSandbox`.
 
-    It is at a server if FUMEHOOD_SERVER names one, or `server` is given; then `policy` may be a name of its catalogue.
+    It is at a server if FUMEHOOD_SERVER or `hood login` names one, or `server` is given; then `policy` may be a name of
+    its catalogue.
     """
 
     @known_keywords(elsewhere=place_in_policy)
@@ -228,7 +230,7 @@ class Sandbox:
         snapshot: Snapshot | str | None = None,
         server: Server | None = None,
     ) -> None:
-        place = server or _find_server()
+        place = server or find_server()
         if place is None:
             target = AsyncSandbox(
                 policy,
@@ -282,8 +284,20 @@ class Sandbox:
         that one is for this use alone. One process at a time uses it: without `wait`, a sandbox that is in use is a
         `SandboxBusyError`. With `create` it is made if there is none.
         """
-        if place := _find_server():
-            raise UsageError(f"{place} has no sandboxes with names yet; unset FUMEHOOD_SERVER for one of this machine")
+        if place := find_server():
+            _refuse_audit(audit, place)
+            remote = place.open(
+                name,
+                policy,
+                once=once,
+                create=create,
+                wait=wait,
+                session=session,
+                progress=progress,
+                gated=gated,
+                keep_tmp=keep_tmp,
+            )
+            return cls.__new__(cls)._drive(cast("AsyncSandbox", remote))
         target = AsyncSandbox.open(
             name,
             policy,
@@ -402,18 +416,9 @@ def run(
     cwd       where it starts: relative to the workspace, or absolute
     timeout   seconds, or text such as "500ms"; shortens the policy's limit
     """
-    if place := _find_server():
+    if place := find_server():
         return shared_loop().call(partial(place.run, code, policy, packages=packages, **options))
     return shared_loop().call(partial(run_once, OneRunSandbox(policy, packages=packages), code, options))
-
-
-def _find_server() -> Server | None:
-    """The one that the environment names. Nothing of it is imported where there is none."""
-    if not os.environ.get("FUMEHOOD_SERVER"):
-        return None
-    from fumehood.remote.server import connect
-
-    return connect()
 
 
 def _refuse_audit(audit: AuditChoice, server: Server) -> None:

@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from fumehood.snapshots import Snapshot
 
 
+PLACE = "this machine"
+
+
 class AsyncSandbox:
     """`async with AsyncSandbox(policy) as box`: opened, used, closed. Without a policy everything is denied.
 
@@ -220,8 +223,8 @@ class AsyncSandbox:
 
     @property
     def enforcement(self) -> Mapping[str, str]:
-        """Control -> the mechanism that enforces it here."""
-        return self._backend_sandbox().report.mechanisms()
+        """Control -> the mechanism that enforces it here; `place` is where that is."""
+        return {**self._backend_sandbox().report.mechanisms(), "place": PLACE}
 
     async def snapshot(self, name: str | None = None) -> Snapshot:
         """The workspace as it is now, kept on disk until it is removed or too old. No program may be running."""
@@ -257,6 +260,11 @@ class AsyncSandbox:
         )
         box._state = state
         return box
+
+    def release(self) -> None:
+        """Of a fork that is never opened: what it would begin with need not be kept for it any more."""
+        if self._state is not None and self._opened is None:
+            self._state.release()
 
     def _at_rest(self, what: str) -> Converse:
         if self._executions:
@@ -474,10 +482,21 @@ class AsyncSandbox:
         The policy must list it in `network.publish`. It is the port of the loopback that all runs of this sandbox
         share. It answers until it is closed, or the sandbox is.
         """
+        return await self._expose(port)
+
+    async def expose_to(self, port: int, client_port: int) -> AsyncExposedPort:
+        """As `expose`, for a caller elsewhere, whose own loopback has the address.
+
+        Nothing listens here: the caller passes each connection to its `client_port` on, and it is handed to
+        `AsyncExposedPort.admit`. Who may ask is decided here, and recorded.
+        """
+        return await self._expose(port, client_port)
+
+    async def _expose(self, port: int, client_port: int | None = None) -> AsyncExposedPort:
         box = self._backend_sandbox()
         async with self._audit.denials("expose"):
             check_port(self.policy, port, self._egress.ports if self._egress else ())
-        exposed = await expose(port, box.connect, self._audit.trail)
+        exposed = await expose(port, box.connect, self._audit.trail, client_port)
         self._ports = [*(other for other in self._ports if other.is_open), exposed]
         self._stack.push_async_callback(exposed.close)
         return exposed

@@ -60,6 +60,10 @@ class AsyncExposedPort:
     def is_open(self) -> bool:
         return not self._is_closed
 
+    def admit(self, connection: socket.socket) -> None:
+        """A connection that was accepted elsewhere, for a port whose address is there."""
+        self._server.admit(connection)
+
     async def wait_ready(self, timeout: Seconds | None = 30) -> None:
         """Until a program listens on the port; TimeoutError if none does in time."""
         with anyio.fail_after(None if timeout is None else read_seconds(timeout, "timeout")):
@@ -89,14 +93,14 @@ class AsyncExposedPort:
         await self.close()
 
 
-async def expose(port: int, connect: Connect, trail: Trail) -> AsyncExposedPort:
-    """Opens the address of a port that may be had."""
+async def expose(port: int, connect: Connect, trail: Trail, client_port: int | None = None) -> AsyncExposedPort:
+    """Opens the address of a port that may be had. With `client_port` the address is a client's, elsewhere."""
 
     def start() -> PortServer:
         from fumehood.egress import shared_gateway
         from fumehood.ingress.server import PortServer
 
-        server = PortServer(shared_gateway(), port, lambda: connect(port))
+        server = PortServer(shared_gateway(), port, lambda: connect(port), client_port)
         server.open(trail)
         return server
 

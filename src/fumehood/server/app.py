@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 
 from fumehood import __version__
 from fumehood.errors import FumehoodError
-from fumehood.server.api import approvals, audit, files, health, keys, policies, runs, sandboxes, tenants
+from fumehood.server.api import approvals, audit, files, health, keys, named, policies, runs, sandboxes, tenants
 from fumehood.server.api.admission import Admission, RequestCheck
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
@@ -26,7 +26,7 @@ from fumehood.server.lifetime import ServerState, open_server
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
 
-_PARTS = (sandboxes, runs, files, policies, tenants, keys, approvals, audit, health)
+_PARTS = (sandboxes, runs, files, named, policies, tenants, keys, approvals, audit, health)
 
 
 def build_app(
@@ -42,7 +42,11 @@ def build_app(
         async with open_server(settings, fail) as server:
             app.state.server = server
             app.state.channel = SandboxChannel(
-                server.database, server.registry, server.chains.trail_of, sandboxes.longest_times(settings)
+                server.database,
+                server.registry,
+                server.chains.trail_of,
+                sandboxes.longest_times(settings),
+                server.tenancy.store_of,
             )
             ready(server)
             yield

@@ -8,14 +8,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import anyio.to_thread
+
 from fumehood import __version__
 from fumehood.frozen import frozen
+from fumehood.sandbox.named import NamedSandboxes
 from fumehood.server import events, instances
 from fumehood.server.api.answers import forget_answers
+from fumehood.server.api.archives import ArchiveTransfers
 from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
 from fumehood.server.identity.keys import keys_out_of_force
+from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
 from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import SandboxRegistry
@@ -24,8 +29,10 @@ from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.choice import is_shared, open_database
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.secrets import SealingKey
+from fumehood.server.tenants.tenants import list_tenants
 
 _SWEEP_BEATS = 6
+_COLLECT_BEATS = 360
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +46,7 @@ class ServerState:
     sealing: SealingKey
     requests: RequestQuota
     background: BackgroundRuns
+    archives: ArchiveTransfers
     metrics: Metrics
     drain: asyncio.Event
     """Set when the server is about to end."""
@@ -56,16 +64,17 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         instance = await instances.register_instance(database)
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
-        tenancy = Tenancy(settings, database, chains, sealing)
+        tenancy, requests = Tenancy(settings, database, chains, sealing), RequestQuota(database)
         server = ServerState(
             settings,
             database,
-            SandboxRegistry(database, instance, tenancy, strict=settings.strict),
+            SandboxRegistry(database, instance, tenancy, requests, strict=settings.strict),
             tenancy,
             chains,
             sealing,
-            RequestQuota(database),
+            requests,
             BackgroundRuns(),
+            ArchiveTransfers(),
             Metrics(),
             asyncio.Event(),
         )
@@ -103,6 +112,8 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
                 await _bury(server.database, server.chains, instance, alone=not shared)
                 await forget_ended(server.database)
                 await forget_answers(server.database)
+            if beats % _COLLECT_BEATS == 0:
+                await collect_old(server)
         except StorageError as error:
             _log.warning("the database cannot be reached: %s", error)
 
@@ -111,6 +122,15 @@ async def look_after(server: ServerState) -> None:
     """What is due every few seconds: usage goes to the database, and a key out of force has no sandbox open."""
     await server.tenancy.meters.settle_all()
     await server.registry.close_all_of(await keys_out_of_force(server.database), "revoked")
+    server.registry.forks.release_old()
+
+
+async def collect_old(server: ServerState) -> None:
+    """Named sandboxes and snapshots that were not used for long, of every tenant, and contents that nothing needs."""
+    for tenant in await list_tenants(server.database):
+        trail = server.chains.trail_of(Principal(tenant.name, "server", frozenset()))
+        named = NamedSandboxes(trail, await server.tenancy.store_of(tenant.name))
+        await anyio.to_thread.run_sync(named.collect)
 
 
 async def _bury(database: Database, chains: AuditChains, instance: str, *, alone: bool) -> None:

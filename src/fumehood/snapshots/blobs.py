@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,12 +13,20 @@ from fumehood.snapshots.durability import sync_files, sync_folders
 from fumehood.snapshots.limits import charge
 
 CHUNK_BYTES = 1024 * 1024
+# So much is written before the store is asked again whether there is room for it.
+_UNCHECKED_BYTES = 16 * 1024 * 1024
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
+def _has_room() -> None:
+    """For a store without a limit."""
+
+
 class BlobStore:
-    def __init__(self, root: Path, temporary: Path) -> None:
-        self.root, self._temporary = root, temporary
+    """`check_room` raises when the contents that are being written would not fit."""
+
+    def __init__(self, root: Path, temporary: Path, check_room: Callable[[], None] = _has_room) -> None:
+        self.root, self._temporary, self._check_room = root, temporary, check_room
 
     def path(self, digest: str) -> Path:
         return self.root / digest[:2] / digest
@@ -45,13 +53,14 @@ class BlobStore:
                     yield entry.name, entry.stat(follow_symlinks=False).st_size
 
     def batch(self) -> BlobBatch:
-        return BlobBatch(self, self._temporary)
+        return BlobBatch(self, self._temporary, self._check_room)
 
 
 class BlobDraft:
     """One content that is being written, under a name that means nothing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, written: Callable[[int], None]) -> None:
+        self._written = written
         self.path = folder / secrets.token_hex(16)
         self._file = os.open(self.path, _NEW_FILE, 0o600)
         self._digest = hashlib.sha256()
@@ -63,6 +72,7 @@ class BlobDraft:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self._file, rest) :]
+        self._written(len(data))
 
     @property
     def sha256(self) -> str:
@@ -75,8 +85,9 @@ class BlobDraft:
 class BlobBatch:
     """New contents. They are in the store when `commit` has returned, and synced; before that, none is."""
 
-    def __init__(self, store: BlobStore, temporary: Path) -> None:
-        self._store, self._temporary = store, temporary
+    def __init__(self, store: BlobStore, temporary: Path, check_room: Callable[[], None]) -> None:
+        self._store, self._temporary, self._check_room = store, temporary, check_room
+        self._unchecked_bytes = 0
         self._drafts: dict[str, BlobDraft] = {}
         self.new_bytes = self.charged_bytes = 0
 
@@ -84,12 +95,23 @@ class BlobBatch:
         digest = hashlib.sha256(data).hexdigest()
         if not self._is_there(digest):
             draft = self.begin()
-            draft.write(data)
+            try:
+                draft.write(data)
+            except BaseException:
+                self.drop(draft)
+                raise
             self.finish(draft)
         return digest
 
     def begin(self) -> BlobDraft:
-        return BlobDraft(self._temporary)
+        return BlobDraft(self._temporary, self._count)
+
+    def _count(self, written_bytes: int) -> None:
+        """An archive of a few kilobytes can hold terabytes: the disk is asked while they are written, not after."""
+        self._unchecked_bytes += written_bytes
+        if self._unchecked_bytes >= _UNCHECKED_BYTES:
+            self._unchecked_bytes = 0
+            self._check_room()
 
     def finish(self, draft: BlobDraft) -> str:
         draft.close()
