@@ -6,8 +6,10 @@ A backend joins by being added to BACKENDS; no test may ask which one it runs on
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,11 @@ import differences
 import engine
 import pytest
 from containers import lent
+from contract.recorded import Recorded
 from requirements import require
 
 from fumehood import AsyncSandbox, FumehoodError, Policy, Sandbox
+from fumehood.audit import AuditLog, Query
 from fumehood.remote.server import connect
 
 if TYPE_CHECKING:
@@ -88,6 +92,30 @@ def elsewhere(request: pytest.FixtureRequest, server: RunningServer, monkeypatch
     opener = connect(server.url, server.key).sandbox
     monkeypatch.setattr(module, "AsyncSandbox", opener, raising=False)
     monkeypatch.setattr("containers.AsyncSandbox", opener)
+
+
+@pytest.fixture
+def recorded(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Recorded:
+    if "elsewhere" not in request.fixturenames:
+        log = AuditLog.at(tmp_path / "audit")
+        return Recorded(log, {"audit": log}, 0)
+    server: RunningServer = request.getfixturevalue("server")
+    return Recorded(server.log, {}, max((record.seq for record in server.log.find(Query())), default=0))
+
+
+@pytest.fixture
+def store(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """The folder of snapshots and named sandboxes, for this test alone."""
+    if "elsewhere" in request.fixturenames:
+        server: RunningServer = request.getfixturevalue("server")
+        folder = server.store
+    else:
+        folder = tmp_path / "sandboxes"
+        monkeypatch.setenv("FUMEHOOD_SANDBOXES", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
