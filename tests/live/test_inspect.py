@@ -204,7 +204,7 @@ async def test_a_tool_server_that_ran_out_of_time_is_started_anew(backend: str) 
     found = await FumehoodSandboxEnvironment.sample_init("task", policy, {})
     environment = found["default"].as_type(FumehoodSandboxEnvironment)
     await tools_in(environment)
-    server = environment.sandbox._background[-1]  # pyright: ignore[reportPrivateUsage]
+    server = environment.sandbox._runs.background[-1]  # pyright: ignore[reportPrivateUsage]
     assert (await server.wait()).status is Status.TIMEOUT
     assert (await ask(environment, "remote_version")).startswith("Server: ")
     await FumehoodSandboxEnvironment.sample_cleanup("task", policy, found, False)

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import warnings
 
+from fumehood.backends.interface import Backend
+from fumehood.backends.selection import select_backend
 from fumehood.errors import DangerousPolicyWarning, UnenforceableError, UsageError
 from fumehood.policy import Policy
+from fumehood.tenant import Tenant
 
 
-def refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
+def admit(policy: Policy, tenant: Tenant, *, is_gated: bool) -> Backend:
+    """The backend that enforces the whole policy for this tenant; raises if none does."""
+    backend = select_backend(policy)
+    _refuse_ungated(policy, backend.name, is_gated=is_gated)
+    backend.check(policy, tenant)
+    warn_of_dangers(policy)
+    return backend
+
+
+def _refuse_ungated(policy: Policy, backend: str, *, is_gated: bool) -> None:
     """Approvals that are not asked for would be worse than none."""
     if policy.approvals and not is_gated:
         raise UnenforceableError(

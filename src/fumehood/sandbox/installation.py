@@ -50,7 +50,8 @@ class Installation:
 class OpenPlace(Place, Protocol):
     """A sandbox that is open, and its policy."""
 
-    policy: Policy
+    @property
+    def policy(self) -> Policy: ...
 
 
 async def install(

@@ -14,6 +14,7 @@ from fumehood.audit.trail import Trail
 from fumehood.concurrency.threads import run_whole
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy import Policy, Seconds, read_seconds
+from fumehood.sandbox.core import SandboxCore
 from fumehood.sandbox.egress import wait_for_gateway
 
 if TYPE_CHECKING:
@@ -93,9 +94,31 @@ class AsyncExposedPort:
         await self.close()
 
 
-async def expose(port: int, connect: Connect, trail: Trail, client_port: int | None = None) -> AsyncExposedPort:
-    """Opens the address of a port that may be had. With `client_port` the address is a client's, elsewhere."""
+class SandboxPorts:
+    """The published ports of one sandbox."""
 
+    def __init__(self, core: SandboxCore) -> None:
+        self._core = core
+        self._open: list[AsyncExposedPort] = []
+
+    async def expose(self, port: int, client_port: int | None = None) -> AsyncExposedPort:
+        """With `client_port` the address is a client's, elsewhere."""
+        core, backend = self._core, self._core.backend
+        async with core.audit.denials("expose"):
+            check_port(core.policy, port, core.gateway_ports)
+        exposed = await _expose(port, backend.connect, core.audit.trail, client_port)
+        self._open = [*(other for other in self._open if other.is_open), exposed]
+        core.stack.push_async_callback(exposed.close)
+        return exposed
+
+    async def close_refused(self, policy: Policy) -> None:
+        """Closes those that this policy does not publish, or at which the gateway listens now."""
+        for exposed in self._open:
+            if exposed.port not in policy.network.publish or exposed.port in self._core.gateway_ports:
+                await exposed.close()
+
+
+async def _expose(port: int, connect: Connect, trail: Trail, client_port: int | None) -> AsyncExposedPort:
     def start() -> PortServer:
         from fumehood.egress import shared_gateway
         from fumehood.ingress.server import PortServer

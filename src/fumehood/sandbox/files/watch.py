@@ -16,7 +16,7 @@ import anyio
 from fumehood.backends.interface import Conversation
 from fumehood.errors import SandboxError
 from fumehood.guest.contract.limits import WATCH_SECONDS
-from fumehood.policy import Policy
+from fumehood.policy import Policy, Seconds, read_seconds
 from fumehood.sandbox.files import protocol
 from fumehood.sandbox.files.entries import FileChange, RawChange
 from fumehood.sandbox.files.errors import Converse, FileRefusal, explained
@@ -112,3 +112,21 @@ class AsyncWatch:
     def _change(self, raw: RawChange) -> FileChange:
         kind, path, old = raw
         return FileChange(kind, joined(self._place, path) if path else self._place, old and joined(self._place, old))
+
+
+class Watches:
+    """The watches of one sandbox, which end with it."""
+
+    def __init__(self, converse: Converse, policy: Policy) -> None:
+        self._converse, self._policy = converse, policy
+        self._open: list[AsyncWatch] = []
+
+    def watch(self, place: str, *, recursive: bool, timeout: Seconds | None) -> AsyncWatch:
+        seconds = None if timeout is None else read_seconds(timeout)
+        watch = AsyncWatch(self._converse, place, self._policy, recursive=recursive, timeout_seconds=seconds)
+        self._open = [*(other for other in self._open if not other.is_closed), watch]
+        return watch
+
+    async def close(self) -> None:
+        for watch in self._open:
+            await watch.close()

@@ -1,0 +1,81 @@
+"""What a sandbox saves: its snapshots and forks, and the name under which its state is kept.
+
+Most sandboxes save nothing, so the store of snapshots is imported once it is needed.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from fumehood.audit.trail import Trail
+from fumehood.backends.interface import BackendSandbox
+from fumehood.sandbox.core import SandboxCore
+from fumehood.sandbox.files.artifacts import ArtifactTracker
+from fumehood.tenant import Tenant
+
+if TYPE_CHECKING:
+    from fumehood.policy import Policy
+    from fumehood.sandbox.snapshots import WorkspaceState
+    from fumehood.snapshots import Snapshot
+
+
+class SavedState:
+    """The workspace's state on disk, if there is any: what it began with, and where it is saved."""
+
+    def __init__(self, core: SandboxCore, begin: Snapshot | str | None) -> None:
+        self._core = core
+        self._state = None if begin is None else _begin_with(core.tenant, begin)
+
+    def use(self, state: WorkspaceState) -> None:
+        """The sandbox, which is not open yet, begins with this state."""
+        self._state = state
+
+    def release(self) -> None:
+        if self._state is not None:
+            self._state.release()
+
+    async def acquire(self, stack: AsyncExitStack, trail: Trail) -> None:
+        if self._state is not None:
+            await self._state.acquire(stack, self._core.policy, trail)
+
+    async def restore(self, opened: BackendSandbox, artifacts: ArtifactTracker) -> None:
+        if self._state is not None:
+            await self._state.restore(opened.files, self._core.policy, self._core.audit, artifacts)
+
+    async def save_at_end(self, opened: BackendSandbox) -> None:
+        if self._state is not None and self._state.is_named:
+            await self._state.save(opened.files, self._core.policy, self._core.audit)
+
+    async def snapshot(self, name: str | None) -> Snapshot:
+        core = self._core
+        return await self._made().snapshot(name, core.backend.files, core.policy, core.audit)
+
+    async def save(self) -> Snapshot:
+        core = self._core
+        return await self._made().save(core.backend.files, core.policy, core.audit)
+
+    async def fork(self, count: int) -> list[WorkspaceState]:
+        core = self._core
+        return await self._made().fork(count, core.backend.files, core.policy, core.audit)
+
+    def _made(self) -> WorkspaceState:
+        self._state = self._state or _begin_with(self._core.tenant, None)
+        return self._state
+
+
+def _begin_with(tenant: Tenant, begin: Snapshot | str | None) -> WorkspaceState:
+    from fumehood.sandbox.snapshots import WorkspaceState
+
+    return WorkspaceState(tenant, begin)
+
+
+def find_named(
+    tenant: Tenant, name: str, policy: Policy | None, *, create: bool, wait: bool, once: bool
+) -> tuple[Policy, WorkspaceState]:
+    """The policy to open a named sandbox of this tenant's with, and its state; see `AsyncSandbox.open`."""
+    from fumehood.sandbox.snapshots import PolicyUse, WorkspaceState, policy_of
+
+    use = PolicyUse.OWN if policy is None else PolicyUse.ONCE if once else PolicyUse.FROM_NOW_ON
+    found = policy_of(tenant, name, policy, create=create)
+    return found, WorkspaceState(tenant, name=name, wait=wait, create=create, use=use)
