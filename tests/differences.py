@@ -12,7 +12,7 @@ import pytest
 
 CONTAINERS = ("docker", "gvisor")
 DOCKER, GVISOR = ("docker",), ("gvisor",)
-REMOTE = ("remote",)
+REMOTE = ("remote", "remote-postgresql")
 
 
 class Difference(NamedTuple):

@@ -63,7 +63,7 @@ def _extent() -> str:
 def _repeats(item: pytest.Item, on_native: set[str]) -> bool:
     """On containers what the native backend has shown; gVisor is slow under an engine of the tests' own, and always."""
     backend = differences.backend_of(item)
-    is_second = backend in (*engine.BACKENDS, "remote") or _way(item) in ("ipython", "keeper")
+    is_second = backend in (*engine.BACKENDS, *differences.REMOTE) or _way(item) in ("ipython", "keeper")
     return backend == "gvisor" or (is_second and _function(item) in on_native)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import differences
 import engine
 import pytest
+import sampling
 from containers import lent
 from contract.recorded import Recorded
 from requirements import require
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 SharedBox = Callable[[], AbstractAsyncContextManager[AsyncSandbox]]
 
 # An engine of the tests' own needs root; an ordinary user tests what an ordinary user has.
-BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), "remote"]
+# `make test-all` has a server with PostgreSQL, too: to a sandbox it makes no difference what its tenants are kept in.
+REMOTE = ["remote", *(["remote-postgresql"] if sampling.is_whole() and os.geteuid() == 0 else ())]
+BACKENDS = ["native", *(engine.BACKENDS if os.geteuid() == 0 else ()), *REMOTE]
 
 
 # What these are about is not the client's: mounts of its files, its audit log, its package index, its own network.
@@ -69,18 +72,36 @@ def _lacks_language(item: pytest.Item) -> bool:
 def backend(request: pytest.FixtureRequest) -> str:
     if request.param in engine.BACKENDS:
         require(engine.missing() is None, engine.missing() or "")
-    if request.param == "remote":
+    if request.param in REMOTE:
         request.getfixturevalue("elsewhere")
         return "native"
     return request.param
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[RunningServer]:
+def sqlite_server() -> Iterator[RunningServer]:
     import hood_server  # which takes a second, and few processes need it
 
     with hood_server.running_server(strict=False, private_networks=[hood_server.TENANT]) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[RunningServer]:
+    import hood_server
+    import postgresql
+
+    with postgresql.running() as postgres:
+        settings = {"database": postgres.create_database(), "private_networks": [hood_server.TENANT]}
+        with hood_server.running_server(strict=False, **settings) as running:
+            yield running
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> RunningServer:
+    """The one of the test's place."""
+    place = differences.backend_of(request.node)  # pyright: ignore[reportUnknownMemberType]
+    return request.getfixturevalue("postgresql_server" if place == "remote-postgresql" else "sqlite_server")
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from fumehood.remote.answers.parts import Answers, Parts, number
+from fumehood.remote.answers.parts import Answers, Parts, number, text
 from fumehood.remote.conversations import ConversationMessage, RemoteConversation
 from fumehood.snapshots import Snapshot
 
 
 async def snapshot(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
-    await _send(conversation, await parts.box.snapshot(message.header.get("name")))
+    name = None if message.header.get("name") is None else text(message.header, "name")
+    await _send(conversation, await parts.box.snapshot(name))
 
 
 async def save(parts: Parts, conversation: RemoteConversation, message: ConversationMessage) -> None:
