@@ -1,4 +1,4 @@
-"""Commands, examples, MCP and adapters at a real `hood serve`: by the environment or a login, without a changed line."""
+"""Commands, examples, MCP and adapters at a real `hood serve`, by the environment or a login, unchanged."""
 
 from __future__ import annotations
 
