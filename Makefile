@@ -87,12 +87,16 @@ image: $(READY)
 bench: setup
 	@$(BIN)/python tests/engine.py with $(BIN)/python -m benchmarks
 
-# The second is a part of the first: the same releases.
+# The others are parts of the first: the same releases.
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+IMAGE_EXTRAS := server postgres docker
 lock: $(READY)
 	$(COMPILE) --group dev $(addprefix --extra ,$(EXTRAS)) $(if $(UPGRADE),--upgrade) --output-file requirements-dev.lock
 	$(COMPILE) --group build --constraint requirements-dev.lock --upgrade --output-file requirements.lock
+# For the image, whose Python is known: psycopg has no wheels for all that `--universal` thinks of.
+	$(filter-out --universal,$(COMPILE)) $(addprefix --extra ,$(IMAGE_EXTRAS)) --constraint requirements-dev.lock \
+		--upgrade --output-file requirements-server.lock
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

@@ -34,7 +34,7 @@ class RunMeter(Protocol):
         """Before a run is recorded, let alone started; raises to refuse it."""
         ...
 
-    def end(self, result: RunResult | None, seconds: float) -> None:
+    def end(self, run_id: str, result: RunResult | None, seconds: float) -> None:
         """Once for each that began, with how long it took; without a result if it was left before its end."""
         ...
 
@@ -58,6 +58,20 @@ class DiskLimits(Protocol):
     def check_snapshots(self, count: int) -> None: ...
 
     def check_size(self, size_bytes: int) -> None: ...
+
+
+class EgressMeter(Protocol):
+    """Counts the bytes that a tenant's sandboxes exchange with the outside. Calls come from the gateway's thread."""
+
+    def left_bytes(self) -> int:
+        """How many may still move; none if it is not above 0."""
+        ...
+
+    def count(self, moved: int) -> None: ...
+
+    def refusal(self) -> str:
+        """Why there are none left, for those whose connection is refused."""
+        ...
 
 
 @frozen
@@ -86,6 +100,7 @@ class Tenant:
     meter: RunMeter | None = None
     disk: DiskLimits | None = None
     """Of what it keeps in `folder`; without them those of this process."""
+    egress: EgressMeter | None = None
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -129,7 +144,12 @@ class Tenant:
     def installer(self) -> Tenant:
         """The same tenant, for the sandbox that installs its packages: the policy of that is this package's own."""
         return _Trusted(
-            self.name, self.folder, PROCESS_SECRETS, cpu_weight=self.cpu_weight, memory_bytes=self.memory_bytes
+            self.name,
+            self.folder,
+            PROCESS_SECRETS,
+            cpu_weight=self.cpu_weight,
+            memory_bytes=self.memory_bytes,
+            egress=self.egress,
         )
 
     def engine(self, policy: Policy) -> Docker:

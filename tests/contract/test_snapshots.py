@@ -103,3 +103,31 @@ def test_a_snapshot_that_does_not_fit_or_a_workspace_in_use_is_refused(make_poli
         pass
     with pytest.raises(UsageError, match="no snapshot 'larger'"), Sandbox(make_policy(), snapshot="larger"):
         pass
+
+
+# Through a mapping, which leaves no trace in the times of a file.
+CHANGE_FOR_EVER = """
+import mmap, threading
+file = open('counter', 'w+b'); file.write(bytes(4096)); file.flush()
+shared = mmap.mmap(file.fileno(), 4096)
+def count():
+    number = 0
+    while True:
+        number += 1
+        shared[:8] = number.to_bytes(8, 'big')
+threading.Thread(target=count, daemon=True).start()
+"""
+
+
+@pytest.mark.one_container
+def test_a_file_that_a_session_changes_while_it_is_saved_is_an_error(make_policy: MakePolicy) -> None:
+    with Sandbox(make_policy()) as box, box.session() as session:
+        session.run(CHANGE_FOR_EVER).check()
+        with pytest.raises(UsageError, match="'counter' changed while the workspace was saved"):
+            save_often(box)
+
+
+def save_often(box: Sandbox) -> None:
+    """On a busy machine the thread may not run between two readings."""
+    for _ in range(100):
+        box.snapshot()

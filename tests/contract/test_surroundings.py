@@ -177,6 +177,21 @@ def test_the_command_line_of_the_program_tells_nothing_of_the_host(box: Sandbox)
     assert "sys.path" not in seen
 
 
+def test_nothing_of_another_program_is_in_the_interpreter(box: Sandbox) -> None:
+    """A cell's runs have executed a program of ours by the time that they get their own."""
+    shown = box.run(
+        "import gc, os, sys, threading\n"
+        "print(sys.argv[1:], os.path.basename(sys.argv[0]), len(sys.path) - len(set(sys.path)), sys.path[0])\n"
+        "print(gc.isenabled(), len(threading.enumerate()), sorted(os.listdir('/proc/self/fd')), os.listdir('/tmp'))\n"
+        "print([each for each in vars() if each[0] != '_'], sys.stdout is sys.__stdout__, sys.stdin.fileno())"
+    ).stdout
+    assert shown.splitlines() == [
+        "[] main.py 0 /workspace",
+        "True 1 ['0', '1', '2', '3'] []",
+        "['gc', 'os', 'sys', 'threading'] True 0",
+    ]
+
+
 @pytest.mark.one_container
 def test_what_is_wrong_with_a_request_is_said_before_anything_runs(box: Sandbox) -> None:
     with pytest.raises(FumehoodError):

@@ -28,7 +28,10 @@ class Place(NamedTuple):
 
     def runs(self) -> int:
         """That the tenant has on record."""
-        log = AuditLog.at(self.state / "tenants" / "acme" / "audit")
+        folder = self.state / "tenants" / "acme" / "audit"
+        if not folder.exists():
+            return 0  # the server makes it, for itself alone
+        log = AuditLog.at(folder)
         return len(list(log.find(Query(kind="run.finished"))))
 
     def hood(self, *words: str, given: bytes = b"", **variables: str) -> subprocess.CompletedProcess[bytes]:
@@ -88,6 +91,10 @@ def test_named_sandboxes_have_every_verb(place: Place, tmp_path: Path) -> None:
     made = hood("sandbox", "exec", "work", "--", "sh", "-c", "mkdir out; echo 1 > out/a; echo 2 > b")
     assert made.returncode == 0, made.stderr
     assert hood("sandbox", "exec", "work", "-c", "print(open('b').read())").stdout == b"2\n\n"
+    (tmp_path / "c").write_text("3")
+    assert hood("sandbox", "cp", str(tmp_path / "c"), "work:out/").returncode == 0
+    assert hood("sandbox", "cp", "work:out/c", str(tmp_path / "d")).returncode == 0
+    assert (tmp_path / "d").read_text() == "3"
     assert hood("sandbox", "fork", "work", "copy").returncode == 0
     assert len(hood("sandbox", "snapshot", "work", "base").stdout.strip()) == 64
     assert hood("sandbox", "export", "work", str(tar)).returncode == 0

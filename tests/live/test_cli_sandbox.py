@@ -63,6 +63,31 @@ def test_copies_snapshots_and_archives_have_the_files(place: Path) -> None:
     assert [path.name for path in (place / "sandboxes").rglob("*") if path.is_file()] == ["lock"]
 
 
+def test_files_are_copied_in_and_out_as_the_policy_allows(place: Path) -> None:
+    (place / "policy.yaml").write_text("filesystem: {outputs: ['out/**']}\n")
+    (place / "tree" / "below").mkdir(parents=True)
+    (place / "tree" / "below" / "a").write_text("1")
+    (place / "b").write_text("22")
+    ok("create", "--policy", "policy.yaml", "work")
+    assert ok("cp", "tree", "work:") == "1 file, 1B\n"
+    assert ok("cp", "b", "work:tree") == "1 file, 2B\n"  # into the folder that is there
+    assert ok("cp", "b", "work:out/c") == "1 file, 2B\n"
+    assert ok("exec", "work", "cat", "tree/below/a", "tree/b", "out/c") == "12222"
+    assert ok("cp", "work:out", "got") == "1 file, 2B\n"
+    assert (place / "got" / "c").read_text() == "22"
+    denied = hood("sandbox", "cp", "work:tree/b", "mine")
+    assert denied.returncode == 126
+    assert b"filesystem.outputs" in denied.stderr
+    assert not (place / "mine").exists()
+    assert b"exists" in hood("sandbox", "cp", "work:out/c", "b").stderr
+    assert (place / "b").read_text() == "22"
+    events = [json.loads(line) for line in hood("audit", "list", "--json").stdout.splitlines()]
+    copied = [event["kind"] for event in events if event["kind"].startswith(("file.", "request.denied"))]
+    assert sorted(copied) == ["file.in", "file.in", "file.in", "file.out", "request.denied"]
+    for wrong in (("b", "c"), ("work:b", "work:c"), ("gone", "work:"), ("b", "nowhere:b"), ("b", "work:../b")):
+        assert hood("sandbox", "cp", *wrong).returncode == 2
+
+
 def test_a_policy_stays_until_another_one_is_given(place: Path) -> None:
     Path("more.yaml").write_text("resources: {open_files: 99}\n")
     count = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"

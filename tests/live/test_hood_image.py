@@ -13,6 +13,16 @@ from requirements import require
 
 ROOT = Path(__file__).parents[2]
 NAME = "hood:tested"
+# A server and a client in one container, which has no cgroups to divide.
+SERVE = """
+echo 'strict: false' > /tmp/server.yaml
+mkfifo /tmp/said
+hood serve --config /tmp/server.yaml --init acme > /tmp/said 2>&1 &
+while read -r line; do
+    case $line in export*) eval "$line" ;; *listening*) break ;; esac
+done < /tmp/said
+hood run -c 'print(6 * 7)'
+"""
 OPTIONS = [f"--security-opt={name}=unconfined" for name in ("seccomp", "apparmor", "systempaths")]
 
 
@@ -32,5 +42,7 @@ def test_the_image_runs_programs_in_sandboxes_where_the_engine_lets_it_and_says_
         refused = engine.docker(engine.folder(), "run", "--rm", NAME, "run", "-c", "print(6 * 7)")
         assert "making a user namespace failed" in refused.stderr
         assert (refused.stdout, refused.returncode) == ("", 125)
+        served = engine.docker(engine.folder(), "run", "--rm", "--entrypoint", "sh", *OPTIONS, NAME, "-c", SERVE)
+        assert served.stdout == "42\n", served.stderr
     finally:
         engine.docker(engine.folder(), "image", "rm", "--force", NAME)

@@ -5,16 +5,18 @@ https://opentelemetry.io/docs/specs/semconv/gen-ai/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fumehood.audit.records import Record
+from fumehood.audit.trace_context import HEADER, check_trace
 from fumehood.errors import AuditError, UsageError
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
@@ -32,6 +34,8 @@ class Span:
     end_ns: int
     attributes: dict[str, str | int | bool]
     failure: str | None = None
+    parent: str | None = None
+    """The trace and the span that asked for it, as W3C Trace Context writes them."""
     events: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
 
@@ -55,7 +59,7 @@ def send(records: Iterable[Record], exporter: SpanExporter | None = None) -> int
     try:
         from opentelemetry.sdk.trace.export import SpanExportResult
 
-        chosen, sent = exporter or _default_exporter(), 0
+        chosen, sent = exporter or otlp_exporter(), 0
         finished = _finished_spans(records)
         try:
             while batch := tuple(islice(finished, _BATCH)):
@@ -75,14 +79,18 @@ def _finished_spans(records: Iterable[Record]) -> Iterator[ReadableSpan]:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
     from opentelemetry.trace import Status, StatusCode
 
-    provider = TracerProvider(resource=Resource.create({"service.name": "fumehood"}), shutdown_on_exit=False)
+    resource = Resource.create({"service.name": "fumehood"})
+    provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)
     finished = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(finished))
     tracer = provider.get_tracer("fumehood.audit")
     for each in spans(records):
-        span = tracer.start_span(each.name, start_time=each.start_ns, attributes=each.attributes)
+        span = tracer.start_span(
+            each.name, parent_context(each.parent), start_time=each.start_ns, attributes=each.attributes
+        )
         for name, moment in each.events:
             span.add_event(name, timestamp=moment)
         if each.failure is not None:
@@ -99,10 +107,19 @@ def _not_taken(sent: int) -> AuditError:
     )
 
 
-def _default_exporter() -> SpanExporter:
+def otlp_exporter(endpoint: str | None = None, seconds: float | None = None) -> SpanExporter:
+    """To the collector at this address, or at the one that the usual variables name."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return OTLPSpanExporter()
+    return OTLPSpanExporter(endpoint=endpoint, timeout=seconds)
+
+
+def parent_context(trace: str | None) -> Context:
+    """Never that of the process: a span without a parent begins a trace of its own."""
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({HEADER: trace} if trace else {}, Context())
 
 
 def _begin(record: Record, run_id: str) -> Span:
@@ -121,19 +138,28 @@ def _begin(record: Record, run_id: str) -> Span:
     if "code" in data:
         attributes["fumehood.code.sha256"] = str(data["code"]["sha256"])
     moment = _nanoseconds(record.time)
-    return Span(f"execute_tool {tool}", moment, moment, attributes)
+    ids = fields.get("ids")
+    trace = cast("dict[str, object]", ids).get("trace") if isinstance(ids, dict) else None
+    parent = check_trace(trace) if isinstance(trace, str) else None
+    return Span(f"execute_tool {tool}", moment, moment, attributes, parent=parent)
 
 
 def _end(span: Span, record: Record) -> Span:
     data: dict[str, Any] = record.data
     span.end_ns = max(span.start_ns, _nanoseconds(record.time))
-    for name in ("status", "cause", "exit_code", "cpu_us", "peak_memory_bytes"):
-        if name in data:
-            span.attributes[f"fumehood.run.{name}"] = data[name]
+    span.attributes |= end_attributes(data)
     if data.get("status") != "success":
         span.failure = str(data.get("detail") or data.get("reason") or data.get("status"))
-        span.attributes["error.type"] = str(data.get("cause") or data.get("error"))
     return span
+
+
+def end_attributes(data: Mapping[str, Any]) -> dict[str, str | int | bool]:
+    """How a run has ended, by the names that records have for it."""
+    names = ("status", "cause", "exit_code", "cpu_us", "peak_memory_bytes")
+    found = {f"fumehood.run.{name}": data[name] for name in names if data.get(name) is not None}
+    if data.get("status") != "success":
+        found["error.type"] = str(data.get("cause") or data.get("error"))
+    return found
 
 
 def _nanoseconds(moment: str) -> int:

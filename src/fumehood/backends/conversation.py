@@ -38,32 +38,45 @@ class SocketConversation:
         """Whether it was abandoned because the service took longer than that."""
 
     async def send(self, header: Mapping[str, Any], body: bytes | memoryview = b"") -> None:
+        """Most messages go out at once, and need no clock."""
         head = frames.encode_head(dict(header), len(body))
-        rests = [memoryview(head), memoryview(body)]
-        with self._in_time():
-            while rests := _without(rests, await self._send_some(rests)):
-                pass
+        rests = self._send_now([memoryview(head), memoryview(body)])
+        if rests:
+            with self._in_time():
+                while rests:
+                    await anyio.wait_writable(self._stream)
+                    rests = self._send_now(rests)
 
-    async def _send_some(self, rests: list[memoryview]) -> int:
-        while True:
-            try:
-                return self._stream.sendmsg(rests)
-            except BlockingIOError:
-                await anyio.wait_writable(self._stream)
-            except OSError as error:
-                raise self._broken("is gone; try again, or open a new sandbox") from error
+    def _send_now(self, rests: list[memoryview]) -> list[memoryview]:
+        """What is left to send."""
+        try:
+            return _without(rests, self._stream.sendmsg(rests))
+        except BlockingIOError:
+            return rests
+        except OSError as error:
+            raise self._broken("is gone; try again, or open a new sandbox") from error
 
     async def receive(self) -> tuple[dict[str, Any], bytes]:
-        with self._in_time():
-            while True:
-                try:
-                    message = self._decoder.next()
-                except frames.FrameError as error:
-                    raise self._broken(f"broke the protocol: {error}") from error
-                if message is not None:
-                    return message
-                self._decoder.feed(await self._receive_some())
-        raise AssertionError("left without a message")
+        """Of many messages that were asked for together, most are there already, and need no clock."""
+        message = self._receive_now()
+        if message is None:
+            with self._in_time():
+                while message is None:
+                    await anyio.wait_readable(self._stream)
+                    message = self._receive_now()
+        assert message is not None, "left without a message"
+        return message
+
+    def _receive_now(self) -> tuple[dict[str, Any], bytes] | None:
+        """The next message, if it can be had without waiting."""
+        try:
+            while (message := self._decoder.next()) is None:
+                self._decoder.feed(self._receive_some())
+        except BlockingIOError:
+            return None
+        except frames.FrameError as error:
+            raise self._broken(f"broke the protocol: {error}") from error
+        return message
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
@@ -75,18 +88,17 @@ class SocketConversation:
             seconds = format_duration(self._patience_seconds)
             raise self._broken(f"did not answer in {seconds}; try again, or open a new sandbox") from error
 
-    async def _receive_some(self) -> bytes:
-        while True:
-            try:
-                data = self._stream.recv(_CHUNK_BYTES)
-            except BlockingIOError:
-                await anyio.wait_readable(self._stream)
-                continue
-            except OSError as error:
-                raise self._broken("is gone; try again, or open a new sandbox") from error
-            if data:
-                return data
-            raise self._broken("is gone; try again, or open a new sandbox")
+    def _receive_some(self) -> bytes:
+        """Raises BlockingIOError if nothing is there."""
+        try:
+            data = self._stream.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise self._broken("is gone; try again, or open a new sandbox") from error
+        if data:
+            return data
+        raise self._broken("is gone; try again, or open a new sandbox")
 
     def abandon(self) -> None:
         self.is_abandoned = True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from fumehood.blocking.driver import DrivenPart, blocking, blocking_iterator
 from fumehood.concurrency.shared_loop import SharedLoop
+from fumehood.policy import Seconds
 from fumehood.sandbox.background import AsyncBackgroundRun
 from fumehood.sandbox.files import AsyncFiles
 from fumehood.sandbox.ports import AsyncExposedPort
@@ -125,6 +127,10 @@ class Watch:
         if change is None:
             raise StopIteration
         return change
+
+    def poll(self, wait: Seconds = 0) -> list[FileChange]:
+        """What has changed since the last look. Waits at most `wait` for a change; the watch goes on."""
+        return self.loop.call(partial(self.target.poll, wait))
 
     def close(self) -> None:
         self.loop.call(self.target.close)

@@ -184,16 +184,16 @@ def run(
 
     A program that fails is a result with its exit code; `result.check()` raises instead.
 
-    policy    a Policy, a mapping of its keys, or the path of a policy file
-    packages  Python packages, such as ["pandas"], besides the policy's
-    argv      a command instead of code, such as ["ls", "-l"]
-    language  python, sh, bash, javascript, c, c++, rust, go or java
-    args      what the program finds in sys.argv, or $1, $2 and so on
-    name      the script's file name, as tracebacks and compilers show it
-    stdin     text, bytes, or the number of a descriptor to read from
-    env       variables for the program, which gets none of the caller's
-    cwd       where it starts: relative to the workspace, or absolute
-    timeout   seconds, or text such as "500ms"; shortens the policy's limit
+        policy    a Policy, a mapping of its keys, or the path of a policy file
+        packages  Python packages, such as ["pandas"], besides the policy's
+        argv      a command instead of code, such as ["ls", "-l"]
+        language  python, sh, bash, javascript, c, c++, rust, go or java
+        args      what the program finds in sys.argv, or $1, $2 and so on
+        name      the script's file name, as tracebacks and compilers show it
+        stdin     text, bytes, or the number of a descriptor to read from
+        env       variables for the program, which gets none of the caller's
+        cwd       where it starts: relative to the workspace, or absolute
+        timeout   seconds, or text such as "500ms"; shortens the policy's limit
     """
     if place := find_server():
         return shared_loop().call(partial(place.run, code, policy, packages=packages, **options))

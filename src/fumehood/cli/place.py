@@ -38,12 +38,13 @@ def named_sandbox(
     *,
     once: bool,
     wait: bool,
+    gated: bool = False,
     audit: Trail | None = None,
     progress: Callable[[str], None],
 ) -> AsyncSandbox:
     if server := _find_server():
-        return cast("AsyncSandbox", server.open(name, policy, once=once, wait=wait, progress=progress))
-    return AsyncSandbox.open(name, policy, once=once, wait=wait, audit=audit, progress=progress)
+        return cast("AsyncSandbox", server.open(name, policy, once=once, wait=wait, gated=gated, progress=progress))
+    return AsyncSandbox.open(name, policy, once=once, wait=wait, gated=gated, audit=audit, progress=progress)
 
 
 def _find_server() -> Server | None:

@@ -36,4 +36,4 @@ def in_words(place: str, who: Mapping[str, object]) -> str:
     if not who:
         return f"sandboxes are opened on {place}"
     scopes = ", ".join(map(str, cast("list[object]", who.get("scopes") or [])))
-    return one_line(f"sandboxes are opened at {place}, as {who.get('name')} of {who.get('tenant')} ({scopes})")
+    return one_line(f"sandboxes are opened at {place}, as {who.get('principal')} of {who.get('tenant')} ({scopes})")

@@ -1,9 +1,10 @@
-"""Work in a worker thread whose result is released even if the waiting task is cancelled."""
+"""Work in threads: one whose result is released even if the waiting task is cancelled, and work beside a task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -37,3 +38,28 @@ async def run_whole(work: Callable[[], T], undo: Callable[[T], object]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+class SideThread:
+    """`with`: a thread in which calls are made one after another while the caller goes on.
+
+    Leaving the block waits for the call under way, even if the task is cancelled; those that have not begun never do.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, call: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+        """What is returned waits for the result."""
+        future = self._pool.submit(call)
+
+        async def result() -> T:
+            return await anyio.to_thread.run_sync(lambda: future.result())
+
+        return result

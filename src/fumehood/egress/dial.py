@@ -20,6 +20,7 @@ from fumehood.egress.rules import SandboxRules
 from fumehood.policy.decision import Decision, allow
 from fumehood.policy.egress import Address, Attempt, Route, Rulebook
 from fumehood.policy.hosts import endpoint, is_address
+from fumehood.tenant import EgressMeter
 
 # Where distributions keep all roots in one file, for a Python whose OpenSSL was built to look elsewhere.
 _BUNDLES = (
@@ -92,13 +93,15 @@ _MOST_ADDRESSES = 4
 class Dialer:
     """Connects one sandbox to servers, by its rules and within its quotas. Lives in the gateway's thread."""
 
-    def __init__(self, rules: SandboxRules, resolve: Resolver, limits: GatewayLimits) -> None:
+    def __init__(
+        self, rules: SandboxRules, resolve: Resolver, limits: GatewayLimits, meter: EgressMeter | None = None
+    ) -> None:
         self._rules, self._resolve, self._seconds = rules, resolve, limits.connect_seconds
-        self._quotas = Quotas()
+        self._quotas = Quotas(meter)
         self._looking_up = asyncio.Semaphore(limits.look_ups)
 
     def enter(self, route: Route) -> QuotaLease:
-        """Count a new connection towards the quotas of the rules, or refuse it."""
+        """Count a new connection towards the quotas of the rules and of the tenant, or refuse it."""
         return self._quotas.enter(route)
 
     async def dial(self, route: Route, log: EgressLog) -> socket.socket:

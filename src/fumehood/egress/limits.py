@@ -20,6 +20,7 @@ from fumehood.egress.log import EgressDeniedError
 from fumehood.policy import NetworkRule, format_size
 from fumehood.policy.decision import deny
 from fumehood.policy.egress import Attempt, NumberedRule, Route
+from fumehood.tenant import EgressMeter
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,10 @@ class _Use:
 
 
 class Quotas:
-    def __init__(self) -> None:
+    """Of the rules of one sandbox; `meter` is the quota of its tenant, for all its sandboxes together."""
+
+    def __init__(self, meter: EgressMeter | None = None) -> None:
+        self._meter = meter
         self._uses: defaultdict[tuple[str, int], _Use] = defaultdict(_Use)
         self._rates: dict[tuple[str, tuple[int, ...]], TokenBucket] = {}
 
@@ -90,7 +94,7 @@ class Quotas:
         """Count a new connection, or refuse it. Every rule of a route has a say."""
         limits = [_Limit(rule, [self._uses[rule.rule.host, port] for port in rule.rule.ports]) for rule in route.rules]
         hosts = dict.fromkeys(rule.rule.host for rule in route.rules)
-        lease = QuotaLease(route, limits, [self._uses[host, route.port] for host in hosts])
+        lease = QuotaLease(route, limits, [self._uses[host, route.port] for host in hosts], self._meter)
         lease.check()
         for rule in route.rules:
             if (rate := rule.rule.max_rate) is not None and not self._bucket(rule.rule, rate).take():
@@ -125,8 +129,8 @@ class _Limit:
 class QuotaLease:
     """One connection's share. Bytes are those that are exchanged with the outside, in both directions."""
 
-    def __init__(self, route: Route, limits: list[_Limit], own: list[_Use]) -> None:
-        self._opening, self._limits, self._own = route, limits, own
+    def __init__(self, route: Route, limits: list[_Limit], own: list[_Use], meter: EgressMeter | None = None) -> None:
+        self._opening, self._limits, self._own, self._meter = route, limits, own, meter
         self._entered = False
 
     def check(self) -> None:
@@ -137,6 +141,8 @@ class QuotaLease:
                 raise _refusal(self._opening, limit.rule, why, "max_connections")
             if left is not None and left <= 0:
                 raise self._too_many_bytes(limit.rule)
+        if self._meter is not None and self._meter.left_bytes() <= 0:
+            raise self._tenant_has_no_more(self._meter)
 
     def enter(self) -> None:
         self._entered = True
@@ -146,6 +152,8 @@ class QuotaLease:
     def allowance(self, wanted: int) -> int:
         """How many bytes may move now: at least one, since it is the first one too many that ends the connection."""
         left = [limit.bytes_left for limit in self._limits]
+        if self._meter is not None:
+            left.append(self._meter.left_bytes())
         return max(1, min([wanted, *(each for each in left if each is not None)]))
 
     def count(self, moved: int) -> None:
@@ -154,6 +162,10 @@ class QuotaLease:
         for limit in self._limits:
             if (left := limit.bytes_left) is not None and left < 0:
                 raise self._too_many_bytes(limit.rule)
+        if self._meter is not None:
+            self._meter.count(moved)
+            if self._meter.left_bytes() < 0:
+                raise self._tenant_has_no_more(self._meter)
 
     def leave(self) -> None:
         if self._entered:
@@ -164,6 +176,10 @@ class QuotaLease:
     def _too_many_bytes(self, rule: NumberedRule) -> EgressDeniedError:
         why = f"the rule allows {format_size(rule.rule.max_bytes or 0)} in all"
         return _refusal(self._opening, rule, why, "max_bytes")
+
+    def _tenant_has_no_more(self, meter: EgressMeter) -> EgressDeniedError:
+        attempt = Attempt("connect", self._opening.host, self._opening.port)
+        return EgressDeniedError(deny(attempt, meter.refusal()))
 
 
 def _refusal(route: Route, rule: NumberedRule, why: str, key: str) -> EgressDeniedError:

@@ -55,7 +55,7 @@ class SandboxEgress:
             dialer, carrier = None, LearnMode(self.authority)
         else:
             self.authority = _authority() if _reads_requests(policy) else None
-            dialer = Dialer(self.rules, gateway.resolve, self._limits)
+            dialer = Dialer(self.rules, gateway.resolve, self._limits, tenant.egress)
             carrier = Tunnel(self.authority, gateway.upstream_context)
         services = {(_HERE, DNS_PORT): serve_names, (_HERE, proxy.PORT): proxy.Proxy(carrier).serve}
         self.connections = SandboxConnections(

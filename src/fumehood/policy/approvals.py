@@ -27,6 +27,7 @@ EVERY_TOOL = "*"
 TOOLS = (
     *("python", "shell", "read_file", "write_file", "edit_file", "list_files"),
     *("start_process", "read_process", "write_process", "stop_process", "expose_port"),
+    "changed_files",
 )
 """The names of the tools in `fumehood.tools`; applications have others."""
 _RISKS: dict[Risk, int] = {"low": 0, "medium": 1, "high": 2}

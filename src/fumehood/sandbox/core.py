@@ -28,6 +28,8 @@ class SandboxCore:
         self.audit = SandboxAudit(audit, tenant)
         self.stack = AsyncExitStack()
         """Closes what is open."""
+        self.open_sessions = 0
+        """How many have a process, which may write to the workspace at any moment."""
         self._backend: BackendSandbox | None = None
         self._egress: SandboxEgress | None = None
         self._network: SandboxNetwork | None = None

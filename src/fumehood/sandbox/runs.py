@@ -172,7 +172,11 @@ class SandboxRuns:
             self._core.run_network(identifier("session")) as network,
             backend.open_session(network.endpoint) as opened,
         ):
-            yield SessionProcess(opened, network)
+            self._core.open_sessions += 1
+            try:
+                yield SessionProcess(opened, network)
+            finally:
+                self._core.open_sessions -= 1
 
 
 def _equipped(request: RunRequest, network: RunNetwork) -> RunRequest:

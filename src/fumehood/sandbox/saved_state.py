@@ -41,23 +41,20 @@ class SavedState:
 
     async def restore(self, opened: BackendSandbox, artifacts: ArtifactTracker) -> None:
         if self._state is not None:
-            await self._state.restore(opened.files, self._core.policy, self._core.audit, artifacts)
+            await self._state.restore(self._core, opened.files, artifacts)
 
     async def save_at_end(self, opened: BackendSandbox) -> None:
         if self._state is not None and self._state.is_named:
-            await self._state.save(opened.files, self._core.policy, self._core.audit)
+            await self._state.save(self._core, opened.files)
 
     async def snapshot(self, name: str | None) -> Snapshot:
-        core = self._core
-        return await self._made().snapshot(name, core.backend.files, core.policy, core.audit)
+        return await self._made().snapshot(name, self._core, self._core.converse)
 
     async def save(self) -> Snapshot:
-        core = self._core
-        return await self._made().save(core.backend.files, core.policy, core.audit)
+        return await self._made().save(self._core, self._core.converse)
 
     async def fork(self, count: int) -> list[WorkspaceState]:
-        core = self._core
-        return await self._made().fork(count, core.backend.files, core.policy, core.audit)
+        return await self._made().fork(count, self._core, self._core.converse)
 
     def _made(self) -> WorkspaceState:
         self._state = self._state or _begin_with(self._core.tenant, None)

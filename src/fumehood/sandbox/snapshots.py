@@ -24,6 +24,7 @@ from fumehood.sandbox.audit.snapshots import (
     SnapshotMade,
     SnapshotRestored,
 )
+from fumehood.sandbox.core import SandboxCore
 from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.errors import Converse, explained
 from fumehood.sandbox.files.workspace_copy import WorkspaceRestorer, WorkspaceSaver, check_room
@@ -108,10 +109,8 @@ class WorkspaceState:
             begin.id if isinstance(begin, Snapshot) else self._store.find_snapshot(begin).snapshot
         )
 
-    async def restore(
-        self, converse: Converse, policy: Policy, audit: SandboxAudit, artifacts: ArtifactTracker
-    ) -> None:
-        manifest = self._base
+    async def restore(self, core: SandboxCore, converse: Converse, artifacts: ArtifactTracker) -> None:
+        manifest, policy, audit = self._base, core.policy, core.audit
         if manifest is None:
             return
         if manifest.entries:
@@ -138,7 +137,7 @@ class WorkspaceState:
     def is_named(self) -> bool:
         return self._name is not None
 
-    async def save(self, converse: Converse, policy: Policy, audit: SandboxAudit) -> Snapshot:
+    async def save(self, core: SandboxCore, converse: Converse) -> Snapshot:
         """The state that the next use of this name begins with; durable when this returns."""
         if self._name is None:
             raise UsageError("this sandbox has no name to be saved under; use `snapshot`, or Sandbox.open(name)")
@@ -147,35 +146,35 @@ class WorkspaceState:
             self._record = with_state(self._record, manifest)
             self._store.update(self._record)
 
-        made = await self._take(converse, policy, keep)
-        await audit.trail.write(SandboxSaved(self._name, made.id, made.files, made.size_bytes, made.new_bytes))
+        made = await self._take(core, converse, keep)
+        await core.audit.trail.write(SandboxSaved(self._name, made.id, made.files, made.size_bytes, made.new_bytes))
         return made
 
-    async def snapshot(self, name: str | None, converse: Converse, policy: Policy, audit: SandboxAudit) -> Snapshot:
+    async def snapshot(self, name: str | None, core: SandboxCore, converse: Converse) -> Snapshot:
         if name is not None:
             checked_name(name)
 
         def keep(manifest: SnapshotManifest) -> None:
             self._store.record_snapshot(snapshot_record(manifest, name, self._name))
 
-        made = await self._take(converse, policy, keep, name)
-        await audit.trail.write(SnapshotMade(made.id, name, made.files, made.size_bytes, made.new_bytes))
+        made = await self._take(core, converse, keep, name)
+        await core.audit.trail.write(SnapshotMade(made.id, name, made.files, made.size_bytes, made.new_bytes))
         return made
 
-    async def fork(self, count: int, converse: Converse, policy: Policy, audit: SandboxAudit) -> list[WorkspaceState]:
+    async def fork(self, count: int, core: SandboxCore, converse: Converse) -> list[WorkspaceState]:
         """States that begin with this one's, without a name. All of them share what is stored."""
         if not 1 <= count <= _MOST_FORKS:
             raise UsageError(f"fork({count}) cannot be; ask for 1 to {_MOST_FORKS} copies")
         leases: list[SnapshotLease] = []
-        made = await self._take(converse, policy, lambda manifest: leases.append(self._store.lease(manifest.id)))
-        await audit.trail.write(SandboxForked(made.id, count))
+        made = await self._take(core, converse, lambda manifest: leases.append(self._store.lease(manifest.id)))
+        await core.audit.trail.write(SandboxForked(made.id, count))
         shared = [leases[0], *(leases[0].share() for _ in range(count - 1))]
         return [WorkspaceState(self._tenant, made, lease=lease) for lease in shared]
 
     async def _take(
         self,
+        core: SandboxCore,
         converse: Converse,
-        policy: Policy,
         keep: Callable[[SnapshotManifest], None],
         name: str | None = None,
     ) -> Snapshot:
@@ -183,8 +182,8 @@ class WorkspaceState:
         await anyio.to_thread.run_sync(make_room, self._store)
         async with _writing(self._store) as writer:
             known = await anyio.to_thread.run_sync(self._known)
-            async with explained(converse, "save", "", policy) as conversation:
-                saver = WorkspaceSaver(conversation, writer, known, policy)
+            async with explained(converse, "save", "", core.policy) as conversation:
+                saver = WorkspaceSaver(conversation, writer, known, core.policy, is_still=not core.open_sessions)
                 manifest = await saver.save()
             await anyio.to_thread.run_sync(_commit, writer, manifest, keep)
             new_bytes = writer.batch.new_bytes

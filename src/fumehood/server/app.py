@@ -17,7 +17,19 @@ from starlette.websockets import WebSocket
 
 from fumehood import __version__
 from fumehood.errors import FumehoodError
-from fumehood.server.api import approvals, audit, files, health, keys, named, policies, runs, sandboxes, tenants
+from fumehood.server.api import (
+    approvals,
+    audit,
+    files,
+    health,
+    keys,
+    named,
+    policies,
+    runs,
+    sandboxes,
+    tenants,
+    whoami,
+)
 from fumehood.server.api.admission import Admission, RequestCheck
 from fumehood.server.api.answers import IdempotentAnswers
 from fumehood.server.api.problems import PlainJson, answer_problem, invalid_request
@@ -25,8 +37,9 @@ from fumehood.server.channel import SandboxChannel
 from fumehood.server.lifetime import ServerState, open_server
 from fumehood.server.settings import ServerSettings
 from fumehood.server.storage.database import StorageError
+from fumehood.server.tracing import TracedRequests
 
-_PARTS = (sandboxes, runs, files, named, policies, tenants, keys, approvals, audit, health)
+_PARTS = (sandboxes, runs, files, named, policies, tenants, keys, approvals, audit, whoami, health)
 
 
 def build_app(
@@ -43,6 +56,7 @@ def build_app(
             app.state.server = server
             app.state.channel = SandboxChannel(
                 server.database,
+                server.authenticator,
                 server.registry,
                 server.chains.trail_of,
                 sandboxes.longest_times(settings),
@@ -56,7 +70,8 @@ def build_app(
     def server() -> ServerState:
         return cast("ServerState", app.state.server)
 
-    return RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+    checked = RequestCheck(Admission(IdempotentAnswers(app, server), server), settings)
+    return TracedRequests(checked, lambda: server().tracing)
 
 
 def build_api(lifespan: Callable[[FastAPI], object] | None = None) -> FastAPI:

@@ -20,8 +20,8 @@ from fumehood.remote.connection import PROTOCOL
 from fumehood.remote.failures import pack_failure
 from fumehood.remote.policies import pack_policy
 from fumehood.server.api.problems import answer_problem
+from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.principals import ForbiddenError, NotAuthenticatedError, Principal, Scope
-from fumehood.server.identity.requests import authenticate_request
 from fumehood.server.sandboxes.errors import NoSuchSandboxError, SandboxClosedError
 from fumehood.server.sandboxes.open_sandbox import OpenSandbox
 from fumehood.server.sandboxes.opening import Times
@@ -63,13 +63,14 @@ class SandboxChannel:
     def __init__(
         self,
         database: Database,
+        authenticator: Authenticator,
         registry: SandboxRegistry,
         trail_of: Callable[[Principal], Trail],
         longest: Times,
         stores: StoreFinder,
     ) -> None:
-        self._database, self._registry, self._trail_of, self._longest = database, registry, trail_of, longest
-        self._stores = stores
+        self._database, self._authenticator, self._stores = database, authenticator, stores
+        self._registry, self._trail_of, self._longest = registry, trail_of, longest
 
     async def serve(self, socket: WebSocket) -> None:
         principal = await self._admit(socket)
@@ -95,7 +96,7 @@ class SandboxChannel:
         try:
             if "origin" in socket.headers:
                 raise ForbiddenError(Scope.RUN)
-            principal = await authenticate_request(self._database, socket)
+            principal = await self._authenticator.request(socket)
             if not principal.may(Scope.RUN):
                 raise ForbiddenError(Scope.RUN)
         except (NotAuthenticatedError, ForbiddenError) as error:

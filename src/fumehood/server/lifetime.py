@@ -19,6 +19,7 @@ from fumehood.server.api.archives import ArchiveTransfers
 from fumehood.server.api.background import BackgroundRuns
 from fumehood.server.api.metrics import Metrics
 from fumehood.server.chains import AuditChains
+from fumehood.server.identity.authenticator import Authenticator
 from fumehood.server.identity.keys import keys_out_of_force
 from fumehood.server.identity.principals import Principal
 from fumehood.server.identity.request_quota import RequestQuota
@@ -26,13 +27,16 @@ from fumehood.server.sandboxes.records import forget_ended
 from fumehood.server.sandboxes.registry import SandboxRegistry
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.settings import ServerSettings
+from fumehood.server.shipping.shipping import AuditShipping
 from fumehood.server.storage.choice import is_shared, open_database
 from fumehood.server.storage.database import Database, StorageError
 from fumehood.server.tenants.secrets import SealingKey
 from fumehood.server.tenants.tenants import list_tenants
+from fumehood.server.tracing import Tracing
 
 _SWEEP_BEATS = 6
 _COLLECT_BEATS = 360
+_COUNT_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +44,7 @@ _log = logging.getLogger(__name__)
 class ServerState:
     settings: ServerSettings
     database: Database
+    authenticator: Authenticator
     registry: SandboxRegistry
     tenancy: Tenancy
     chains: AuditChains
@@ -48,13 +53,20 @@ class ServerState:
     background: BackgroundRuns
     archives: ArchiveTransfers
     metrics: Metrics
+    shipping: AuditShipping
+    tracing: Tracing
     drain: asyncio.Event
     """Set when the server is about to end."""
 
 
 @asynccontextmanager
-async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> AsyncIterator[ServerState]:
-    """`fail` is called when it must not go on: others hold it for dead, and its sandboxes for lost."""
+async def open_server(
+    settings: ServerSettings, fail: Callable[[str], None], *, ships: bool = True
+) -> AsyncIterator[ServerState]:
+    """`fail` is called when it must not go on: others hold it for dead, and its sandboxes for lost.
+
+    Without `ships` no records are sent to the sinks of the settings: for a process that ends soon.
+    """
     async with AsyncExitStack() as stack:
         chains = AuditChains(settings.folder)
         sealing = SealingKey.at(Path(settings.sealing_key or settings.folder / "sealing.key"))
@@ -64,11 +76,20 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
         instance = await instances.register_instance(database)
         await chains.own().write(events.ServerStarted(instance, __version__))
         await _bury(database, chains, instance, alone=not is_shared(settings.database_url))
-        tenancy, requests = Tenancy(settings, database, chains, sealing), RequestQuota(database)
+        shipping = AuditShipping(settings.shipping if ships else {}, settings.folder)
+        stack.push_async_callback(asyncio.to_thread, shipping.stop)
+        shipping.start()
+        tracing = Tracing.open(settings.traces)
+        stack.push_async_callback(asyncio.to_thread, tracing.close)
+        tenancy = Tenancy(settings, database, instance, chains, sealing, tracing)
+        requests = RequestQuota(database)
+        authenticator = Authenticator(database, settings.oidc)
+        stack.push_async_callback(authenticator.close)
         server = ServerState(
             settings,
             database,
-            SandboxRegistry(database, instance, tenancy, requests, strict=settings.strict),
+            authenticator,
+            SandboxRegistry(database, instance, tenancy, requests, strict=settings.strict, tracing=tracing),
             tenancy,
             chains,
             sealing,
@@ -76,11 +97,13 @@ async def open_server(settings: ServerSettings, fail: Callable[[str], None]) -> 
             BackgroundRuns(),
             ArchiveTransfers(),
             Metrics(),
+            shipping,
+            tracing,
             asyncio.Event(),
         )
         stack.push_async_callback(_end, server, instance)
-        beat = asyncio.ensure_future(_keep_alive(server, instance, fail))
-        stack.push_async_callback(_stop, beat)
+        for work in (_keep_alive(server, instance, fail), _keep_counts(server)):
+            stack.push_async_callback(_stop, asyncio.ensure_future(work))
         yield server
 
 
@@ -116,6 +139,16 @@ async def _keep_alive(server: ServerState, instance: str, fail: Callable[[str], 
                 await collect_old(server)
         except StorageError as error:
             _log.warning("the database cannot be reached: %s", error)
+
+
+async def _keep_counts(server: ServerState) -> None:
+    """What tenants use goes to the database often: other servers count it too, and one that dies has lost little."""
+    while True:
+        await asyncio.sleep(_COUNT_SECONDS)
+        try:
+            await server.tenancy.meters.settle_busy()
+        except StorageError as error:
+            _log.debug("the database cannot be reached: %s", error)  # which the beat warns of
 
 
 async def look_after(server: ServerState) -> None:

@@ -17,6 +17,7 @@ from fumehood.host.loopback import is_loopback
 from fumehood.server.app import build_app
 from fumehood.server.lifetime import ServerState
 from fumehood.server.settings import ServerSettings, split_address
+from fumehood.server.tracing import TracedRequests
 
 _GOODBYE_SECONDS = 5
 _BACKLOG = 512
@@ -103,7 +104,8 @@ class E2bListener:
         longest, domain = self._settings.sandboxes.lifetime, self._settings.e2b_domain
         terms = Terms(longest, domain, take_request=server.requests.take)
         app = e2b_app(server.database, server.registry, server.chains.trail_of, terms)
-        self._uvicorn = _Uvicorn(_config(self._settings, app))
+        traced = TracedRequests(app, lambda: server.tracing)
+        self._uvicorn = _Uvicorn(_config(self._settings, traced))
         self._task = asyncio.ensure_future(self._uvicorn.serve(sockets=[self._listener]))
 
     async def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self, cast
@@ -16,9 +17,13 @@ from fumehood.host.loopback import is_loopback
 from fumehood.policy.quantities import GIB, KIB, MIB, Duration, Size
 from fumehood.policy.section import Ordered, Section, Text
 from fumehood.policy.source import parse, read_file, visible
+from fumehood.server.identity.issuers import IssuerSettings
+from fumehood.server.shipping.settings import AnySinkSettings
+from fumehood.server.tracing import TraceSettings
 
 VARIABLE = "FUMEHOOD_SERVER_STATE"
 PORT = 8440
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -27,6 +32,12 @@ def _check_network(text: str) -> str:
         return str(ipaddress.ip_network(text))
     except ValueError:
         raise ValueError("must be a network such as 10.0.0.0/8, or an address") from None
+
+
+def _check_name(text: str) -> str:
+    if _NAME.fullmatch(text) is None:
+        raise ValueError("must be a name of small letters, digits and `-`, up to 40")
+    return text
 
 
 def _check_place(text: str) -> str:
@@ -99,6 +110,16 @@ class ServerSettings(Section):
     limits: RequestLimits = Field(default_factory=RequestLimits.defaults)
     sandboxes: Lifetimes = Field(default_factory=Lifetimes.defaults)
     drain: Duration = Field(default=600.0, description="How long sandboxes may go on after the first SIGTERM.")
+    oidc: Mapping[Annotated[Text, AfterValidator(_check_name)], IssuerSettings] = Field(
+        default_factory=dict[str, IssuerSettings],
+        description="Identity providers whose tokens are taken in the place of keys, by a name for records.",
+    )
+    shipping: Mapping[Annotated[Text, AfterValidator(_check_name)], AnySinkSettings] = Field(
+        default_factory=dict[str, AnySinkSettings], description="Where audit records are sent to, by a name."
+    )
+    traces: TraceSettings | None = Field(
+        default=None, description="Send OpenTelemetry traces; OTEL_EXPORTER_OTLP_ENDPOINT does so, too."
+    )
     engines: Mapping[Text, Text] = Field(
         default_factory=dict[str, str], description="Tenant -> the container engine of its docker and gvisor policies."
     )
@@ -122,6 +143,13 @@ class ServerSettings(Section):
         host = split_address(self.e2b)[0] if self.e2b else "localhost"
         if not is_loopback(host) and self.tls is None and not self.behind_proxy:
             raise ValueError(f"e2b {host}: others than this machine could connect; it needs TLS as --listen does")
+        return self
+
+    @model_validator(mode="after")
+    def _require_one_issuer_each(self) -> Self:
+        named = [each.issuer for each in self.oidc.values()]
+        if len(set(named)) != len(named):
+            raise ValueError("oidc: the same issuer is there twice")
         return self
 
     @property

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 # Beyond this many files one sync of the whole file system takes less time than one of each.
-_MOST_SYNCED_ALONE = 16
+MOST_SYNCED_ALONE = 16
 
 
 def write_durably(path: Path, data: bytes, temporary: Path) -> None:
@@ -35,22 +34,8 @@ def sync_folder(folder: Path) -> None:
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def sync_files(paths: Sequence[Path], root: Path) -> None:
-    """The content of these files, all of which lie in the file system of `root`."""
-    if len(paths) > _MOST_SYNCED_ALONE:
-        _sync_file_system(root)
-        return
-    for path in paths:
-        _sync(path, os.O_RDONLY)
-
-
-def sync_folders(folders: Sequence[Path], root: Path) -> None:
-    """The names in these folders, all of which lie in the file system of `root`."""
-    if len(folders) > _MOST_SYNCED_ALONE:
-        _sync_file_system(root)
-        return
-    for folder in folders:
-        sync_folder(folder)
+def sync_file(path: Path) -> None:
+    _sync(path, os.O_RDONLY)
 
 
 def _sync(path: Path, flags: int) -> None:
@@ -61,7 +46,7 @@ def _sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def _sync_file_system(root: Path) -> None:
+def sync_file_system(root: Path) -> None:
     """Since Linux 5.8 it fails, too, when something could not be written."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -117,7 +117,7 @@ class SnapshotStore:
 
     def size_bytes(self) -> int:
         """Of contents and manifests, which programs inside have a say in; records are few and small."""
-        total = sum(charge(size) for _, size in self.blobs.digests())
+        total = self.blobs.charged_bytes()
         for entry in os.scandir(self.root / "manifests"):
             with suppress(FileNotFoundError):  # another process collects garbage
                 total += charge(entry.stat().st_size)

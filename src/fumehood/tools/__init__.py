@@ -11,6 +11,7 @@ has the one that asks people. What a model reads of it goes through `filters`. M
 """
 
 from fumehood.tools.calls import Gate, GateAnswer, ToolCall
+from fumehood.tools.changes import change_tools
 from fumehood.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, WRITE_FILE
 from fumehood.tools.functions import Function, as_tools, tool
 from fumehood.tools.ports import port_tools
@@ -44,6 +45,7 @@ __all__ = [
     "ToolStatus",
     "Toolbox",
     "as_tools",
+    "change_tools",
     "port_tools",
     "process_tools",
     "tool",

@@ -8,7 +8,7 @@ import pytest
 
 from fumehood.policy import Finding, Policy
 from fumehood.policy.approvals import TOOLS
-from fumehood.tools import STANDARD, port_tools, process_tools
+from fumehood.tools import STANDARD, change_tools, port_tools, process_tools
 
 
 @pytest.fixture(autouse=True)
@@ -185,4 +185,4 @@ def test_an_approval_for_a_tool_of_ours_or_of_the_application_is_not(tool: str) 
 
 def test_every_tool_of_ours_is_known_to_the_policy() -> None:
     ports = port_tools(Policy(network={"publish": [8000]}))
-    assert {tool.name for tool in (*STANDARD, *process_tools(), *ports)} == set(TOOLS)
+    assert {tool.name for tool in (*STANDARD, *process_tools(), *change_tools(), *ports)} == set(TOOLS)

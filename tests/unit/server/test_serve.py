@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tomllib
@@ -70,6 +71,26 @@ def test_a_server_is_begun_managed_and_ended(tmp_path: Path) -> None:
     listed = hood(state, "tenant", "list")
     assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["acme", "beta"]
     assert "there is no tenant 'nobody'" in hood(state, "key", "list", "nobody").stderr
+
+
+def test_a_service_manager_is_told_when_it_listens_and_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "200000")
+        with served(tmp_path / "state") as (server, _):
+            states: list[bytes] = []
+            while not states or not states[-1].startswith(b"READY=1"):
+                states.append(manager.recv(1000))
+            assert states[-1].startswith(b"READY=1\nSTATUS=listening at http://127.0.0.1:")
+            assert states[0] == manager.recv(1000) == b"WATCHDOG=1"
+            server.send_signal(signal.SIGTERM)
+            while not (last := manager.recv(1000)).startswith(b"STOPPING=1"):
+                assert last == b"WATCHDOG=1"
+            assert server.wait(60) == 0
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from fumehood.server.tenants.catalogue import FailedTestsError, find_policy, lis
 from fumehood.server.tenants.quotas import DEFAULTS, Quota, QuotaExceededError, read_limits, set_limit
 from fumehood.server.tenants.secrets import SealingKey, list_secrets, put_secret, read_secrets, remove_secret
 from fumehood.server.tenants.tenants import create_tenant, list_tenants, remove_tenant
-from fumehood.server.tenants.usage import add_usage, used_since
+from fumehood.server.tenants.usage import add_usage, used_within
 
 pytestmark = pytest.mark.anyio
 INSERT = "INSERT INTO quotas (tenant, name, value, author) VALUES (?,?,?,?)"
@@ -113,8 +113,8 @@ async def test_openings_and_processor_time_are_quotas_too(database: Database) ->
     async with database.transaction("other") as transaction:
         await add_usage(transaction, "other", now, cpu_seconds=1.5)
         await add_usage(transaction, "other", now, cpu_seconds=DEFAULTS[Quota.CPU])
-        assert await used_since(transaction, "other", "cpu_seconds", now - 60) == DEFAULTS[Quota.CPU] + 1.5
-        assert await used_since(transaction, "other", "cpu_seconds", now + 60) == 0
+        assert await used_within(transaction, "other", "cpu_seconds", now - 60, 120) == DEFAULTS[Quota.CPU] + 1.5
+        assert await used_within(transaction, "other", "cpu_seconds", now + 60, 60) == 0
     with pytest.raises(QuotaExceededError, match="cpu_seconds_per_day is used up"):
         await records.admit(database, "other", "srv", record("sbx_4", opened=now), "token")
 

@@ -116,6 +116,18 @@ def test_every_file_is_charged_for_what_it_takes_of_the_disk(store: SnapshotStor
         writer.commit(names)
 
 
+def test_what_another_process_adds_and_removes_is_counted_too(store: SnapshotStore) -> None:
+    put(store, {str(number): b"%d" % number for number in range(MANY)}, "one")
+    long_ago = 10**9
+    for folder in store.blobs.root.iterdir():
+        os.utime(folder, ns=(long_ago, long_ago))  # so that they count as settled
+    before, other = store.blobs.charged_bytes(), SnapshotStore(store.root)
+    added = put(other, {"new": b"new"}, "two")
+    assert store.blobs.charged_bytes() == other.blobs.charged_bytes() == before + 4096
+    other.blobs.path(added.files[0].sha256).unlink()
+    assert store.blobs.charged_bytes() == before == MANY * 4096
+
+
 def test_room_is_made_without_waiting_and_without_removing_what_is_old(store: SnapshotStore) -> None:
     store.limits = replace(StoreLimits(), size_bytes=30_000)
     record = new_record("old", put(store, {"a": b"kept"}), Policy())

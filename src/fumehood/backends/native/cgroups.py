@@ -49,6 +49,18 @@ def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
     return found
 
 
+def own_modern_group(proc: Path = Path("/proc/self")) -> Path | None:
+    """The group of version 2 that this process is in; None for the topmost, and where version 2 is not mounted."""
+    own = _own_paths((proc / "cgroup").read_text()).get("")
+    for line in (proc / "mountinfo").read_text().splitlines():
+        fields, _, tail = line.partition(" - ")
+        mount_root, mount_point = fields.split()[3:5]
+        if tail.split()[0] == "cgroup2" and own is not None:
+            place = _place(mount_point, mount_root, own)
+            return None if place == Path(mount_point) else place
+    return None
+
+
 def _own_paths(text: str) -> dict[str, str]:
     """Controller (or "" for version 2) -> the cgroup we are in."""
     paths: dict[str, str] = {}

@@ -94,9 +94,10 @@ def make_agent(chosen: Arguments, approvals: ApprovalSettings) -> AssistantAgent
 
 
 def _tools(names: str | None, policy: Policy) -> tuple[Tool, ...]:
-    from fumehood.tools import STANDARD, port_tools, process_tools
+    from fumehood.tools import STANDARD, change_tools, port_tools, process_tools
 
-    known = {**{tool.name: (tool,) for tool in STANDARD}, "processes": process_tools(), "ports": port_tools(policy)}
+    known: dict[str, tuple[Tool, ...]] = {tool.name: (tool,) for tool in STANDARD}
+    known |= {"changes": change_tools(), "processes": process_tools(), "ports": port_tools(policy)}
     wanted = list(known) if names is None else [name for name in names.split(",") if name]
     for name in wanted:
         if name not in known:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -47,15 +48,17 @@ _ANY_DEPTH = "**"
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
+    number: int
+    """Its place among all rules of a project."""
     folder: Names
     """Where the file with the rule lies: it is for what is below."""
-    segments: tuple[re.Pattern[str] | None, ...]
-    """One for each name of a path; None stands for any number of names."""
+    segments: tuple[str | re.Pattern[str] | None, ...]
+    """One for each name of a path: the name itself, or a pattern; None stands for any number of names."""
     only_folders: bool
     is_negated: bool
 
     def matches(self, place: Names, *, is_folder: bool) -> bool:
-        if self.only_folders and not is_folder:
+        if (self.only_folders and not is_folder) or not _fits(self.segments[-1], place[-1]):
             return False
         below = place[len(self.folder) :]
         return place[: len(self.folder)] == self.folder and self._accepts(below)
@@ -74,7 +77,7 @@ class _Rule:
         if segment is None:
             # At the end of a rule, as in `out/**`, it stands for something.
             return (state, state + 1) if state + 1 == len(self.segments) else (state,)
-        return (state + 1,) if segment.match(name) else ()
+        return (state + 1,) if _fits(segment, name) else ()
 
     def _with_skipped(self, states: set[int]) -> set[int]:
         """With the states behind each `**`, which may stand for nothing if something follows."""
@@ -85,11 +88,33 @@ class _Rule:
         return reached
 
 
-@dataclass(frozen=True, slots=True)
+class _RuleSet:
+    """Rules in their order. Those whose last name is plain are found by it: most are, and a project has many files."""
+
+    def __init__(self, rules: Sequence[_Rule]) -> None:
+        self.rules = rules
+        self._by_name: dict[str, list[_Rule]] = {}
+        self._others: list[_Rule] = []
+        for rule in rules:
+            name = rule.segments[-1]
+            (self._by_name.setdefault(name, []) if isinstance(name, str) else self._others).append(rule)
+
+    def last_match(self, place: Names, *, is_folder: bool) -> _Rule | None:
+        found: _Rule | None = None
+        for rules in (self._by_name.get(place[-1], ()), self._others):
+            for rule in reversed(rules):
+                if found is not None and found.number > rule.number:
+                    break
+                if rule.matches(place, is_folder=is_folder):
+                    found = rule
+                    break
+        return found
+
+
 class IgnoreRules:
-    rules: tuple[_Rule, ...]
-    never: tuple[_Rule, ...] = ()
-    """What stays out whatever `rules` say."""
+    def __init__(self, rules: Sequence[_Rule], never: Sequence[_Rule] = ()) -> None:
+        """What `never` names stays out whatever `rules` say."""
+        self._rules, self._never = _RuleSet(rules), _RuleSet(never)
 
     @classmethod
     def default(cls) -> Self:
@@ -97,29 +122,34 @@ class IgnoreRules:
 
     def with_file(self, folder: Names, text: str) -> Self:
         """With the rules of a file in this folder on top."""
-        added = _parse_all(folder, text)
-        if len(self.rules) + len(added) > _MOST_RULES:
+        before = self._rules.rules
+        added = _parse_all(folder, text, before[-1].number + 1 if before else 0)
+        if len(before) + len(added) > _MOST_RULES:
             raise UsageError(f"the project has more than {_MOST_RULES} rules in {' and '.join(FILES)}; use fewer")
-        return type(self)((*self.rules, *added), self.never)
+        return type(self)((*before, *added), self._never.rules) if added else self
 
     def leave_out(self, place: Names, *, is_folder: bool) -> bool:
-        if any(rule.matches(place, is_folder=is_folder) for rule in self.never):
+        if self._never.last_match(place, is_folder=is_folder):
             return True
-        for rule in reversed(self.rules):
-            if rule.matches(place, is_folder=is_folder):
-                return not rule.is_negated
-        return False
+        rule = self._rules.last_match(place, is_folder=is_folder)
+        return rule is not None and not rule.is_negated
 
 
-def _parse_all(folder: Names, text: str) -> tuple[_Rule, ...]:
-    return tuple(rule for line in text.splitlines() if (rule := _parse(folder, line)))
+def _fits(segment: str | re.Pattern[str] | None, name: str) -> bool:
+    if isinstance(segment, str):
+        return segment == name
+    return segment is None or segment.match(name) is not None
+
+
+def _parse_all(folder: Names, text: str, first: int = 0) -> tuple[_Rule, ...]:
+    return tuple(rule for number, line in enumerate(text.splitlines(), first) if (rule := _parse(number, folder, line)))
 
 
 def _file_in(folder: Names) -> str:
     return f"{' or '.join(FILES)} in {'/'.join(folder) or 'the project'!r}"
 
 
-def _parse(folder: Names, line: str) -> _Rule | None:
+def _parse(number: int, folder: Names, line: str) -> _Rule | None:
     text = line.rstrip(" \t")
     if not text or text.startswith("#"):
         return None
@@ -132,8 +162,13 @@ def _parse(folder: Names, line: str) -> _Rule | None:
     if "/" not in text.rstrip("/"):
         parts = [_ANY_DEPTH, *parts]
     _check_cost(folder, parts)
-    segments = tuple(None if part == _ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts)
-    return _Rule(folder, segments, text.endswith("/"), is_negated)
+    return _Rule(number, folder, tuple(map(_segment, parts)), text.endswith("/"), is_negated)
+
+
+def _segment(part: str) -> str | re.Pattern[str] | None:
+    if part == _ANY_DEPTH:
+        return None
+    return re.compile(fnmatch.translate(part)) if _WILDCARD.search(part) else part
 
 
 def _check_cost(folder: Names, parts: list[str]) -> None:

@@ -23,6 +23,11 @@ Open an interactive shell, or another command, in a named sandbox, as `hood
 shell` does in a fresh one. What it leaves is kept when it ends. It has 12
 hours, unless a timeout was chosen for the sandbox.
 """
+_CP = """\
+Copy a file or a folder into a named sandbox, or out of it. NAME:PATH is below
+the workspace; NAME: is the workspace itself. Out of it goes what
+`filesystem.outputs` of its policy names, to a place where nothing is yet.
+"""
 _FROM_HELP = "begin with a snapshot, by name or id, or with a tar: a path with `/` or `.tar`, or `-`"
 
 
@@ -35,6 +40,8 @@ class Arguments(overrides.Arguments):
     file: str | None
     language: str | None
     begin: str | None
+    source: str
+    target: str
     archive: str
     snapshot_name: str | None
     snapshots: bool
@@ -51,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_create(verbs)
     _add_exec(verbs)
     _add_shell(verbs)
-    for add in (_add_list, _add_show, _add_snapshot, _add_fork, _add_export, _add_import, _add_rm):
+    for add in (_add_cp, _add_list, _add_show, _add_snapshot, _add_fork, _add_export, _add_import, _add_rm):
         add(verbs)
     return parser
 
@@ -98,6 +105,19 @@ def _add_shell(verbs: Verbs[Parser]) -> None:
     shell.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     _add_changes(shell)
     shell.set_defaults(act=_call("execution", "shell"))
+
+
+def _add_cp(verbs: Verbs[Parser]) -> None:
+    copy = verbs.add_parser(
+        "cp",
+        usage="hood sandbox cp [--wait] PATH NAME:PATH | NAME:PATH PATH",
+        help="copy files in and out",
+        description=_CP,
+    )
+    copy.add_argument("source", metavar="SOURCE", help="a file or a folder, of the host's or as NAME:PATH")
+    copy.add_argument("target", metavar="TARGET", help="where it goes; a folder that is there is one to put it into")
+    copy.add_argument("--wait", action="store_true", help="wait while another process uses the sandbox")
+    copy.set_defaults(act=_call("transfer", "copy"))
 
 
 def _add_changes(verb: Parser) -> None:

@@ -133,7 +133,7 @@ async def _call_app(settings: ServerSettings, method: str, place: str, body: obj
     async def send(message: Any) -> None:
         received.append(message)
 
-    async with open_server(settings, _ignored) as server:
+    async with open_server(settings, _ignored, ships=False) as server:
         app.state.server = server
         scope = {
             "type": "http",

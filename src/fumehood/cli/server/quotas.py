@@ -18,7 +18,8 @@ quotas:
   runs                   under way at once
   cpu_seconds_per_day    of all runs
   memory                 of all sandboxes together, such as 4G
-  egress_bytes_per_day   through the gateway, such as 1G
+  workspace_bytes        of all open sandboxes together, such as 64G
+  egress_bytes_per_day   through the gateway, in both directions, such as 1G
   requests_per_second    of the HTTP API, for each server
 """
 

@@ -22,6 +22,7 @@ from fumehood.cli.server.calls import (
     write_note,
 )
 from fumehood.errors import SandboxError, UsageError
+from fumehood.host.service_manager import notify, watchdog_seconds
 
 if TYPE_CHECKING:
     from fumehood.server.lifetime import ServerState
@@ -72,6 +73,7 @@ def execute(arguments: list[str]) -> int:
     if (chosen.tls_cert is None) != (chosen.tls_key is None):
         raise UsageError("--tls-cert and --tls-key belong together; give both")
     with UncollectedImports():
+        from fumehood.backends.native.delegation import use_delegated_cgroup
         from fumehood.server.listener import ServerListener
         from fumehood.server.settings import load_settings
     settings = load_settings(
@@ -84,6 +86,7 @@ def execute(arguments: list[str]) -> int:
         behind_proxy=chosen.behind_proxy,
         drain=chosen.drain,
     )
+    use_delegated_cgroup()
     logging.basicConfig(level=logging.WARNING, handlers=[_Said()], force=True)
     return asyncio.run(_serve(ServerListener, settings, chosen.init, Interruption()))
 
@@ -103,17 +106,32 @@ async def _serve(
         tasks.append(asyncio.ensure_future(announcement))
 
     listener = listener_of(settings, begin)
+    watchdog = asyncio.ensure_future(_answer_watchdog())
     try:
-        with interruption.handing_to(lambda _: listener.stop()):
+        with interruption.handing_to(lambda _: _stop(listener)):
             await listener.run()
     except StorageError as error:
         raise SandboxError(str(error)) from error
     finally:
+        watchdog.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if is_alone and tasks:
             with suppress(FileNotFoundError):
                 note.unlink()
     return 0
+
+
+def _stop(listener: ServerListener) -> None:
+    notify("STOPPING=1", "STATUS=waiting for open sandboxes to end")
+    listener.stop()
+
+
+async def _answer_watchdog() -> None:
+    """In the loop that serves requests: a server that hangs does not answer."""
+    seconds = watchdog_seconds()
+    while seconds is not None:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(seconds)
 
 
 async def _announce(
@@ -124,6 +142,7 @@ async def _announce(
     if init is not None:
         await _initialise(_name(settings, address), e2b, server, init)
     say(f"listening at {address}" + (f", for E2B's SDKs at {e2b}" if e2b else ""))
+    notify("READY=1", f"STATUS=listening at {address}")
 
 
 def _name(settings: ServerSettings, address: str) -> str:

@@ -35,6 +35,7 @@ _REAPER = f"{RUN_FOLDER}/reaper"
 _MAX_STARTING = 4
 _QUIET_SECONDS = 0.002
 _BUSY_SECONDS = 0.02
+_MOST_BESIDE_REHEARSAL = 2
 
 
 class Cell:
@@ -302,10 +303,17 @@ class Cell:
         waiting = [message["workspace"] for message, _ in self._waiting]
         last = None if self._last is None else self._last["workspace"]
         workspace = self._loopbacks.next_workspace(self._standbys, waiting, last)
-        is_awaited = len(self._standbys) < len(self._waiting)
-        run = Run(self._forker, is_awaited=is_awaited, loopback=self._loopbacks.find(workspace))
+        run = Run(self._forker, rehearses=self._may_rehearse(), loopback=self._loopbacks.find(workspace))
         run.loopback_of = workspace
         return run
+
+    def _may_rehearse(self) -> bool:
+        """Whether the next standby has time for it: no request waits for it, nor several programs for the processors.
+
+        A rehearsal saves a caller's time, and takes more of the processors' than it saves.
+        """
+        running = sum(run.clock.wakes_at is not None for run in self._runs)
+        return running < _MOST_BESIDE_REHEARSAL and len(self._standbys) >= len(self._waiting)
 
     def _watch(self, descriptor: int, run: Run) -> None:
         self._by_descriptor[descriptor] = run

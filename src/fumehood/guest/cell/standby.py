@@ -10,13 +10,13 @@ import json
 import os
 import socket
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..contract import wire
 from ..files import service
 from ..isolation.run import CHANNEL, Isolation
 from ..isolation.steps import StepError
-from ..program.start import GuestInterpreter, RequestRefusedError
+from ..program.start import REHEARSAL, GuestInterpreter, RequestRefusedError
 
 
 def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool) -> NoReturn:
@@ -25,7 +25,7 @@ def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool
         isolation.before.carry_out()
         interpreter.wake()
         if rehearses:
-            interpreter.rehearse()
+            interpreter.rehearse(*_receive_rehearsal())
         _serve(socket.socket(fileno=CHANNEL), isolation, interpreter)
     except StepError as error:
         os.write(CHANNEL, json.dumps(error.as_message()).encode())
@@ -34,6 +34,19 @@ def main(isolation: Isolation, interpreter: GuestInterpreter, *, rehearses: bool
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(1)
+
+
+def _receive_rehearsal() -> tuple[dict[str, Any], bytes]:
+    """A request of ours, which comes as those of the host do."""
+    ours, theirs = wire.socket_pair()
+    with ours, theirs:
+        data = os.memfd_create("request", os.MFD_CLOEXEC)
+        os.write(data, REHEARSAL)
+        socket.send_fds(ours, [b"{}"], [data])
+        _, descriptors = wire.receive(theirs)
+    request, body = wire.read_sealed_file(descriptors[0])
+    wire.close_all([data, *descriptors])
+    return request, body
 
 
 def _serve(channel: socket.socket, isolation: Isolation, interpreter: GuestInterpreter) -> None:

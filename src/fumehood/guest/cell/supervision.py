@@ -79,9 +79,9 @@ class Forker:
 class Run:
     """One run: on standby until `start_program`, then watched until it is over."""
 
-    def __init__(self, forker: Forker, *, is_awaited: bool = False, loopback: int | None = None) -> None:
-        """With `is_awaited`, a request is here already. `loopback` is a network namespace for it to be in."""
-        self._forker, self._is_awaited = forker, is_awaited
+    def __init__(self, forker: Forker, *, rehearses: bool, loopback: int | None = None) -> None:
+        """`rehearses` is for when it is on standby. `loopback` is a network namespace for it to be in."""
+        self._forker, self._rehearses = forker, rehearses
         self._loopback = loopback
         self.loopback_of: int | None = None
         """The workspace whose runs it shares its loopback with."""
@@ -113,7 +113,7 @@ class Run:
             self._enter_loopback()
             self._process = self._fork()
             if self._process == 0:
-                standby.main(self._forker.isolation, self._forker.interpreter, rehearses=not self._is_awaited)
+                standby.main(self._forker.isolation, self._forker.interpreter, rehearses=self._rehearses)
         finally:
             self._forker.return_to(kernel.CLONE_NEWPID)
             if self._forker.shares_loopback:

@@ -41,18 +41,11 @@ class Draft:
                 os.unlink(self._name, dir_fd=self._folder)
 
     def write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
+        write_all(self._file, data)
 
     def change_mode(self, mode: int) -> None:
         """Exactly this one, whatever the umask is."""
         os.fchmod(self._file, mode)
-
-    def restore(self, mode: int, modified_ns: int) -> None:
-        """As they were when it was saved."""
-        os.fchmod(self._file, mode)
-        os.utime(self._file, ns=(modified_ns, modified_ns))
 
     def version(self) -> list[int]:
         details = os.fstat(self._file)
@@ -66,3 +59,9 @@ class Draft:
             os.link(f"/proc/self/fd/{self._file}", self._name, dst_dir_fd=self._folder, follow_symlinks=True)
         os.rename(self._name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._name = None
+
+
+def write_all(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]

@@ -64,6 +64,10 @@ class Incoming:
         if self._header.get("sha256") != sha256:
             raise FileRefusedError("digest")
 
+    def check_complete(self) -> None:
+        if "sha256" not in self._header:
+            raise FileRefusedError("digest")
+
     def skip_rest(self) -> None:
         while not self._header["last"]:
             self._header, _ = self._host.receive()

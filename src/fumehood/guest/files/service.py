@@ -26,7 +26,7 @@ from ..contract.limits import WATCH_SECONDS
 from ..contract.paths import hidden_name
 from ..isolation.descriptors import keep_one
 from . import entries
-from .atomic_write import Draft
+from .atomic_write import Draft, write_all
 from .changes import FolderWatch
 from .conversation import FileRefusedError, Host, HungUpError, Incoming
 from .removal import remove_tree
@@ -174,6 +174,8 @@ class _Service:
         return {"used": (room.f_blocks - room.f_bfree) * room.f_frsize, "total": room.f_blocks * room.f_frsize}
 
     def _write(self, header: frames.Header, incoming: Incoming) -> frames.Header:
+        if "mode" in header:
+            return self._restore(header, incoming)
         mode = 0o755 if header["executable"] else 0o644
         digest, size = sha256(), 0
         as_program: bool = header.get("as_program", False)
@@ -188,17 +190,43 @@ class _Service:
                     digest.update(chunk)
                     size += len(chunk)
                 incoming.check(digest.hexdigest())
-                if "mode" in header:
-                    draft.restore(header["mode"] & 0o777, header["modified_ns"])
                 draft.publish(spot.name)
                 version = draft.version()
         return {"size": size, "sha256": digest.hexdigest(), "version": version}
 
+    def _restore(self, header: frames.Header, incoming: Incoming) -> frames.Header:
+        """A file of a snapshot, as it was when it was saved, in a workspace that no program has seen yet.
+
+        So it is written in its place, and the host, which has compared its digest, needs no other one.
+        """
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        size = 0
+        with self._find(header, Follow.NONE) as spot, _opened(spot, flags) as file:
+            for chunk in incoming.chunks():
+                write_all(file, chunk)
+                size += len(chunk)
+            incoming.check_complete()
+            os.fchmod(file, header["mode"] & 0o777)
+            os.utime(file, ns=(header["modified_ns"], header["modified_ns"]))
+            details = os.fstat(file)
+        return {"size": size, "version": [details.st_ino, details.st_ctime_ns]}
+
     def _read(self, header: frames.Header) -> frames.Header:
+        if header.get("saves", False):
+            return self._read_for_saving(header)
         return self._go_through(header, lambda chunk: self._host.send({"data": True}, chunk))
 
     def _digest(self, header: frames.Header) -> frames.Header:
         return self._go_through(header, lambda chunk: None)
+
+    def _read_for_saving(self, header: frames.Header) -> frames.Header:
+        """Also a file that its owner may not read. The host computes the digest that counts, so none is sent."""
+        with self._find(header, Follow.NONE) as spot, _opened_for_saving(spot) as file:
+            return {"size": sum(map(self._send_data, _chunks(file, header["limit"])))}
+
+    def _send_data(self, chunk: memoryview) -> int:
+        self._host.send({"data": True}, chunk)
+        return len(chunk)
 
     def _watch(self, header: frames.Header) -> frames.Header:
         """Begins to watch a folder; one for each conversation, until it ends."""
@@ -222,29 +250,32 @@ class _Service:
             self._host.pause(max(_LOOK_SECONDS, _PAUSES_PER_LOOK * (now - begun)))
 
     def _go_through(self, header: frames.Header, use: Callable[[memoryview], None]) -> frames.Header:
-        """Reads as much as the file has at the start: one that grows faster must not be read for ever."""
-        saves: bool = header.get("saves", False)
-        with (
-            self._find(header, Follow.ALL) as spot,
-            (_opened_for_saving if saves else _opened_for_reading)(spot) as file,
-        ):
-            left = os.fstat(file).st_size
-            if left > header["limit"]:
-                raise FileRefusedError("too large", size=left)
-            digest, size, buffer = sha256(), 0, memoryview(bytearray(min(left, _CHUNK_BYTES)))
-            while left:
-                count = os.readv(file, [buffer[: min(left, len(buffer))]])
-                if not count:
-                    break
-                digest.update(buffer[:count])
-                use(buffer[:count])
-                left, size = left - count, size + count
+        digest, size = sha256(), 0
+        with self._find(header, Follow.ALL) as spot, _opened_for_reading(spot) as file:
+            for chunk in _chunks(file, header["limit"]):
+                digest.update(chunk)
+                use(chunk)
+                size += len(chunk)
         return {"size": size, "sha256": digest.hexdigest()}
+
+
+def _chunks(file: int, limit: int) -> Iterator[memoryview]:
+    """As much as the file has at the start, in one buffer: one that grows faster must not be read for ever."""
+    left = os.fstat(file).st_size
+    if left > limit:
+        raise FileRefusedError("too large", size=left)
+    buffer = memoryview(bytearray(min(left, _CHUNK_BYTES)))
+    while left:
+        count = os.readv(file, [buffer[: min(left, len(buffer))]])
+        if not count:
+            return
+        yield buffer[:count]
+        left -= count
 
 
 @contextmanager
 def _opened(spot: Spot, flags: int) -> Iterator[int]:
-    descriptor = os.open(spot.name, flags, dir_fd=spot.folder)
+    descriptor = os.open(spot.name, flags, 0o600, dir_fd=spot.folder)
     try:
         yield descriptor
     finally:

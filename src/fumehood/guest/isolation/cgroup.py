@@ -15,6 +15,9 @@ from ..contract.cell_spec import CellLimits, HierarchySpec
 from ..contract.limits import SOCKET_PART_OF_MEMORY
 
 _CPU_PERIOD_US = 100_000
+# By version. A process that moves as a whole makes the kernel wait until no processor is in the middle of a fork, which
+# takes milliseconds; one thread that moves itself does not. Version 2 lets no single thread leave its process.
+_ENTRANCE = {1: "tasks", 2: "cgroup.procs"}
 
 
 class CgroupFailures(TypedDict):
@@ -49,8 +52,11 @@ class RunCgroups:
                 _write(folder, name, value)
 
     def entrances(self) -> list[int]:
-        """Writing "0" to each of them moves the writer; children are born where their parent is."""
-        return [os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder) for folder in self._folders]
+        """Writing "0" to each of them moves the writer and its one thread; children are born where their parent is."""
+        return [
+            os.open(_ENTRANCE[hierarchy["version"]], os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
+            for hierarchy, folder in zip(self._hierarchies, self._folders, strict=True)
+        ]
 
     def peak_memory_bytes(self) -> int:
         """0 where nothing counts it."""

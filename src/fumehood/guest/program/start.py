@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import gc
-import json
 import os
 import signal
 import site
@@ -38,7 +37,9 @@ __builtins__ = dict(vars(builtins))
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _CONVERSATION = 3
 _SCRATCH = "/tmp"
-_REHEARSAL = (
+_former_streams: list[tuple[object, ...]] = []
+"""Those of the cell and of the rehearsal: held on to, because freeing them would cost."""
+REHEARSAL = (
     b'{"kind": "program", "language": "python", "interpreter": null, "commands": null, "script": "main.py", '
     b'"arguments": [], "source_bytes": 13, "environment": {}, "cwd": "", "terminal": null, "leaves": null, '
     b'"takes": null}\nprint(end="")'
@@ -85,28 +86,24 @@ class GuestInterpreter:
         threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
         randomness.renew()
 
-    def rehearse(self) -> None:
+    def rehearse(self, request: dict[str, Any], body: bytes) -> None:
         """In a run on standby: once through what every run does, from its request to its end, with nothing left of it.
 
         The pages of memory that this touches are copied now, and not while a caller waits.
         """
-        header, _, body = _REHEARSAL.partition(b"\n")
-        request, kept = json.loads(header), (sys.stdin, sys.stdout, sys.stderr)
         source = _keep_trust(request, body)
         toolchain.find_commands(request)
         toolchain.hand_over(request, self.run_folder)
         _set_environment(request["environment"])
         script = _write_script(self.run_folder, request["script"], source)
         os.unlink(script)
-        _own_folders(os.path.dirname(script), request["environment"])
-        streams = sys.stdin, sys.stdout, sys.stderr = open_streams()
-        _make_main_module(script)
+        self._set_up_python(script, request)
         _run(script, source, self.run_folder)
         shutdown.flush()
         shutdown.drop_modules(self._last_module)
-        sys.stdin, sys.stdout, sys.stderr = kept
-        for stream in streams:
-            stream.detach()
+        gc.disable()
+        user_site.leave_path()
+        del sys.path[0]
 
     def become(self, request: dict[str, Any], source: bytes, descriptors: list[int]) -> NoReturn:
         """What `request` asks for. The descriptors are its standard streams, or what takes their place."""
@@ -129,7 +126,7 @@ class GuestInterpreter:
         os.set_inheritable(_CONVERSATION, False)
         sys.argv = [""]
         sys.orig_argv = [sys.executable]
-        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
+        _open_streams()
         _make_main_module("")
         gc.enable()
         stream = socket.socket(fileno=_CONVERSATION)
@@ -137,20 +134,29 @@ class GuestInterpreter:
         session.serve(frames.FrameSocket(stream), self._last_module, _SCRATCH, folders)
 
     def _become_python(self, path: str, source: bytes, request: dict[str, Any]) -> NoReturn:
-        sys.argv = [path, *request["arguments"]]
-        sys.orig_argv = [sys.executable, *sys.argv]
-        folder = os.path.dirname(path)
-        first = WORKSPACE if folder == self.run_folder else folder
-        sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
-        _make_main_module(path)
-        gc.enable()
-        sys.path[:0] = _own_folders(first, request["environment"])
-        user_site.join_path()
+        self._set_up_python(path, request)
         code = shutdown.finish(self._last_module, _run(path, source, self.run_folder))
         if code == shutdown.INTERRUPTED:
             set_handler(SIGINT, SIG_DFL)
             kill(getpid(), SIGINT)
         leave(code & 0xFF)
+
+    def _set_up_python(self, path: str, request: dict[str, Any]) -> None:
+        """Makes the interpreter look like one that was started with this script."""
+        sys.argv = [path, *request["arguments"]]
+        sys.orig_argv = [sys.executable, *sys.argv]
+        folder = os.path.dirname(path)
+        first = WORKSPACE if folder == self.run_folder else folder
+        _open_streams()
+        _make_main_module(path)
+        gc.enable()
+        sys.path[:0] = _own_folders(first, request["environment"])
+        user_site.join_path()
+
+
+def _open_streams() -> None:
+    _former_streams.append((sys.stdin, sys.stdout, sys.stderr))
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = open_streams()
 
 
 def _own_folders(first: str, environment: dict[str, str]) -> list[str]:

@@ -31,6 +31,16 @@ def join_path() -> None:
     The finder is made here because Python itself would make none for a folder that is not there yet, and would not look
     again once a program has installed the first package.
     """
-    folder = user_site((sys.version_info[0], sys.version_info[1]))
+    folder = _folder()
     sys.path.append(folder)
     sys.path_importer_cache[folder] = FileFinder(folder, *_LOADERS)
+
+
+def leave_path() -> None:
+    """Undoes `join_path`."""
+    sys.path.remove(_folder())
+    del sys.path_importer_cache[_folder()]
+
+
+def _folder() -> str:
+    return user_site((sys.version_info[0], sys.version_info[1]))

@@ -26,6 +26,7 @@ from fumehood.tools import (
     Tool,
     ToolOutput,
     ToolStatus,
+    change_tools,
     port_tools,
     process_tools,
 )
@@ -50,9 +51,10 @@ _TITLES = {
     "write_process": "Write to a process",
     "stop_process": "Stop a process",
     "expose_port": "Publish a port",
+    "changed_files": "See which files have changed",
 }
 _READS = (READ_FILE.name, LIST_FILES.name)
-_ADDS = ("start_session", "read_process", "expose_port")
+_ADDS = ("start_session", "read_process", "expose_port", "changed_files")
 _REPEATABLE = (WRITE_FILE.name, "reset_session")
 _RUNS = (PYTHON.name, SHELL.name, "start_process", "write_process")
 
@@ -192,7 +194,8 @@ class Sessions:
 
 def all_tools(sessions: Sessions, policy: Policy) -> tuple[Tool, ...]:
     python, *others = sessions.tools()
-    return (python, SHELL, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES, *others, *process_tools(), *port_tools(policy))
+    files = (READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES, *change_tools())
+    return (python, SHELL, *files, *others, *process_tools(), *port_tools(policy))
 
 
 def describe(policy: Policy) -> list[ToolDescription]:

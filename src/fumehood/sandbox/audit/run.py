@@ -23,6 +23,7 @@ from fumehood.audit.events import (
     as_content,
 )
 from fumehood.audit.records import Entry
+from fumehood.audit.trace_context import current_trace
 from fumehood.audit.trail import Trail
 from fumehood.backends.interface import Input, RunRequest
 from fumehood.errors import AuditError
@@ -57,7 +58,8 @@ class RunAudit:
         self._request = request
         self._held = [] if held is None else held
         self.run_id = f"run_{os.urandom(8).hex()}"
-        self._trail = trail.within(run=self.run_id)
+        trace = current_trace()
+        self._trail = trail.within(run=self.run_id) if trace is None else trail.within(run=self.run_id, trace=trace)
         self._keep = keep
         self._started: Entry | None = None
         self._is_over = not trail.is_on
@@ -80,7 +82,7 @@ class RunAudit:
     def _settle(self, result: RunResult | None) -> None:
         meter, self._meter = self._meter, None
         if meter is not None and self._began:
-            meter.end(result, time.monotonic() - self._began)
+            meter.end(self.run_id, result, time.monotonic() - self._began)
 
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
@@ -25,6 +25,7 @@ _WINDOW = 4
 _LEAST_BYTES = 64 * 1024
 
 Request = Mapping[str, Any]
+Take = Callable[[bytes], Awaitable[None]]
 T = TypeVar("T")
 
 
@@ -155,16 +156,11 @@ async def digest(conversation: Conversation, path: str, *, limit: int, links: bo
     return _receipt(await ask(conversation, request))
 
 
-async def fetch(
-    conversation: Conversation, path: str, sink: DataSink, *, limit: int, links: bool = True, saves: bool = False
-) -> int:
-    """The number of bytes that went into the sink, as the service and we both counted and digested them.
-
-    With `saves`, a file that its owner may not read is read, too.
-    """
+async def fetch(conversation: Conversation, path: str, sink: DataSink, *, limit: int, links: bool = True) -> int:
+    """The number of bytes that went into the sink, as the service and we both counted and digested them."""
     size = 0
     with whole(conversation):
-        await conversation.send({"do": "read", "path": path, "limit": limit, "links": links, "saves": saves})
+        await conversation.send({"do": "read", "path": path, "limit": limit, "links": links, "saves": False})
         answers = _Answers(conversation, "data", limit)
         async for body in answers:
             size += len(body)
@@ -194,21 +190,43 @@ async def ask_together(conversation: Conversation, requests: Sequence[tuple[Requ
         return _all_done([await _or_refusal(_done(conversation)) for _ in requests])
 
 
-async def fetch_together(conversation: Conversation, requests: Sequence[tuple[Request, int]]) -> list[bytes]:
-    """Small files, each with its limit in bytes, all asked for before the first of them arrives."""
+async def fetch_for_saving(conversation: Conversation, path: str, take: Take, *, limit: int) -> int:
+    """A file for a snapshot, also one that its owner may not read; its digest is for the receiver to compute."""
     with whole(conversation):
-        for request, limit in requests:
-            await conversation.send({**request, "do": "read", "limit": limit})
-        return _all_done([await _or_refusal(_received(conversation, *request)) for request in requests])
+        await conversation.send(_saving(path, limit))
+        return await _receive_saved(conversation, path, limit, take)
 
 
-async def _received(conversation: Conversation, request: Request, limit: int) -> bytes:
-    answers, sink, size = _Answers(conversation, "data", limit), MemorySink(), 0
+async def fetch_together(conversation: Conversation, files: Sequence[tuple[str, int]]) -> list[bytes]:
+    """Small files for a snapshot, each with its limit in bytes, all asked for before the first of them arrives."""
+    with whole(conversation):
+        for path, limit in files:
+            await conversation.send(_saving(path, limit))
+        return _all_done([await _or_refusal(_saved_content(conversation, *file)) for file in files])
+
+
+def _saving(path: str, limit: int) -> Request:
+    return {"do": "read", "path": path, "limit": limit, "links": False, "saves": True}
+
+
+async def _saved_content(conversation: Conversation, path: str, limit: int) -> bytes:
+    chunks: list[bytes] = []
+
+    async def take(data: bytes) -> None:
+        chunks.append(data)
+
+    await _receive_saved(conversation, path, limit, take)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def _receive_saved(conversation: Conversation, path: str, limit: int, take: Take) -> int:
+    answers, size = _Answers(conversation, "data", limit), 0
     async for body in answers:
         size += len(body)
-        await sink.take(body)
-    _check((size, sink.sha256()), _receipt(answers.done), str(request["path"]))
-    return sink.content()
+        await take(body)
+    if answers.done.get("size") != size:
+        raise SandboxError(f"{path!r} did not arrive as it was sent: {size} bytes, and others were announced")
+    return size
 
 
 async def _or_refusal(answer: Awaitable[T]) -> T | FileRefusal:
@@ -239,6 +257,8 @@ async def store(conversation: Conversation, request: Request, source: DataSource
             for _ in range(waiting):
                 await _more(conversation)
             done = await _done(conversation)
+            if "mode" in request:  # of a snapshot
+                return restored_file(done, size)
             _check((size, source.sha256()), _receipt(done), str(request["path"]))
             return stored_file(done)
     raise failure
@@ -353,6 +373,13 @@ def _receipt(done: dict[str, Any]) -> tuple[int, str]:
 
 def stored_file(done: dict[str, Any]) -> StoredFile:
     return StoredFile(_receipt(done)[0], _version(done))
+
+
+def restored_file(done: dict[str, Any], size: int) -> StoredFile:
+    """A file of a snapshot, whose digest was compared before it was sent."""
+    if done.get("size") != size:
+        raise _broken("it stored more of a file, or less, than was sent")
+    return StoredFile(size, _version(done))
 
 
 def _version(done: dict[str, Any]) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from fumehood.sandbox.files.paths import joined
 MAX_DEPTH = 100
 MAX_CHARACTERS = 64 * 1024**2
 """Most characters of all paths and targets of links: every entry of a deep tree has a long path."""
+_TOO_LARGE = "more bytes in its files, holes included, than it may hold"
 _TOO_LONG = "paths and links that are too long to keep together"
 
 NOT_NAMED = "filesystem.outputs does not name it"
@@ -47,13 +48,14 @@ class Walk:
         *,
         git: bool,
         max_entries: int,
-        digested_bytes: int | None = None,
+        max_bytes: int | None = None,
+        digests: bool = False,
     ) -> None:
-        """With `digested_bytes`, entries of files have their digests; more bytes than that are too many."""
+        """With `max_bytes`, more bytes in files are too many; with `digests` as well, entries of files have theirs."""
         self._conversation, self._outputs, self._git = conversation, outputs, git
         self._max_entries = self._left = max_entries
         self._left_characters = MAX_CHARACTERS
-        self._left_bytes = digested_bytes
+        self._left_bytes, self._digests = max_bytes, digests
 
     async def below(self, top: str) -> AsyncIterator[WalkEntry]:
         pending: list[tuple[str, FileEntry | None, int]] = [(top, None, 0)]
@@ -73,18 +75,21 @@ class Walk:
                     pending.append((found.path, item, depth + 1))
 
     async def _list(self, path: str) -> list[FileEntry]:
+        most = self._left_bytes if self._digests else None
         try:
             entries = await protocol.list_folder(
-                self._conversation, path, limit=self._left + 1, links=False, most_digested=self._left_bytes
+                self._conversation, path, limit=self._left + 1, links=False, most_digested=most
             )
         except FileRefusal as refusal:
             if refusal.reason == TOO_LONG:
                 raise TooManyError(_TOO_LONG) from refusal
             if refusal.reason == "too large" and self._left_bytes is not None:
-                raise TooManyError("more bytes in its files, holes included, than it may hold") from refusal
+                raise TooManyError(_TOO_LARGE) from refusal
             raise
         if self._left_bytes is not None:
             self._left_bytes -= sum(entry.size for entry in entries if entry.kind is FileKind.FILE)
+            if self._left_bytes < 0:
+                raise TooManyError(_TOO_LARGE)
         self._left -= len(entries)
         if self._left < 0:
             raise TooManyError(f"more than {self._max_entries} entries")

@@ -77,6 +77,18 @@ class AsyncWatch:
             return None
         return self._pending.popleft()
 
+    async def poll(self, wait: Seconds = 0) -> list[FileChange]:
+        """What has changed since the last look. Waits at most `wait` for a change; the watch goes on."""
+        seconds = read_seconds(wait, "wait") if wait else 0.0
+        async with self._turn:
+            with anyio.CancelScope() as self._scope:
+                if not self._pending and not self.is_closed:
+                    await self._fetch_within(seconds)
+            self._scope = None
+        changes = [*self._pending]
+        self._pending.clear()
+        return changes
+
     async def close(self) -> None:
         """Ends the watch, also while another task waits for its next change."""
         self.is_closed = True
@@ -95,19 +107,29 @@ class AsyncWatch:
             self._stack, self._conversation = stack.pop_all(), conversation
 
     async def _fetch(self) -> None:
-        if self._conversation is None:
-            await self._open()
         until = None if self._timeout_seconds is None else anyio.current_time() + self._timeout_seconds
         while not self._pending:
             left = WATCH_SECONDS if until is None else min(WATCH_SECONDS, until - anyio.current_time())
             if left <= 0:
                 return
-            assert self._conversation is not None
-            try:
-                found = await protocol.changes(self._conversation, wait=left)
-            except FileRefusal as error:
-                raise SandboxError(f"watching {shown(self._place)} failed in the sandbox: {error.reason}") from None
-            self._pending.extend(map(self._change, found))
+            await self._ask(left)
+
+    async def _fetch_within(self, seconds: float) -> None:
+        """At least one look, and all that it has found."""
+        until, left = anyio.current_time() + seconds, seconds
+        while not self._pending and left >= 0:
+            await self._ask(min(WATCH_SECONDS, left))
+            left = until - anyio.current_time()
+
+    async def _ask(self, wait_seconds: float) -> None:
+        if self._conversation is None:
+            await self._open()
+        assert self._conversation is not None
+        try:
+            found = await protocol.changes(self._conversation, wait=wait_seconds)
+        except FileRefusal as error:
+            raise SandboxError(f"watching {shown(self._place)} failed in the sandbox: {error.reason}") from None
+        self._pending.extend(map(self._change, found))
 
     def _change(self, raw: RawChange) -> FileChange:
         kind, path, old = raw

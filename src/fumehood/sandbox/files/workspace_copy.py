@@ -1,17 +1,21 @@
 """The workspace becomes a snapshot, and a snapshot the workspace: through the file service, on every backend.
 
-The service computes digests inside. What the sandbox was given before is not read again if its digest is the same; a
-content that it was not given is read and digested here, so that no sandbox can claim one that another has.
+A content is digested here as it is written, so that no sandbox can claim one that another has. If the sandbox was given
+contents before, the service computes digests inside first: what is the same is not sent again. It does so, too, if a
+session is open, whose process might write: then a file must have the digest inside with which it arrives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio.to_thread
 
 from fumehood.backends.interface import Conversation
+from fumehood.concurrency.threads import SideThread
 from fumehood.errors import DeniedError, UsageError
 from fumehood.policy import Policy, format_size
 from fumehood.policy.filesystem import Outputs
@@ -20,7 +24,6 @@ from fumehood.sandbox.files.artifacts import ArtifactTracker
 from fumehood.sandbox.files.entries import FileEntry, FileKind
 from fumehood.sandbox.files.paths import shown
 from fumehood.sandbox.files.walk import TooManyError, Walk, WalkEntry
-from fumehood.snapshots.blobs import BlobDraft
 from fumehood.snapshots.content import CheckedContent
 from fumehood.snapshots.manifest import EntryError, SnapshotEntry, SnapshotManifest
 from fumehood.snapshots.store import SnapshotStore, StoreWriter
@@ -30,23 +33,39 @@ _MAX_ENTRIES = 200_000
 _EVERYTHING = Outputs(("**",))
 _NOT_SAVED = (FileKind.PIPE, FileKind.SOCKET, FileKind.DEVICE)
 # Files up to this size travel many at a time: a round trip takes longer than the file.
-_SMALL_BYTES, _TOGETHER_BYTES, _TOGETHER = 256 * 1024, 1024 * 1024, 64
+_SMALL_BYTES, _TOGETHER_BYTES, _TOGETHER = 256 * 1024, 4 * 1024 * 1024, 64
 
 
 class WorkspaceSaver:
     """Takes the workspace as it is. Programs that run meanwhile are an error if they change what is being read."""
 
     def __init__(
-        self, conversation: Conversation, writer: StoreWriter, known: Mapping[str, int], policy: Policy
+        self,
+        conversation: Conversation,
+        writer: StoreWriter,
+        known: Mapping[str, int],
+        policy: Policy,
+        *,
+        is_still: bool,
     ) -> None:
-        """`known` are contents that this sandbox was given before and that the store has, with their sizes."""
-        self._conversation, self._writer, self._known, self._policy = conversation, writer, known, policy
+        """`known` are contents that this sandbox was given before and that the store has, with their sizes.
+
+        If it `is_still`, no process is there that could change a file while it is read.
+        """
+        self._conversation, self._batch, self._known, self._policy = conversation, writer.batch, known, policy
+        self._asks_for_digests = bool(known) or not is_still
         self._taken: dict[str, FileEntry] = {}
         self.skipped: list[str] = []
 
     async def save(self) -> SnapshotManifest:
-        limit = self._policy.workspace_bytes
-        walk = Walk(self._conversation, _EVERYTHING, git=True, max_entries=_MAX_ENTRIES, digested_bytes=limit)
+        walk = Walk(
+            self._conversation,
+            _EVERYTHING,
+            git=True,
+            max_entries=_MAX_ENTRIES,
+            max_bytes=self._policy.workspace_bytes,
+            digests=self._asks_for_digests,
+        )
         try:
             async for found in walk.below(""):
                 self._take(found)
@@ -65,54 +84,62 @@ class WorkspaceSaver:
             raise UsageError(
                 f"the workspace cannot be saved: {shown(found.path)}: {found.reason}; change that, or remove it"
             )
-        elif found.entry.kind is FileKind.FILE and found.entry.sha256 is None:
+        elif found.entry.kind is FileKind.FILE and self._asks_for_digests and found.entry.sha256 is None:
             raise _changed(found.path)
         else:
             self._taken[found.path] = found.entry
 
     async def _fetch_unknown(self) -> None:
-        unknown: dict[str, str] = {}
-        for path, entry in self._taken.items():
-            if entry.sha256 is not None and self._known.get(entry.sha256) != entry.size:
-                unknown.setdefault(entry.sha256, path)
-        paths = list(unknown.values())
-        small = [path for path in paths if self._taken[path].size <= _SMALL_BYTES]
-        for group in _grouped(small, lambda path: self._taken[path].size):
-            await self._fetch_group(group)
+        paths = self._unknown()
+        await self._fetch_small([path for path in paths if self._taken[path].size <= _SMALL_BYTES])
         for path in paths:
             if self._taken[path].size > _SMALL_BYTES:
                 await self._fetch(path)
 
-    async def _fetch_group(self, group: Sequence[str]) -> None:
-        requests = [({"path": path, "links": False, "saves": True}, self._taken[path].size) for path in group]
-        contents = await protocol.fetch_together(self._conversation, requests)
-        digests = await anyio.to_thread.run_sync(lambda: [*map(self._writer.batch.add, contents)])
-        for path, digest in zip(group, digests, strict=True):
-            if digest != self._taken[path].sha256:
-                raise _changed(path)
+    async def _fetch_small(self, paths: Sequence[str]) -> None:
+        """Many at a time; a group is digested and written while the next one is fetched."""
+        with SideThread() as thread:
+            digests: Callable[[], Awaitable[list[str]]] | None = None
+            previous: tuple[list[str], list[bytes]] = [], []
+            for group in [*_grouped(paths, lambda path: self._taken[path].size), []]:
+                contents = await protocol.fetch_together(self._conversation, [*map(self._expected, group)])
+                if digests is not None:
+                    for path, content, digest in zip(*previous, await digests(), strict=True):
+                        self._compare(path, len(content), digest)
+                previous, digests = (group, contents), thread.begin(partial(self._add_all, contents))
+
+    def _add_all(self, contents: Sequence[bytes]) -> list[str]:
+        return [*map(self._batch.add, contents)]
+
+    def _unknown(self) -> list[str]:
+        """Paths of files that have to be read, one for each content as far as digests are known."""
+        unknown: dict[str, str] = {}
+        for path, entry in self._taken.items():
+            if entry.kind is FileKind.FILE and (entry.sha256 is None or self._known.get(entry.sha256) != entry.size):
+                unknown.setdefault(entry.sha256 or f"at {path}", path)
+        return list(unknown.values())
+
+    def _expected(self, path: str) -> tuple[str, int]:
+        return path, self._taken[path].size
+
+    def _compare(self, path: str, size: int, digest: str) -> None:
+        entry = self._taken[path]
+        if size != entry.size or entry.sha256 not in (None, digest):
+            raise _changed(path)
+        self._taken[path] = replace(entry, sha256=digest)
 
     async def _fetch(self, path: str) -> None:
-        batch, entry = self._writer.batch, self._taken[path]
-        draft = batch.begin()
+        draft, limit = self._batch.begin(), self._taken[path].size
+
+        async def take(data: bytes) -> None:
+            await anyio.to_thread.run_sync(draft.write, data)
+
         try:
-            limit = entry.size
-            await protocol.fetch(self._conversation, path, _DraftSink(draft), limit=limit, links=False, saves=True)
+            size = await protocol.fetch_for_saving(self._conversation, path, take, limit=limit)
         except BaseException:
-            batch.drop(draft)
+            self._batch.drop(draft)
             raise
-        if await anyio.to_thread.run_sync(batch.finish, draft) != entry.sha256:
-            raise _changed(path)
-
-
-class _DraftSink:
-    def __init__(self, draft: BlobDraft) -> None:
-        self._draft = draft
-
-    async def take(self, data: bytes) -> None:
-        await anyio.to_thread.run_sync(self._draft.write, data)
-
-    def sha256(self) -> str:
-        return self._draft.sha256
+        self._compare(path, size, await anyio.to_thread.run_sync(self._batch.finish, draft))
 
 
 class WorkspaceRestorer:
@@ -124,9 +151,7 @@ class WorkspaceRestorer:
     async def restore(self, manifest: SnapshotManifest) -> None:
         folders = [entry for entry in manifest.entries if entry.kind == "folder"]
         await self._ask({"do": "mkdir", "path": entry.path, "parents": False} for entry in folders)
-        small = [entry for entry in manifest.files if entry.size <= _SMALL_BYTES]
-        for group in _grouped(small, lambda entry: entry.size):
-            await self._write_group(group, manifest.id)
+        await self._write_small([entry for entry in manifest.files if entry.size <= _SMALL_BYTES], manifest.id)
         for entry in manifest.files:
             if entry.size > _SMALL_BYTES:
                 await self._write(entry, manifest.id)
@@ -139,14 +164,26 @@ class WorkspaceRestorer:
         for group in _grouped([*requests], lambda request: len(request["path"])):
             await protocol.ask_together(self._conversation, [(request, b"") for request in group])
 
-    async def _write_group(self, group: Sequence[SnapshotEntry], identifier: str) -> None:
-        contents = await anyio.to_thread.run_sync(lambda: [self._store.read(entry, identifier) for entry in group])
+    async def _write_small(self, entries: Sequence[SnapshotEntry], identifier: str) -> None:
+        """Many at a time; a group is read and digested while the one before is written."""
+        with SideThread() as thread:
+            pending: tuple[list[SnapshotEntry], Callable[[], Awaitable[list[bytes]]]] | None = None
+            for group in [*_grouped(entries, lambda entry: entry.size), []]:
+                contents = thread.begin(partial(self._read_all, group, identifier))
+                if pending is not None:
+                    await self._write_group(pending[0], await pending[1]())
+                pending = group, contents
+
+    def _read_all(self, group: Sequence[SnapshotEntry], identifier: str) -> list[bytes]:
+        return [self._store.read(entry, identifier) for entry in group]
+
+    async def _write_group(self, group: Sequence[SnapshotEntry], contents: Sequence[bytes]) -> None:
         requests = [
             ({**_write_request(entry), "last": True, "sha256": entry.sha256}, content)
             for entry, content in zip(group, contents, strict=True)
         ]
         for entry, done in zip(group, await protocol.ask_together(self._conversation, requests), strict=True):
-            self._artifacts.stored(entry.path, protocol.stored_file(done))
+            self._artifacts.stored(entry.path, protocol.restored_file(done, entry.size))
 
     async def _write(self, entry: SnapshotEntry, identifier: str) -> None:
         with CheckedContent(self._store, entry, identifier) as content:
@@ -200,7 +237,7 @@ def _described(item: tuple[str, FileEntry]) -> SnapshotEntry:
 
 
 def _grouped(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """In order, few enough and small enough that all answers fit into the buffers of a socket."""
+    """In order, few enough that all requests, or their small answers, fit into the buffers of a socket."""
     group, size = list[T](), 0
     for item in items:
         if len(group) == _TOGETHER or (group and size + size_of(item) > _TOGETHER_BYTES):

@@ -19,8 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from fumehood.server.api.problems import answer_problem, problem
-from fumehood.server.identity.keys import authenticate
-from fumehood.server.identity.principals import NotAuthenticatedError, Principal
 from fumehood.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -109,21 +107,13 @@ class Admission:
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] not in PUBLIC:
             try:
-                principal = await self._principal(scope)
+                principal = await self._server().authenticator.request(HTTPConnection(scope))
                 await self._server().requests.take(principal.tenant)
             except Exception as error:
                 await (await answer_problem(HTTPConnection(scope), error))(scope, receive, send)
                 return
             scope.setdefault("state", {})["principal"] = principal
         await self._inner(scope, receive, send)
-
-    async def _principal(self, scope: Scope) -> Principal:
-        sent = Headers(scope=scope).getlist("authorization")
-        scheme, _, key = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
-        if scheme.lower() != "bearer":
-            raise NotAuthenticatedError
-        client = scope.get("client")
-        return await authenticate(self._server().database, key.strip(" "), client[0] if client else None)
 
 
 class _Counted:

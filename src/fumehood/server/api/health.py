@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from fumehood.errors import FumehoodError
-from fumehood.server.api.metrics import gauge
+from fumehood.server.api.metrics import gauge, shipping_lines
 from fumehood.server.api.problems import PlainJson, problem
 from fumehood.server.api.routes import RunningServer, Server, scoped
 from fumehood.server.identity.principals import Scope
@@ -26,9 +26,15 @@ async def is_live() -> Response:
 
 @router.get("/health/ready")
 async def is_ready(server: Server) -> Response:
-    """Sandboxes can be opened: the database answers, the audit log can be written, the server is not about to end."""
+    """Sandboxes can be opened: the database answers, the audit log can be written, the server is not about to end.
+
+    Records that do not get to a sink are kept, and are no reason not to serve: `shipping` is then `behind`.
+    """
     reason = await _reason(server)
-    return problem(503, reason) if reason else PlainJson({"status": "ready"})
+    if reason:
+        return problem(503, reason)
+    behind = any(state.failures for state in server.shipping.states())
+    return PlainJson({"status": "ready"} | ({"shipping": "behind"} if behind else {}))
 
 
 async def _reason(server: RunningServer) -> str | None:
@@ -60,5 +66,6 @@ async def show_metrics(server: Server) -> Response:
         *server.metrics.lines(),
         *gauge("fumehood_sandboxes_open", "Sandboxes that are open, on all servers of the database.", samples),
         *gauge("fumehood_draining", "Whether the server is about to end.", draining),
+        *shipping_lines(server.shipping.states()),
     ]
     return Response("".join(text), media_type=_TEXT)

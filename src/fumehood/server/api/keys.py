@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from fumehood.server import events
-from fumehood.server.api.models import Id, KeyAnswer, Name, NewKey, PrincipalAnswer
+from fumehood.server.api.models import Id, KeyAnswer, Name, NewKey
 from fumehood.server.api.problems import NotFoundError, PlainJson
 from fumehood.server.api.routes import Caller, RunningServer, Server, scoped
 from fumehood.server.identity.keys import KeyDetails, create_key, list_keys, revoke_key
@@ -16,12 +16,6 @@ from fumehood.server.identity.principals import ForbiddenError, Principal, Scope
 from fumehood.server.tenants.tenants import require_tenant
 
 router = APIRouter(tags=["keys"])
-
-
-@router.get("/whoami", response_model=PrincipalAnswer, **scoped(None))
-async def show_principal(caller: Caller) -> Response:
-    """Whose the key is, and what it may do."""
-    return PlainJson({"tenant": caller.tenant, "name": caller.name, "scopes": sorted(caller.scopes)})
 
 
 @router.get("/keys", response_model=list[KeyAnswer], **scoped(Scope.KEYS))

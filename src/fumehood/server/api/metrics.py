@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+
+from fumehood.server.shipping.shipper import ShippingState
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -28,6 +30,20 @@ class Metrics:
         yield from _family("fumehood_request_seconds_total", "counter", "Time that answers took.")
         for (method, route), seconds in sorted(self._seconds.items()):
             yield sample("fumehood_request_seconds_total", (("method", method), ("route", route)), seconds)
+
+
+def shipping_lines(states: Sequence[ShippingState]) -> Iterable[str]:
+    """How each sink of audit records is."""
+    families: tuple[tuple[str, str, str, Callable[[ShippingState], float]], ...] = (
+        ("sent_total", "counter", "Records that have arrived.", lambda state: state.sent),
+        ("missed_total", "counter", "Records that were pruned before they could be sent.", lambda state: state.missed),
+        ("waiting", "gauge", "Records that have not arrived.", lambda state: state.waiting),
+        ("failures", "gauge", "Attempts in a row that failed.", lambda state: state.failures),
+    )
+    for name, kind, help_text, read in families:
+        yield from _family(f"fumehood_shipping_{name}", kind, help_text)
+        for state in states:
+            yield sample(f"fumehood_shipping_{name}", (("sink", state.sink),), read(state))
 
 
 def gauge(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> Iterable[str]:

@@ -171,6 +171,13 @@ class KeyAnswer(ApiModel):
     key: str | None = Field(default=None, description="The key itself; shown once.")
 
 
+class CallerAnswer(ApiModel):
+    principal: str
+    tenant: str
+    scopes: list[Scope]
+    expires_at: float | None = Field(description="The end of a token.")
+
+
 class QuotaAnswer(ApiModel):
     quota: Quota
     limit: float
@@ -288,9 +295,3 @@ class KeptSnapshot(ApiModel):
     created: float
     files: int
     size_bytes: int
-
-
-class PrincipalAnswer(ApiModel):
-    tenant: str
-    name: str
-    scopes: list[str]

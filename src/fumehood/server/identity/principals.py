@@ -33,8 +33,10 @@ OF_TENANTS = tuple(scope for scope in Scope if scope is not Scope.OPERATE)
 class Principal:
     tenant: str
     name: str
-    """`key:4fz8q2ab`, `user:ada@example.org`."""
+    """`key:4fz8q2ab`, or `user:ISSUER/SUBJECT` for the holder of a token."""
     scopes: frozenset[Scope]
+    expires: float | None = None
+    """Of a token; a key's end is in the database."""
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 
 from fumehood.frozen import frozen
 from fumehood.server.storage.database import EVERYTHING, Database, Row, Transaction
-from fumehood.server.tenants.quotas import Limits, Quota, QuotaExceededError, read_limits
-from fumehood.server.tenants.usage import DAY_SECONDS, add_usage, start_of_day, used_since
+from fumehood.server.tenants.quotas import Limits, Quota, QuotaExceededError, count_open, read_limits
+from fumehood.server.tenants.usage import CPU, DAY_SECONDS, OPENINGS, add_usage, start_of_day, used_today, used_within
 
 KEPT_SECONDS = 86400
-_OPENINGS = "openings"
 _MINUTE_SECONDS = 60
 
 
@@ -29,33 +28,37 @@ class SandboxRecord:
     ended: float | None
     cause: str | None
     """Why it has ended: closed, expired, idle, lost, drained."""
+    workspace_bytes: int = 0
+    """The most that its workspace may hold, by its policy."""
 
 
 async def admit(database: Database, tenant: str, instance: str, record: SandboxRecord, token: str) -> Limits:
     """Counts, compares and inserts in one step. QuotaExceededError if the tenant has no room for another."""
     async with database.transaction(tenant) as transaction:
         limits = await read_limits(transaction, tenant)
-        await _check(transaction, tenant, limits, record.opened)
+        await _check(transaction, tenant, limits, record)
         await transaction.execute(
             "INSERT INTO sandboxes (tenant, id, instance, policy, policy_digest, principal, token_sha256, metadata, "
-            "opened, expires) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            "opened, expires, workspace_bytes) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
             *(tenant, record.id, instance, record.policy, record.policy_digest, record.principal, digest(token)),
-            *(json.dumps(dict(record.metadata)), record.opened, record.expires),
+            *(json.dumps(dict(record.metadata)), record.opened, record.expires, record.workspace_bytes),
         )
-        await add_usage(transaction, tenant, record.opened, **{_OPENINGS: 1})
+        await add_usage(transaction, tenant, record.opened, **{OPENINGS: 1})
     return limits
 
 
-async def _check(transaction: Transaction, tenant: str, limits: Limits, now: float) -> None:
-    row = await transaction.row("SELECT COUNT(*) AS n FROM sandboxes WHERE tenant = ? AND ended IS NULL", tenant)
-    is_open = float(row["n"] or 0) if row else 0.0
+async def _check(transaction: Transaction, tenant: str, limits: Limits, record: SandboxRecord) -> None:
+    is_open, workspace_bytes = await count_open(transaction, tenant)
     if is_open >= limits[Quota.SANDBOXES].value:
         raise QuotaExceededError(Quota.SANDBOXES, limits[Quota.SANDBOXES], is_open)
+    if workspace_bytes + record.workspace_bytes > limits[Quota.WORKSPACE].value:
+        raise QuotaExceededError(Quota.WORKSPACE, limits[Quota.WORKSPACE], workspace_bytes)
+    now = record.opened
     minute = now - now % _MINUTE_SECONDS
-    lately = await used_since(transaction, tenant, _OPENINGS, minute)
+    lately = await used_within(transaction, tenant, OPENINGS, minute, _MINUTE_SECONDS)
     if lately >= limits[Quota.OPENINGS].value:
         raise QuotaExceededError(Quota.OPENINGS, limits[Quota.OPENINGS], lately, minute + _MINUTE_SECONDS)
-    spent = await used_since(transaction, tenant, "cpu_seconds", start_of_day(now))
+    spent = await used_today(transaction, tenant, CPU, now)
     if spent >= limits[Quota.CPU].value:
         raise QuotaExceededError(Quota.CPU, limits[Quota.CPU], spent, start_of_day(now) + DAY_SECONDS)
 
@@ -82,8 +85,9 @@ async def list_open(database: Database, tenant: str) -> list[SandboxRecord]:
 
 
 async def lose_all(database: Database, instance: str) -> int:
-    """What a server that is gone had open is lost with it."""
+    """What a server that is gone had open is lost with it, runs included."""
     async with database.transaction(EVERYTHING) as transaction:
+        await transaction.execute("DELETE FROM running WHERE instance = ?", instance)
         statement = "UPDATE sandboxes SET ended = ?, cause = 'lost' WHERE instance = ? AND ended IS NULL"
         return await transaction.execute(statement, time.time(), instance)
 
@@ -109,4 +113,5 @@ def _record(row: Row) -> SandboxRecord:
         float(row["expires"] or 0),
         None if ended is None else float(ended),
         None if cause is None else str(cause),
+        int(row["workspace_bytes"] or 0),
     )

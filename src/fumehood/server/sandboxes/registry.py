@@ -24,15 +24,23 @@ from fumehood.server.sandboxes.policy_change import changed_policy
 from fumehood.server.sandboxes.records import SandboxRecord
 from fumehood.server.sandboxes.tenancy import Tenancy
 from fumehood.server.storage.database import Database
+from fumehood.server.tracing import OFF, Tracing
 from fumehood.tenant import Tenant
 
 
 class SandboxRegistry:
     def __init__(
-        self, database: Database, instance: str, tenancy: Tenancy, requests: RequestQuota, *, strict: bool = True
+        self,
+        database: Database,
+        instance: str,
+        tenancy: Tenancy,
+        requests: RequestQuota,
+        *,
+        strict: bool = True,
+        tracing: Tracing = OFF,
     ) -> None:
         """With `strict`, sandboxes whose limits this host enforces only in part are refused, whatever policies say."""
-        self._database, self.instance = database, instance
+        self._database, self.instance, self._tracing = database, instance, tracing
         self._tenancy, self._requests, self._strict = tenancy, requests, strict
         self._open: dict[tuple[str, str], OpenSandbox] = {}
         self.forks = PreparedForks()
@@ -65,7 +73,8 @@ class SandboxRegistry:
         await records.admit(self._database, principal.tenant, self.instance, record, token)
         try:
             opened = OpenSandbox(identifier, principal, token, make(), opening, self)
-            await opened.open()
+            with self._tracing.step("open sandbox", tenant=principal.tenant, sandbox=identifier):
+                await opened.open()
         except BaseException:
             await asyncio.shield(records.end(self._database, principal.tenant, identifier, "failed"))
             raise
@@ -167,4 +176,5 @@ def _record(identifier: str, principal: Principal, opening: Opening) -> SandboxR
         now + opening.times.lifetime,
         None,
         None,
+        opening.policy.resources.disk,
     )

@@ -17,6 +17,7 @@ from fumehood.server.tenants.disk import TenantDiskLimits
 from fumehood.server.tenants.meter import Meters
 from fumehood.server.tenants.quotas import Limits, Quota, read_limits
 from fumehood.server.tenants.secrets import SealingKey, read_secrets
+from fumehood.server.tracing import Tracing
 from fumehood.snapshots import SnapshotStore
 from fumehood.tenant import Tenant
 
@@ -25,15 +26,24 @@ _STORE = "sandboxes"
 
 
 class Tenancy:
-    def __init__(self, settings: ServerSettings, database: Database, chains: AuditChains, sealing: SealingKey) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        database: Database,
+        instance: str,
+        chains: AuditChains,
+        sealing: SealingKey,
+        tracing: Tracing,
+    ) -> None:
         self._settings, self._database = settings, database
         self._chains, self._sealing = chains, sealing
-        self.meters = Meters(database)
+        self.meters = Meters(database, instance, tracing)
 
     async def of(self, tenant: str, policy: Policy) -> Tenant:
         """As it is now, for a sandbox with this policy: secrets and limits may have changed since its last one."""
         async with self._database.transaction(tenant) as transaction:
             limits = await read_limits(transaction, tenant)
+        meter = await self.meters.of(tenant)
         engine = self._settings.engines.get(tenant)
         return Tenant(
             tenant,
@@ -42,7 +52,8 @@ class Tenancy:
             docker=None if engine is None else Docker(host=engine),
             private_networks=tenant in self._settings.private_networks,
             memory_bytes=int(limits[Quota.MEMORY].value) if self._limits_memory(policy) else None,
-            meter=await self.meters.of(tenant),
+            meter=meter,
+            egress=meter.egress,
             disk=self._disk(limits),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fumehood.server.storage.database import StorageError
 
-VERSION = "1"
+VERSION = "2"
 """Of the tables; in the table `facts`, so that a server of another version does not use them."""
 FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 READ_VERSION = "SELECT value FROM facts WHERE name = 'schema'"
@@ -29,12 +29,14 @@ TABLES: dict[str, str] = {
         "tenant TEXT NOT NULL, id TEXT NOT NULL, instance TEXT NOT NULL, policy TEXT NOT NULL, "
         "policy_digest TEXT NOT NULL, principal TEXT NOT NULL, token_sha256 TEXT NOT NULL, metadata TEXT NOT NULL, "
         "opened DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, cause TEXT, "
+        "workspace_bytes BIGINT NOT NULL, "
         "PRIMARY KEY (tenant, id)"
     ),
     "usage": (
         "tenant TEXT NOT NULL, minute BIGINT NOT NULL, name TEXT NOT NULL, amount DOUBLE PRECISION NOT NULL, "
         "PRIMARY KEY (tenant, minute, name)"
     ),
+    "running": ("tenant TEXT NOT NULL, instance TEXT NOT NULL, runs BIGINT NOT NULL, PRIMARY KEY (tenant, instance)"),
     "answers": (
         "tenant TEXT NOT NULL, key TEXT NOT NULL, request_sha256 TEXT NOT NULL, status BIGINT NOT NULL, "
         "sealed TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (tenant, key)"

@@ -1,83 +1,171 @@
-"""What the runs of a tenant use, counted where they begin and end, whoever asked for them.
+"""What the sandboxes of a tenant use, counted where runs begin and end and where bytes leave, whoever asked for them.
 
 A meter is this process's: several servers have one each for a tenant, and what each has counted is added up in the
-database every few seconds and when a sandbox ends. So servers together can go beyond a limit by what they use in that
-time.
+database every two seconds while there is something to add, and when a sandbox opens. So servers together can go beyond
+a limit by what they begin and use in that time, and one that dies has lost the count of that time. One server alone
+goes beyond none.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from collections import Counter
 
 from fumehood.results import RunResult
-from fumehood.server.storage.database import Database, Transaction
-from fumehood.server.tenants.quotas import DEFAULTS, Limit, Limits, Quota, QuotaExceededError, read_limits
-from fumehood.server.tenants.usage import DAY_SECONDS, add_usage, start_of_day, used_since
+from fumehood.server.storage.database import Database
+from fumehood.server.tenants.quotas import (
+    DEFAULTS,
+    Limit,
+    Limits,
+    Quota,
+    QuotaExceededError,
+    count_running,
+    note_running,
+    read_limits,
+)
+from fumehood.server.tenants.usage import CPU, DAY_SECONDS, EGRESS, MEMORY, RUNS, add_usage, start_of_day, used_today
+from fumehood.server.tracing import OFF, Tracing
 
-CPU = "cpu_seconds"
-RUNS = "runs"
+
+class UsageCounts:
+    """What was used and is not in the database yet, and what the database had of this day. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending = Counter[str]()
+        self._before: dict[str, float] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._pending
+
+    def add(self, **amounts: float) -> None:
+        with self._lock:
+            self._pending.update(amounts)  # pyright: ignore[reportArgumentType]  # a Counter adds floats as well
+
+    def today(self, name: str) -> float:
+        with self._lock:
+            return self._before.get(name, 0.0) + self._pending[name]
+
+    def take(self) -> dict[str, float]:
+        """All that is pending, which counts as used meanwhile."""
+        with self._lock:
+            taken, self._pending = dict(self._pending), Counter[str]()
+            for name, amount in taken.items():
+                self._before[name] = self._before.get(name, 0.0) + amount
+        return {name: amount for name, amount in taken.items() if amount}
+
+    def give_back(self, taken: dict[str, float]) -> None:
+        """It did not get to the database."""
+        with self._lock:
+            for name, amount in taken.items():
+                self._before[name] -= amount
+        self.add(**taken)
+
+    def know(self, before: dict[str, float]) -> None:
+        with self._lock:
+            self._before = before
 
 
 class TenantMeter:
     """Made by `Meters`, which have read its limits before any run begins."""
 
-    def __init__(self) -> None:
-        self._limits: Limits = {quota: Limit(value, "default") for quota, value in DEFAULTS.items()}
-        self._running = 0
-        self._used_before = 0.0
-        """CPU seconds of this day that the database has."""
-        self._pending = {CPU: 0.0, RUNS: 0.0}
+    def __init__(self, tenant: str, tracing: Tracing = OFF) -> None:
+        self._tenant, self._tracing = tenant, tracing
+        self.limits: Limits = {quota: Limit(value, "default") for quota, value in DEFAULTS.items()}
+        self.counts = UsageCounts()
+        self.egress = TenantEgress(self)
+        self._settling = asyncio.Lock()
+        self._running, self._noted = 0, 0
+        self._elsewhere = 0.0
+        """Runs under way at other servers."""
 
     @property
     def running(self) -> int:
         return self._running
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the database does not have all of it, or others may have more by now."""
+        return self._running > 0 or self._noted > 0 or not self.counts.is_empty
+
     def begin(self) -> None:
-        if self._running >= self._limits[Quota.RUNS].value:
-            raise QuotaExceededError(Quota.RUNS, self._limits[Quota.RUNS], self._running)
-        used = self._used_before + self._pending[CPU]
-        if used >= self._limits[Quota.CPU].value:
-            tomorrow = start_of_day(time.time()) + DAY_SECONDS
-            raise QuotaExceededError(Quota.CPU, self._limits[Quota.CPU], round(used, 1), tomorrow)
+        running = self._running + self._elsewhere
+        if running >= self.limits[Quota.RUNS].value:
+            raise QuotaExceededError(Quota.RUNS, self.limits[Quota.RUNS], running)
+        used = self.counts.today(CPU)
+        if used >= self.limits[Quota.CPU].value:
+            raise QuotaExceededError(Quota.CPU, self.limits[Quota.CPU], round(used, 1), next_day())
         self._running += 1
 
-    def end(self, result: RunResult | None, seconds: float) -> None:
+    def end(self, run_id: str, result: RunResult | None, seconds: float) -> None:
         """A run that was left before its end is charged with all its time, so that leaving early saves nothing."""
         self._running -= 1
-        self._pending[CPU] += seconds if result is None else result.cpu_ms / 1000
-        self._pending[RUNS] += 1
+        self._tracing.run_ended(self._tenant, run_id, result, seconds)
+        memory = 0.0 if result is None else result.peak_memory_bytes * seconds
+        self.counts.add(**{RUNS: 1, CPU: seconds if result is None else result.cpu_ms / 1000, MEMORY: memory})
 
-    async def settle(self, transaction: Transaction, tenant: str) -> None:
+    async def settle(self, database: Database, instance: str) -> None:
         """Adds what is pending to the database, and reads what others have added and the limits that hold now."""
-        now = time.time()
-        pending, self._pending = self._pending, {CPU: 0.0, RUNS: 0.0}
-        try:
-            await add_usage(transaction, tenant, now, **{name: amount for name, amount in pending.items() if amount})
-            self._used_before = await used_since(transaction, tenant, CPU, start_of_day(now))
-            self._limits = await read_limits(transaction, tenant)
-        except BaseException:
-            for name, amount in pending.items():
-                self._pending[name] += amount
-            raise
+        tenant = self._tenant
+        async with self._settling:
+            now, taken, running = time.time(), self.counts.take(), self._running
+            try:
+                async with database.transaction(tenant) as transaction:
+                    await add_usage(transaction, tenant, now, **taken)
+                    if running != self._noted:
+                        await note_running(transaction, tenant, instance, running)
+                    before = {name: await used_today(transaction, tenant, name, now) for name in (CPU, EGRESS)}
+                    self._elsewhere = await count_running(transaction, tenant, but=instance)
+                    self.limits = await read_limits(transaction, tenant)
+            except BaseException:
+                self.counts.give_back(taken)
+                raise
+            self.counts.know(before)
+            self._noted = running
+
+
+class TenantEgress:
+    """The quota of bytes a day, for the gateway."""
+
+    def __init__(self, meter: TenantMeter) -> None:
+        self._meter = meter
+
+    def left_bytes(self) -> int:
+        return int(self._meter.limits[Quota.EGRESS].value - self._meter.counts.today(EGRESS))
+
+    def count(self, moved: int) -> None:
+        self._meter.counts.add(**{EGRESS: moved})
+
+    def refusal(self) -> str:
+        limit, used = self._meter.limits[Quota.EGRESS], self._meter.counts.today(EGRESS)
+        return str(QuotaExceededError(Quota.EGRESS, limit, used, next_day()))
 
 
 class Meters:
     """One for each tenant that has had a sandbox in this process."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, instance: str, tracing: Tracing = OFF) -> None:
+        self._database, self._instance, self._tracing = database, instance, tracing
         self._meters: dict[str, TenantMeter] = {}
 
     async def of(self, tenant: str) -> TenantMeter:
         """Up to date."""
-        meter = self._meters.setdefault(tenant, TenantMeter())
-        await self._settle(tenant, meter)
+        meter = self._meters.get(tenant) or self._meters.setdefault(tenant, TenantMeter(tenant, self._tracing))
+        await meter.settle(self._database, self._instance)
         return meter
 
     async def settle_all(self) -> None:
-        for tenant, meter in list(self._meters.items()):
-            await self._settle(tenant, meter)
+        for meter in list(self._meters.values()):
+            await meter.settle(self._database, self._instance)
 
-    async def _settle(self, tenant: str, meter: TenantMeter) -> None:
-        async with self._database.transaction(tenant) as transaction:
-            await meter.settle(transaction, tenant)
+    async def settle_busy(self) -> None:
+        for meter in list(self._meters.values()):
+            if meter.is_busy:
+                await meter.settle(self._database, self._instance)
+
+
+def next_day() -> float:
+    return start_of_day(time.time()) + DAY_SECONDS

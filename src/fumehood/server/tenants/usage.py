@@ -8,6 +8,11 @@ from fumehood.server.storage.database import Transaction
 
 _MINUTE_SECONDS = 60
 DAY_SECONDS = 86400
+OPENINGS = "openings"
+RUNS = "runs"
+CPU = "cpu_seconds"
+MEMORY = "memory_byte_seconds"
+EGRESS = "egress_bytes"
 
 
 async def add_usage(transaction: Transaction, tenant: str, now: float, **amounts: float) -> None:
@@ -20,10 +25,12 @@ async def add_usage(transaction: Transaction, tenant: str, now: float, **amounts
         )
 
 
-async def used_since(transaction: Transaction, tenant: str, name: str, moment: float) -> float:
+async def used_within(transaction: Transaction, tenant: str, name: str, begin: float, seconds: float) -> float:
+    """Of this time and no other: what was counted while the clock was wrong, and lies in the future, blocks nothing."""
     row = await transaction.row(
-        "SELECT COALESCE(SUM(amount), 0) AS total FROM usage WHERE tenant = ? AND name = ? AND minute >= ?",
-        *(tenant, name, int(moment) // _MINUTE_SECONDS),
+        "SELECT COALESCE(SUM(amount), 0) AS total FROM usage "
+        "WHERE tenant = ? AND name = ? AND minute >= ? AND minute < ?",
+        *(tenant, name, int(begin) // _MINUTE_SECONDS, int(begin + seconds) // _MINUTE_SECONDS),
     )
     return float(row["total"] or 0) if row else 0.0
 
@@ -38,6 +45,10 @@ async def usage_by_hour(
         *(tenant, int(since) // _MINUTE_SECONDS, math.ceil(until / _MINUTE_SECONDS)),
     )
     return [(float(row["hour"] or 0) * 3600, str(row["name"]), float(row["total"] or 0)) for row in rows]
+
+
+async def used_today(transaction: Transaction, tenant: str, name: str, now: float) -> float:
+    return await used_within(transaction, tenant, name, start_of_day(now), DAY_SECONDS)
 
 
 def start_of_day(now: float) -> float:

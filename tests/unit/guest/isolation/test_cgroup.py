@@ -33,7 +33,7 @@ FILES = {
         "pids.events",
         "cpu.cfs_period_us",
         "cpu.cfs_quota_us",
-        "cgroup.procs",
+        "tasks",
     ],
     2: [
         "memory.max",
@@ -157,15 +157,15 @@ def test_a_share_of_the_processors_is_a_quota(make_tree: MakeTree, cpus: float, 
     cgroups.remove()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_entrance_leads_into_the_cgroup(make_tree: MakeTree, version: int) -> None:
+@pytest.mark.parametrize(("version", "name"), [(1, "tasks"), (2, "cgroup.procs")])
+def test_an_entrance_leads_into_the_cgroup(make_tree: MakeTree, version: int, name: str) -> None:
     cgroups, folder = make_tree(version, ["pids"])
     cgroups.make(LIMITS)
     (entrance,) = cgroups.entrances()
     os.write(entrance, b"0")
     assert not os.get_inheritable(entrance)
     os.close(entrance)
-    assert (folder / "cgroup.procs").read_text() == "0"
+    assert (folder / name).read_text() == "0"
     cgroups.remove()
 
 

@@ -1,0 +1,44 @@
+"""Who makes a request: a key of this server's, or a token of an issuer that it believes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.requests import HTTPConnection
+
+from fumehood.server.identity.issuers import IssuerSettings
+from fumehood.server.identity.keys import authenticate
+from fumehood.server.identity.principals import NotAuthenticatedError, Principal
+from fumehood.server.identity.tokens import TokenRefusedError, TokenVerifier
+from fumehood.server.storage.database import Database
+from fumehood.server.tenants.tenants import NoSuchTenantError, require_tenant
+
+_DOTS_OF_TOKEN = 2
+
+
+class Authenticator:
+    def __init__(self, database: Database, issuers: Mapping[str, IssuerSettings]) -> None:
+        self._database = database
+        self._tokens = TokenVerifier(issuers) if issuers else None
+
+    async def request(self, request: HTTPConnection) -> Principal:
+        """The principal of `Authorization: Bearer`; NotAuthenticatedError if that is missing, there twice or wrong."""
+        sent = request.headers.getlist("authorization")
+        scheme, _, credential = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+        if scheme.lower() != "bearer":
+            raise NotAuthenticatedError
+        return await self.credential(credential.strip(" "), request.client.host if request.client else None)
+
+    async def credential(self, credential: str, address: str | None) -> Principal:
+        if self._tokens is None or credential.count(".") != _DOTS_OF_TOKEN:
+            return await authenticate(self._database, credential, address)
+        principal = await self._tokens.verify(credential)
+        try:
+            await require_tenant(self._database, principal.tenant)
+        except NoSuchTenantError as error:
+            raise TokenRefusedError("it does not name a tenant that its issuer may speak for") from error
+        return principal
+
+    async def close(self) -> None:
+        if self._tokens is not None:
+            await self._tokens.close()
