@@ -31,7 +31,7 @@ T = TypeVar("T")
 _MOST_TRANSFERS = 32
 
 
-class Export(Protocol):
+class ArchiveExport(Protocol):
     def __call__(self, *, write: Callable[[ArchiveWriter], None]) -> list[str]: ...
 
 
@@ -54,7 +54,7 @@ class ArchiveTransfers:
                 await asyncio.wait([work])
             return work.result()
 
-    async def begin_sending(self, tenant: str, export: Export) -> OutgoingArchive:
+    async def begin_sending(self, tenant: str, export: ArchiveExport) -> OutgoingArchive:
         """Returns when the archive begins; until then `export` can refuse."""
         slot = ExitStack()
         slot.enter_context(self._slot(tenant))
@@ -124,7 +124,7 @@ class OutgoingArchive:
         self.skipped: list[str] = []
         """Links that are left out."""
 
-    async def begin(self, export: Export, threads: anyio.CapacityLimiter) -> None:
+    async def begin(self, export: ArchiveExport, threads: anyio.CapacityLimiter) -> None:
         loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
         def write(archive: ArchiveWriter) -> None:

@@ -55,6 +55,10 @@ class PreparedForks:
         del self._forks[name]
         return fork
 
+    def put_back(self, name: str, fork: PreparedFork) -> None:
+        """One that was taken and not opened."""
+        self._forks[name] = fork
+
     def release_old(self) -> None:
         self._release({name for name, fork in self._forks.items() if fork.until < time.monotonic()})
 

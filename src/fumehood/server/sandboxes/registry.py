@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from fumehood.audit.trail import Trail
+from fumehood.errors import QuotaError
 from fumehood.policy import Policy
 from fumehood.sandbox.async_sandbox import AsyncSandbox, open_named
 from fumehood.sandbox.snapshots import PolicyUse
@@ -59,6 +60,9 @@ class SandboxRegistry:
         fork = self.forks.take(principal, name)
         try:
             return await self._open_box(principal, fork.opening, lambda: fork.box)
+        except QuotaError:
+            self.forks.put_back(name, fork)  # there may be room for it later
+            raise
         except BaseException:
             fork.box.release()
             raise
