@@ -50,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         server.send_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("name", ["fibonacci_team", "solve", "shell", "messages"])
+@pytest.mark.parametrize("name", ["fibonacci_team", "messages"])
 def test_the_example_agents_and_teams(place: Place, name: str) -> None:
     before = place.runs()
     program = [sys.executable, str(ROOT / "examples" / "agent" / f"{name}.py")]
@@ -58,7 +58,6 @@ def test_the_example_agents_and_teams(place: Place, name: str) -> None:
     assert done.returncode == 0, done.stderr
     ends = {
         "fibonacci_team": "APPROVED",
-        "solve": "On record: 4 tasks",
         "shell": "water the plants",
         "messages": "338350",
     }
